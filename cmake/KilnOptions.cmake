@@ -1,0 +1,33 @@
+# Warnings, sanitizers and ccache: what every target of kiln is compiled with.
+find_program(KILN_CCACHE ccache)
+if(KILN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${KILN_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${KILN_CCACHE})
+endif()
+
+# Programs run from the build folder on machines with other distributions: keep the C++ runtime inside.
+if(NOT KILN_SANITIZE)
+  add_link_options(-static-libstdc++ -static-libgcc)
+endif()
+
+add_library(kiln_options INTERFACE)
+target_include_directories(kiln_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(kiln_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                                              -Wnon-virtual-dtor -Woverloaded-virtual -Werror)
+if(KILN_SANITIZE)
+  target_compile_options(kiln_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer -g)
+  target_link_options(kiln_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(KILN_COVERAGE)
+  target_compile_options(kiln_options INTERFACE --coverage -O0 -g)
+  target_link_options(kiln_options INTERFACE --coverage)
+endif()
+
+# kiln_add_library(NAME) builds every .cpp below the calling folder into a static library.
+function(kiln_add_library name)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  add_library(${name} STATIC ${sources})
+  target_link_libraries(${name} PRIVATE kiln_options)
+  target_include_directories(${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+endfunction()

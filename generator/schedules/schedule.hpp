@@ -1,0 +1,42 @@
+// A schedule is one main loop: it composes systems, owns roles, barriers and order, and nothing else.
+// registry.cpp lists every schedule of every target; the planner picks one by the config's target and operation.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include <kiln/config.hpp>
+#include <kiln/generator.hpp>
+#include <kiln/source.hpp>
+#include <nlohmann/json.hpp>
+
+namespace kiln {
+
+using Violations = std::vector<Violation>;
+
+/// One planned kernel: systems constructed, every constant known.
+class Schedule {
+ public:
+  virtual ~Schedule() = default;
+  virtual const Config& resolved() const = 0;
+  /// The `systems` object of `kiln plan`: per system used, `k` and `v` objects of derived constants (documented names).
+  virtual nlohmann::ordered_json systems() const = 0;
+  virtual Resources resources() const = 0;
+  virtual KernelSource emit() const = 0;
+};
+
+struct ScheduleEntry {
+  std::string_view name;
+  Target target;
+  Operation operation;
+  /// Fills every unset key of `config`, checks the rules that need the filled values, and builds the plan.
+  /// Appends to `out` and returns nullptr when a rule is broken. Never throws for user errors.
+  std::unique_ptr<Schedule> (*make)(Config config, Violations& out);
+};
+
+/// All schedules, the default one of each (target, operation) first.
+std::span<const ScheduleEntry> schedules();
+
+}  // namespace kiln

@@ -1,0 +1,44 @@
+// From config to source: the whole generator in three calls. Pure: no files, no environment, no compiler, no device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <kiln/config.hpp>
+#include <kiln/source.hpp>
+
+namespace kiln {
+
+/// Resources a kernel needs, as planned.
+struct Resources {
+  int smem_bytes = 0;     ///< dynamic shared memory of a block
+  int num_threads = 0;    ///< threads of a block
+  int max_registers = 0;  ///< 32-bit registers a thread may hold in the hungriest role
+};
+
+class Schedule;  // generator/schedules/schedule.hpp
+
+/// Every constant decided. Immutable; cheap to copy.
+class Plan {
+ public:
+  explicit Plan(std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {}
+  const Config& resolved() const;     ///< the config with every applicable key filled in
+  Resources resources() const;
+  std::string to_json(int indent = 2) const;  ///< {name, resolved, systems, resources}
+  const Schedule& schedule() const { return *schedule_; }
+
+ private:
+  std::shared_ptr<const Schedule> schedule_;
+};
+
+/// Resolves defaults and checks every rule. Throws Error (bad_config) with all violations; emits nothing.
+Plan make_plan(const Config& config);
+
+/// Emits the kernel of a plan. Same plan, same bytes.
+KernelSource generate(const Plan& plan);
+
+/// Version of kiln, "major.minor.patch".
+std::string_view version();
+
+}  // namespace kiln

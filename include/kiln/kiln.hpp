@@ -1,0 +1,9 @@
+// kiln: config -> source -> compiled kernel -> launch. See docs/ for the manual.
+#pragma once
+
+#include <kiln/config.hpp>
+#include <kiln/error.hpp>
+#include <kiln/generator.hpp>
+#include <kiln/runtime.hpp>
+#include <kiln/source.hpp>
+#include <kiln/types.hpp>
