@@ -1,0 +1,115 @@
+// Tensor maps and the box copies of cp.async.bulk.tensor: encoding with the driver's checks, and the walk
+// over a box.
+//
+// The 128 bytes of an encoded map are the emulated device's own format (the driver's is not documented); a
+// kernel only ever passes their address on, or edits fields through tensormap.replace, which replace_field
+// serves.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emulator/tensor/wgmma.hpp"
+
+namespace kiln::emulator {
+
+/// Element types, numbered as CUtensorMapDataType.
+enum class TensorType : std::uint8_t {
+  u8,
+  u16,
+  u32,
+  s32,
+  u64,
+  s64,
+  f16,
+  f32,
+  f64,
+  bf16,
+  f32_ftz,
+  tf32,
+  tf32_ftz
+};
+std::uint32_t bytes_of(TensorType type);
+
+enum class TensorInterleave : std::uint8_t { none, b16, b32 };
+enum class OobFill : std::uint8_t { zeros, nan };
+
+/// Arguments of cuTensorMapEncodeTiled, fastest dimension first. strides[i] is the byte stride of dimension i
+/// + 1.
+struct TensorMapRequest {
+  TensorType type = TensorType::bf16;
+  std::uint32_t rank = 0;
+  std::uint64_t address = 0;
+  std::array<std::uint64_t, 5> dims{};
+  std::array<std::uint64_t, 4> strides{};
+  std::array<std::uint32_t, 5> box{};
+  std::array<std::uint32_t, 5> element_strides{1, 1, 1, 1, 1};
+  TensorInterleave interleave = TensorInterleave::none;
+  Swizzle swizzle = Swizzle::none;
+  OobFill oob_fill = OobFill::zeros;
+  bool operator==(const TensorMapRequest&) const = default;
+};
+using TensorMapBytes = std::array<std::byte, 128>;
+
+/// Empty if the driver would accept the request; else the first rule it breaks, one line with the offending
+/// value.
+std::string check_tensor_map(const TensorMapRequest& request);
+/// Encodes a map; throws std::invalid_argument with check_tensor_map's text.
+TensorMapBytes encode_tensor_map(const TensorMapRequest& request);
+/// The request a map was made from; nullopt if the bytes are no map (uninitialised, overwritten, wrong
+/// pointer).
+std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128> map);
+
+/// Fields of tensormap.replace.tile.
+enum class TensorMapField : std::uint8_t {
+  global_address,
+  rank,
+  box_dim,
+  global_dim,
+  global_stride,
+  element_stride,
+  elemtype,
+  interleave_layout,
+  swizzle_mode,
+  fill_mode
+};
+/// Sets one field (ordinal: the dimension, where the field has one; rank: the value is rank - 1, as in PTX).
+/// No checks but the ordinal's and the enumerators' ranges: returns false when they are broken or the bytes
+/// are no map.
+bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
+                              std::uint64_t value);
+
+/// Bytes a box moves, out-of-bounds elements included: what complete_tx counts and shared memory must hold.
+std::uint32_t box_bytes(const TensorMapRequest& map);
+/// Alignment that shared memory of this map's boxes must have: 128 (PTX).
+inline constexpr std::uint32_t kTensorSharedAlignment = 128;
+
+/// A contiguous piece of a box: `bytes` bytes at shared address `shared` (swizzle applied) belong to global
+/// address `global`, or lie outside the tensor (`oob`: loads fill, stores and reductions skip).
+struct BoxRun {
+  std::uint64_t global = 0;
+  std::uint32_t shared = 0;
+  std::uint32_t bytes = 0;
+  bool oob = false;
+};
+/// Walks the box at `coordinates` (signed, element units, fastest first) whose shared image starts at
+/// `shared_address`, in order of the logical box; appends maximal runs to `out`.
+void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+              std::uint32_t shared_address, std::vector<BoxRun>& out);
+/// The byte pattern that fills out-of-bounds elements, repeated to 8 bytes.
+std::uint64_t oob_pattern(const TensorMapRequest& map);
+
+/// Operations of cp.reduce.async.bulk[.tensor] and of red/atom on the same types.
+enum class ReduceOp : std::uint8_t { add, min, max, inc, dec, and_, or_, xor_ };
+/// Whether cp.reduce.async.bulk.tensor has this operation on this type.
+bool reduce_supported(ReduceOp op, TensorType type);
+/// destination[i] = op(destination[i], source[i]) for `bytes` bytes of elements of `type`.
+void reduce_elements(ReduceOp op, TensorType type, std::byte* destination, const std::byte* source,
+                     std::size_t bytes);
+
+}  // namespace kiln::emulator
