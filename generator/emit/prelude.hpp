@@ -1,0 +1,44 @@
+// The intrinsics prelude of an emitted kernel: thin wrappers, one per hardware instruction, taken from
+// templates/.
+//
+// A template file is a list of sections:
+//     //@ section NAME [needs OTHER ...]
+//     text ...
+// A kernel asks for the sections it uses; they are emitted in file order, so a prelude never holds an unused
+// wrapper and its text does not depend on the order of the requests.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln {
+
+class Prelude {
+ public:
+  /// `file` is the name of an embedded template, such as "sm90.cuh".
+  explicit Prelude(std::string_view file);
+
+  /// Asks for a section and everything it needs. Unknown names are bugs: throws Error (internal).
+  void use(std::string_view section);
+
+  /// Adds text that is generated rather than stored (wrappers with long operand lists), once per key, after
+  /// the sections.
+  void add(const std::string& key, std::string text);
+
+  std::string text() const;
+
+ private:
+  struct Section {
+    std::string name;
+    std::vector<std::string> needs;
+    std::string text;
+  };
+  std::vector<Section> sections_;
+  std::set<std::string, std::less<>> used_;
+  std::map<std::string, std::string> generated_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,208 @@
+// Intrinsics of sm_90a: one thin wrapper per hardware instruction. Spellings as in the PTX ISA.
+
+//@ section types
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
+
+//@ section smem_address needs types
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+//@ section elect_one needs types
+// True in one lane of the (converged) warp.
+__device__ __forceinline__ bool elect_one() {
+  u32 elected;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(elected));
+  return elected != 0;
+}
+
+//@ section setmaxnreg needs types
+#define SETMAXNREG_INC(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define SETMAXNREG_DEC(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
+
+//@ section mbarrier_init needs types
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+//@ section fence_mbarrier_init
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+//@ section mbarrier_expect_tx needs types
+// Arrives once and tells the barrier how many bytes this phase will receive.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+//@ section mbarrier_arrive needs types
+__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+//@ section mbarrier_arrive_cluster needs types
+// Arrives on the barrier at the same offset in block `cta` of the cluster.
+__device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 cta) {
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }" ::"r"(bar),
+      "r"(cta)
+      : "memory");
+}
+
+//@ section mbarrier_wait needs types
+// Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+//@ section mbarrier_wait_cluster needs types
+// As mbarrier_wait, for barriers that blocks of the whole cluster arrive on.
+__device__ __forceinline__ void mbarrier_wait_cluster(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+//@ section cluster_rank needs types
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+//@ section cluster_sync
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+//@ section named_barrier
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+//@ section prefetch_tensor_map needs types
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+//@ section tma_load needs types
+// One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
+__device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+//@ section tma_load_multicast needs types
+// As tma_load, written to the same offset of every block in `mask`, completing on the barrier at that offset there.
+__device__ __forceinline__ void tma_load_multicast(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3,
+                                                   u64 policy, u16 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %8, %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy), "h"(mask)
+      : "memory");
+}
+
+//@ section tma_store needs types
+// One box of shared memory into a 4-D tensor; rows outside it are clipped. Belongs to the current bulk group.
+__device__ __forceinline__ void tma_store(const TensorMap* map, u32 src, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map), "r"(src),
+               "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until every committed store has read its shared memory.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+//@ section fence_proxy_async
+// Makes this thread's ordinary shared-memory writes visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+//@ section wgmma_sync
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define WGMMA_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+
+//@ section descriptor needs types
+// 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
+__device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
+
+//@ section exp2_approx
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+//@ section exp2_fma
+// 2^x on the FMA pipe: x = integer + fraction, degree-3 polynomial for 2^fraction (relative error below 9e-5, under BF16
+// rounding), integer added to the exponent bits. For x <= 0.
+__device__ __forceinline__ float exp2_fma(float x) {
+  x = fmaxf(x, -127.0f);
+  float r;
+  asm("add.rm.ftz.f32 %0, %1, 0f4B400000;" : "=f"(r) : "f"(x));
+  const float f = x - (r - 12582912.0f);
+  float p = fmaf(0.0771190897f, f, 0.2275643945f);
+  p = fmaf(p, f, 0.6951461434f);
+  p = fmaf(p, f, 1.0f);
+  return __int_as_float(__float_as_int(p) + (__float_as_int(r) << 23));
+}
+
+//@ section log2_approx
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+//@ section rcp_approx
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+//@ section pack_bf16 needs types
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+//@ section pack_fp16 needs types
+// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+//@ section stmatrix needs types
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2),
+               "r"(r3)
+               : "memory");
+}
