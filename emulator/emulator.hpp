@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "emulator/tensor/tma.hpp"  // TensorMapRequest, encode_tensor_map
+
 namespace kiln::emulator {
 
 /// The one exception type: malformed or unsupported PTX, an illegal launch, a host-side misuse of device
@@ -165,42 +167,5 @@ struct Launch {
 /// Runs one grid to its end. Throws Error for an illegal launch (unknown kernel, wrong arguments, too much
 /// shared memory); everything the kernel itself does wrong is in the report.
 Report launch(GlobalMemory& memory, const Module& module, const Launch& launch);
-
-/// A tensor map (TMA descriptor) as the driver's cuTensorMapEncodeTiled makes it. Dimensions are fastest
-/// first.
-struct TensorMapRequest {
-  enum class Type : std::uint8_t {
-    u8,
-    u16,
-    u32,
-    i32,
-    u64,
-    i64,
-    f16,
-    f32,
-    f64,
-    bf16,
-    f32_ftz,
-    tf32,
-    tf32_ftz
-  };
-  enum class Interleave : std::uint8_t { none, b16, b32 };
-  enum class Swizzle : std::uint8_t { none, b32, b64, b128 };
-  enum class L2Promotion : std::uint8_t { none, b64, b128, b256 };
-  Type type = Type::bf16;
-  std::uint32_t rank = 0;
-  std::uint64_t address = 0;
-  std::array<std::uint64_t, 5> dims{};
-  std::array<std::uint64_t, 4> strides{};  ///< bytes, of dimensions 1.. (dimension 0 is dense)
-  std::array<std::uint32_t, 5> box{};
-  std::array<std::uint32_t, 5> element_strides{1, 1, 1, 1, 1};
-  Interleave interleave = Interleave::none;
-  Swizzle swizzle = Swizzle::none;
-  L2Promotion l2_promotion = L2Promotion::none;
-  bool nan_fill = false;  ///< out-of-bounds elements read as NaN instead of 0
-};
-
-/// Checks the request as the driver would and encodes it. Throws Error naming the first broken rule.
-std::array<std::byte, 128> encode_tensor_map(const TensorMapRequest& request);
 
 }  // namespace kiln::emulator
