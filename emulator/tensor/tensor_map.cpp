@@ -1,0 +1,198 @@
+// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and the emulated device's 128-byte format.
+#include <bit>
+#include <cstring>
+#include <iterator>
+#include <stdexcept>
+
+#include "emulator/tensor/tma.hpp"
+
+namespace kiln::emulator {
+
+namespace {
+
+/// What the 128 bytes hold. The first word tells a map from stray memory.
+struct Encoded {
+  std::uint64_t magic;
+  std::uint64_t address;
+  std::uint64_t dims[5];
+  std::uint64_t strides[4];
+  std::uint16_t box_minus_one[5];  // boxes reach 256
+  std::uint8_t element_strides[5];
+  std::uint8_t type, rank, interleave, swizzle, oob_fill;
+};
+static_assert(sizeof(Encoded) <= 128);
+/// tensormap.replace.elemtype has its own numbers (PTX ISA, "tensormap.replace"), not those of
+/// CUtensorMapDataType.
+constexpr TensorType kPtxElementTypes[] = {
+    TensorType::u8,   TensorType::u16,  TensorType::u32,     TensorType::s32,     TensorType::u64,
+    TensorType::s64,  TensorType::f16,  TensorType::f32,     TensorType::f32_ftz, TensorType::f64,
+    TensorType::bf16, TensorType::tf32, TensorType::tf32_ftz};
+constexpr std::uint64_t kMagic = 0x70616d3172736e74ull;
+
+Encoded pack(const TensorMapRequest& request) {
+  Encoded e{};
+  e.magic = kMagic;
+  e.address = request.address;
+  e.type = static_cast<std::uint8_t>(request.type);
+  e.rank = static_cast<std::uint8_t>(request.rank);
+  e.interleave = static_cast<std::uint8_t>(request.interleave);
+  e.swizzle = static_cast<std::uint8_t>(request.swizzle);
+  e.oob_fill = static_cast<std::uint8_t>(request.oob_fill);
+  for (std::size_t i = 0; i < 5; ++i) {
+    e.dims[i] = request.dims[i];
+    e.box_minus_one[i] = static_cast<std::uint16_t>(request.box[i] - 1);
+    e.element_strides[i] = static_cast<std::uint8_t>(request.element_strides[i]);
+    if (i < 4) e.strides[i] = request.strides[i];
+  }
+  return e;
+}
+
+std::string rule(const char* what, std::size_t dimension, std::uint64_t value, const std::string& expected) {
+  return std::string(what) + "[" + std::to_string(dimension) + "] = " + std::to_string(value) + ": " +
+         expected;
+}
+
+std::string check_dimensions(const TensorMapRequest& r) {
+  for (std::size_t i = 0; i < r.rank; ++i) {
+    if (r.dims[i] == 0 || r.dims[i] > 1ull << 32) return rule("globalDim", i, r.dims[i], "must be 1 to 2^32");
+    if (r.box[i] == 0 || r.box[i] > 256) return rule("boxDim", i, r.box[i], "must be 1 to 256");
+    if (r.element_strides[i] == 0 || r.element_strides[i] > 8) {
+      return rule("elementStrides", i, r.element_strides[i], "must be 1 to 8");
+    }
+    if (i + 1 < r.rank) {
+      const std::uint64_t alignment = r.interleave == TensorInterleave::b32 ? 32 : 16;
+      if (r.strides[i] % alignment != 0) {
+        return rule("globalStrides", i, r.strides[i],
+                    "must be a multiple of " + std::to_string(alignment) + " bytes");
+      }
+      if (r.strides[i] >= 1ull << 40) return rule("globalStrides", i, r.strides[i], "must be less than 2^40");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::uint32_t bytes_of(TensorType type) {
+  switch (type) {
+    case TensorType::u8:
+      return 1;
+    case TensorType::u16:
+    case TensorType::f16:
+    case TensorType::bf16:
+      return 2;
+    case TensorType::u64:
+    case TensorType::s64:
+    case TensorType::f64:
+      return 8;
+    default:
+      return 4;
+  }
+}
+
+std::string check_tensor_map(const TensorMapRequest& r) {
+  if (r.type > TensorType::tf32_ftz) return "tensorDataType is not an enumerator";
+  if (r.rank < 1 || r.rank > 5) return "tensorRank = " + std::to_string(r.rank) + ": must be 1 to 5";
+  if (r.interleave != TensorInterleave::none && r.rank < 3) return "interleaved layouts need tensorRank >= 3";
+  const std::uint64_t alignment = r.interleave == TensorInterleave::b32 ? 32 : 16;
+  if (r.address % alignment != 0)
+    return "globalAddress must be aligned to " + std::to_string(alignment) + " bytes";
+  if (std::string text = check_dimensions(r); !text.empty()) return text;
+  const std::uint32_t inner = r.box[0] * bytes_of(r.type);
+  if (r.interleave == TensorInterleave::none) {
+    if (inner % 16 != 0)
+      return "boxDim[0] spans " + std::to_string(inner) + " bytes: must be a multiple of 16";
+    const std::uint32_t span = 16u << static_cast<unsigned>(r.swizzle);
+    if (r.swizzle != Swizzle::none && inner > span) {
+      return "boxDim[0] spans " + std::to_string(inner) + " bytes: at most " + std::to_string(span) +
+             " with this swizzle";
+    }
+  } else if (r.interleave == TensorInterleave::b32 && r.swizzle != Swizzle::b32) {
+    return "interleave 32B needs swizzle 32B";
+  }
+  const bool floating = r.type >= TensorType::f16;
+  if (r.oob_fill == OobFill::nan && !floating) return "NaN fill needs a floating-point tensorDataType";
+  return {};
+}
+
+TensorMapBytes encode_tensor_map(const TensorMapRequest& request) {
+  if (const std::string text = check_tensor_map(request); !text.empty()) {
+    throw std::invalid_argument("tensor map: " + text);
+  }
+  TensorMapBytes bytes{};
+  const Encoded encoded = pack(request);
+  std::memcpy(bytes.data(), &encoded, sizeof encoded);
+  return bytes;
+}
+
+std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128> map) {
+  Encoded e;
+  std::memcpy(&e, map.data(), sizeof e);
+  if (e.magic != kMagic || e.rank < 1 || e.rank > 5) return std::nullopt;
+  TensorMapRequest r;
+  r.type = static_cast<TensorType>(e.type);
+  r.rank = e.rank;
+  r.address = e.address;
+  r.interleave = static_cast<TensorInterleave>(e.interleave);
+  r.swizzle = static_cast<Swizzle>(e.swizzle);
+  r.oob_fill = static_cast<OobFill>(e.oob_fill);
+  for (std::size_t i = 0; i < 5; ++i) {
+    r.dims[i] = e.dims[i];
+    r.box[i] = static_cast<std::uint16_t>(e.box_minus_one[i] + 1);
+    r.element_strides[i] = e.element_strides[i];
+    if (i < 4) r.strides[i] = e.strides[i];
+  }
+  return r;
+}
+
+bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
+                              std::uint64_t value) {
+  const std::optional<TensorMapRequest> decoded = decode_tensor_map(map);
+  if (!decoded) return false;
+  TensorMapRequest r = *decoded;
+  const bool has_ordinal = field == TensorMapField::box_dim || field == TensorMapField::global_dim ||
+                           field == TensorMapField::global_stride || field == TensorMapField::element_stride;
+  if (has_ordinal && ordinal >= (field == TensorMapField::global_stride ? 4u : 5u)) return false;
+  switch (field) {
+    case TensorMapField::global_address:
+      r.address = value;
+      break;
+    case TensorMapField::rank:
+      if (value > 4) return false;
+      r.rank = static_cast<std::uint32_t>(value) + 1;
+      break;
+    case TensorMapField::box_dim:
+      r.box[ordinal] = static_cast<std::uint32_t>(value);
+      break;
+    case TensorMapField::global_dim:
+      r.dims[ordinal] = value;
+      break;
+    case TensorMapField::global_stride:
+      r.strides[ordinal] = value;
+      break;
+    case TensorMapField::element_stride:
+      r.element_strides[ordinal] = static_cast<std::uint32_t>(value);
+      break;
+    case TensorMapField::elemtype:
+      if (value >= std::size(kPtxElementTypes)) return false;
+      r.type = kPtxElementTypes[value];
+      break;
+    case TensorMapField::interleave_layout:
+      if (value > 2) return false;
+      r.interleave = static_cast<TensorInterleave>(value);
+      break;
+    case TensorMapField::swizzle_mode:
+      if (value > 3) return false;
+      r.swizzle = static_cast<Swizzle>(value);
+      break;
+    case TensorMapField::fill_mode:
+      if (value > 1) return false;
+      r.oob_fill = static_cast<OobFill>(value);
+      break;
+  }
+  const Encoded encoded = pack(r);
+  std::memcpy(map.data(), &encoded, sizeof encoded);
+  return true;
+}
+
+}  // namespace kiln::emulator

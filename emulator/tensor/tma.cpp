@@ -1,0 +1,217 @@
+// The walk over the box of a tensor copy, and element-wise reductions.
+#include "emulator/tensor/tma.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "emulator/tensor/numeric.hpp"
+
+namespace kiln::emulator {
+
+namespace {
+
+/// Elements a box visits along a dimension: with a traversal stride s it takes every s-th, ceil(box / s) of
+/// them. The stride of dimension 0 is ignored without interleave.
+std::uint32_t visited(const TensorMapRequest& map, std::uint32_t dimension) {
+  if (dimension == 0) return map.box[0];
+  const std::uint32_t stride = std::max(map.element_strides[dimension], 1u);
+  return (map.box[dimension] + stride - 1) / stride;
+}
+
+/// Appends a run, or extends the last one when both sides continue.
+void append(std::vector<BoxRun>& out, std::size_t first, const BoxRun& run) {
+  if (run.bytes == 0) return;
+  if (out.size() > first) {
+    BoxRun& last = out.back();
+    const bool global_continues = run.oob || last.global + last.bytes == run.global;
+    if (last.oob == run.oob && last.shared + last.bytes == run.shared && global_continues) {
+      last.bytes += run.bytes;
+      return;
+    }
+  }
+  out.push_back(run);
+}
+
+/// Appends one piece of a box row, cut where the swizzle breaks contiguity.
+void append_swizzled(std::vector<BoxRun>& out, std::size_t first, Swizzle swizzle, BoxRun run) {
+  if (swizzle == Swizzle::none) return append(out, first, run);
+  while (run.bytes > 0) {
+    const std::uint32_t piece = std::min(run.bytes, 16 - run.shared % 16);
+    append(out, first, {run.global, swizzle_address(swizzle, run.shared), piece, run.oob});
+    run.global += run.oob ? 0 : piece;
+    run.shared += piece;
+    run.bytes -= piece;
+  }
+}
+
+template <typename T>
+T combine(ReduceOp op, T a, T b) {
+  switch (op) {
+    case ReduceOp::min:
+      return std::min(a, b);
+    case ReduceOp::max:
+      return std::max(a, b);
+    default:
+      break;
+  }
+  if constexpr (std::is_unsigned_v<T>) {
+    switch (op) {
+      case ReduceOp::add:
+        return static_cast<T>(a + b);
+      case ReduceOp::inc:
+        return a >= b ? T{0} : static_cast<T>(a + 1);
+      case ReduceOp::dec:
+        return a == 0 || a > b ? b : static_cast<T>(a - 1);
+      case ReduceOp::and_:
+        return a & b;
+      case ReduceOp::or_:
+        return a | b;
+      case ReduceOp::xor_:
+        return a ^ b;
+      default:
+        return a;
+    }
+  } else {
+    using Unsigned = std::make_unsigned_t<T>;  // wraps, and bit operations are the same
+    return static_cast<T>(combine(op, static_cast<Unsigned>(a), static_cast<Unsigned>(b)));
+  }
+}
+
+template <typename T>
+void reduce_integers(ReduceOp op, std::byte* destination, const std::byte* source, std::size_t bytes) {
+  for (std::size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+    T a, b;
+    std::memcpy(&a, destination + at, sizeof a);
+    std::memcpy(&b, source + at, sizeof b);
+    a = combine(op, a, b);
+    std::memcpy(destination + at, &a, sizeof a);
+  }
+}
+
+void reduce_floats(ReduceOp op, FloatFormat format, bool ftz, std::byte* destination, const std::byte* source,
+                   std::size_t bytes) {
+  const std::size_t size = static_cast<std::size_t>(bit_width(format)) / 8;
+  for (std::size_t at = 0; at + size <= bytes; at += size) {
+    std::uint64_t a = 0, b = 0;
+    std::memcpy(&a, destination + at, size);
+    std::memcpy(&b, source + at, size);
+    if (op == ReduceOp::add) {
+      a = float_add(format, a, b, {.ftz = ftz});
+    } else {
+      a = op == ReduceOp::min ? float_min(format, a, b) : float_max(format, a, b);
+    }
+    std::memcpy(destination + at, &a, size);
+  }
+}
+
+}  // namespace
+
+std::uint32_t box_bytes(const TensorMapRequest& map) {
+  std::uint32_t bytes = bytes_of(map.type);
+  for (std::uint32_t i = 0; i < map.rank; ++i) bytes *= visited(map, i);
+  return bytes;
+}
+
+void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+              std::uint32_t shared_address, std::vector<BoxRun>& out) {
+  const std::size_t first = out.size();
+  const std::uint32_t element = bytes_of(map.type), row = map.box[0] * element;
+  const std::int64_t begin = coordinates[0], extent = static_cast<std::int64_t>(map.dims[0]);
+  // The part of a row that lies inside dimension 0, in elements from the row's start.
+  const std::int64_t low = std::clamp<std::int64_t>(-begin, 0, map.box[0]);
+  const std::int64_t high = std::clamp<std::int64_t>(extent - begin, low, map.box[0]);
+  const auto inside_begin = static_cast<std::uint32_t>(low) * element;
+  const auto inside_end = static_cast<std::uint32_t>(high) * element;
+
+  std::array<std::uint32_t, 5> step{};
+  std::uint32_t shared = shared_address;
+  for (;;) {
+    bool inside = true;
+    std::uint64_t global = map.address + static_cast<std::uint64_t>(begin) * element;
+    for (std::uint32_t i = 1; i < map.rank; ++i) {
+      const std::int64_t at = coordinates[i] + static_cast<std::int64_t>(step[i]) * map.element_strides[i];
+      inside = inside && at >= 0 && at < static_cast<std::int64_t>(map.dims[i]);
+      global += static_cast<std::uint64_t>(at) * map.strides[i - 1];
+    }
+    if (inside && inside_end > inside_begin) {
+      append_swizzled(out, first, map.swizzle, {0, shared, inside_begin, true});
+      append_swizzled(out, first, map.swizzle,
+                      {global + inside_begin, shared + inside_begin, inside_end - inside_begin, false});
+      append_swizzled(out, first, map.swizzle, {0, shared + inside_end, row - inside_end, true});
+    } else {
+      append_swizzled(out, first, map.swizzle, {0, shared, row, true});
+    }
+    shared += row;
+    std::uint32_t dimension = 1;
+    while (dimension < map.rank && ++step[dimension] == visited(map, dimension)) step[dimension++] = 0;
+    if (dimension >= map.rank) return;
+  }
+}
+
+std::uint64_t oob_pattern(const TensorMapRequest& map) {
+  if (map.oob_fill == OobFill::zeros) return 0;
+  switch (map.type) {
+    case TensorType::f16:
+    case TensorType::bf16:
+      return 0x7fff'7fff'7fff'7fffull;
+    case TensorType::f64:
+      return 0x7fff'ffff'ffff'ffffull;
+    default:
+      return 0x7fff'ffff'7fff'ffffull;
+  }
+}
+
+bool reduce_supported(ReduceOp op, TensorType type) {
+  const bool bitwise = op == ReduceOp::and_ || op == ReduceOp::or_ || op == ReduceOp::xor_;
+  switch (type) {
+    case TensorType::u8:
+    case TensorType::u16:
+      return false;
+    case TensorType::u32:
+      return true;
+    case TensorType::s32:
+    case TensorType::s64:
+      return bitwise || op == ReduceOp::add || op == ReduceOp::min || op == ReduceOp::max;
+    case TensorType::u64:
+      return op != ReduceOp::inc && op != ReduceOp::dec;
+    case TensorType::f16:
+    case TensorType::bf16:
+      return op == ReduceOp::add || op == ReduceOp::min || op == ReduceOp::max;
+    case TensorType::f32:
+    case TensorType::f32_ftz:
+    case TensorType::f64:
+      return op == ReduceOp::add;
+    default:
+      return false;
+  }
+}
+
+void reduce_elements(ReduceOp op, TensorType type, std::byte* destination, const std::byte* source,
+                     std::size_t bytes) {
+  switch (type) {
+    case TensorType::u8:
+      return reduce_integers<std::uint8_t>(op, destination, source, bytes);
+    case TensorType::u16:
+      return reduce_integers<std::uint16_t>(op, destination, source, bytes);
+    case TensorType::u32:
+      return reduce_integers<std::uint32_t>(op, destination, source, bytes);
+    case TensorType::s32:
+      return reduce_integers<std::int32_t>(op, destination, source, bytes);
+    case TensorType::u64:
+      return reduce_integers<std::uint64_t>(op, destination, source, bytes);
+    case TensorType::s64:
+      return reduce_integers<std::int64_t>(op, destination, source, bytes);
+    case TensorType::f16:
+      return reduce_floats(op, FloatFormat::f16, false, destination, source, bytes);
+    case TensorType::bf16:
+      return reduce_floats(op, FloatFormat::bf16, false, destination, source, bytes);
+    case TensorType::f64:
+      return reduce_floats(op, FloatFormat::f64, false, destination, source, bytes);
+    // Floating atomics on f32 in global memory flush subnormals (PTX ISA, "red").
+    default:
+      return reduce_floats(op, FloatFormat::f32, true, destination, source, bytes);
+  }
+}
+
+}  // namespace kiln::emulator
