@@ -157,7 +157,7 @@ __device__ __forceinline__ float exp2_approx(float x) {
 
 //@ section exp2_fma
 // 2^x on the FMA pipe: x = integer + fraction, degree-3 polynomial for 2^fraction (relative error below 9e-5, under BF16
-// rounding), integer added to the exponent bits. For x <= 0.
+// rounding), integer added to the exponent bits. For x < 127; below -127 it stays at 2^-127.
 __device__ __forceinline__ float exp2_fma(float x) {
   x = fmaxf(x, -127.0f);
   float r;

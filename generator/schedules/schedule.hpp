@@ -1,5 +1,6 @@
 // A schedule is one main loop: it composes systems, owns roles, barriers and order, and nothing else.
-// registry.cpp lists every schedule of every target; the planner picks one by the config's target and operation.
+// registry.cpp lists every schedule of every target; the planner picks one by the config's target and
+// operation.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,8 @@ class Schedule {
  public:
   virtual ~Schedule() = default;
   virtual const Config& resolved() const = 0;
-  /// The `systems` object of `kiln plan`: per system used, `k` and `v` objects of derived constants (documented names).
+  /// The `systems` object of `kiln plan`: per system used, `k` and `v` objects of derived constants
+  /// (documented names).
   virtual nlohmann::ordered_json systems() const = 0;
   virtual Resources resources() const = 0;
   virtual KernelSource emit() const = 0;

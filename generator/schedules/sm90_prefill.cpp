@@ -1,0 +1,40 @@
+#include "generator/schedules/sm90_prefill.hpp"
+
+#include "generator/schedules/sm90_prefill_plan.hpp"
+
+namespace kiln {
+namespace {
+
+class Sm90Prefill final : public Schedule {
+ public:
+  explicit Sm90Prefill(sm90::PrefillPlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    return {{"tma_consumer_pipeline", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+  }
+  Resources resources() const override {
+    return {plan_.smem.bytes(), plan_.num_threads(), plan_.math_registers};
+  }
+  KernelSource emit() const override { return sm90::emit_prefill(plan_); }
+
+ private:
+  sm90::PrefillPlan plan_;
+};
+
+std::unique_ptr<Schedule> make(Config config, bool ping_pong, Violations& out) {
+  auto plan = sm90::plan_prefill(std::move(config), ping_pong, out);
+  if (!plan) return nullptr;
+  return std::make_unique<Sm90Prefill>(std::move(*plan));
+}
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_sm90_prefill(Config config, Violations& out) {
+  return make(std::move(config), false, out);
+}
+std::unique_ptr<Schedule> make_sm90_prefill_pingpong(Config config, Violations& out) {
+  return make(std::move(config), true, out);
+}
+
+}  // namespace kiln

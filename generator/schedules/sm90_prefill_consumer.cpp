@@ -1,0 +1,255 @@
+// A consumer warpgroup of sm90_prefill. Per work item:
+//
+//   S(last) = Q K(last)'          softmax                                       peeled, always masked
+//   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, then clean ones
+//   O += P V(0)                                                                 drained
+//   O / row_sum -> shared memory -> TMA store; LSE
+#include "generator/schedules/sm90_prefill_parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+void emit_qk(Writer& w, const PrefillPlan& p) {
+  const int steps_per_chunk = p.k_steps() / p.num_qk_stages;
+  const auto q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
+  for (int qk = 0; qk < p.num_qk_stages; ++qk) {
+    p.k->emit_wait(w, qk);
+    if (qk == 0) {
+      w.line("const u32 k_low = {};", p.k->get());
+      w.line("wgmma_fence();");
+    }
+    for (int i = 0; i < steps_per_chunk; ++i) {
+      const int step = qk * steps_per_chunk + i;
+      w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
+             k_major_step(p.q_tile(), step), q_high, k_major_step(p.k->tile(), step), p.k->descriptor_high());
+    }
+  }
+  w.line("wgmma_commit();");
+}
+
+void emit_pv(Writer& w, const PrefillPlan& p) {
+  p.v->emit_wait(w, 0);
+  w.line("const u32 v_low = {};", p.v->get());
+  w.line("wgmma_fence();");
+  for (int step = 0; step < p.v_steps(); ++step) {
+    w.line("{}(o_acc, p[{}], p[{}], p[{}], p[{}], descriptor(v_low + {}, {}));", p.pv->name(false), 4 * step,
+           4 * step + 1, 4 * step + 2, 4 * step + 3, mn_major_step(p.v->tile(), step),
+           p.v->descriptor_high());
+  }
+  w.line("wgmma_commit();");
+}
+
+// Columns at or past the limit of each row become -inf. A lane's column within the tile is a literal plus 2 *
+// (lane & 3).
+void emit_mask(Writer& w, const PrefillPlan& p, const char* block) {
+  w.comment("keys past the end of the sequence{} do not count",
+            p.causal ? " or past the row's own position" : "");
+  w.line("const int tile_limit = work.seqlen_k - {} * {} - 2 * (lane & 3);", block, p.BN);
+  if (p.causal) {
+    w.line("const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);");
+    w.line("const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);");
+  } else {
+    w.line("const int limit_0 = tile_limit, limit_1 = tile_limit;");
+  }
+  for (int i = 0; i < p.BN / 2; i += 4) {
+    const int column = 8 * (i >> 2);
+    w.line("if ({0} >= limit_0) s_acc[{1}] = -kInfinity; if ({2} >= limit_0) s_acc[{3}] = -kInfinity;",
+           column, i, column + 1, i + 1);
+    w.line("if ({0} >= limit_1) s_acc[{1}] = -kInfinity; if ({2} >= limit_1) s_acc[{3}] = -kInfinity;",
+           column, i + 2, column + 1, i + 3);
+  }
+}
+
+void emit_pack(Writer& w, const PrefillPlan& p) {
+  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  for (int i = 0; i < p.BN / 4; i += 2) {
+    w.line("p[{0}] = {1}(s_acc[{2}], s_acc[{3}]); p[{4}] = {1}(s_acc[{5}], s_acc[{6}]);", i, pack, 2 * i,
+           2 * i + 1, i + 1, 2 * i + 2, 2 * i + 3);
+  }
+}
+
+void emit_tile(Writer& w, const PrefillPlan& p, bool masked) {
+  if (p.ping_pong) w.line("named_barrier_sync(1 + consumer, {});", p.num_math_warpgroups == 1 ? 128 : 256);
+  w.comment("S(n) = Q K(n)'");
+  emit_qk(w, p);
+  w.comment("O += P(n+1) V(n+1)");
+  emit_pv(w, p);
+  if (p.ping_pong) w.line("named_barrier_arrive(1 + (consumer + 1) % {}, 256);", p.num_math_warpgroups);
+  w.line("WGMMA_WAIT(1);");
+  p.k->emit_release_all(w);
+  if (masked) emit_mask(w, p, "n");
+  w.comment("P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs");
+  p.softmax->emit_max(w, masked, false);
+  p.softmax->emit_exp(w, 0, p.BN / 2, masked);
+  w.line("WGMMA_WAIT(0);");
+  p.v->emit_release_all(w);
+  p.softmax->emit_rescale(w);
+  emit_pack(w, p);
+}
+
+void emit_epilogue(Writer& w, const PrefillPlan& p) {
+  w.banner("epilogue: O / row_sum, LSE");
+  p.softmax->emit_finish(w);
+  if (p.lse) {
+    w.open("if ((lane & 3) == 0)");
+    if (p.ragged) {
+      w.line("float* const lse_row = lse + (long long)work.head * total_q + work.q_start + row_0;");
+    } else {
+      w.line(
+          "float* const lse_row = lse + ((long long)work.batch * heads_q + work.head) * seqlen_q + row_0;");
+    }
+    for (int r = 0; r < 2; ++r) {
+      w.line(
+          "if (row_0 + {0} < work.seqlen_q) lse_row[{0}] = row_sum_{1} > 0.0f ? row_max_{1} * scale + "
+          "log2_approx(row_sum_{1}) * "
+          "0.693147180559945f : -kInfinity;",
+          8 * r, r);
+    }
+    w.close();
+  }
+  const char* pack = p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const int span = p.span_bytes;
+  const int chunks = span / 16;  // 16-byte chunks of a span; two of them per stmatrix of 16 columns
+  w.comment(
+      "This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.");
+  if (p.separate_o) {
+    w.line("if (lane == 0) bulk_wait_read();  // the store of the item before");
+    w.line("__syncwarp();");
+  } else {
+    w.line("named_barrier_sync({} + consumer, 128);  // O takes Q's place: every warp has finished reading Q",
+           1 + 3);
+  }
+  for (int step = 0; step < p.ov_depth / 16; ++step) {
+    const int panel = step * 16 / p.panel_columns();
+    const int chunk = (step * 2) % chunks;
+    const int i = 8 * step;
+    w.line(
+        "stmatrix_x4(o_row + {0} + ({1} ^ o_swizzle), {2}(o_acc[{3}] * inv_sum_0, o_acc[{4}] * inv_sum_0), "
+        "{2}(o_acc[{5}] * "
+        "inv_sum_1, o_acc[{6}] * inv_sum_1),",
+        panel * p.o_tile().panel_bytes(), chunk * 16, pack, i, i + 1, i + 2, i + 3);
+    w.line(
+        "            {0}(o_acc[{1}] * inv_sum_0, o_acc[{2}] * inv_sum_0), {0}(o_acc[{3}] * inv_sum_1, "
+        "o_acc[{4}] * inv_sum_1));",
+        pack, i + 4, i + 5, i + 6, i + 7);
+  }
+  w.line("fence_proxy_async();");
+  w.line("__syncwarp();");
+  w.open("if (lane == 0)");
+  const std::string row = fmt::format("work.m_start + 64 * consumer + 16 * warp");
+  if (p.ragged) w.line("const int store_rows = min(max(work.seqlen_q - ({}), 0), 16);", row);
+  for (int panel = 0; panel < p.ov_depth / p.panel_columns(); ++panel) {
+    const std::string at = p.ragged
+                               ? fmt::format("{}, 16 - store_rows, work.q_start + {} + store_rows, work.head",
+                                             panel * p.panel_columns(), row)
+                               : fmt::format("{}, {}, work.head, work.batch", panel * p.panel_columns(), row);
+    w.line("tma_store(&o_map, o_warp + {}, {});", panel * p.o_tile().panel_bytes(), at);
+  }
+  w.line("bulk_commit();");
+  if (!p.separate_o) {
+    w.line("bulk_wait_read();");
+    w.line("if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
+  }
+  w.close();
+  if (!p.separate_o) w.line("__syncwarp();");
+}
+
+}  // namespace
+
+void emit_consumer(Writer& w, const PrefillPlan& p) {
+  w.banner("consumers: 64 query rows each");
+  w.line("SETMAXNREG_INC({});", p.math_registers);
+  w.line("const int consumer = warpgroup - 1;");
+  w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
+  const int span = p.span_bytes;
+  w.line("const u32 q_desc = ((smem_q + consumer * {}) >> 4) | {:#x}u;", p.q_bytes(),
+         k_major_descriptor(p.q_tile()).low);
+  p.k->emit_construct(w);
+  p.v->emit_construct(w);
+  w.comment(
+      "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
+  w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_bytes(), 16 * span);
+  w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
+  const char* xor_bits = span == 128 ? "(lane & 7)" : span == 64 ? "((lane >> 1) & 3)" : "((lane >> 2) & 1)";
+  w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", xor_bits);
+  p.k->ring().emit_state(w, false);
+  p.v->ring().emit_state(w, false);
+  if (p.dynamic) p.work->emit_state(w, false);
+  w.line("u32 q_phase = 0;");
+  if (p.ping_pong) w.line("if (consumer == 0) named_barrier_arrive(1, 256);  // the first turn is free");
+  w.blank();
+  w.line("float s_acc[{}];  // S: 64 x {} scores", p.BN / 2, p.BN);
+  w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
+  w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.BN / 4, p.BN);
+  w.blank();
+  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
+  w.line("const Work work = {};", decode_call(p));
+  w.open("if (work.num_blocks >= 0)");
+  if (p.causal || p.lse) {
+    w.line(
+        "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
+        "row_0, row_0 + 8");
+  }
+  p.softmax->emit_reset(w);
+  for (int i = 0; i < p.ov_depth / 2; i += 8) {
+    std::string text;
+    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
+    w.line("{}0.0f;", text);
+  }
+  w.open("if (work.num_blocks > 0)");
+  w.line("int n = work.num_blocks - 1;");
+  w.banner("first KV tile (the last keys)");
+  w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
+  w.line("q_phase ^= 1;");
+  w.open("");
+  w.comment("S(n) = Q K(n)'");
+  emit_qk(w, p);
+  w.line("WGMMA_WAIT(0);");
+  p.k->emit_release_all(w);
+  emit_mask(w, p, "n");
+  p.softmax->emit_max(w, true, true);
+  p.softmax->emit_exp(w, 0, p.BN / 2, true);
+  emit_pack(w, p);
+  w.close();
+  if (p.causal) {
+    w.banner("KV tiles that some row of this warpgroup sees in part");
+    w.line(
+        "const int first_clean = max(work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q + 1, 0) / "
+        "{};",
+        p.BN);
+    w.open("for (--n; n >= first_clean; --n)");
+    emit_tile(w, p, true);
+    w.close();
+    w.banner("KV tiles that every row sees whole");
+    w.open("for (; n >= 0; --n)");
+  } else {
+    w.banner("KV tiles");
+    w.open("for (--n; n >= 0; --n)");
+  }
+  emit_tile(w, p, false);
+  w.close();
+  if (p.separate_o) w.line("if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
+  w.banner("O += P(0) V(0)");
+  w.open("");
+  emit_pv(w, p);
+  w.line("WGMMA_WAIT(0);");
+  p.v->emit_release_all(w);
+  w.close();
+  w.close();
+  emit_epilogue(w, p);
+  w.close();
+  if (p.dynamic) {
+    w.comment("next work item");
+    p.work->emit_wait_full(w, 0);
+    w.line("tile = work_slots[{}];", p.work->stage());
+    w.line("__syncwarp();");
+    w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
+    p.work->emit_step(w);
+  } else {
+    w.line("tile += gridDim.x;");
+  }
+  w.close();
+  w.line("if (lane == 0) bulk_wait_read();");
+}
+
+}  // namespace kiln::sm90

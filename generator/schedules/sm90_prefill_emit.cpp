@@ -1,0 +1,235 @@
+// The text of an sm90_prefill kernel: head comment, prelude, work-item decoding, and the three parts of the
+// kernel body (set-up, producer, consumer). Each function below emits one phase, in the order they stand in
+// the kernel.
+#include <fmt/ranges.h>
+
+#include "generator/emit/head.hpp"
+#include "generator/schedules/sm90_prefill_parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  const auto map = [&](const char* role, int box_rows) {
+    KernelParam param{KernelParam::Kind::tensor_map, role, {}};
+    param.map.dims.push_back({"depth", p.panel_columns()});
+    if (p.ragged) param.map.dims.push_back({"clip", box_rows});
+    param.map.dims.push_back({"seq", p.ragged ? 1 : box_rows});
+    param.map.dims.push_back({"head", 1});
+    if (!p.ragged) param.map.dims.push_back({"batch", 1});
+    param.map.swizzle_bytes = p.span_bytes;
+    param.map.l2_promotion_bytes = 256;
+    return param;
+  };
+  std::vector<KernelParam> params{map("q", 64), map("k", p.BN), map("v", p.BN), map("o", 16)};
+  const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
+  using Kind = KernelParam::Kind;
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+  if (p.dynamic) add(Kind::pointer, "tile_counter");
+  for (const char* role : {"heads_q", "heads_kv", "seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"})
+    add(Kind::i32, role);
+  if (p.lse && p.ragged) add(Kind::i32, "total_q");
+  if (p.dynamic) add(Kind::i32, "section_heads");
+  add(Kind::f32, "scale_log2");
+  if (p.lse) add(Kind::f32, "scale");
+  return params;
+}
+
+std::string parameter_text(const KernelParam& param) {
+  switch (param.kind) {
+    case KernelParam::Kind::tensor_map:
+      return fmt::format("const __grid_constant__ TensorMap {}_map", param.role);
+    case KernelParam::Kind::pointer:
+      if (param.role == "lse") return "float* lse";
+      if (param.role == "tile_counter") return "int* tile_counter";
+      return fmt::format("const int* {}", param.role);
+    case KernelParam::Kind::i32:
+      return fmt::format("const int {}", param.role);
+    case KernelParam::Kind::i64:
+      return fmt::format("const long long {}", param.role);
+    case KernelParam::Kind::f32:
+      return fmt::format("const float {}", param.role);
+  }
+  return {};
+}
+
+// Work item -> query tile, head, sequence and the range of KV tiles. Producer and consumers decode alike.
+void emit_work(Writer& w, const PrefillPlan& p) {
+  w.comment("One work item: {} query rows of one head of one sequence, and the KV tiles they see.", p.BM);
+  w.open("struct Work");
+  w.line("int m_start;      // first query row of the tile");
+  w.line("int head, batch;  // query head, sequence");
+  w.line("int kv_head;");
+  w.line(
+      "int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how "
+      "many");
+  w.line("int num_blocks;   // KV tiles to visit, from the last one down to 0; -1: nothing to do");
+  w.close(";");
+  w.blank();
+  std::vector<std::string> args{"int tile"};
+  if (p.ragged) args.insert(args.end(), {"const int* cu_seqlens_q", "const int* cu_seqlens_k"});
+  args.insert(args.end(), {"int heads_q", "int heads_kv"});
+  if (!p.ragged) args.insert(args.end(), {"int seqlen_q", "int seqlen_k"});
+  args.push_back("int num_m_blocks");
+  if (p.dynamic) args.push_back("int section_heads");
+  w.open("__device__ __forceinline__ Work decode_work({})", fmt::join(args, ", "));
+  w.line("Work work;");
+  if (p.dynamic) {
+    w.comment("Longest first inside a section of heads whose K and V stay in L2 together.");
+    w.line("const int section = tile / (section_heads * num_m_blocks);");
+    w.line("const int in_section = tile - section * section_heads * num_m_blocks;");
+    w.line("const int m_block = num_m_blocks - 1 - in_section / section_heads;");
+    w.line("const int flat_head = section * section_heads + in_section % section_heads;");
+  } else {
+    w.line("const int flat_head = tile / num_m_blocks;");
+    w.line("const int m_block = tile - flat_head * num_m_blocks;");
+  }
+  w.line("work.m_start = m_block * {};", p.BM);
+  w.line("work.batch = flat_head / heads_q;");
+  w.line("work.head = flat_head - work.batch * heads_q;");
+  w.line("work.kv_head = work.head / (heads_q / heads_kv);");
+  if (p.ragged) {
+    w.line("work.q_start = cu_seqlens_q[work.batch];");
+    w.line("work.seqlen_q = cu_seqlens_q[work.batch + 1] - work.q_start;");
+    w.line("work.k_start = cu_seqlens_k[work.batch];");
+    w.line("work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;");
+  } else {
+    w.line("work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;");
+  }
+  if (p.causal) {
+    w.comment("The last row of the tile sees keys up to its own position, m + seqlen_k - seqlen_q.");
+    w.line("const int last_key = min(work.seqlen_k, work.m_start + {} + work.seqlen_k - work.seqlen_q);",
+           p.BM);
+    w.line("work.num_blocks = (max(last_key, 0) + {}) / {};", p.BN - 1, p.BN);
+  } else {
+    w.line("work.num_blocks = (work.seqlen_k + {}) / {};", p.BN - 1, p.BN);
+  }
+  w.line("if (work.m_start >= work.seqlen_q) work.num_blocks = -1;");
+  w.line("return work;");
+  w.close();
+  w.blank();
+}
+
+void emit_setup(Writer& w, const PrefillPlan& p) {
+  w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
+  w.line("const u32 smem = smem_address(smem_bytes);");
+  for (const char* name : {"q", "k", "v"}) {
+    const int offset = name[0] == 'q' ? p.smem_q : name[0] == 'k' ? p.smem_k : p.smem_v;
+    w.line("const u32 smem_{} = smem + {};", name, offset);
+  }
+  w.line("const u32 mbar_q_full = smem + {}, mbar_q_empty = smem + {};", p.smem_q_barriers,
+         p.smem_q_barriers + 8 * p.num_math_warpgroups);
+  p.k->ring().emit_addresses(w, p.smem_k_barriers);
+  p.v->ring().emit_addresses(w, p.smem_v_barriers);
+  if (p.dynamic) {
+    p.work->emit_addresses(w, p.smem_work_barriers);
+    w.line("volatile int* const work_slots = (volatile int*)(smem_bytes + {});", p.smem_work);
+  }
+  w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");
+  w.blank();
+  w.open("if (threadIdx.x == 0)");
+  for (const char* name : {"q", "k", "v", "o"}) w.line("prefetch_tensor_map(&{}_map);", name);
+  for (int i = 0; i < p.num_math_warpgroups; ++i) {
+    w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
+  }
+  p.k->ring().emit_init(w, 1, p.math_warps());
+  p.v->ring().emit_init(w, 1, p.math_warps());
+  if (p.dynamic) p.work->emit_init(w, 1, p.math_warps());
+  w.line("fence_mbarrier_init();");
+  w.close();
+  w.line("__syncthreads();");
+}
+
+}  // namespace
+
+std::string decode_call(const PrefillPlan& p) {
+  std::vector<std::string> args{"tile"};
+  if (p.ragged) args.insert(args.end(), {"cu_seqlens_q", "cu_seqlens_k"});
+  args.insert(args.end(), {"heads_q", "heads_kv"});
+  if (!p.ragged) args.insert(args.end(), {"seqlen_q", "seqlen_k"});
+  args.push_back("num_m_blocks");
+  if (p.dynamic) args.push_back("section_heads");
+  return fmt::format("decode_work({})", fmt::join(args, ", "));
+}
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  Prelude prelude("sm90.cuh");
+  for (const char* section :
+       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
+        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map",
+        "tma_load", "tma_store", "fence_proxy_async", "stmatrix"}) {
+    prelude.use(section);
+  }
+  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (p.lse) prelude.use("log2_approx");
+  p.softmax->use(prelude);
+  p.qk->add_to(prelude, true);
+  p.qk->add_to(prelude, false);
+  p.pv->add_to(prelude, false);
+
+  const auto params = kernel_params(p);
+  const std::string name = *p.config.name;
+  Writer body;
+  body.line("#define kInfinity __int_as_float(0x7f800000)");
+  body.blank();
+  body.raw(prelude.text());
+  emit_work(body, p);
+  std::vector<std::string> texts;
+  for (const auto& param : params) texts.push_back(parameter_text(param));
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
+  body.open("{}({})", name, fmt::join(texts, ",\n    "));
+  emit_setup(body, p);
+  body.blank();
+  body.open("if (warpgroup == 0)");
+  emit_producer(body, p);
+  body.reopen("else");
+  emit_consumer(body, p);
+  body.close();
+  body.close();
+
+  KernelSource source;
+  Manifest& m = source.manifest;
+  m.name = name;
+  m.entry = name;
+  m.target = std::string(to_string(p.config.target));
+  m.config_json = to_json(p.config, -1);
+  m.num_threads = p.num_threads();
+  m.smem_bytes = p.smem.bytes();
+  m.grid = {GridRule::Kind::persistent, p.BM, 1};
+  m.params = params;
+  m.operation = p.config.operation;
+  m.operand = p.config.operand->kind;
+  m.dtype = p.config.dtype;
+  m.kv_dtype = *p.config.kv_dtype;
+  m.out_dtype = *p.config.out_dtype;
+  m.depth = p.depth;
+  m.ov_depth = p.ov_depth;
+  m.writes_lse = p.lse;
+  m.scale = *p.config.scale;
+  // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
+  const int bodies = p.causal ? 2 : 1;
+  m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + "k16",
+                     p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
+  if (p.BN != p.ov_depth) {
+    m.expectations.push_back({"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.ov_depth) + "k16",
+                              p.v_steps() * (1 + bodies)});
+  }
+
+  std::string smem_lines;
+  for (const auto& r : p.smem.regions())
+    smem_lines += fmt::format("\n  {:>7} .. {:>7}  {:<10} {}", r.offset, r.offset + r.bytes, r.name, r.what);
+  const std::string facts = fmt::format(
+      "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {} KV stages, {} qk "
+      "stages,\n"
+      "swizzle {}B. Registers: {} a producer thread, {} a consumer thread.\nShared memory ({} bytes):{}",
+      *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
+      p.producer_registers, p.math_registers, p.smem.bytes(), smem_lines);
+  const std::string head = kernel_head(name, m.config_json, facts,
+                                       "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
+  source.head_bytes = head.size();
+  source.text = head + body.take();
+  return source;
+}
+
+}  // namespace kiln::sm90

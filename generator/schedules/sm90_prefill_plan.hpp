@@ -1,0 +1,52 @@
+// Every constant of an sm90_prefill kernel, derived once from the resolved config.
+#pragma once
+
+#include <optional>
+
+#include "generator/schedules/schedule.hpp"
+#include "generator/systems/online_softmax.hpp"
+#include "generator/systems/sm90/smem_map.hpp"
+#include "generator/systems/sm90/tma_consumer_pipeline.hpp"
+#include "generator/systems/sm90/wgmma.hpp"
+
+namespace kiln::sm90 {
+
+struct PrefillPlan {
+  Config config;  ///< resolved
+  bool ping_pong = false;
+
+  int depth, ov_depth, BM, BN, num_kv_stages, num_qk_stages;
+  int num_math_warpgroups;  ///< BM / 64
+  int span_bytes;           ///< swizzle span of every tile
+  bool causal, ragged, lse;
+  bool dynamic;     ///< work items come from a counter, longest first
+  bool separate_o;  ///< O has its own staging; otherwise it reuses Q's rows
+  int producer_registers, math_registers;
+
+  SmemMap smem;
+  int smem_q, smem_k, smem_v, smem_o, smem_q_barriers, smem_k_barriers, smem_v_barriers, smem_work_barriers,
+      smem_work;
+
+  std::optional<TMAConsumerPipeline> k, v;
+  std::optional<StagedPipeline> work;  ///< ring of work items, dynamic only
+  std::optional<OnlineSoftmax> softmax;
+  std::optional<Wgmma> qk, pv;
+
+  int num_threads() const { return 128 * (1 + num_math_warpgroups); }
+  int math_warps() const { return 4 * num_math_warpgroups; }
+  SmemTile q_tile() const { return {64, span_bytes, 2}; }  ///< one warpgroup's rows
+  SmemTile o_tile() const { return {64, span_bytes, 2}; }
+  int q_bytes() const { return 64 * depth * 2; }  ///< of one warpgroup
+  int o_bytes() const { return 64 * ov_depth * 2; }
+  int panel_columns() const { return span_bytes / 2; }
+  int k_steps() const { return depth / 16; }  ///< wgmma steps of QK
+  int v_steps() const { return BN / 16; }     ///< wgmma steps of PV
+};
+
+/// Fills defaults and checks; nullopt with violations when a rule is broken.
+std::optional<PrefillPlan> plan_prefill(Config config, bool ping_pong, Violations& out);
+
+/// The kernel's text.
+KernelSource emit_prefill(const PrefillPlan& plan);
+
+}  // namespace kiln::sm90

@@ -1,0 +1,94 @@
+// The producer of sm90_prefill: K(last), Q, then K(n) and V(n+1) in turn, as the consumers need them.
+#include "generator/schedules/sm90_prefill_parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+// L2 policies: K and V are read again by the other query tiles of the head, Q is not.
+constexpr const char* kEvictLast = "0x14F0000000000000ull";
+constexpr const char* kEvictFirst = "0x12F0000000000000ull";
+
+// Coordinates of `box_rows` rows from `row` of a sequence of `length` rows starting at `start`. A ragged
+// map's second axis clips: the box stands so that exactly the rows of this sequence are inside, the others
+// read as zeros.
+std::string coordinates(const PrefillPlan& p, int column, const std::string& row, const std::string& start,
+                        const std::string& length, int box_rows, const std::string& head) {
+  if (!p.ragged) return fmt::format("{}, {}, {}, work.batch", column, row, head);
+  const std::string rows = fmt::format("min(max({} - ({}), 0), {})", length, row, box_rows);
+  return fmt::format("{0}, {1} - {2}, {3} + ({4}) + {2}, {5}", column, box_rows, rows, start, row, head);
+}
+
+void emit_load_q(Writer& w, const PrefillPlan& p) {
+  for (int g = 0; g < p.num_math_warpgroups; ++g) {
+    w.comment("Q rows of consumer warpgroup {}", g);
+    w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
+    w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * g, p.q_bytes());
+    for (int panel = 0; panel < p.depth / p.panel_columns(); ++panel) {
+      w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
+             g * p.q_bytes() + panel * p.q_tile().panel_bytes(), 8 * g,
+             coordinates(p, panel * p.panel_columns(), fmt::format("work.m_start + {}", 64 * g),
+                         "work.q_start", "work.seqlen_q", 64, "work.head"),
+             kEvictFirst);
+    }
+  }
+  w.line("q_phase ^= 1;");
+}
+
+void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                  const std::string& block) {
+  const auto& ring = pipeline.ring();
+  w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
+  for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
+    ring.emit_wait_empty(w, qk);
+    w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
+    for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+      const int panel = qk * pipeline.panels_per_chunk() + i;
+      w.line("tma_load(smem_{0} + {1} * {2} + {3}, &{0}_map, {4}, {5}, {6});", name, ring.stage(),
+             pipeline.full_kv_bytes(), panel * pipeline.tile().panel_bytes(), ring.full(qk),
+             coordinates(p, panel * p.panel_columns(), fmt::format("({}) * {}", block, p.BN), "work.k_start",
+                         "work.seqlen_k", p.BN, "work.kv_head"),
+             kEvictLast);
+    }
+  }
+  ring.emit_step(w);
+}
+
+}  // namespace
+
+void emit_producer(Writer& w, const PrefillPlan& p) {
+  w.banner("producer: one thread issues every copy");
+  w.line("SETMAXNREG_DEC({});", p.producer_registers);
+  w.open("if (threadIdx.x / 32 == 0 && elect_one())");
+  p.k->ring().emit_state(w, true);
+  p.v->ring().emit_state(w, true);
+  if (p.dynamic) p.work->emit_state(w, true);
+  w.line("u32 q_phase = 1;");
+  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
+  w.line("const Work work = {};", decode_call(p));
+  w.open("if (work.num_blocks > 0)");
+  w.line("int n = work.num_blocks - 1;");
+  emit_load_kv(w, p, *p.k, "k", "n");
+  emit_load_q(w, p);
+  w.open("for (--n; n >= 0; --n)");
+  emit_load_kv(w, p, *p.k, "k", "n");
+  emit_load_kv(w, p, *p.v, "v", "n + 1");
+  w.close();
+  emit_load_kv(w, p, *p.v, "v", "0");
+  w.close();
+  if (p.dynamic) {
+    w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
+    w.line("const int fetched = atomicAdd(tile_counter, 1);");
+    w.line("if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
+    w.line("tile = fetched + gridDim.x;");
+    p.work->emit_wait_empty(w, 0);
+    w.line("work_slots[{}] = tile;", p.work->stage());
+    w.line("mbarrier_arrive({});", p.work->full(0));
+    p.work->emit_step(w);
+  } else {
+    w.line("tile += gridDim.x;");
+  }
+  w.close();
+  w.close();
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,118 @@
+#include "generator/systems/online_softmax.hpp"
+
+#include <algorithm>
+
+namespace kiln {
+
+void OnlineSoftmax::use(Prelude& prelude) const {
+  prelude.use("exp2_approx");
+  prelude.use("rcp_approx");
+  if (shape_.exp_offload > 0) prelude.use("exp2_fma");
+}
+
+void OnlineSoftmax::emit_reset(Writer& w) const {
+  w.line("float row_max_0 = -kInfinity, row_max_1 = -kInfinity;");
+  w.line("float row_sum_0 = 0.0f, row_sum_1 = 0.0f;");
+}
+
+void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
+  // Two chains per row: the maximum of a fragment is a long dependency otherwise.
+  w.line("float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];");
+  for (int i = 4; i < shape_.score_regs; i += 4) {
+    w.line(
+        "max_0a = fmaxf(max_0a, s_acc[{}]); max_0b = fmaxf(max_0b, s_acc[{}]); max_1a = fmaxf(max_1a, "
+        "s_acc[{}]); "
+        "max_1b = fmaxf(max_1b, s_acc[{}]);",
+        i, i + 1, i + 2, i + 3);
+  }
+  w.line("float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);");
+  w.line(
+      "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, "
+      "__shfl_xor_sync(0xffffffffu, "
+      "max_1, 1));");
+  w.line(
+      "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, "
+      "__shfl_xor_sync(0xffffffffu, "
+      "max_1, 2));");
+  if (first) {
+    w.line("row_max_0 = max_0; row_max_1 = max_1;");
+  } else {
+    w.line("max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);");
+    w.line("float alpha_0 = 1.0f, alpha_1 = 1.0f;");
+    if (shape_.rescale_threshold > 0) {
+      w.comment("Keep the old maximum while no row of the warp grew by more than 2^{}.",
+                shape_.rescale_threshold);
+      w.line(
+          "const bool grew = (max_0 - row_max_0) * scale_log2 > {0:.1f}f || (max_1 - row_max_1) * scale_log2 "
+          "> {0:.1f}f;",
+          shape_.rescale_threshold);
+      w.line("const bool rescale = __any_sync(0xffffffffu, grew);");
+      w.open("if (rescale)");
+    }
+    // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
+    const char* factor =
+        masked ? "row_max_{0} == max_{0} ? 1.0f : exp2_approx((row_max_{0} - max_{0}) * scale_log2)"
+               : "exp2_approx((row_max_{0} - max_{0}) * scale_log2)";
+    for (int r = 0; r < 2; ++r) {
+      w.line(fmt::format("alpha_{} = ", r) + fmt::format(fmt::runtime(factor), r) + ";");
+      w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);
+    }
+    if (shape_.rescale_threshold > 0) w.close();
+  }
+  for (int r = 0; r < 2; ++r) {
+    if (masked) {
+      w.line("const float shift_{0} = row_max_{0} == -kInfinity ? 0.0f : row_max_{0} * scale_log2;", r);
+    } else {
+      w.line("const float shift_{0} = row_max_{0} * scale_log2;", r);
+    }
+  }
+}
+
+void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
+  // Every `period`-th group of four registers goes to the FMA pipe.
+  const int period =
+      shape_.exp_offload > 0 && !masked ? std::max(1, static_cast<int>(1.0 / shape_.exp_offload + 0.5)) : 0;
+  for (int i = begin; i < end; i += 4) {
+    const bool offload = period > 0 && (i / 4) % period == period - 1;
+    const char* exp2 = offload ? "exp2_fma" : "exp2_approx";
+    for (int j = i; j < i + 4; j += 2) {
+      const int r = (j >> 1) & 1;
+      w.line(
+          "s_acc[{0}] = {3}(fmaf(s_acc[{0}], scale_log2, -shift_{2})); s_acc[{1}] = {3}(fmaf(s_acc[{1}], "
+          "scale_log2, "
+          "-shift_{2}));",
+          j, j + 1, r, exp2);
+    }
+  }
+  w.comment("row sums, two chains each");
+  for (int r = 0; r < 2; ++r)
+    w.line("float sum_{0}a_{1} = s_acc[{2}], sum_{0}b_{1} = s_acc[{3}];", r, begin, begin + 2 * r,
+           begin + 2 * r + 1);
+  for (int i = begin + 4; i < end; i += 4) {
+    w.line(
+        "sum_0a_{4} += s_acc[{0}]; sum_0b_{4} += s_acc[{1}]; sum_1a_{4} += s_acc[{2}]; sum_1b_{4} += "
+        "s_acc[{3}];",
+        i, i + 1, i + 2, i + 3, begin);
+  }
+  for (int r = 0; r < 2; ++r) w.line("row_sum_{0} += sum_{0}a_{1} + sum_{0}b_{1};", r, begin);
+}
+
+void OnlineSoftmax::emit_rescale(Writer& w) const {
+  if (shape_.rescale_threshold > 0) w.open("if (rescale)");
+  for (int i = 0; i < shape_.output_regs; i += 4) {
+    w.line("o_acc[{}] *= alpha_0; o_acc[{}] *= alpha_0; o_acc[{}] *= alpha_1; o_acc[{}] *= alpha_1;", i,
+           i + 1, i + 2, i + 3);
+  }
+  if (shape_.rescale_threshold > 0) w.close();
+}
+
+void OnlineSoftmax::emit_finish(Writer& w) const {
+  for (int r = 0; r < 2; ++r) {
+    w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
+    w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
+  }
+  w.line("const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;");
+  w.line("const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;");
+}
+
+}  // namespace kiln

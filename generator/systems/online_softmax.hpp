@@ -1,0 +1,44 @@
+// OnlineSoftmax: running row maximum and sum over KV tiles, with the accumulator layout that mma.sync and
+// wgmma share: register i of a lane holds row (lane >> 2) + 8 * ((i >> 1) & 1) and column 8 * (i >> 2) + 2 *
+// (lane & 3) + (i & 1), so a lane owns two rows and four neighbouring lanes (a quad) share them.
+//
+// Scores stay unscaled; scale * log2(e) is folded into the exponent's FMA: p = exp2(s * scale_log2 - m *
+// scale_log2).
+#pragma once
+
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/writer.hpp"
+
+namespace kiln {
+
+class OnlineSoftmax {
+ public:
+  struct Shape {
+    int score_regs = 0;   ///< registers of S in a lane: BN / 2
+    int output_regs = 0;  ///< registers of O in a lane: ov_depth / 2
+    double rescale_threshold =
+        8.0;  ///< grow of the maximum (log2 units) below which O keeps its old scale; 0: always rescale
+    double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
+    bool fp16 = false;       ///< P is FP16: its range allows no threshold above 8
+  };
+  explicit OnlineSoftmax(const Shape& shape) : shape_(shape) {}
+
+  void use(Prelude& prelude) const;
+  /// row_max_{0,1}, row_sum_{0,1} and the factors alpha_{0,1}, reset for a tile of queries.
+  void emit_reset(Writer& w) const;
+  /// New maximum of the tile in s_acc; sets `rescale` (warp-uniform) and alpha_{0,1}, updates row_max and
+  /// row_sum. `masked`: rows may have no visible key so far.
+  void emit_max(Writer& w, bool masked, bool first) const;
+  /// s_acc = exp2(...) for registers [begin, end), adding to row_sum. Masked scores must become exact zeros,
+  /// which the FMA-pipe exponential does not give: `masked` tiles use none.
+  void emit_exp(Writer& w, int begin, int end, bool masked) const;
+  /// O *= alpha, when any row of the warp grew past the threshold.
+  void emit_rescale(Writer& w) const;
+  /// After the last tile: row_sum over the quad, inv_sum_{0,1} (0 for a row without visible keys).
+  void emit_finish(Writer& w) const;
+
+ private:
+  Shape shape_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,48 @@
+#include "generator/systems/sm90/tma_consumer_pipeline.hpp"
+
+namespace kiln::sm90 {
+
+TMAConsumerPipeline::TMAConsumerPipeline(const Shape& shape)
+    : shape_(shape),
+      ring_(shape.is_k ? "k" : "v", shape.num_kv_stages, shape.is_k ? shape.num_qk_stages : 1) {}
+
+void TMAConsumerPipeline::emit_construct(Writer& w) const {
+  const auto fields = shape_.is_k ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
+  w.line("const u32 {0}_desc = (smem_{0} >> 4) | {1:#x}u;", name(), fields.low);
+}
+
+std::string TMAConsumerPipeline::get() const {
+  if (shape_.num_kv_stages == 1) return name() + "_desc";
+  return fmt::format("{}_desc + {} * {}", name(), ring_.stage(), full_kv_bytes() >> 4);
+}
+
+std::string TMAConsumerPipeline::descriptor_high() const {
+  const auto fields = shape_.is_k ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
+  return fmt::format("{:#x}u", fields.high);
+}
+
+void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
+  w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));
+  if (qk == num_qk_stages_effective() - 1) ring_.emit_step(w);
+}
+
+void TMAConsumerPipeline::emit_release_all(Writer& w) const {
+  for (int qk = 0; qk < num_qk_stages_effective(); ++qk) emit_release(w, qk);
+}
+
+nlohmann::ordered_json TMAConsumerPipeline::constants() const {
+  return {{"num_kv_stages", shape_.num_kv_stages},
+          {"num_qk_stages", shape_.is_k ? shape_.num_qk_stages : 1},
+          {"num_qk_stages_effective", num_qk_stages_effective()},
+          {"BMN", BMN()},
+          {"BK", BK()},
+          {"is_k", shape_.is_k},
+          {"is_k_major", is_k_major()},
+          {"staged_k_bytes", staged_k_bytes()},
+          {"full_kv_bytes", full_kv_bytes()},
+          {"page_dense", false},
+          {"swizzle_bytes", shape_.span_bytes},
+          {"num_barriers", ring_.num_barriers()}};
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,71 @@
+// TMAConsumerPipeline on sm_90a: the consumer side of the K or V ring (seed-systems.md 6). It waits for a
+// stage, hands out its wgmma descriptor and releases it; K may be split into `num_qk_stages` depth chunks
+// with their own barriers.
+//
+// Constants keep the documented names. One ring slot holds `full_kv_bytes`; chunk qk of a K slot starts at
+// qk * staged_k_bytes. K is k-major (rows = keys, contraction along depth), V mn-major (contraction along
+// keys).
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "generator/systems/sm90/wgmma.hpp"
+#include "generator/systems/staged_pipeline.hpp"
+
+namespace kiln::sm90 {
+
+class TMAConsumerPipeline {
+ public:
+  struct Shape {
+    bool is_k = true;
+    int BN = 0;            ///< keys of a tile
+    int padded_depth = 0;  ///< columns of the tile: Q/K depth for K, V/O depth for V
+    int num_kv_stages = 2;
+    int num_qk_stages = 1;  ///< depth chunks of K; V always has one
+    int span_bytes = 128;   ///< swizzle span
+    int element_bytes = 2;
+    int consumer_warps = 8;  ///< arrivals that empty a slot: one elected lane per math warp
+  };
+  explicit TMAConsumerPipeline(const Shape& shape);
+
+  // Derived constants (seed-systems.md 6.2).
+  bool is_k_major() const { return shape_.is_k; }
+  int num_qk_stages_effective() const { return shape_.is_k ? shape_.num_qk_stages : 1; }
+  int BMN() const { return shape_.is_k ? shape_.BN : shape_.padded_depth; }
+  int BK() const { return shape_.is_k ? shape_.padded_depth / shape_.num_qk_stages : shape_.BN; }
+  int staged_k_bytes() const {
+    return shape_.BN * (shape_.padded_depth / num_qk_stages_effective()) * shape_.element_bytes;
+  }
+  int full_kv_bytes() const { return shape_.BN * shape_.padded_depth * shape_.element_bytes; }
+  /// Columns of one panel, panels of a slot and of a chunk: one TMA box each.
+  int panel_columns() const { return tile().panel_columns(); }
+  int num_panels() const { return shape_.padded_depth / panel_columns(); }
+  int panels_per_chunk() const { return num_panels() / num_qk_stages_effective(); }
+  SmemTile tile() const { return {shape_.BN, shape_.span_bytes, shape_.element_bytes}; }
+  const StagedPipeline& ring() const { return ring_; }
+  int ring_bytes() const { return full_kv_bytes() * shape_.num_kv_stages; }
+  int consumer_warps() const { return shape_.consumer_warps; }
+
+  /// construct(): `const u32 NAME_desc`, the low descriptor word of slot 0.
+  void emit_construct(Writer& w) const;
+  /// get(): expression of the low descriptor word of the current slot.
+  std::string get() const;
+  /// Upper descriptor word, a literal.
+  std::string descriptor_high() const;
+  /// wait<qk>(): until chunk qk of the current slot is in shared memory.
+  void emit_wait(Writer& w, int qk) const { ring_.emit_wait_full(w, qk); }
+  /// release<qk>(): one arrival per warp; steps the state after the last chunk.
+  void emit_release(Writer& w, int qk) const;
+  void emit_release_all(Writer& w) const;
+
+  nlohmann::ordered_json constants() const;
+
+ private:
+  std::string name() const { return shape_.is_k ? "k" : "v"; }
+
+  Shape shape_;
+  StagedPipeline ring_;
+};
+
+}  // namespace kiln::sm90

@@ -1,0 +1,53 @@
+// wgmma as emitted code: wrappers with their operand lists, and SMEM matrix descriptors (hopper.md 2.1, 2.3).
+#pragma once
+
+#include <string>
+
+#include <kiln/types.hpp>
+#include "generator/emit/prelude.hpp"
+
+namespace kiln::sm90 {
+
+/// Where a matrix operand's rows lie in shared memory: panels whose row is one swizzle span.
+struct SmemTile {
+  int rows = 0;
+  int span_bytes = 128;  ///< swizzle span: 32, 64 or 128 bytes
+  int element_bytes = 2;
+
+  int panel_bytes() const { return rows * span_bytes; }
+  int panel_columns() const { return span_bytes / element_bytes; }
+};
+
+/// Constant parts of descriptors. `low` is what is added to (address >> 4); `high` the upper word.
+struct DescriptorFields {
+  unsigned low = 0, high = 0;
+};
+/// K-major operand (Q, K): rows along M or N, contiguous along the contraction.
+DescriptorFields k_major_descriptor(const SmemTile& tile);
+/// MN-major operand (V): rows along the contraction, contiguous along N; panels follow each other along N.
+DescriptorFields mn_major_descriptor(const SmemTile& tile);
+
+/// Descriptor step (in 16-byte units) of contraction step `step` (16 two-byte or 32 one-byte elements each).
+int k_major_step(const SmemTile& tile, int step);
+int mn_major_step(const SmemTile& tile, int step);
+
+/// One wgmma instruction form; emits its wrappers into the prelude.
+class Wgmma {
+ public:
+  enum class A { smem, registers };
+  /// `n`: columns of B; `b_mn_major`: B is contiguous along N (16-bit types only).
+  Wgmma(DType dtype, int n, A a, bool b_mn_major);
+
+  /// Name of the wrapper; `first` overwrites the accumulator instead of adding to it.
+  std::string name(bool first) const;
+  void add_to(Prelude& prelude, bool first) const;
+  int k() const { return is_fp8(dtype_) ? 32 : 16; }
+
+ private:
+  DType dtype_;
+  int n_;
+  A a_;
+  bool b_mn_major_;
+};
+
+}  // namespace kiln::sm90

@@ -1,0 +1,46 @@
+// StagedPipeline: a ring of `num_kv_stages` slots, each split into `num_qk_stages` chunks with their own
+// barrier pair (seed-systems.md 6.5). "Full" barriers come first: full[num_qk*idx + qk]; then
+// empty[num_qk*idx + qk]; 8 bytes each.
+//
+// State of one side is (index, phase): the consumer starts at (0, 0), the producer at (0, 1), since a fresh
+// barrier has completed parity 1. step() advances the index and flips the phase on wrap.
+#pragma once
+
+#include <string>
+
+#include "generator/emit/writer.hpp"
+
+namespace kiln {
+
+class StagedPipeline {
+ public:
+  /// `name` prefixes the emitted variables: mbar_NAME_full, NAME_stage, NAME_phase.
+  StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages);
+
+  int num_kv_stages() const { return num_kv_stages_; }
+  int num_qk_stages() const { return num_qk_stages_; }
+  int num_barriers() const { return 2 * num_kv_stages_ * num_qk_stages_; }
+  int barrier_bytes() const { return 8 * num_barriers(); }
+
+  /// Shared-memory addresses of the barriers: `const u32 mbar_NAME_full = smem + offset`, and _empty.
+  void emit_addresses(Writer& w, int offset) const;
+  void emit_init(Writer& w, int full_arrivals, int empty_arrivals) const;
+  void emit_state(Writer& w, bool producer) const;
+  void emit_step(Writer& w) const;
+  void emit_wait_full(Writer& w, int qk) const;
+  void emit_wait_empty(Writer& w, int qk) const;
+
+  /// Address expressions at the current stage.
+  std::string full(int qk) const { return barrier("full", qk); }
+  std::string empty(int qk) const { return barrier("empty", qk); }
+  std::string stage() const { return name_ + "_stage"; }
+  std::string phase() const { return name_ + "_phase"; }
+
+ private:
+  std::string barrier(const char* kind, int qk) const;
+
+  std::string name_;
+  int num_kv_stages_, num_qk_stages_;
+};
+
+}  // namespace kiln
