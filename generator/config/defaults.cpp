@@ -1,0 +1,126 @@
+#include "generator/config/defaults.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kiln {
+namespace {
+
+template <class T, class U>
+void fill(std::optional<T>& key, U value) {
+  if (!key) key = T(value);
+}
+
+int ceil_div(int a, int b) {
+  return (a + b - 1) / b;
+}
+
+/// Matrix instruction of the reference kernels (seed-systems.md 1.2): large tiles for prefill, small ones for
+/// decode and where the output would not fit the registers.
+std::array<int, 3> amd_shape(const Config& c) {
+  const bool wide = c.operation == Operation::prefill && c.depth <= 256 && *c.ov_depth <= 256;
+  const bool fp8 = is_fp8(c.dtype);
+  if (c.target != Target::gfx950) {
+    if (fp8) return wide ? std::array{32, 32, 16} : std::array{16, 16, 32};
+    return wide ? std::array{32, 32, 8} : std::array{16, 16, 16};
+  }
+  if (!fp8) return wide ? std::array{32, 32, 16} : std::array{16, 16, 32};
+  if (!wide && (c.depth % 128 == 0 || *c.v_from_k)) return {16, 16, 128};
+  return {32, 32, 64};
+}
+
+/// Tiles of seed-systems.md 2.4, with the smaller ones that the 64 KiB of LDS of gfx90a and gfx942 take.
+void fill_amd(Config& c) {
+  const bool prefill = c.operation == Operation::prefill;
+  const bool gfx950 = c.target == Target::gfx950;
+  fill(c.mma_shape, amd_shape(c));
+  const auto [mma_m, mma_n, mma_k] = *c.mma_shape;
+  const bool fp8_wide_k = is_fp8(c.dtype) && mma_k == 128;
+  fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) ? 64 : 32, mma_k));
+  if (prefill) {
+    fill(c.WM, mma_m);
+    fill(c.BM, 4 * *c.WM);
+    const int fitting = c.depth > 256 || (!gfx950 && c.depth != 64) ? 32 : 64;
+    fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
+    fill(c.WN, *c.BN);
+  } else {
+    fill(c.WM, mma_m);
+    fill(c.BM, *c.WM);
+    fill(c.BN, std::max({gfx950 ? 128 : 64, *c.BK, c.WN.value_or(0)}));
+    fill(c.WN, *c.BN % 4 == 0 && (*c.BN / 4) % mma_n == 0 ? *c.BN / 4 : *c.BN);
+  }
+  if (*c.WM > 0 && *c.WN > 0)
+    fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));
+  const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
+  fill(c.bk_smem, halves ? 64 : *c.BK);
+  fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
+  fill(c.dma, gfx950 ? "lds_direct" : "reg_staged");
+  fill(c.full_kv, true);
+  const bool tight = !gfx950 && prefill && c.depth > 128;
+  fill(c.double_buffer, prefill && !tight);
+  fill(c.double_buffer_k_only, (!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256));
+  fill(c.shared_kv, *c.v_from_k || (!prefill && c.depth > 256) || (tight && c.depth > 256));
+  fill(c.num_smem_stages, *c.double_buffer || *c.double_buffer_k_only ? 2 : 1);
+}
+
+void fill_sm100(Config& c) {
+  fill(c.swizzle, is_fp8(c.dtype) ? SwizzleMode::b64 : SwizzleMode::b128);
+  const bool wide = c.depth > 128 && *c.rope_depth == 0 && *c.ov_depth > 128;
+  fill(c.BM, wide ? 128 : 256);
+  fill(c.single_o, wide);
+  fill(c.pair_cta, false);
+  if (wide) fill(c.bn_cap, 64);
+}
+
+}  // namespace
+
+Config with_shared_defaults(Config c) {
+  const bool fp8 = is_fp8(c.dtype);
+  fill(c.kv_dtype, c.dtype);
+  fill(c.out_dtype, fp8 ? DType::bf16 : c.dtype);
+  fill(c.ov_depth, c.depth);
+  fill(c.rope_depth, c.nope_depth ? std::max(0, c.depth - *c.nope_depth) : 0);
+  fill(c.nope_depth, c.depth - *c.rope_depth);
+  fill(c.q_depth, c.depth);
+  fill(c.head_dim_offset, 0);
+  fill(c.cache_depth, *c.head_dim_offset + c.depth);
+  fill(c.v_from_k, false);
+  fill(c.operand, OperandConfig{});
+  if (c.operand->kind == OperandKind::paged) fill(c.operand->page_size, 128);
+  fill(c.mask, MaskConfig{});
+  fill(c.score_mod, ScoreMod{});
+  fill(c.sink, false);
+  fill(c.lse, false);
+  fill(c.scale, 1.0 / std::sqrt(static_cast<double>(std::max(1, c.depth))));
+  return c;
+}
+
+Config with_rule_defaults(Config c) {
+  c = with_shared_defaults(std::move(c));
+  if (is_amd(c.target)) fill_amd(c);
+  if (c.target == Target::sm_100a) fill_sm100(c);
+  return c;
+}
+
+XorSwizzle xor_swizzle(const SwizzleKey& key) {
+  if (const auto* swizzle = std::get_if<XorSwizzle>(&key)) return *swizzle;
+  switch (std::get<SwizzleMode>(key)) {
+    case SwizzleMode::none:
+      return {0, 0, 3, false};
+    case SwizzleMode::b32:
+      return {1, 0, 3, false};
+    case SwizzleMode::b64:
+      return {2, 0, 3, false};
+    case SwizzleMode::b128:
+      return {3, 0, 3, false};
+  }
+  return {};
+}
+
+int swizzle_bytes(const Config& config) {
+  if (!config.swizzle) return config.target == Target::sm_100a && is_fp8(config.dtype) ? 64 : 128;
+  const XorSwizzle s = xor_swizzle(*config.swizzle);
+  return s.bits == 0 ? 0 : 16 << s.bits;
+}
+
+}  // namespace kiln

@@ -1,0 +1,30 @@
+// Defaults that do not depend on a schedule. A schedule's make() starts from with_shared_defaults and adds
+// its tiles.
+#pragma once
+
+#include <kiln/config.hpp>
+
+namespace kiln {
+
+/// Fills meaning: types, depths, operand, mask, score modifier, sink, lse, scale. Set keys stay as they are.
+/// Reads `target` to `depth` only; legal for configs that break rules.
+Config with_shared_defaults(Config config);
+
+/// with_shared_defaults plus the reference's tiles for targets whose tiles follow from formulas alone (AMD,
+/// sm_100a), so that rules over several keys can be checked before, and without, a schedule. On sm_80 and
+/// sm_90a tiles are the schedule's choice and stay unset.
+Config with_rule_defaults(Config config);
+
+/// The vector-space form of a named swizzle: 32B, 64B, 128B are (1,0,3), (2,0,3), (3,0,3) on 16-byte vectors.
+XorSwizzle xor_swizzle(const SwizzleKey& key);
+
+/// Bytes over which a named swizzle permutes (0 for none); the natural one of the target when `swizzle` is
+/// unset.
+int swizzle_bytes(const Config& config);
+
+/// Element type of K and V in memory.
+inline DType kv_dtype(const Config& config) {
+  return config.kv_dtype.value_or(config.dtype);
+}
+
+}  // namespace kiln

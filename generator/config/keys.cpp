@@ -1,0 +1,122 @@
+#include "generator/config/keys.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "generator/config/key_makers.hpp"
+
+namespace kiln {
+namespace {
+
+std::vector<KeySpec> all_keys() {
+  std::vector<KeySpec> out = keys::shape_keys();
+  for (auto* part : {keys::semantic_keys, keys::tile_keys, keys::memory_keys, keys::schedule_keys}) {
+    std::vector<KeySpec> rows = part();
+    std::move(rows.begin(), rows.end(), std::back_inserter(out));
+  }
+  return out;
+}
+
+std::vector<std::string_view> key_names() {
+  std::vector<std::string_view> names;
+  for (const KeySpec& key : config_keys()) names.push_back(key.name);
+  return names;
+}
+
+/// "/operand/page_size" -> "operand"
+std::string_view top_key(std::string_view pointer) {
+  if (!pointer.empty()) pointer.remove_prefix(1);
+  return pointer.substr(0, pointer.find('/'));
+}
+
+}  // namespace
+
+std::span<const KeySpec> config_keys() {
+  static const std::vector<KeySpec> table = all_keys();
+  return table;
+}
+
+const KeySpec* find_key(std::string_view name) {
+  static const std::map<std::string_view, const KeySpec*> index = [] {
+    std::map<std::string_view, const KeySpec*> out;
+    for (const KeySpec& key : config_keys()) out.emplace(key.name, &key);
+    return out;
+  }();
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : found->second;
+}
+
+Json config_to_dom(const Config& config) {
+  Json out = Json::object();
+  for (const KeySpec& key : config_keys()) {
+    if (std::optional<Json> value = key.write(config)) out[std::string(key.name)] = std::move(*value);
+  }
+  return out;
+}
+
+Config config_from_dom(const Json& document, Violations& out) {
+  Config config;
+  if (!document.is_object()) {
+    out.push_back({"", value_text(document), "schema: a config is one JSON object", ""});
+    return config;
+  }
+  for (const auto& [name, value] : document.items()) {
+    const ReadContext context{child_pointer("", name), out};
+    if (const KeySpec* key = find_key(name)) {
+      key->read(value, config, context);
+    } else if (name == "$schema") {
+      if (!value.is_string()) context.fail(value, "wants the address of the JSON Schema");
+    } else {
+      context.fail(value, "unknown key", std::string(nearest(name, key_names())));
+    }
+  }
+  for (const KeySpec& key : config_keys()) {
+    if (!key.required || document.contains(key.name)) continue;
+    std::string legal;
+    if (key.schema.contains("enum")) {
+      for (const Json& value : key.schema["enum"])
+        legal += (legal.empty() ? "" : ", ") + value.get<std::string>();
+    }
+    ReadContext{"", out}.missing(key.name, "required key: " + std::string(key.doc), legal);
+  }
+  return config;
+}
+
+std::optional<Config> with_value(const Config& config, std::string_view pointer, const Json& value) {
+  const KeySpec* key = find_key(top_key(pointer));
+  if (key == nullptr) return std::nullopt;
+  const std::string prefix = "/" + std::string(key->name);
+  Json document = value;
+  if (pointer.size() > prefix.size()) {
+    document = key->write(config).value_or(Json::object());
+    if (!document.is_object()) return std::nullopt;
+    document[Json::json_pointer(std::string(pointer.substr(prefix.size())))] = value;
+  }
+  Violations mistakes;
+  Config out = config;
+  key->read(document, out, {prefix, mistakes});
+  if (!mistakes.empty()) return std::nullopt;
+  return out;
+}
+
+bool is_set(const Config& config, std::string_view pointer) {
+  const KeySpec* key = find_key(top_key(pointer));
+  if (key == nullptr) return false;
+  const std::optional<Json> value = key->write(config);
+  if (!value) return false;
+  const std::string_view rest = pointer.substr(key->name.size() + 1);
+  return rest.empty() || value->contains(Json::json_pointer(std::string(rest)));
+}
+
+std::string target_names(TargetSet targets) {
+  std::string out;
+  for (int i = 0; i < 6; ++i) {
+    const Target target = static_cast<Target>(i);
+    if ((targets & only(target)) == 0) continue;
+    if (!out.empty()) out += ", ";
+    out += to_string(target);
+  }
+  return out;
+}
+
+}  // namespace kiln

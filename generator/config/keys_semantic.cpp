@@ -1,0 +1,270 @@
+// Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
+#include <cctype>
+
+#include "generator/config/key_makers.hpp"
+
+namespace kiln::keys {
+namespace {
+
+constexpr std::string_view kOperandNames[] = {"contiguous", "ragged", "paged", "continuous"};
+constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_token"};
+constexpr std::string_view kScaleTypes[] = {"f32", "bf16", "fp16"};
+constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kLengthRange{1, 1 << 30};
+
+std::optional<Quantization> read_quantization(const Json& value, const ReadContext& context) {
+  static constexpr std::string_view known[] = {"granularity", "scale_dtype"};
+  if (!check_members(value, known, context)) return std::nullopt;
+  Quantization out;
+  bool good = true;
+  if (!value.contains("granularity")) {
+    context.missing("granularity", "quantization needs granularity: " + join(kGranularities) + " or a number",
+                    join(kGranularities));
+    good = false;
+  } else if (value["granularity"].is_number()) {
+    const auto block = read_int(value["granularity"], kBlockRange, context.at("granularity"));
+    out.granularity = Quantization::Granularity::per_block;
+    out.block = block.value_or(0);
+    good = block.has_value();
+  } else {
+    const auto name = read_name(value["granularity"], kGranularities, context.at("granularity"));
+    good = name.has_value();
+    if (name == "per_head") out.granularity = Quantization::Granularity::per_head;
+    if (name == "per_token") out.granularity = Quantization::Granularity::per_token;
+  }
+  if (value.contains("scale_dtype")) {
+    const auto name = read_name(value["scale_dtype"], kScaleTypes, context.at("scale_dtype"));
+    good = good && name.has_value();
+    if (name) out.scale_dtype = *dtype_from(*name);
+  }
+  if (!good) return std::nullopt;
+  return out;
+}
+
+void read_operand(const Json& value, Config& config, const ReadContext& context) {
+  static constexpr std::string_view known[] = {"kind", "page_size", "quantization"};
+  if (!check_members(value, known, context)) return;
+  OperandConfig out;
+  if (value.contains("kind")) {
+    const auto name = read_name(value["kind"], kOperandNames, context.at("kind"));
+    if (!name) return;
+    out.kind = *operand_kind_from(*name);
+  }
+  if (value.contains("page_size")) {
+    out.page_size = read_int(value["page_size"], kPageRange, context.at("page_size"));
+    const bool paged = out.kind == OperandKind::paged;
+    if (out.page_size && (*out.page_size > 0) != paged) {
+      context.at("page_size")
+          .fail(value["page_size"],
+                paged ? "a paged operand needs a page of at least one token"
+                      : "only a paged operand has pages: set \"kind\" to \"paged\"",
+                paged ? "1" : "0");
+    }
+  }
+  if (value.contains("quantization") && !value["quantization"].is_null()) {
+    out.quantization = read_quantization(value["quantization"], context.at("quantization"));
+  }
+  config.operand = out;
+}
+
+Json operand_json(const OperandConfig& operand) {
+  Json out{{"kind", to_string(operand.kind)}};
+  if (operand.page_size) out["page_size"] = *operand.page_size;
+  if (operand.quantization) {
+    const Quantization& q = *operand.quantization;
+    Json granularity = q.block;
+    if (q.granularity != Quantization::Granularity::per_block) {
+      granularity = kGranularities[static_cast<std::size_t>(q.granularity)];
+    }
+    out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
+  }
+  return out;
+}
+
+KeySpec operand_key() {
+  const Json granularity{{"anyOf", Json::array({enum_schema(kGranularities), int_schema(kBlockRange)})}};
+  const Json quantization = object_schema(
+      {{"granularity", granularity}, {"scale_dtype", enum_schema(kScaleTypes)}}, {"granularity"});
+  const Json schema =
+      object_schema({{"kind", enum_schema(kOperandNames)},
+                     {"page_size", int_schema(kPageRange)},
+                     {"quantization", {{"anyOf", Json::array({quantization, Json{{"type", "null"}}})}}}});
+  return {"operand",
+          "how K and V lie in memory; default contiguous",
+          kAllTargets,
+          false,
+          schema,
+          read_operand,
+          [](const Config& config) -> std::optional<Json> {
+            if (config.operand) return operand_json(*config.operand);
+            return std::nullopt;
+          }};
+}
+
+void read_mask(const Json& value, Config& config, const ReadContext& context) {
+  static constexpr std::string_view names[] = {"none", "causal", "custom"};
+  static constexpr std::string_view windows[] = {"sliding_window", "chunked"};
+  if (!value.is_object()) {
+    if (value == "sliding_window" || value == "chunked") {
+      const std::string name = value.get<std::string>();
+      context.fail(value, name + " wants its length", "{\"" + name + "\": 4096}");
+    } else if (const auto name = read_name(value, names, context)) {
+      const MaskConfig::Kind kind = name == "none"     ? MaskConfig::Kind::none
+                                    : name == "causal" ? MaskConfig::Kind::causal
+                                                       : MaskConfig::Kind::custom;
+      config.mask = MaskConfig{kind, 0};
+    }
+    return;
+  }
+  if (!check_members(value, windows, context)) return;
+  if (value.size() != 1) {
+    context.fail(value, "wants exactly one of sliding_window and chunked");
+    return;
+  }
+  const std::string name = value.begin().key();
+  if (name != windows[0] && name != windows[1]) return;  // reported as unknown
+  if (const auto size = read_int(value.begin().value(), kLengthRange, context.at(name))) {
+    config.mask =
+        MaskConfig{name == windows[0] ? MaskConfig::Kind::sliding_window : MaskConfig::Kind::chunked, *size};
+  }
+}
+
+Json mask_json(const MaskConfig& mask) {
+  switch (mask.kind) {
+    case MaskConfig::Kind::none:
+      return "none";
+    case MaskConfig::Kind::causal:
+      return "causal";
+    case MaskConfig::Kind::sliding_window:
+      return {{"sliding_window", mask.size}};
+    case MaskConfig::Kind::chunked:
+      return {{"chunked", mask.size}};
+    case MaskConfig::Kind::custom:
+      return "custom";
+  }
+  return "none";
+}
+
+KeySpec mask_key() {
+  const Json schema{
+      {"anyOf",
+       Json::array({Json{{"enum", {"none", "causal", "custom"}}},
+                    object_schema({{"sliding_window", int_schema(kLengthRange)}}, {"sliding_window"}),
+                    object_schema({{"chunked", int_schema(kLengthRange)}}, {"chunked"})})}};
+  return {"mask",
+          "which keys a query sees; default none",
+          kAllTargets,
+          false,
+          schema,
+          read_mask,
+          [](const Config& config) -> std::optional<Json> {
+            if (config.mask) return mask_json(*config.mask);
+            return std::nullopt;
+          }};
+}
+
+constexpr std::size_t kMaxExpr = 1024;
+
+/// Characters an expression may have: nothing that could close a statement or open a comment of emitted
+/// source.
+bool is_expression_text(std::string_view text) {
+  if (text.empty() || text.size() > kMaxExpr) return false;
+  for (const char c : text) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 &&
+        std::string_view(" _+-*/%().,<>=!&|?:").find(c) == std::string_view::npos) {
+      return false;
+    }
+  }
+  return text.find("//") == std::string_view::npos && text.find("/*") == std::string_view::npos;
+}
+
+void read_score_mod(const Json& value, Config& config, const ReadContext& context) {
+  static constexpr std::string_view names[] = {"none", "alibi"};
+  static constexpr std::string_view forms[] = {"softcap", "expr"};
+  if (!value.is_object()) {
+    if (const auto name = read_name(value, names, context)) {
+      config.score_mod = ScoreMod{name == "alibi" ? ScoreMod::Kind::alibi : ScoreMod::Kind::none, 0, ""};
+    }
+    return;
+  }
+  if (!check_members(value, forms, context)) return;
+  if (value.size() != 1) {
+    context.fail(value, "wants exactly one of softcap and expr");
+    return;
+  }
+  const Json& inner = value.begin().value();
+  if (value.contains("softcap")) {
+    if (const auto cap = read_positive(inner, context.at("softcap"))) {
+      config.score_mod = ScoreMod{ScoreMod::Kind::softcap, *cap, ""};
+    }
+  } else if (value.contains("expr")) {
+    if (inner.is_string() && is_expression_text(inner.get_ref<const std::string&>())) {
+      config.score_mod = ScoreMod{ScoreMod::Kind::expr, 0, inner.get<std::string>()};
+    } else {
+      context.at("expr").fail(inner, "wants an expression over score, b, h, q, k of at most " +
+                                         std::to_string(kMaxExpr) +
+                                         " characters: names, numbers, operators, parentheses");
+    }
+  }
+}
+
+KeySpec score_mod_key() {
+  const Json schema{
+      {"anyOf",
+       Json::array({Json{{"enum", {"none", "alibi"}}},
+                    object_schema({{"softcap", {{"type", "number"}, {"exclusiveMinimum", 0}}}}, {"softcap"}),
+                    object_schema({{"expr", {{"type", "string"}, {"minLength", 1}, {"maxLength", kMaxExpr}}}},
+                                  {"expr"})})}};
+  return {"score_mod",
+          "change of the scaled scores before the mask; default none",
+          kAllTargets,
+          false,
+          schema,
+          read_score_mod,
+          [](const Config& config) -> std::optional<Json> {
+            if (!config.score_mod) return std::nullopt;
+            switch (config.score_mod->kind) {
+              case ScoreMod::Kind::none:
+                return Json("none");
+              case ScoreMod::Kind::alibi:
+                return Json("alibi");
+              case ScoreMod::Kind::softcap:
+                return Json{{"softcap", config.score_mod->softcap}};
+              case ScoreMod::Kind::expr:
+                return Json{{"expr", config.score_mod->expr}};
+            }
+            return std::nullopt;
+          }};
+}
+
+KeySpec scale_key() {
+  return {"scale",
+          "softmax scale; default 1/sqrt(depth)",
+          kAllTargets,
+          false,
+          {{"type", "number"}, {"exclusiveMinimum", 0}},
+          [](const Json& value, Config& config, const ReadContext& context) {
+            if (const auto read = read_positive(value, context)) config.scale = *read;
+          },
+          [](const Config& config) -> std::optional<Json> {
+            if (config.scale) return Json(*config.scale);
+            return std::nullopt;
+          }};
+}
+
+}  // namespace
+
+std::vector<KeySpec> semantic_keys() {
+  return {
+      operand_key(),
+      mask_key(),
+      score_mod_key(),
+      bool_key("sink", &Config::sink, kAllTargets, "per-head attention sink logit; default false"),
+      auto_int_key("group", &Config::group, {1, 128}, kAllTargets,
+                   "query heads per KV head packed into one tile; default auto"),
+      auto_int_key("split_kv", &Config::split_kv, {1, 1024}, kAllTargets, "splits of the keys; default auto"),
+      bool_key("lse", &Config::lse, kAllTargets, "write the log-sum-exp; default false"),
+      scale_key(),
+  };
+}
+
+}  // namespace kiln::keys

@@ -1,0 +1,92 @@
+// Names of the enumerations of <kiln/types.hpp>: one table each, read in both directions.
+#include <kiln/types.hpp>
+
+#include <array>
+#include <utility>
+
+namespace kiln {
+namespace {
+
+template <class E, std::size_t N>
+using NameTable = std::array<std::pair<E, std::string_view>, N>;
+
+constexpr NameTable<Target, 6> kTargets{{{Target::sm_80, "sm_80"},
+                                         {Target::sm_90a, "sm_90a"},
+                                         {Target::sm_100a, "sm_100a"},
+                                         {Target::gfx90a, "gfx90a"},
+                                         {Target::gfx942, "gfx942"},
+                                         {Target::gfx950, "gfx950"}}};
+constexpr NameTable<Operation, 2> kOperations{
+    {{Operation::prefill, "prefill"}, {Operation::decode, "decode"}}};
+constexpr NameTable<DType, 7> kDTypes{{{DType::bf16, "bf16"},
+                                       {DType::fp16, "fp16"},
+                                       {DType::fp8_e4m3, "fp8_e4m3"},
+                                       {DType::fp8_e4m3fnuz, "fp8_e4m3fnuz"},
+                                       {DType::int8, "int8"},
+                                       {DType::i32, "i32"},
+                                       {DType::f32, "f32"}}};
+constexpr NameTable<OperandKind, 4> kOperandKinds{{{OperandKind::contiguous, "contiguous"},
+                                                   {OperandKind::ragged, "ragged"},
+                                                   {OperandKind::paged, "paged"},
+                                                   {OperandKind::continuous, "continuous"}}};
+
+template <class E, std::size_t N>
+std::string_view name_of(const NameTable<E, N>& table, E value) {
+  for (const auto& [key, name] : table) {
+    if (key == value) return name;
+  }
+  return "?";
+}
+
+template <class E, std::size_t N>
+std::optional<E> value_of(const NameTable<E, N>& table, std::string_view text) {
+  for (const auto& [key, name] : table) {
+    if (name == text) return key;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(Target target) {
+  return name_of(kTargets, target);
+}
+std::string_view to_string(Operation operation) {
+  return name_of(kOperations, operation);
+}
+std::string_view to_string(DType dtype) {
+  return name_of(kDTypes, dtype);
+}
+std::string_view to_string(OperandKind kind) {
+  return name_of(kOperandKinds, kind);
+}
+std::optional<Target> target_from(std::string_view text) {
+  return value_of(kTargets, text);
+}
+std::optional<Operation> operation_from(std::string_view text) {
+  return value_of(kOperations, text);
+}
+std::optional<DType> dtype_from(std::string_view text) {
+  return value_of(kDTypes, text);
+}
+std::optional<OperandKind> operand_kind_from(std::string_view text) {
+  return value_of(kOperandKinds, text);
+}
+
+std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+    case DType::fp16:
+      return 2;
+    case DType::fp8_e4m3:
+    case DType::fp8_e4m3fnuz:
+    case DType::int8:
+      return 1;
+    case DType::i32:
+    case DType::f32:
+      return 4;
+  }
+  return 0;
+}
+
+}  // namespace kiln

@@ -1,0 +1,40 @@
+#include "generator/config/unsupported.hpp"
+
+#include <algorithm>
+
+#include "generator/config/rules.hpp"
+
+namespace kiln {
+
+void refuse_unsupported(const Config& config, std::string_view schedule,
+                        std::initializer_list<std::string_view> supported, Violations& out) {
+  for (const KeySpec& key : config_keys()) {
+    if (key.required || key.name == "name" || key.name == "schedule") continue;
+    if (std::find(supported.begin(), supported.end(), key.name) != supported.end()) continue;
+    const std::optional<Json> value = key.write(config);
+    if (!value) continue;
+    out.push_back(
+        {child_pointer("", key.name), value_text(*value),
+         "not-yet: schedule " + std::string(schedule) + " does not take " + std::string(key.name) + " yet",
+         "leave it out"});
+  }
+}
+
+void refuse_value(const Config& config, std::string_view pointer, std::string_view what, std::string legal,
+                  Violations& out) {
+  out.push_back({std::string(pointer), key_value_text(config, pointer), "not-yet: " + std::string(what),
+                 std::move(legal)});
+}
+
+void break_rule(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,
+                std::string_view what, std::string legal, Violations& out) {
+  const std::vector<std::string_view> list(keys);
+  std::vector<std::string> blamed = set_sources(user, list);
+  if (blamed.empty()) blamed.emplace_back(list.front());
+  for (const std::string& pointer : blamed) {
+    out.push_back(
+        {pointer, key_value_text(user, pointer), std::string(id) + ": " + std::string(what), legal});
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,26 @@
+// For schedules: refusing what is legal but not implemented, so that no set key is ever silently ignored.
+#pragma once
+
+#include <initializer_list>
+#include <string_view>
+
+#include "generator/config/keys.hpp"
+
+namespace kiln {
+
+/// A "not-yet" violation at every set key that is neither required, nor `name`, nor in `supported` (key
+/// names). `schedule` is named in the message.
+void refuse_unsupported(const Config& config, std::string_view schedule,
+                        std::initializer_list<std::string_view> supported, Violations& out);
+
+/// A "not-yet" violation at `pointer` ("/mask", "/operand/page_size") with its present value. `what` says
+/// what the schedule lacks; `legal` lists what it takes.
+void refuse_value(const Config& config, std::string_view pointer, std::string_view what, std::string legal,
+                  Violations& out);
+
+/// A violation of a rule at every key of `keys` (pointers) the user set, with `what` as message. For rules
+/// only a schedule can check, such as V15 over its exact shared memory.
+void break_rule(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,
+                std::string_view what, std::string legal, Violations& out);
+
+}  // namespace kiln

@@ -1,0 +1,184 @@
+// The manifest as JSON and back: the only thing the runtime reads besides the source itself.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include <kiln/error.hpp>
+#include <kiln/source.hpp>
+
+namespace kiln {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::pair<KernelParam::Kind, std::string_view> kParamKinds[] = {
+    {KernelParam::Kind::tensor_map, "tensor_map"},
+    {KernelParam::Kind::pointer, "pointer"},
+    {KernelParam::Kind::i32, "i32"},
+    {KernelParam::Kind::i64, "i64"},
+    {KernelParam::Kind::f32, "f32"},
+};
+
+[[noreturn]] void malformed(const std::string& why) {
+  throw Error(ErrorCode::bad_input, "manifest: " + why + "; generate it again");
+}
+
+std::string_view name_of(KernelParam::Kind kind) {
+  for (const auto& [value, name] : kParamKinds) {
+    if (value == kind) return name;
+  }
+  return "?";
+}
+
+Json param_json(const KernelParam& param) {
+  Json out{{"kind", name_of(param.kind)}, {"role", param.role}};
+  if (param.kind != KernelParam::Kind::tensor_map) return out;
+  Json dims = Json::array();
+  for (const TensorMapDim& dim : param.map.dims) dims.push_back({{"axis", dim.axis}, {"box", dim.box}});
+  out["map"] = {{"dims", dims},
+                {"swizzle_bytes", param.map.swizzle_bytes},
+                {"l2_promotion_bytes", param.map.l2_promotion_bytes}};
+  return out;
+}
+
+/// Member `key` of an object with its type checked: nlohmann's own conversions would accept 1.5 for an int.
+const Json& member(const Json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key)) malformed(std::string("'") + key + "' is missing");
+  return object[key];
+}
+
+int int_of(const Json& object, const char* key) {
+  const Json& value = member(object, key);
+  const bool fits =
+      value.is_number_integer() && (value.is_number_unsigned() ? value.get<std::uint64_t>() <= INT32_MAX
+                                                               : value.get<std::int64_t>() >= INT32_MIN);
+  if (!fits) malformed(std::string("'") + key + "' is not a 32-bit integer");
+  return value.get<int>();
+}
+
+std::string string_of(const Json& object, const char* key) {
+  const Json& value = member(object, key);
+  if (!value.is_string()) malformed(std::string("'") + key + "' is not a string");
+  return value.get<std::string>();
+}
+
+const Json& array_of(const Json& object, const char* key) {
+  const Json& value = member(object, key);
+  if (!value.is_array()) malformed(std::string("'") + key + "' is not an array");
+  return value;
+}
+
+template <class E>
+E enum_of(const Json& object, const char* key, std::optional<E> (*from)(std::string_view)) {
+  const std::string text = string_of(object, key);
+  const std::optional<E> value = from(text);
+  if (!value) malformed(std::string("'") + key + "' has no value '" + text + "'");
+  return *value;
+}
+
+KernelParam param_of(const Json& json) {
+  KernelParam param;
+  const std::string kind = string_of(json, "kind");
+  bool known = false;
+  for (const auto& [value, name] : kParamKinds) {
+    if (name == kind) param.kind = value, known = true;
+  }
+  if (!known) malformed("'kind' has no value '" + kind + "'");
+  param.role = string_of(json, "role");
+  if (param.kind != KernelParam::Kind::tensor_map) return param;
+  const Json& map = member(json, "map");
+  for (const Json& dim : array_of(map, "dims")) {
+    param.map.dims.push_back({string_of(dim, "axis"), int_of(dim, "box")});
+  }
+  param.map.swizzle_bytes = int_of(map, "swizzle_bytes");
+  param.map.l2_promotion_bytes = int_of(map, "l2_promotion_bytes");
+  return param;
+}
+
+GridRule grid_of(const Json& json) {
+  GridRule grid;
+  const std::string kind = string_of(json, "kind");
+  if (kind != "tiles" && kind != "persistent") malformed("'kind' has no value '" + kind + "'");
+  grid.kind = kind == "tiles" ? GridRule::Kind::tiles : GridRule::Kind::persistent;
+  grid.block_rows = int_of(json, "block_rows");
+  grid.ctas_per_sm = int_of(json, "ctas_per_sm");
+  return grid;
+}
+
+}  // namespace
+
+std::string to_json(const Manifest& m, int indent) {
+  Json params = Json::array(), expectations = Json::array();
+  for (const KernelParam& param : m.params) params.push_back(param_json(param));
+  for (const auto& e : m.expectations)
+    expectations.push_back({{"instruction", e.instruction}, {"count", e.count}});
+  Json config = Json::parse(m.config_json, nullptr, false);
+  if (config.is_discarded()) config = m.config_json;
+  const Json out{
+      {"name", m.name},
+      {"entry", m.entry},
+      {"target", m.target},
+      {"operation", to_string(m.operation)},
+      {"operand", to_string(m.operand)},
+      {"dtype", to_string(m.dtype)},
+      {"kv_dtype", to_string(m.kv_dtype)},
+      {"out_dtype", to_string(m.out_dtype)},
+      {"depth", m.depth},
+      {"ov_depth", m.ov_depth},
+      {"writes_lse", m.writes_lse},
+      {"scale", m.scale},
+      {"num_threads", m.num_threads},
+      {"smem_bytes", m.smem_bytes},
+      {"cluster", m.cluster},
+      {"grid",
+       {{"kind", m.grid.kind == GridRule::Kind::tiles ? "tiles" : "persistent"},
+        {"block_rows", m.grid.block_rows},
+        {"ctas_per_sm", m.grid.ctas_per_sm}}},
+      {"params", params},
+      {"expectations", expectations},
+      {"config", config},
+  };
+  return out.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+Manifest manifest_from_json(std::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) malformed("not a JSON object");
+  Manifest m;
+  m.name = string_of(json, "name");
+  m.entry = string_of(json, "entry");
+  m.target = string_of(json, "target");
+  if (!target_from(m.target)) malformed("'target' has no value '" + m.target + "'");
+  m.operation = enum_of<Operation>(json, "operation", operation_from);
+  m.operand = enum_of<OperandKind>(json, "operand", operand_kind_from);
+  m.dtype = enum_of<DType>(json, "dtype", dtype_from);
+  m.kv_dtype = enum_of<DType>(json, "kv_dtype", dtype_from);
+  m.out_dtype = enum_of<DType>(json, "out_dtype", dtype_from);
+  m.depth = int_of(json, "depth");
+  m.ov_depth = int_of(json, "ov_depth");
+  const Json& lse = member(json, "writes_lse");
+  if (!lse.is_boolean()) malformed("'writes_lse' is not true or false");
+  m.writes_lse = lse.get<bool>();
+  const Json& scale = member(json, "scale");
+  if (!scale.is_number()) malformed("'scale' is not a number");
+  m.scale = scale.get<double>();
+  m.num_threads = int_of(json, "num_threads");
+  m.smem_bytes = int_of(json, "smem_bytes");
+  const Json& cluster = array_of(json, "cluster");
+  if (cluster.size() != 3) malformed("'cluster' has not three entries");
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (!cluster[i].is_number_unsigned() || cluster[i].get<std::uint64_t>() > 16)
+      malformed("'cluster' is out of range");
+    m.cluster[i] = cluster[i].get<int>();
+  }
+  m.grid = grid_of(member(json, "grid"));
+  for (const Json& param : array_of(json, "params")) m.params.push_back(param_of(param));
+  for (const Json& e : array_of(json, "expectations")) {
+    m.expectations.push_back({string_of(e, "instruction"), int_of(e, "count")});
+  }
+  const Json& config = member(json, "config");
+  m.config_json = config.is_string() ? config.get<std::string>()
+                                     : config.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return m;
+}
+
+}  // namespace kiln

@@ -1,0 +1,58 @@
+// The planner's front door: rules, choice of the schedule, and the schedule's own resolution.
+#include "generator/config/keys.hpp"
+#include "generator/config/report.hpp"
+#include "generator/config/rules.hpp"
+#include "generator/plan/choose.hpp"
+#include "generator/schedules/schedule.hpp"
+
+namespace kiln {
+
+const Config& Plan::resolved() const {
+  return schedule_->resolved();
+}
+Resources Plan::resources() const {
+  return schedule_->resources();
+}
+
+std::string Plan::to_json(int indent) const {
+  const Resources r = resources();
+  const nlohmann::ordered_json out{
+      {"name", config_name(resolved())},
+      {"resolved", config_to_dom(resolved())},
+      {"systems", schedule_->systems()},
+      {"resources",
+       {{"smem_bytes", r.smem_bytes}, {"num_threads", r.num_threads}, {"max_registers", r.max_registers}}},
+  };
+  return out.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Plan make_plan(const Config& config) {
+  const std::string name = config_name(config);
+  Violations violations;
+  check_rules(config, violations);
+  throw_if_any(name, violations);
+
+  const ScheduleEntry* entry = choose_schedule(config, schedules(), violations);
+  throw_if_any(name, violations);
+
+  Config named = config;
+  named.name = name;
+  std::unique_ptr<Schedule> schedule = entry->make(std::move(named), violations);
+  // The rules again, now over every filled value: a default that breaks one together with a set key is found
+  // here.
+  if (schedule && violations.empty()) check_resolved_rules(config, schedule->resolved(), violations);
+  throw_if_any(name, violations);
+  if (!schedule)
+    throw Error(ErrorCode::internal, "schedule " + std::string(entry->name) + " refused without a reason");
+  return Plan(std::move(schedule));
+}
+
+KernelSource generate(const Plan& plan) {
+  return plan.schedule().emit();
+}
+
+std::string_view version() {
+  return KILN_VERSION;
+}
+
+}  // namespace kiln
