@@ -162,13 +162,13 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
   const int span = p.span_bytes;
-  w.line("const u32 q_desc = ((smem_q + consumer * {}) >> 4) | {:#x}u;", p.q_bytes(),
+  w.line("const u32 q_desc = ((smem_q + consumer * {}) >> 4) | {:#x}u;", p.q_stride(),
          k_major_descriptor(p.q_tile()).low);
   p.k->emit_construct(w);
   p.v->emit_construct(w);
   w.comment(
       "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
-  w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_bytes(), 16 * span);
+  w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_stride(), 16 * span);
   w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
   const char* xor_bits = span == 128 ? "(lane & 7)" : span == 64 ? "((lane >> 1) & 3)" : "((lane >> 2) & 1)";
   w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", xor_bits);

@@ -27,8 +27,9 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.lse) add(Kind::pointer, "lse");
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
   if (p.dynamic) add(Kind::pointer, "tile_counter");
-  for (const char* role : {"heads_q", "heads_kv", "seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"})
-    add(Kind::i32, role);
+  add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
+  if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  add(Kind::i32, "num_m_blocks"), add(Kind::i32, "num_tiles");
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   if (p.dynamic) add(Kind::i32, "section_heads");
   add(Kind::f32, "scale_log2");

@@ -162,7 +162,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.dynamic = p.causal || p.ragged;
   if (p.dynamic) p.work.emplace("work", 2, 1);
 
-  p.smem_q = p.smem.add("q", p.separate_o ? q : std::max(q, o), 1024, "Q, 64 rows per consumer warpgroup");
+  p.smem_q = p.smem.add("q", p.q_stride() * p.num_math_warpgroups, 1024, "Q, 64 rows per consumer warpgroup");
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   p.smem_o =

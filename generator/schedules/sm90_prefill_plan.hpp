@@ -1,6 +1,7 @@
 // Every constant of an sm90_prefill kernel, derived once from the resolved config.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
@@ -38,6 +39,9 @@ struct PrefillPlan {
   SmemTile o_tile() const { return {64, span_bytes, 2}; }
   int q_bytes() const { return 64 * depth * 2; }  ///< of one warpgroup
   int o_bytes() const { return 64 * ov_depth * 2; }
+  /// Distance between the Q rows of two warpgroups, and between their O rows where O takes Q's place.
+  int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
+  int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / 2; }
   int k_steps() const { return depth / 16; }  ///< wgmma steps of QK
   int v_steps() const { return BN / 16; }     ///< wgmma steps of PV

@@ -25,7 +25,7 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
     w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * g, p.q_bytes());
     for (int panel = 0; panel < p.depth / p.panel_columns(); ++panel) {
       w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
-             g * p.q_bytes() + panel * p.q_tile().panel_bytes(), 8 * g,
+             g * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * g,
              coordinates(p, panel * p.panel_columns(), fmt::format("work.m_start + {}", 64 * g),
                          "work.q_start", "work.seqlen_q", 64, "work.head"),
              kEvictFirst);

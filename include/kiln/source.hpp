@@ -13,6 +13,11 @@ namespace kiln {
 
 /// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head" or "batch"; a ragged operand has no
 /// "batch" and its "seq" runs over all rows of all sequences. Extents and strides come from the tensor at launch.
+///
+/// Axis "clip" (ragged operands, always before "seq") lets a box end exactly where its sequence ends: it has the row
+/// stride, an extent of `box` rows, and the map's base address lies `box` rows before the tensor; "seq" then has
+/// extent total + 1. The box at coordinates (clip, seq) = (box - n, row + n) covers rows row .. row+n-1 of the tensor;
+/// its other rows are outside: read as zeros, not written. Nothing before the tensor is ever accessed.
 struct TensorMapDim {
   std::string axis;
   int box = 1;  ///< elements along this dimension moved by one copy, 1..256
@@ -27,9 +32,13 @@ struct TensorMapSpec {
 
 /// One kernel parameter, in order. `role` says what the runtime puts there:
 ///   tensor_map  q k v o
-///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k tile_counter (zeroed i32 before each launch)
+///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k
+///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared once, but
+///               launches that may overlap (different streams) need one each
 ///   i32         batch heads_q heads_kv seqlen_q seqlen_k (the longest, for ragged operands) num_m_blocks num_tiles
 ///               total_q total_k
+///               section_heads: how many of the batch * heads_q heads are worked on together; a divisor of it, the
+///               largest whose K and V (shared by heads_q / heads_kv heads each) fit in 32 MiB of L2, at least 1
 ///   i64         {q,k,v,o}_stride_{batch,seq,head}: strides in elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
 struct KernelParam {
