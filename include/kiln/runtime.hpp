@@ -108,6 +108,9 @@ struct EmulationReport {
   };
   std::vector<Finding> findings;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< by name, in a fixed order
+  std::string output;                                           ///< what the kernel printed
+  bool completed =
+      true;  ///< false: stopped by a trap, a deadlock or the instruction budget; results are incomplete
 };
 
 struct LaunchOptions {

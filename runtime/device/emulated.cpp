@@ -1,0 +1,234 @@
+// The emulated device behind the same interface as hardware: it runs the PTX of a binary.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+
+#include "emulator/emulator.hpp"
+#include "runtime/device/device.hpp"
+
+namespace kiln {
+namespace {
+
+/// Errors of the emulator in kiln's terms.
+template <class Work>
+auto translated(const Work& work) -> decltype(work()) {
+  try {
+    return work();
+  } catch (const emulator::Error& error) {
+    throw Error(ErrorCode::device, std::string("emulated device: ") + error.what());
+  }
+}
+
+struct EmulatedFunction final : DeviceFunction {
+  emulator::Module module;
+  std::string name, entry;
+  explicit EmulatedFunction(emulator::Module loaded) : module(std::move(loaded)) {}
+};
+
+std::vector<std::pair<std::string, std::uint64_t>> list_counters(const emulator::Counters& counters) {
+  std::vector<std::pair<std::string, std::uint64_t>> list = {
+      {"instructions", counters.warp_instructions},
+      {"lane_instructions", counters.lane_instructions},
+      {"shared_accesses", counters.shared_accesses},
+      {"bank_conflicts", counters.shared_bank_conflicts},
+      {"global_accesses", counters.global_accesses},
+      {"global_sectors", counters.global_sectors},
+      {"global_bytes_read", counters.global_bytes_read},
+      {"global_bytes_written", counters.global_bytes_written},
+      {"async_bytes", counters.async_bytes},
+      {"matrix_flops", counters.matrix_flops},
+  };
+  for (const auto& [kind, count] : counters.by_kind) list.emplace_back("instructions." + kind, count);
+  return list;
+}
+
+std::string place(const emulator::Site& site) {
+  std::string text = fmt::format("block ({},{},{})", site.block.x, site.block.y, site.block.z);
+  if (site.warp >= 0) text += fmt::format(" warp {}", site.warp);
+  if (site.lane >= 0) text += fmt::format(" lane {}", site.lane);
+  if (site.source_line > 0) text += fmt::format(", line {}", site.source_line);
+  if (site.ptx_line > 0) text += fmt::format(", PTX line {}", site.ptx_line);
+  return text;
+}
+
+EmulationReport::Finding convert(const emulator::Finding& finding, const std::string& name) {
+  EmulationReport::Finding result;
+  result.kind = finding.kind;
+  result.message = fmt::format("{} at {}", finding.message, place(finding.site));
+  if (finding.has_other) result.message += "; other party: " + place(finding.other);
+  if (finding.count > 1) result.message += fmt::format(" ({} times)", finding.count);
+  result.ptx_line = finding.site.ptx_line;
+  result.ptx_text = finding.site.ptx_text;
+  // The line table names the config that was compiled first; a cached binary serves every config with this
+  // code.
+  result.source_file = finding.site.source_line > 0 ? name + ".cu" : "";
+  result.source_line = finding.site.source_line;
+  return result;
+}
+
+class EmulatedDevice final : public Device {
+ public:
+  explicit EmulatedDevice(const EmulatorOptions& options) : options_(options) {
+    info_.selector = info_.name = "emulated";
+    info_.num_sms = options.num_sms;
+  }
+  const DeviceInfo& info() const override { return info_; }
+
+  std::string compile_target(const std::string& target) const override {
+    if (!target.starts_with("sm_")) {
+      throw Error(ErrorCode::environment, "the emulated device does not run " + target + " kernels yet");
+    }
+    return target;
+  }
+
+  std::uint64_t allocate(std::size_t bytes, const std::string& name) override {
+    std::lock_guard lock(mutex_);
+    return translated([&] { return memory_.allocate(std::max<std::size_t>(bytes, 1), name); });
+  }
+  void release(std::uint64_t address) noexcept override {
+    std::lock_guard lock(mutex_);
+    try {
+      memory_.free(address);
+    } catch (const emulator::Error&) {
+      // Only DeviceBuffer calls this, once, with what allocate() gave.
+    }
+  }
+  void write(std::uint64_t address, std::span<const std::byte> data) override {
+    std::lock_guard lock(mutex_);
+    translated([&] { memory_.write(address, data); });
+  }
+  void read(std::uint64_t address, std::span<std::byte> data) override {
+    std::lock_guard lock(mutex_);
+    translated([&] { memory_.read(address, data); });
+  }
+  void fill(std::uint64_t address, std::byte value, std::size_t bytes) override {
+    std::lock_guard lock(mutex_);
+    translated([&] { memory_.fill(address, value, bytes); });
+  }
+  void synchronize() override {}
+
+  TensorMapBytes encode(const TensorMapRequest& request) override;
+  std::unique_ptr<DeviceFunction> load(const Binary& binary, const Manifest& manifest) override;
+  std::shared_ptr<const EmulationReport> launch(DeviceFunction& function, const LaunchGeometry& geometry,
+                                                const ParamView& params,
+                                                const LaunchOptions& options) override;
+  double time_us(std::uint64_t, const std::function<void()>& work) override {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  EmulatorOptions options_;
+  DeviceInfo info_;
+  std::mutex mutex_;  // memory is not synchronised with running launches: one thing at a time
+  emulator::GlobalMemory memory_;
+};
+
+TensorMapBytes EmulatedDevice::encode(const TensorMapRequest& request) {
+  using emulator::Swizzle;
+  using emulator::TensorType;
+  emulator::TensorMapRequest map;
+  switch (request.dtype) {
+    case DType::bf16:
+      map.type = TensorType::bf16;
+      break;
+    case DType::fp16:
+      map.type = TensorType::f16;
+      break;
+    case DType::f32:
+      map.type = TensorType::f32;
+      break;
+    case DType::i32:
+      map.type = TensorType::s32;
+      break;
+    default:
+      map.type = TensorType::u8;
+      break;
+  }
+  map.rank = static_cast<std::uint32_t>(request.rank);
+  map.address = request.address;
+  map.dims = request.extents;
+  map.strides = request.strides;
+  map.box = request.box;
+  switch (request.swizzle_bytes) {
+    case 32:
+      map.swizzle = Swizzle::b32;
+      break;
+    case 64:
+      map.swizzle = Swizzle::b64;
+      break;
+    case 128:
+      map.swizzle = Swizzle::b128;
+      break;
+    default:
+      map.swizzle = Swizzle::none;
+      break;
+  }
+  try {
+    return emulator::encode_tensor_map(map);
+  } catch (const std::invalid_argument& error) {
+    throw Error(ErrorCode::device, std::string("emulated device: tensor map: ") + error.what());
+  }
+}
+
+std::unique_ptr<DeviceFunction> EmulatedDevice::load(const Binary& binary, const Manifest& manifest) {
+  auto function = translated([&] {
+    return std::make_unique<EmulatedFunction>(emulator::Module::from_ptx(binary.ptx, manifest.name));
+  });
+  function->name = manifest.name;
+  function->entry = manifest.entry;
+  return function;
+}
+
+std::shared_ptr<const EmulationReport> EmulatedDevice::launch(DeviceFunction& function,
+                                                              const LaunchGeometry& geometry,
+                                                              const ParamView& params,
+                                                              const LaunchOptions& options) {
+  auto& loaded = static_cast<EmulatedFunction&>(function);
+  const EmulatorOptions& how = options.emulator != nullptr ? *options.emulator : options_;
+  emulator::Launch launch;
+  launch.kernel = loaded.entry;
+  const auto dim = [](const std::array<std::uint32_t, 3>& d) { return emulator::Dim3{d[0], d[1], d[2]}; };
+  launch.grid = dim(geometry.grid);
+  launch.block = dim(geometry.block);
+  launch.cluster = dim(geometry.cluster);
+  launch.dynamic_smem_bytes = geometry.smem_bytes;
+  for (std::size_t i = 0; i < params.addresses.size(); ++i) {
+    std::vector<std::byte> bytes(params.sizes[i]);
+    std::memcpy(bytes.data(), params.addresses[i], bytes.size());
+    launch.args.push_back(std::move(bytes));
+  }
+  launch.policy = how.policy == EmulatorOptions::Policy::eager  ? emulator::Policy::eager
+                  : how.policy == EmulatorOptions::Policy::lazy ? emulator::Policy::lazy
+                                                                : emulator::Policy::random;
+  launch.seed = how.seed;
+  launch.findings = how.findings;
+  launch.max_findings = how.max_findings;
+  launch.host_threads = how.host_threads;
+  if (how.instruction_budget > 0) launch.instruction_budget = how.instruction_budget;
+  launch.num_sms = static_cast<std::uint32_t>(how.num_sms);
+
+  std::lock_guard lock(mutex_);
+  const emulator::Report report =
+      translated([&] { return emulator::launch(memory_, loaded.module, launch); });
+  auto result = std::make_shared<EmulationReport>();
+  result->counters = list_counters(report.counters);
+  result->output = report.output;
+  result->completed = report.completed;
+  for (const emulator::Finding& finding : report.findings) {
+    result->findings.push_back(convert(finding, loaded.name));
+  }
+  return result;
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_emulated_device(const EmulatorOptions& options) {
+  return std::make_shared<EmulatedDevice>(options);
+}
+
+}  // namespace kiln

@@ -1,0 +1,244 @@
+// Roles to values. A new role is one line in the table of its kind.
+#include "runtime/launch/pack.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kiln {
+namespace {
+
+/// Everything a role may read.
+struct Context {
+  const AttentionArgs& args;
+  const Problem& problem;
+  std::uint64_t tile_counter;
+};
+
+template <class Value>
+struct Role {
+  std::string_view name;
+  Value (*get)(const Context&);
+};
+
+const Tensor* tensor_of(const AttentionArgs& args, std::string_view role) {
+  if (role == "q") return &args.q;
+  if (role == "k") return &args.k;
+  if (role == "v") return &args.v;
+  if (role == "o") return &args.o;
+  return nullptr;
+}
+
+std::uint64_t address_of(const std::optional<Tensor>& tensor) {
+  return tensor ? tensor->address : 0;
+}
+
+constexpr Role<std::uint64_t> kPointers[] = {
+    {"q", [](const Context& c) { return c.args.q.address; }},
+    {"k", [](const Context& c) { return c.args.k.address; }},
+    {"v", [](const Context& c) { return c.args.v.address; }},
+    {"o", [](const Context& c) { return c.args.o.address; }},
+    {"lse", [](const Context& c) { return address_of(c.args.lse); }},
+    {"cu_seqlens_q", [](const Context& c) { return address_of(c.args.cu_seqlens_q); }},
+    {"cu_seqlens_k", [](const Context& c) { return address_of(c.args.cu_seqlens_k); }},
+    {"tile_counter", [](const Context& c) { return c.tile_counter; }},
+};
+
+constexpr Role<std::int64_t> kIntegers[] = {
+    {"batch", [](const Context& c) { return c.problem.batch; }},
+    {"heads_q", [](const Context& c) { return c.problem.heads_q; }},
+    {"heads_kv", [](const Context& c) { return c.problem.heads_kv; }},
+    {"seqlen_q", [](const Context& c) { return c.problem.seqlen_q; }},
+    {"seqlen_k", [](const Context& c) { return c.problem.seqlen_k; }},
+    {"num_m_blocks", [](const Context& c) { return c.problem.num_m_blocks; }},
+    {"num_tiles", [](const Context& c) { return c.problem.num_tiles; }},
+    {"section_heads", [](const Context& c) { return c.problem.section_heads; }},
+    {"total_q", [](const Context& c) { return c.problem.total_q; }},
+    {"total_k", [](const Context& c) { return c.problem.total_k; }},
+};
+
+constexpr Role<float> kFloats[] = {
+    {"scale", [](const Context& c) { return c.problem.scale; }},
+    {"scale_log2", [](const Context& c) { return c.problem.scale_log2; }},
+};
+
+template <class Value, std::size_t N>
+const Role<Value>* find(const Role<Value> (&table)[N], std::string_view name) {
+  for (const Role<Value>& role : table) {
+    if (role.name == name) return &role;
+  }
+  return nullptr;
+}
+
+/// Position of a named axis in a tensor's shape, or -1 when the tensor has none (a ragged one has no
+/// "batch").
+int axis_index(std::string_view axis, bool ragged) {
+  if (axis == "depth") return ragged ? 2 : 3;
+  if (axis == "head") return ragged ? 1 : 2;
+  if (axis == "seq") return ragged ? 0 : 1;
+  if (axis == "clip") return ragged ? 0 : -1;  // the row dimension once more
+  if (axis == "batch") return ragged ? -1 : 0;
+  return -1;
+}
+
+/// "k_stride_head" as tensor and axis.
+struct StrideRole {
+  std::string_view tensor, axis;
+};
+std::optional<StrideRole> parse_stride(std::string_view role) {
+  constexpr std::string_view kInfix = "_stride_";
+  const std::size_t at = role.find(kInfix);
+  if (at == std::string_view::npos) return std::nullopt;
+  const StrideRole parsed{role.substr(0, at), role.substr(at + kInfix.size())};
+  if (parsed.axis != "batch" && parsed.axis != "seq" && parsed.axis != "head") return std::nullopt;
+  return parsed;
+}
+
+/// Byte stride of an axis. That of an axis of one element is free, and callers leave anything there: take one
+/// that the driver accepts.
+std::uint64_t stride_bytes(const Tensor& tensor, std::size_t axis) {
+  const std::uint64_t element = size_of(tensor.dtype);
+  if (tensor.shape[axis] > 1) return static_cast<std::uint64_t>(tensor.strides[axis]) * element;
+  std::uint64_t span = static_cast<std::uint64_t>(tensor.shape.back()) * element;
+  for (std::size_t i = 0; i + 1 < tensor.shape.size(); ++i) {
+    if (tensor.shape[i] <= 1) continue;
+    span = std::max(span, static_cast<std::uint64_t>(tensor.shape[i] * tensor.strides[i]) * element);
+  }
+  return (span + 15) / 16 * 16;
+}
+
+TensorMapBytes encode_map(const TensorMapSpec& spec, const Tensor& tensor, const Problem& problem,
+                          Device& device) {
+  TensorMapRequest request;
+  request.address = tensor.address;
+  request.dtype = tensor.dtype;
+  request.rank = static_cast<int>(spec.dims.size());
+  request.swizzle_bytes = spec.swizzle_bytes;
+  request.l2_promotion_bytes = spec.l2_promotion_bytes;
+  const bool clipped =
+      std::any_of(spec.dims.begin(), spec.dims.end(), [](const auto& dim) { return dim.axis == "clip"; });
+  for (std::size_t i = 0; i < spec.dims.size(); ++i) {
+    const TensorMapDim& dim = spec.dims[i];
+    const auto axis = static_cast<std::size_t>(axis_index(dim.axis, problem.ragged));
+    const std::uint64_t stride = stride_bytes(tensor, axis);
+    auto extent = static_cast<std::uint64_t>(tensor.shape[axis]);
+    // Clipped maps (source.hpp) start `box` rows early; their clip dimension ends where the tensor begins.
+    if (dim.axis == "clip") {
+      extent = static_cast<std::uint64_t>(dim.box);
+      request.address -= extent * stride;
+    } else if (clipped && dim.axis == "seq") {
+      extent += 1;
+    }
+    // The driver refuses extent 0; a kernel with nothing to load never uses the map.
+    request.extents[i] = std::max<std::uint64_t>(extent, 1);
+    request.box[i] = static_cast<std::uint32_t>(dim.box);
+    if (i > 0) request.strides[i - 1] = stride;
+  }
+  return device.encode(request);
+}
+
+}  // namespace
+
+void PackedParams::add_bytes(const void* data, std::size_t size, std::size_t align) {
+  used_ = (used_ + align - 1) / align * align;
+  if (count_ == kMaxParams || used_ + size > kMaxBytes) {
+    throw Error(ErrorCode::internal, "a kernel asks for more parameters than a launch can carry");
+  }
+  std::memcpy(storage_.data() + used_, data, size);
+  addresses_[count_] = storage_.data() + used_;
+  sizes_[count_] = static_cast<std::uint32_t>(size);
+  used_ += size;
+  ++count_;
+}
+
+void check_roles(const Manifest& manifest) {
+  const bool ragged = manifest.operand == OperandKind::ragged;
+  std::size_t bytes = 0;
+  for (const KernelParam& param : manifest.params) {
+    bool known = false;
+    switch (param.kind) {
+      case KernelParam::Kind::tensor_map: {
+        known = tensor_of({}, param.role) != nullptr && !param.map.dims.empty() && param.map.dims.size() <= 5;
+        for (const TensorMapDim& dim : param.map.dims) known = known && axis_index(dim.axis, ragged) >= 0;
+        known = known && param.map.dims[0].axis == "depth";
+        bytes += 128;
+        break;
+      }
+      case KernelParam::Kind::pointer:
+        known = find(kPointers, param.role) != nullptr;
+        break;
+      case KernelParam::Kind::i32:
+        known = find(kIntegers, param.role) != nullptr;
+        break;
+      case KernelParam::Kind::f32:
+        known = find(kFloats, param.role) != nullptr;
+        break;
+      case KernelParam::Kind::i64: {
+        const auto stride = parse_stride(param.role);
+        known = stride && tensor_of({}, stride->tensor) != nullptr;
+        break;
+      }
+    }
+    bytes += 8;
+    if (!known) {
+      throw Error(ErrorCode::bad_input, fmt::format("{}: the runtime does not know the parameter role \"{}\"",
+                                                    manifest.name, param.role));
+    }
+  }
+  if (manifest.params.size() > PackedParams::kMaxParams || bytes + 64 > PackedParams::kMaxBytes) {
+    throw Error(ErrorCode::bad_input, manifest.name + ": more parameters than a launch can carry");
+  }
+}
+
+void pack_params(const Manifest& manifest, const AttentionArgs& args, const Problem& problem, Device& device,
+                 std::uint64_t tile_counter, PackedParams& out) {
+  const Context context{args, problem, tile_counter};
+  for (const KernelParam& param : manifest.params) {
+    switch (param.kind) {
+      case KernelParam::Kind::tensor_map: {
+        const TensorMapBytes map = encode_map(param.map, *tensor_of(args, param.role), problem, device);
+        out.add_bytes(map.data(), map.size(), 64);
+        break;
+      }
+      case KernelParam::Kind::pointer:
+        out.add(find(kPointers, param.role)->get(context));
+        break;
+      case KernelParam::Kind::i32:
+        out.add(static_cast<std::int32_t>(find(kIntegers, param.role)->get(context)));
+        break;
+      case KernelParam::Kind::f32:
+        out.add(find(kFloats, param.role)->get(context));
+        break;
+      case KernelParam::Kind::i64: {
+        const StrideRole role = *parse_stride(param.role);
+        const int axis = axis_index(role.axis, problem.ragged);
+        const Tensor& tensor = *tensor_of(args, role.tensor);
+        out.add(axis < 0 ? std::int64_t{0} : tensor.strides[static_cast<std::size_t>(axis)]);
+        break;
+      }
+    }
+  }
+}
+
+LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms) {
+  LaunchGeometry geometry;
+  const auto narrow = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
+  const std::array<int, 3>& cluster = manifest.cluster;
+  if (manifest.grid.kind == GridRule::Kind::tiles) {
+    geometry.grid = {narrow(problem.num_m_blocks), narrow(problem.heads_q), narrow(problem.batch)};
+  } else {
+    const std::int64_t slots = std::int64_t{num_sms} * std::max(manifest.grid.ctas_per_sm, 1);
+    geometry.grid = {narrow(std::min(problem.num_tiles, slots)), 1, 1};
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    // Whole clusters only: blocks past the last tile find nothing to do.
+    const auto size = static_cast<std::uint32_t>(std::max(cluster[i], 1));
+    geometry.cluster[i] = size;
+    geometry.grid[i] = (geometry.grid[i] + size - 1) / size * size;
+  }
+  geometry.block = {static_cast<std::uint32_t>(manifest.num_threads), 1, 1};
+  geometry.smem_bytes = static_cast<std::uint32_t>(manifest.smem_bytes);
+  return geometry;
+}
+
+}  // namespace kiln

@@ -1,0 +1,42 @@
+// Kernel parameters of one launch, in place: no allocation, so that the hot path stays out of the heap.
+#pragma once
+
+#include <array>
+#include <cstring>
+
+#include "runtime/device/device.hpp"
+#include "runtime/launch/problem.hpp"
+
+namespace kiln {
+
+/// Bytes of all parameters of a launch, each at its own alignment.
+class PackedParams {
+ public:
+  static constexpr std::size_t kMaxParams = 64, kMaxBytes = 4096;  // the driver's limit on parameter bytes
+
+  template <class T>
+  void add(const T& value) {
+    add_bytes(&value, sizeof value, alignof(T));
+  }
+  /// Throws Error (internal) when the manifest asks for more than a launch can carry.
+  void add_bytes(const void* data, std::size_t size, std::size_t align);
+  ParamView view() const { return {{addresses_.data(), count_}, {sizes_.data(), count_}}; }
+
+ private:
+  alignas(64) std::array<std::byte, kMaxBytes> storage_;
+  std::array<void*, kMaxParams> addresses_;
+  std::array<std::uint32_t, kMaxParams> sizes_;
+  std::size_t count_ = 0, used_ = 0;
+};
+
+/// Checks that every role of the manifest is known; Error (bad_input) names the first that is not.
+void check_roles(const Manifest& manifest);
+
+/// Fills `out` by the manifest's roles. `tile_counter` is the address of a zeroed i32, when a parameter asks
+/// for one.
+void pack_params(const Manifest& manifest, const AttentionArgs& args, const Problem& problem, Device& device,
+                 std::uint64_t tile_counter, PackedParams& out);
+
+LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms);
+
+}  // namespace kiln

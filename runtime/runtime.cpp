@@ -1,0 +1,226 @@
+// Runtime: one device, the compilers and one cache, each opened at its first use.
+#include <kiln/runtime.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <list>
+#include <mutex>
+
+#include <kiln/generator.hpp>
+
+#include "runtime/cache/cache_impl.hpp"
+#include "runtime/compiler/compiler.hpp"
+#include "runtime/compiler/nvrtc.hpp"
+#include "runtime/device/device.hpp"
+#include "runtime/launch/kernel.hpp"
+#include "runtime/support/environment.hpp"
+#include "runtime/support/log.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr std::size_t kMaxLoaded = 64;  // kernels kept on the device for the next load() of the same source
+
+/// "cuda:3" as kind and ordinal. Throws Error (bad_input).
+struct Selector {
+  std::string kind;
+  int ordinal = 0;
+};
+Selector parse_selector(const std::string& text) {
+  Selector selector;
+  const std::size_t colon = text.find(':');
+  selector.kind = text.substr(0, colon);
+  bool ok = selector.kind == "auto" || selector.kind == "emulated" || selector.kind == "cuda" ||
+            selector.kind == "hip";
+  if (colon != std::string::npos) {
+    const char* end = text.data() + text.size();
+    const auto parsed = std::from_chars(text.data() + colon + 1, end, selector.ordinal);
+    ok = ok && (selector.kind == "cuda" || selector.kind == "hip") && parsed.ec == std::errc() &&
+         parsed.ptr == end && selector.ordinal >= 0;
+  }
+  if (!ok) {
+    throw Error(ErrorCode::bad_input,
+                "no device is called \"" + text + "\"; use auto, cuda[:n], hip[:n] or emulated");
+  }
+  return selector;
+}
+
+}  // namespace
+
+class Runtime::Impl {
+ public:
+  explicit Impl(RuntimeOptions options)
+      : options_(std::move(options)),
+        logger_(options_),
+        selector_(parse_selector(device_text(options_))),
+        cache_(options_.cache_dir.value_or(Cache::default_directory())) {
+    compilers_.push_back(std::make_unique<Nvrtc>(cuda_driver_major));
+    cache_.impl().on_warning([this](const std::string& text) { logger_.warn(text); });
+    if (!options_.cache_dir && cache_.impl().store.directory().empty())
+      logger_.warn(cache_.impl().store.problem());
+  }
+
+  BinaryPtr compile(const KernelSource& source, const std::string& target);
+  std::shared_ptr<Kernel> load(const KernelSource& source);
+  std::shared_ptr<Kernel> load(BinaryPtr binary, const Manifest& manifest) {
+    return load_kernel(device(), std::move(binary), manifest);
+  }
+  std::shared_ptr<Device> device();
+  Cache& cache() { return cache_; }
+  DoctorReport doctor();
+
+ private:
+  static std::string device_text(const RuntimeOptions& options) {
+    if (!options.device.empty()) return options.device;
+    const std::string chosen = environment("KILN_DEVICE");
+    return chosen.empty() ? "auto" : chosen;
+  }
+  std::shared_ptr<Device> open_device();
+  KernelCompiler& compiler_for(const std::string& target);
+  Binary run_compiler(KernelCompiler& compiler, const CompileJob& job);
+
+  RuntimeOptions options_;
+  Logger logger_;
+  Selector selector_;
+  Cache cache_;
+  std::vector<std::unique_ptr<KernelCompiler>> compilers_;  // fixed after construction
+
+  std::mutex device_mutex_;
+  std::shared_ptr<Device> device_;
+  std::mutex loaded_mutex_;
+  std::list<std::pair<std::string, std::shared_ptr<Kernel>>> loaded_;  // most recent first
+};
+
+KernelCompiler& Runtime::Impl::compiler_for(const std::string& target) {
+  for (const auto& compiler : compilers_) {
+    if (compiler->serves(target)) return *compiler;
+  }
+  throw Error(ErrorCode::environment,
+              "no compiler for target \"" + target + "\" is built into this version of kiln");
+}
+
+Binary Runtime::Impl::run_compiler(KernelCompiler& compiler, const CompileJob& job) {
+  const std::string& name = job.source.manifest.name;
+  logger_.info(fmt::format("compiling {} for {}", name, job.target));
+  try {
+    Binary binary = compiler.compile(job);
+    logger_.info(fmt::format("compiled {} in {:.0f} ms: {} registers, {} spill bytes", name,
+                             binary.compile_ms, binary.registers, binary.spill_bytes));
+    return binary;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::compile) throw;
+    const std::string extension = job.target.starts_with("gfx") ? ".hip" : ".cu";
+    const std::string kept = cache_.impl().store.keep_failed(name + extension, job.source.text);
+    if (kept.empty()) throw;
+    throw Error(ErrorCode::compile, std::string(error.what()) + "\nthe source is kept in " + kept);
+  }
+}
+
+BinaryPtr Runtime::Impl::compile(const KernelSource& source, const std::string& target) {
+  KernelCompiler& compiler = compiler_for(target);
+  const CompileJob job{source, target};
+  const Hash128 key = cache_key(job, compiler.identity(), compiler.options(job));
+  BinaryPtr binary = cache_.impl().get(key, [&] { return run_compiler(compiler, job); });
+  logger_.debug(
+      fmt::format("{} for {}: {} {}", source.manifest.name, target, to_string(binary->cache), key.hex()));
+  for (const std::string& warning : binary->warnings) logger_.debug(source.manifest.name + ": " + warning);
+  return binary;
+}
+
+std::shared_ptr<Kernel> Runtime::Impl::load(const KernelSource& source) {
+  const std::shared_ptr<Device> device = this->device();
+  BinaryPtr binary = compile(source, device->compile_target(source.manifest.target));
+  // Configs that differ only in what is passed at launch share a binary, not a manifest.
+  const std::string identity = binary->key + "\n" + source.manifest.name + "\n" + source.manifest.config_json;
+  {
+    std::lock_guard lock(loaded_mutex_);
+    for (auto it = loaded_.begin(); it != loaded_.end(); ++it) {
+      if (it->first != identity) continue;
+      loaded_.splice(loaded_.begin(), loaded_, it);
+      return it->second;
+    }
+  }
+  std::shared_ptr<Kernel> kernel;
+  try {
+    kernel = load_kernel(device, binary, source.manifest);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::device || binary->cache != CacheState::disk) throw;
+    // An intact entry that the driver refuses: once more from the source; a second refusal is the user's to
+    // see.
+    logger_.warn(std::string(error.what()) + "; compiling it anew");
+    for (const auto& compiler : compilers_) {
+      if (!compiler->serves(binary->target)) continue;
+      const CompileJob job{source, binary->target};
+      cache_.impl().evict(cache_key(job, compiler->identity(), compiler->options(job)));
+    }
+    binary = compile(source, binary->target);
+    kernel = load_kernel(device, binary, source.manifest);
+  }
+  std::lock_guard lock(loaded_mutex_);
+  loaded_.emplace_front(identity, kernel);
+  if (loaded_.size() > kMaxLoaded) loaded_.pop_back();
+  return kernel;
+}
+
+std::shared_ptr<Device> Runtime::Impl::open_device() {
+  if (selector_.kind == "emulated") return open_emulated_device(options_.emulator);
+  if (selector_.kind == "cuda") return open_cuda_device(selector_.ordinal);
+  if (selector_.kind == "hip") {
+    throw Error(ErrorCode::environment, "no hip device: this version of kiln does not drive AMD GPUs yet");
+  }
+  // auto: hardware when there is any.
+  if (!list_cuda_devices().empty()) return open_cuda_device(0);
+  return open_emulated_device(options_.emulator);
+}
+
+std::shared_ptr<Device> Runtime::Impl::device() {
+  std::lock_guard lock(device_mutex_);
+  if (!device_) {
+    device_ = open_device();
+    logger_.info(fmt::format("device {} ({})", device_->info().selector, device_->info().name));
+  }
+  return device_;
+}
+
+DoctorReport Runtime::Impl::doctor() {
+  DoctorReport report;
+  report.kiln_version = std::string(version());
+  for (const auto& compiler : compilers_) report.compilers.push_back(compiler->probe());
+  report.drivers.push_back(probe_cuda_driver());
+  report.devices = list_cuda_devices();
+  report.devices.push_back(open_emulated_device(options_.emulator)->info());
+  report.cache = cache_.stats();
+  return report;
+}
+
+Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Runtime::~Runtime() = default;
+
+BinaryPtr Runtime::compile(const KernelSource& source) {
+  return impl_->compile(source, source.manifest.target);
+}
+std::shared_ptr<Kernel> Runtime::load(const KernelSource& source) {
+  return impl_->load(source);
+}
+std::shared_ptr<Kernel> Runtime::load(std::shared_ptr<const Binary> binary, const Manifest& manifest) {
+  return impl_->load(std::move(binary), manifest);
+}
+const DeviceInfo& Runtime::device() {
+  return impl_->device()->info();
+}
+DeviceBuffer Runtime::allocate(std::size_t bytes, const std::string& name) {
+  return DeviceBuffer(impl_->device(), bytes, name);
+}
+void Runtime::synchronize() {
+  impl_->device()->synchronize();
+}
+Cache& Runtime::cache() {
+  return impl_->cache();
+}
+DoctorReport Runtime::doctor() {
+  return impl_->doctor();
+}
+
+}  // namespace kiln
