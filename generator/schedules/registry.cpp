@@ -1,12 +1,15 @@
 // Every schedule kiln has, the default one of each (target, operation) first. A new main loop is one line
 // here.
 #include "generator/schedules/schedule.hpp"
+#include "generator/schedules/sm80_prefill.hpp"
 
 namespace kiln {
 
 std::span<const ScheduleEntry> schedules() {
   // A vector, since the list may be empty in a build without schedules.
-  static const std::vector<ScheduleEntry> entries{};
+  static const std::vector<ScheduleEntry> entries{
+      {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
+  };
   return entries;
 }
 

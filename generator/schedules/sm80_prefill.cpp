@@ -1,0 +1,34 @@
+#include "generator/schedules/sm80_prefill.hpp"
+
+#include "generator/schedules/sm80_prefill_plan.hpp"
+
+namespace kiln {
+namespace {
+
+class Sm80Prefill final : public Schedule {
+ public:
+  explicit Sm80Prefill(sm80::PrefillPlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    return {
+        {"kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
+        {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
+  }
+  Resources resources() const override {
+    return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers()};
+  }
+  KernelSource emit() const override { return sm80::emit_prefill(plan_); }
+
+ private:
+  sm80::PrefillPlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_sm80_prefill(Config config, Violations& out) {
+  auto plan = sm80::plan_prefill(std::move(config), out);
+  return plan ? std::make_unique<Sm80Prefill>(std::move(*plan)) : nullptr;
+}
+
+}  // namespace kiln

@@ -1,0 +1,355 @@
+// The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include <fmt/ranges.h>
+
+#include "generator/emit/head.hpp"
+#include "generator/schedules/sm80_prefill_plan.hpp"
+
+namespace kiln::sm80 {
+namespace {
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  using Kind = KernelParam::Kind;
+  std::vector<KernelParam> params;
+  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
+  for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+  add(Kind::i32, "heads_q");
+  add(Kind::i32, "heads_kv");
+  if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  if (p.ragged && p.lse) add(Kind::i32, "total_q");
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    for (const char* axis : {"batch", "seq", "head"}) {
+      if (p.ragged && std::string(axis) == "batch") continue;
+      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
+    }
+  }
+  add(Kind::f32, "scale_log2");
+  if (p.lse) add(Kind::f32, "scale");
+  return params;
+}
+
+std::string parameter_text(const KernelParam& param) {
+  switch (param.kind) {
+    case KernelParam::Kind::pointer:
+      if (param.role == "lse") return "float* lse";
+      if (param.role == "o") return "u16* o";
+      if (param.role.size() == 1) return "const u16* " + param.role;
+      return "const int* " + param.role;
+    case KernelParam::Kind::i32:
+      return "int " + param.role;
+    case KernelParam::Kind::i64:
+      return "long long " + param.role;
+    default:
+      return "float " + param.role;
+  }
+}
+
+/// Parameters, several to a line.
+std::string parameter_list(const std::vector<KernelParam>& params) {
+  std::string out, line;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const std::string text = parameter_text(params[i]) + (i + 1 < params.size() ? "," : "");
+    if (line.size() + text.size() > 96) out += line + "\n    ", line.clear();
+    line += (line.empty() ? "" : " ") + text;
+  }
+  return out + line;
+}
+
+// Which rows, head and sequence; pointers to the first rows; how many KV tiles.
+void emit_work(Writer& w, const PrefillPlan& p) {
+  w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
+  w.line("const u32 smem_q = smem_address(smem_bytes), smem_k = smem_q + {}, smem_v = smem_q + {};", p.smem_k,
+         p.smem_v);
+  w.line("const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;");
+  w.banner("work item: {} query rows of one head of one sequence", p.BM);
+  if (p.causal) {
+    w.line("const int m_start = (int)(gridDim.x - 1 - blockIdx.x) * {};  // the longest rows first", p.BM);
+  } else {
+    w.line("const int m_start = (int)blockIdx.x * {};", p.BM);
+  }
+  w.line("const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);");
+  if (p.ragged) {
+    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
+    w.line(
+        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
+        "k_start;");
+    w.line("if (m_start >= seqlen_q) return;");
+  }
+  const char* sequence = p.ragged ? "{1}_start * {0}_stride_seq" : "batch * {0}_stride_batch";
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    const bool query = *tensor == 'q' || *tensor == 'o';
+    const std::string start = fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
+    w.line("{0}u16* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
+           tensor, start, query ? "head" : "kv_head",
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
+  }
+  w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
+  p.mask->emit_limits(w, "row_0", "seqlen_q", "seqlen_k");
+  if (p.causal) {
+    w.comment(
+        "Keys that some row of the block sees, that some row of this warp sees, and that all rows of it "
+        "see.");
+    w.line("const int block_keys = min(seqlen_k, min(m_start + {}, seqlen_q) + seqlen_k - seqlen_q);", p.BM);
+    w.line("const int warp_keys = min(seqlen_k, m_start + 16 * warp + 16 + seqlen_k - seqlen_q);");
+    w.line("const int clean_keys = min(seqlen_k, m_start + 16 * warp + 1 + seqlen_k - seqlen_q);");
+    w.line("const int num_tiles = (max(block_keys, 0) + {}) / {};", p.BN - 1, p.BN);
+  } else {
+    w.line("const int num_tiles = (seqlen_k + {}) / {};", p.BN - 1, p.BN);
+  }
+}
+
+void emit_setup(Writer& w, const PrefillPlan& p) {
+  w.banner("addresses");
+  p.q->emit_construct(w, "q_head", "seqlen_q - m_start");
+  p.k->emit_construct(w, "smem_k", "k_head", "k_stride_seq", "seqlen_k");
+  p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", "seqlen_k");
+  w.banner("accumulators");
+  w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.BN / 2, p.BN);
+  w.line("float o_acc[{}];  // O: 16 x {}", p.depth / 2, p.depth);
+  w.line("u32 p[{}];  // P: 16 x {} as the A operand of P V", p.BN / 4, p.BN);
+  if (p.q_in_registers)
+    w.line("u32 q_reg[{}];  // Q: 16 x {} as the A operand of Q K'", p.q->num_registers(), p.depth);
+  p.softmax->emit_reset(w);
+  for (int i = 0; i < p.depth / 2; i += 8) {
+    std::string text;
+    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
+    w.line("{}0.0f;", text);
+  }
+}
+
+// S = Q K(n)': the fragments of step j + 1 are loaded before the products of step j.
+void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
+  w.comment("S = Q K(n)'");
+  if (!p.q_in_registers) w.line("u32 q_reg[{}];", p.q->num_registers());
+  p.k->kv_mma_op().emit_registers(w);
+  struct Step {
+    int bk_tile, k_mma;
+  };
+  std::vector<Step> steps;
+  for (int bk_tile = 0; bk_tile < p.k->num_k_tiles(); ++bk_tile) {
+    for (int k_mma = 0; k_mma < p.k->k_steps(bk_tile); ++k_mma) steps.push_back({bk_tile, k_mma});
+  }
+  const auto load = [&](int j) {
+    if (!p.q_in_registers) p.q->emit_load_from_shared(w, j);
+    p.k->emit_load_from_shared(w, stage, steps[static_cast<std::size_t>(j)].bk_tile,
+                               steps[static_cast<std::size_t>(j)].k_mma);
+  };
+  const int count = static_cast<int>(steps.size());
+  load(0);
+  for (int j = 0; j < count; ++j) {
+    if (j + 1 < count) load(j + 1);
+    const Step& step = steps[static_cast<std::size_t>(j)];
+    w.comment("strip {}, step {}: depth {} .. {}", step.bk_tile, step.k_mma, 16 * j, 16 * j + 15);
+    p.k->kv_mma_op().emit_mma(w, fmt::format("q_reg + {}", 4 * j), "s_acc", step.bk_tile, step.k_mma, j == 0);
+  }
+}
+
+void emit_softmax(Writer& w, const PrefillPlan& p) {
+  if (p.causal) {
+    w.comment("the limit of some row lies in this tile");
+    w.open("if ((n + 1) * {} > clean_keys)", p.BN);
+  } else {
+    w.comment("the sequence ends in this tile");
+    w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
+  }
+  p.mask->emit_apply(w, fmt::format("n * {}", p.BN));
+  w.close();
+  w.comment("P = exp2(S - max), O follows the maximum");
+  p.softmax->emit_max(w, p.causal, false);
+  p.softmax->emit_rescale(w);
+  p.softmax->emit_exp(w, 0, p.BN / 2, true);
+  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  for (int i = 0; i < p.BN / 4; i += 2) {
+    w.line("p[{0}] = {1}(s_acc[{2}], s_acc[{3}]); p[{4}] = {1}(s_acc[{5}], s_acc[{6}]);", i, pack, 2 * i,
+           2 * i + 1, i + 1, 2 * i + 2, 2 * i + 3);
+  }
+}
+
+void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
+  w.comment("O += P V(n)");
+  p.v->kv_mma_op().emit_registers(w);
+  for (int bk_tile = 0; bk_tile < p.v->num_k_tiles(); ++bk_tile) {
+    for (int k_mma = 0; k_mma < p.v->k_steps(bk_tile); ++k_mma) {
+      const int key = bk_tile * p.BK + 16 * k_mma;
+      w.comment("strip {}, step {}: keys {} .. {}", bk_tile, k_mma, key, key + 15);
+      p.v->emit_load_from_shared(w, stage, bk_tile, k_mma);
+      p.v->kv_mma_op().emit_mma(w, fmt::format("p + {}", key / 4), "o_acc", bk_tile, k_mma, false);
+    }
+  }
+}
+
+void open_if_visible(Writer& w, const PrefillPlan& p) {
+  if (p.causal) {
+    w.open("if (n * {} < warp_keys)", p.BN);
+  } else {
+    w.open("");
+  }
+}
+
+void emit_wait(Writer& w, int pending) {
+  w.line("CP_ASYNC_WAIT({});", pending);
+  w.line("__syncthreads();");
+}
+
+// Two or more stages: tile n + stages - 1 is copied while tile n is computed.
+void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
+  const int ahead = p.num_stages - 1, next = (stage + ahead) % p.num_stages;
+  w.banner("KV tile n in stage {}", stage);
+  w.open("if (n + {} < num_tiles)", ahead);
+  p.k->emit_load_from_dram(w, next);
+  p.v->emit_load_from_dram(w, next);
+  w.close();
+  w.line("cp_async_commit();");
+  open_if_visible(w, p);
+  emit_qk(w, p, stage);
+  emit_softmax(w, p);
+  emit_pv(w, p, stage);
+  w.close();
+  w.line("if (++n == num_tiles) break;");
+  w.comment("the next tile has landed, and every warp has finished this one");
+  emit_wait(w, p.num_stages - 2);
+}
+
+// One stage: V(n) is copied during S, K(n + 1) during P V.
+void emit_single_stage_tile(Writer& w, const PrefillPlan& p) {
+  w.banner("KV tile n");
+  p.v->emit_load_from_dram(w, 0);
+  w.line("cp_async_commit();");
+  open_if_visible(w, p);
+  emit_qk(w, p, 0);
+  emit_softmax(w, p);
+  w.close();
+  w.comment("V(n) has landed, and every warp has finished K(n)");
+  emit_wait(w, 0);
+  w.open("if (n + 1 < num_tiles)");
+  p.k->emit_load_from_dram(w, 0);
+  w.line("cp_async_commit();");
+  w.close();
+  open_if_visible(w, p);
+  emit_pv(w, p, 0);
+  w.close();
+  w.line("if (++n == num_tiles) break;");
+  w.comment("K(n + 1) has landed, and every warp has finished V(n)");
+  emit_wait(w, 0);
+}
+
+void emit_main(Writer& w, const PrefillPlan& p) {
+  w.open("if (num_tiles > 0)");
+  w.banner("prologue: Q and the first tiles on their way");
+  p.q->emit_load_from_dram(w);
+  p.k->emit_load_from_dram(w, 0);
+  if (p.num_stages > 1) p.v->emit_load_from_dram(w, 0);
+  w.line("cp_async_commit();");
+  for (int tile = 1; tile < p.num_stages - 1; ++tile) {
+    w.open("if ({} < num_tiles)", tile);
+    p.k->emit_load_from_dram(w, tile);
+    p.v->emit_load_from_dram(w, tile);
+    w.close();
+    w.line("cp_async_commit();");
+  }
+  emit_wait(w, std::max(0, p.num_stages - 2));
+  if (p.q_in_registers) {
+    for (int step = 0; step < p.q->k_steps(); ++step) p.q->emit_load_from_shared(w, step);
+  }
+  w.open("for (int n = 0;;)");
+  if (p.num_stages == 1) emit_single_stage_tile(w, p);
+  for (int stage = 0; p.num_stages > 1 && stage < p.num_stages; ++stage) emit_tile(w, p, stage);
+  w.close();
+  w.close();
+}
+
+void emit_epilogue(Writer& w, const PrefillPlan& p) {
+  w.banner("epilogue: O / row_sum, LSE");
+  p.softmax->emit_finish(w);
+  if (p.lse) {
+    w.open("if ((lane & 3) == 0)");
+    w.line(p.ragged ? "float* const lse_row = lse + (long long)head * total_q + q_start + row_0;"
+                    : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row_0;");
+    for (int r = 0; r < 2; ++r) {
+      w.line(
+          "if (row_0 + {0} < seqlen_q) lse_row[{0}] = row_sum_{1} > 0.0f ? row_max_{1} * scale + "
+          "log2_approx(row_sum_{1}) "
+          "* 0.693147180559945f : -kInfinity;",
+          8 * r, r);
+    }
+    w.close();
+  }
+  w.comment("This warp's rows of Q's shared memory are its own: O takes their place.");
+  w.line("__syncwarp();");
+  p.q->emit_store(w, *p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
+                  "o_head + 16 * warp * o_stride_seq", "o_stride_seq", "seqlen_q - m_start - 16 * warp");
+}
+
+std::string head_facts(const PrefillPlan& p) {
+  return fmt::format(
+      "Schedule sm80_prefill: {} query rows ({} warps of 16) by {} keys a tile, {} KV stage{}, strips of "
+      "{}.\n"
+      "Registers: at most {} a thread; Q {}.\n"
+      "Shared memory ({} bytes):\n"
+      "  {:>7} .. {:>7}  Q, then O on its way out\n  {:>7} .. {:>7}  K stages\n  {:>7} .. {:>7}  V stages",
+      p.BM, p.num_warps, p.BN, p.num_stages, p.num_stages == 1 ? "" : "s", p.BK, p.max_registers(),
+      p.q_in_registers ? "stays in registers" : "is read from shared memory for every tile", p.smem_bytes, 0,
+      p.smem_k, p.smem_k, p.smem_v, p.smem_v, p.smem_bytes);
+}
+
+Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
+  Manifest m;
+  m.name = m.entry = *p.config.name;
+  m.target = std::string(to_string(p.config.target));
+  m.config_json = to_json(p.config, -1);
+  m.num_threads = p.num_threads;
+  m.smem_bytes = p.smem_bytes;
+  m.grid = {GridRule::Kind::tiles, p.BM, 1};
+  m.params = std::move(params);
+  m.operation = p.config.operation;
+  m.operand = p.config.operand->kind;
+  m.dtype = p.config.dtype;
+  m.kv_dtype = *p.config.kv_dtype;
+  m.out_dtype = *p.config.out_dtype;
+  m.depth = m.ov_depth = p.depth;
+  m.writes_lse = p.lse;
+  m.scale = *p.config.scale;
+  m.expectations = {{"mma.sync.aligned.m16n8k16", p.num_stages * 2 * (p.BN / 8) * (p.depth / 16)}};
+  return m;
+}
+
+}  // namespace
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  Prelude prelude("sm80.cuh");
+  prelude.use("smem_address");
+  prelude.use("shared_access");
+  const std::string mma = p.config.dtype == DType::bf16 ? "mma_bf16" : "mma_fp16";
+  prelude.use(mma + "_first");
+  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (p.lse) prelude.use("log2_approx");
+  p.k->use(prelude);
+  p.v->use(prelude);
+  p.softmax->use(prelude);
+
+  const auto params = kernel_params(p);
+  KernelSource source;
+  source.manifest = manifest(p, params);
+
+  Writer body;
+  body.line("#define kInfinity __int_as_float(0x7f800000)");
+  body.blank();
+  body.raw(prelude.text());
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads);
+  body.open("{}({})", source.manifest.entry, parameter_list(params));
+  emit_work(body, p);
+  emit_setup(body, p);
+  emit_main(body, p);
+  emit_epilogue(body, p);
+  body.close();
+
+  const std::string head = kernel_head(source.manifest.name, source.manifest.config_json, head_facts(p),
+                                       fmt::format("nvcc -arch=sm_80 -cubin {}.cu", source.manifest.name));
+  source.head_bytes = head.size();
+  source.text = head + body.take();
+  return source;
+}
+
+}  // namespace kiln::sm80

@@ -1,0 +1,38 @@
+// Every constant of an sm80_prefill kernel, derived once from the resolved config.
+#pragma once
+
+#include <optional>
+
+#include "generator/schedules/schedule.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/online_softmax.hpp"
+#include "generator/systems/sm80/kv_buffer.hpp"
+#include "generator/systems/sm80/q_tile.hpp"
+
+namespace kiln::sm80 {
+
+struct PrefillPlan {
+  Config config;  ///< resolved
+
+  int depth = 0, BM = 0, BN = 0, BK = 0;
+  int num_warps = 0, num_threads = 0, num_stages = 0;
+  bool causal = false, ragged = false, lse = false;
+  bool q_in_registers =
+      false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
+  int smem_k = 0, smem_v = 0, smem_bytes = 0;  ///< Q lies at 0
+
+  std::optional<QTile> q;
+  std::optional<KVBuffer> k, v;
+  std::optional<OnlineSoftmax> softmax;
+  std::optional<KeyLimitMask> mask;
+
+  int max_registers() const { return std::min(255, 65536 / num_threads / 8 * 8); }
+};
+
+/// Fills defaults and checks; nullopt with violations when a rule is broken.
+std::optional<PrefillPlan> plan_prefill(Config config, Violations& out);
+
+/// The kernel's text.
+KernelSource emit_prefill(const PrefillPlan& plan);
+
+}  // namespace kiln::sm80

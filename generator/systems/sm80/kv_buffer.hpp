@@ -1,0 +1,72 @@
+// KVBuffer on sm_80 (seed-systems.md 2): one of K or V on its way global memory -> shared memory ->
+// registers. cp.async brings BN rows at a time into one of `num_smem_stages` stages; its KVMmaOp reads
+// fragments with ldmatrix.
+//
+// The buffer owns the iterator: `NAME_src` and `NAME_rows` always describe the next tile. Rows at or past the
+// end of the sequence become zeros, so a masked score never meets a stale NaN. Constants keep their
+// documented names.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "generator/systems/sm80/kv_mma_op.hpp"
+
+namespace kiln::sm80 {
+
+class KVBuffer {
+ public:
+  struct Shape {
+    bool transpose = true;  ///< K; false: V
+    DType in_type = DType::bf16;
+    int BN = 0, WN = 0, BK = 0;
+    int depth = 0;
+    int bk_smem = 0;
+    int num_threads = 0;
+    int num_smem_stages = 2;
+    layout::Swizzle swizzle{};  ///< vector domain
+  };
+  explicit KVBuffer(const Shape& shape);
+
+  // Derived constants (seed-systems.md 2.3; W = 32, fragments of m16n8k16).
+  static constexpr int MMA_N = KVMmaOp::MMA_N, MMA_K = KVMmaOp::MMA_K;
+  static constexpr int input_frag_size = KVMmaOp::input_frag_size, simd_width = 8;
+  int num_mmas() const { return ceil_div(shape_.transpose ? shape_.WN : shape_.depth, MMA_N); }
+  int num_k_mmas2() const { return ceil_div(shape_.BK, MMA_K); }
+  int num_k_tiles() const { return ceil_div(shape_.transpose ? shape_.depth : shape_.WN, shape_.BK); }
+  int smem_depth() const { return stage_.blocks() * shape_.bk_smem; }
+  int num_repeats() const { return smem_depth() / shape_.bk_smem; }
+  int smem_cols() const { return smem_depth(); }  // full_kv
+  int smem_stage_size() const { return shape_.BN * smem_cols(); }
+  int blocks_per_stage() const { return num_repeats(); }
+  int stage_bytes() const { return 2 * smem_stage_size(); }
+  int bytes() const { return shape_.num_smem_stages * stage_bytes(); }
+  /// Steps of 16 along k in strip `bk_tile`: fewer in the last strip of a depth that BK does not divide.
+  int k_steps(int bk_tile) const;
+
+  void use(Prelude& prelude) const;
+  /// Addresses of this thread; `base` is the shared-memory address of stage 0, `stride` the element distance
+  /// of rows, `first` a pointer to row 0 of the sequence and head, `rows` the expression of its length.
+  void emit_construct(Writer& w, const std::string& base, const std::string& first, const std::string& stride,
+                      const std::string& rows) const;
+  /// load_from_dram[stage]: starts the copies of the iterator's tile and advances it.
+  void emit_load_from_dram(Writer& w, int stage) const;
+  /// load_from_shared[bk_tile] restricted to step `k_mma`, and get_mma_tile through mma().
+  void emit_load_from_shared(Writer& w, int stage, int bk_tile, int k_mma) const;
+
+  const KVMmaOp& kv_mma_op() const { return op_; }
+  const SmemTile& stage() const { return stage_; }
+  const TileCopy& copy() const { return copy_; }
+  nlohmann::ordered_json constants() const;
+
+ private:
+  static int ceil_div(int a, int b) { return (a + b - 1) / b; }
+  std::string name() const { return shape_.transpose ? "k" : "v"; }
+
+  Shape shape_;
+  SmemTile stage_;
+  KVMmaOp op_;
+  TileCopy copy_;
+};
+
+}  // namespace kiln::sm80
