@@ -1,0 +1,118 @@
+// Atomic writes: temporary name in the same folder, write, rename. One name is remembered for the signal
+// handler.
+#include "runtime/problem/files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <kiln/error.hpp>
+
+namespace kiln {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
+  throw Error(ErrorCode::bad_input, what + " '" + path.string() + "': " + std::strerror(errno));
+}
+
+// The temporary file under way, in static storage so that a signal handler may read it.
+std::array<char, 4096> unfinished_name{};
+std::atomic<bool> unfinished{false};
+
+struct Descriptor {
+  int value;
+  explicit Descriptor(int fd) : value(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+};
+
+// The folder a file goes to, "." when the path names none.
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+}  // namespace
+
+std::vector<std::byte> read_bytes(const std::filesystem::path& path, std::size_t limit) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.value < 0) fail("cannot read", path);
+  struct stat info {};
+  if (::fstat(file.value, &info) != 0) fail("cannot read", path);
+  if (S_ISDIR(info.st_mode)) {
+    throw Error(ErrorCode::bad_input,
+                "cannot read '" + path.string() + "': it is a folder, a file is wanted");
+  }
+  std::vector<std::byte> bytes;
+  if (S_ISREG(info.st_mode)) bytes.reserve(std::min(limit, static_cast<std::size_t>(info.st_size)));
+  // Pipes have no size: read until the end, whatever it is.
+  std::array<std::byte, 1 << 16> chunk;
+  for (;;) {
+    const ssize_t got = ::read(file.value, chunk.data(), chunk.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail("cannot read", path);
+    if (got == 0) return bytes;
+    if (bytes.size() + static_cast<std::size_t>(got) > limit) {
+      throw Error(ErrorCode::bad_input,
+                  "cannot read '" + path.string() + "': longer than " + std::to_string(limit) + " bytes");
+    }
+    bytes.insert(bytes.end(), chunk.begin(), chunk.begin() + got);
+  }
+}
+
+std::string read_text(const std::filesystem::path& path, std::size_t limit) {
+  const std::vector<std::byte> bytes = read_bytes(path, limit);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void write_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::bad_input, "cannot write '" + path.string() + "': it is a folder");
+  }
+  std::string name = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
+  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (file.value < 0) fail("cannot write", path);
+  if (name.size() < unfinished_name.size()) {
+    std::copy(name.c_str(), name.c_str() + name.size() + 1, unfinished_name.begin());
+    unfinished = true;
+  }
+  const auto abandon = [&] {
+    const int cause = errno;
+    ::unlink(name.c_str());
+    unfinished = false;
+    errno = cause;
+    fail("cannot write", path);
+  };
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t put = ::write(file.value, bytes.data() + done, bytes.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) abandon();
+    done += static_cast<std::size_t>(put);
+  }
+  // mkostemp makes files private; outputs get what a plain open would have given them.
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(file.value, 0666 & ~mask) != 0) abandon();
+  if (::rename(name.c_str(), path.c_str()) != 0) abandon();
+  unfinished = false;
+}
+
+void write_atomically(const std::filesystem::path& path, std::string_view text) {
+  write_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void remove_unfinished_files() noexcept {
+  if (unfinished) ::unlink(unfinished_name.data());
+}
+
+}  // namespace kiln

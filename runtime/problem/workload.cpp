@@ -1,0 +1,141 @@
+// Random values are a function of (seed, tensor, index), so they do not depend on the number of threads.
+#include "runtime/problem/workload.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include <kiln/error.hpp>
+
+#include "runtime/problem/parallel.hpp"
+#include "runtime/problem/rounding.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 36;  // of one tensor: 128 GiB of BF16
+
+// The SplitMix64 finaliser: a bijection that leaves no visible structure in counters.
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+  x = (x ^ x >> 27) * 0x94d049bb133111eb;
+  return x ^ x >> 31;
+}
+
+std::vector<std::int64_t> offsets(const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int64_t> sums(1, 0);
+  for (const std::int64_t length : lengths) sums.push_back(sums.back() + length);
+  return sums;
+}
+
+std::string length_text(const std::vector<std::int64_t>& lengths) {
+  const auto [low, high] = std::minmax_element(lengths.begin(), lengths.end());
+  if (lengths.empty()) return "-";
+  return *low == *high ? std::to_string(*low) : std::to_string(*low) + ".." + std::to_string(*high);
+}
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorCode::bad_input, what);
+}
+
+void check_total(const std::vector<std::int64_t>& lengths, std::int64_t row_elements,
+                 const std::string& name) {
+  std::int64_t total = 0;
+  for (const std::int64_t length : lengths) {
+    if (length < 0) fail(name + " lengths must be 0 or more, not " + std::to_string(length));
+    // Rows are addressed with 32-bit numbers in cu_seqlens.
+    if (length > std::numeric_limits<std::int32_t>::max() - total)
+      fail("too many " + name + " rows in all (2^31 - 1 at most)");
+    total += length;
+  }
+  if (total > kMaxElements / row_elements) {
+    fail("problem too large: " + std::to_string(total) + " " + name + " rows of " +
+         std::to_string(row_elements) + " elements");
+  }
+}
+
+}  // namespace
+
+std::int64_t ProblemShape::total_q() const {
+  return std::accumulate(lengths_q.begin(), lengths_q.end(), std::int64_t{0});
+}
+std::int64_t ProblemShape::total_k() const {
+  return std::accumulate(lengths_k.begin(), lengths_k.end(), std::int64_t{0});
+}
+std::vector<std::int64_t> ProblemShape::offsets_q() const {
+  return offsets(lengths_q);
+}
+std::vector<std::int64_t> ProblemShape::offsets_k() const {
+  return offsets(lengths_k);
+}
+
+bool ProblemShape::uniform() const {
+  const auto same = [](const std::vector<std::int64_t>& x) {
+    return std::adjacent_find(x.begin(), x.end(), std::not_equal_to<>()) == x.end();
+  };
+  return same(lengths_q) && same(lengths_k);
+}
+
+std::string ProblemShape::text() const {
+  return "batch " + std::to_string(batch()) + ", heads " + std::to_string(heads_q) + "/" +
+         std::to_string(heads_kv) + ", q " + length_text(lengths_q) + ", k " + length_text(lengths_k) +
+         ", depth " + std::to_string(depth) + (ov_depth != depth ? "/" + std::to_string(ov_depth) : "");
+}
+
+void check_shape(const ProblemShape& shape) {
+  const auto positive = [](std::int64_t value, const char* name) {
+    if (value < 1) fail(std::string(name) + " must be 1 or more, not " + std::to_string(value));
+    if (value > 65535) fail(std::string(name) + " must be 65535 or less, not " + std::to_string(value));
+  };
+  positive(shape.batch(), "batch");
+  positive(shape.heads_q, "heads-q");
+  positive(shape.heads_kv, "heads-kv");
+  if (shape.lengths_k.size() != shape.lengths_q.size()) {
+    fail(std::to_string(shape.lengths_q.size()) + " q lengths but " + std::to_string(shape.lengths_k.size()) +
+         " k lengths");
+  }
+  if (shape.heads_q % shape.heads_kv != 0) {
+    fail("heads-q (" + std::to_string(shape.heads_q) + ") must be a multiple of heads-kv (" +
+         std::to_string(shape.heads_kv) + ")");
+  }
+  check_total(shape.lengths_q, shape.heads_q * std::max(shape.depth, shape.ov_depth), "q");
+  check_total(shape.lengths_k, shape.heads_kv * std::max(shape.depth, shape.ov_depth), "k");
+}
+
+std::vector<float> random_normal(std::size_t count, std::uint64_t seed, std::uint64_t stream) {
+  std::vector<float> values(count);
+  const std::uint64_t base = mix(seed) ^ mix(~stream);
+  // Box-Muller on pairs; blocks hold whole pairs.
+  parallel_blocks(count, std::size_t{1} << 16, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; i += 2) {
+      const std::uint64_t bits = mix(base + i / 2);
+      const float u = (static_cast<float>(bits >> 40) + 1.0F) * 0x1p-24F;  // in (0, 1]
+      const float angle = static_cast<float>(bits & 0xffffff) * 0x1p-24F * 2 * std::numbers::pi_v<float>;
+      const float radius = std::sqrt(-2.0F * std::log(u));
+      values[i] = radius * std::cos(angle);
+      if (i + 1 < end) values[i + 1] = radius * std::sin(angle);
+    }
+  });
+  return values;
+}
+
+Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
+  check_shape(shape);
+  const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
+  Workload work{shape, {}, {}, {}, resolved.v_from_k.value_or(false)};
+  const auto fill = [&](std::int64_t rows, std::int64_t heads, std::int64_t depth, DType dtype,
+                        std::uint64_t stream) {
+    std::vector<float> values = random_normal(static_cast<std::size_t>(rows * heads * depth), seed, stream);
+    round_to(dtype, values);
+    return values;
+  };
+  work.q = fill(shape.total_q(), shape.heads_q, shape.depth, resolved.dtype, 0);
+  work.k = fill(shape.total_k(), shape.heads_kv, shape.depth, kv_dtype, 1);
+  if (!work.v_from_k) work.v = fill(shape.total_k(), shape.heads_kv, shape.ov_depth, kv_dtype, 2);
+  return work;
+}
+
+}  // namespace kiln

@@ -1,0 +1,48 @@
+// One attention problem on the host: lengths, heads and the Q, K, V values, already rounded to the kernel's
+// types. Contiguous [batch, seqlen, heads, depth] and ragged [total, heads, depth] have the same memory
+// order, so one form serves both.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <kiln/config.hpp>
+#include <kiln/types.hpp>
+
+namespace kiln {
+
+/// Sizes of a problem. Every length is >= 0; heads_q is a multiple of heads_kv.
+struct ProblemShape {
+  std::int64_t heads_q = 1, heads_kv = 1, depth = 0, ov_depth = 0;
+  std::vector<std::int64_t> lengths_q, lengths_k;  ///< one per request
+  bool ragged = false;  ///< the form of tensors and results; when false all lengths of a kind are equal
+
+  std::int64_t batch() const { return static_cast<std::int64_t>(lengths_q.size()); }
+  std::int64_t total_q() const;
+  std::int64_t total_k() const;
+  std::vector<std::int64_t> offsets_q() const;  ///< first row of each request, then the total
+  std::vector<std::int64_t> offsets_k() const;
+  bool uniform() const;  ///< all q lengths equal and all k lengths equal
+  /// "batch 2, heads 8/2, q 256, k 256, depth 128".
+  std::string text() const;
+};
+
+/// Throws Error (bad_input), one line: negative or too many lengths, heads that do not divide, too large for
+/// memory.
+void check_shape(const ProblemShape& shape);
+
+struct Workload {
+  ProblemShape shape;
+  std::vector<float> q, k, v;  ///< [total, heads, depth]; `v` is empty when V is the head of each K row
+  bool v_from_k = false;
+};
+
+/// Standard normal values for every tensor, rounded to `dtype` (Q) and `kv_dtype`. Same seed, same values, on
+/// any machine.
+Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
+
+/// `count` standard normal values of stream `stream` of `seed`.
+std::vector<float> random_normal(std::size_t count, std::uint64_t seed, std::uint64_t stream);
+
+}  // namespace kiln
