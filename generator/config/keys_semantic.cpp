@@ -9,7 +9,8 @@ namespace {
 constexpr std::string_view kOperandNames[] = {"contiguous", "ragged", "paged", "continuous"};
 constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_token"};
 constexpr std::string_view kScaleTypes[] = {"f32", "bf16", "fp16"};
-constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kLengthRange{1, 1 << 30};
+constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kBlockRead{-(1 << 30), 1 << 30},
+    kLengthRange{1, 1 << 30};
 
 std::optional<Quantization> read_quantization(const Json& value, const ReadContext& context) {
   static constexpr std::string_view known[] = {"granularity", "scale_dtype"};
@@ -21,7 +22,7 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
                     join(kGranularities));
     good = false;
   } else if (value["granularity"].is_number()) {
-    const auto block = read_int(value["granularity"], kBlockRange, context.at("granularity"));
+    const auto block = read_int(value["granularity"], kBlockRead, context.at("granularity"));
     out.granularity = Quantization::Granularity::per_block;
     out.block = block.value_or(0);
     good = block.has_value();

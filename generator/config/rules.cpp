@@ -51,8 +51,9 @@ const Json* integer_schema(const Json& schema) {
 
 std::string nearest_integers(const Config& user, std::string_view pointer, const Json& schema, int value,
                              const std::function<bool(const Config&)>& accepts) {
-  const int lo = schema["minimum"].get<int>(), hi = schema["maximum"].get<int>(),
-            step = schema.value("multipleOf", 1);
+  const int lo = schema["minimum"].get<int>(), hi = schema["maximum"].get<int>();
+  // Head dimensions are legal one by one, but nobody means 97 when 96 does not fit.
+  const int step = schema.value("multipleOf", pointer.ends_with("depth") && value % 8 == 0 ? 8 : 1);
   const auto legal = [&](int candidate) {
     const std::optional<Config> changed = with_value(user, pointer, candidate);
     return changed && accepts(*changed);
@@ -73,18 +74,36 @@ std::string nearest_integers(const Config& user, std::string_view pointer, const
   return out;
 }
 
+bool concerns(const Rule& rule, std::string_view pointer) {
+  return std::find(rule.keys.begin(), rule.keys.end(), pointer) != rule.keys.end();
+}
+
+/// Whether a changed value of `pointer` is worth suggesting: the rule holds, every other rule over that key
+/// holds, and nothing breaks that held before.
+bool mends(const Rule& rule, std::string_view pointer, const Config& before, const Config& changed) {
+  const Config after = with_rule_defaults(changed);
+  if (!rule.broken(after).empty()) return false;
+  return std::all_of(config_rules().begin(), config_rules().end(), [&](const Rule& other) {
+    if ((other.targets & only(changed.target)) == 0 || other.broken(after).empty()) return true;
+    return !concerns(other, pointer) && !other.broken(before).empty();
+  });
+}
+
 void report(const Rule& rule, const std::string& what, const Config& user, const Config& values,
             Violations& out) {
   std::vector<std::string> blamed = set_sources(user, rule.keys);
   if (blamed.empty()) blamed.emplace_back(rule.keys.front());
-  const auto accepts = [&](const Config& changed) {
-    return rule.broken(with_rule_defaults(changed)).empty();
-  };
   for (const std::string& pointer : blamed) {
     std::string value = key_value_text(user, pointer);
     if (value.empty()) value = key_value_text(values, pointer);
-    out.push_back({pointer, std::move(value), std::string(rule.id) + ": " + what,
-                   nearest_legal(user, pointer, accepts)});
+    const auto accepts = [&](const Config& changed) { return mends(rule, pointer, values, changed); };
+    Violation violation{pointer, std::move(value), std::string(rule.id) + ": " + what,
+                        nearest_legal(user, pointer, accepts)};
+    // One value may stand behind two keys of a rule, as `swizzle` behind swizzle_k and swizzle_v.
+    const bool again = std::any_of(out.begin(), out.end(), [&](const Violation& known) {
+      return known.pointer == violation.pointer && known.rule == violation.rule;
+    });
+    if (!again) out.push_back(std::move(violation));
   }
 }
 

@@ -1,9 +1,101 @@
+// V11: swizzles that are bijective and agree on both sides. V13: key orders of P and V that match.
+#include <fmt/format.h>
+#include <algorithm>
+#include <bit>
+
+#include "generator/config/defaults.hpp"
 #include "generator/config/rules/rule_sets.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::rules {
+namespace {
+
+constexpr TargetSet kBuffered = kAmd | only(Target::sm_80);
+
+using SwizzleMember = std::optional<SwizzleKey> Config::*;
+
+/// The rule over one of the swizzle keys, as the key's own value or the general `swizzle`.
+const std::optional<SwizzleKey>& value_of(const Config& c, SwizzleMember key) {
+  return c.*key ? c.*key : c.swizzle;
+}
+
+std::string shape_problem(const XorSwizzle& s) {
+  if (s.bits == 0 || s.shift >= s.bits) return "";
+  return fmt::format("a swizzle needs shift ({}) of at least bits ({}), else its fields overlap", s.shift,
+                     s.bits);
+}
+
+/// S1: lanes are permuted inside one 64-lane copy.
+std::string copy_problem(const Config& c, const XorSwizzle& s) {
+  if (s.bits == 0 || s.element_domain || c.dma == "reg_staged" || s.base + s.bits <= 6) return "";
+  return fmt::format("S1: base + bits ({}) must be at most 6, the lanes of one copy", s.base + s.bits);
+}
+
+/// S2 with block-relative indices: the source field lies inside a 32-row tile.
+std::string tile_problem(const Config& c, const XorSwizzle& s, int bk_smem) {
+  if (s.bits == 0 || s.element_domain) return "";
+  const int vectors = 32 * bk_smem * static_cast<int>(size_of(kv_dtype(c))) / 16;
+  const int limit = static_cast<int>(std::bit_width(static_cast<unsigned>(vectors))) - 1;
+  const int top = s.bits + s.base + s.shift;
+  return top <= limit ? ""
+                      : fmt::format("S2: bits + base + shift ({}) must be at most log2(32*bk_smem/simd) = {}",
+                                    top, limit);
+}
+
+std::string fragment_problem(const Config& c, const XorSwizzle& s) {
+  if (s.bits == 0 || !s.element_domain || !c.mma_shape) return "";
+  const int fragment = (*c.mma_shape)[1] * (*c.mma_shape)[2] / target_info(c.target).wave_size;
+  const int needed = static_cast<int>(std::bit_width(static_cast<unsigned>(fragment))) - 1;
+  return s.base >= needed
+             ? ""
+             : fmt::format("an element-space swizzle needs base ({}) of at least log2(fragment) = {}", s.base,
+                           needed);
+}
+
+template <SwizzleMember Key>
+std::string v11(const Config& c) {
+  const auto& key = value_of(c, Key);
+  if (!key) return "";
+  const XorSwizzle s = xor_swizzle(*key);
+  std::string problem = shape_problem(s);
+  if (problem.empty() && is_amd(c.target)) problem = copy_problem(c, s);
+  const std::optional<int> width = c.bk_smem ? c.bk_smem : c.BK;
+  if (problem.empty() && width) problem = tile_problem(c, s, *width);
+  return problem.empty() ? fragment_problem(c, s) : problem;
+}
+
+/// Ways V reaches the registers for an instruction (1.2): the first is the default.
+std::vector<std::string_view> loads_of(const Config& c) {
+  const auto& shape = *c.mma_shape;
+  if (c.target != Target::gfx950) return {"perm4x4", "block"};
+  if (is_fp8(c.dtype)) return {shape[2] == 64 ? "tr8_32" : "tr8_16"};
+  return {shape[0] == 32 ? "tr32" : "tr16", "block"};
+}
+
+std::string v13_shape(const Config& c) {
+  if (!c.v_load || !c.mma_shape) return "";
+  const auto legal = loads_of(c);
+  if (std::find(legal.begin(), legal.end(), *c.v_load) != legal.end()) return "";
+  const auto& [m, n, k] = *c.mma_shape;
+  return fmt::format("v_load {} does not give the key order of {}x{}x{} on {}", *c.v_load, m, n, k,
+                     to_string(c.target));
+}
+std::string v13_p(const Config& c) {
+  if (!c.v_load || !c.BN || !c.WN || *c.BN != *c.WN) return "";
+  if (*c.v_load != "block" && *c.v_load != "tr8_16") return "";
+  return fmt::format(
+      "with BN == WN P stays in registers in accumulator order, which v_load {} does not match", *c.v_load);
+}
+
+}  // namespace
 
 std::vector<Rule> swizzle_rules() {
-  return {};
+  return {
+      {"V11", "9.2 V11, 1.1", kBuffered, {"/swizzle_k", "/bk_smem"}, v11<&Config::swizzle_k>},
+      {"V11", "9.2 V11, 1.1", kBuffered, {"/swizzle_v", "/bk_smem"}, v11<&Config::swizzle_v>},
+      {"V13", "9.2 V13, 1.2", kAmd, {"/v_load", "/mma_shape", "/dtype"}, v13_shape},
+      {"V13", "9.2 V13, 11.5", kAmd, {"/v_load", "/BN", "/WN"}, v13_p},
+  };
 }
 
 }  // namespace kiln::rules

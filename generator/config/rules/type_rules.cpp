@@ -1,9 +1,125 @@
+// Rules of element types, depths and scales: V28 V29 V31, and what contract.md says about which keys go
+// together. V23 refuses nothing: a partial strip is masked.
+#include <fmt/format.h>
+
+#include "generator/config/defaults.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 
 namespace kiln::rules {
+namespace {
+
+/// The FP8 encoding a target computes in, if any.
+std::optional<DType> fp8_of(Target target) {
+  switch (target) {
+    case Target::gfx942:
+      return DType::fp8_e4m3fnuz;
+    case Target::gfx950:
+    case Target::sm_90a:
+    case Target::sm_100a:
+      return DType::fp8_e4m3;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::string encoding_problem(Target target, DType type) {
+  const std::optional<DType> legal = fp8_of(target);
+  if (!is_fp8(type) || type == legal) return "";
+  if (legal)
+    return fmt::format("{} takes FP8 as {} only, not {}", to_string(target), to_string(*legal),
+                       to_string(type));
+  return fmt::format("{} does not compute in FP8 ({})", to_string(target), to_string(type));
+}
+
+std::string v31(const Config& c) {
+  return encoding_problem(c.target, c.dtype);
+}
+std::string v31_kv(const Config& c) {
+  const DType type = kv_dtype(c);
+  // sm_80 has no FP8 arithmetic but dequantises an FP8 cache.
+  if (c.target == Target::sm_80 && type == DType::fp8_e4m3 && !is_fp8(c.dtype)) return "";
+  return type == c.dtype ? "" : encoding_problem(c.target, type);
+}
+
+std::string kv_pair(const Config& c) {
+  const DType type = kv_dtype(c);
+  if (type == c.dtype || size_of(type) == 1) return "";
+  return fmt::format("kv_dtype is dtype ({}) or an 8-bit type that is dequantised, not {}",
+                     to_string(c.dtype), to_string(type));
+}
+
+std::string v28(const Config& c) {
+  if (!c.rope_depth || !c.nope_depth || *c.rope_depth + *c.nope_depth == c.depth) return "";
+  return fmt::format("rope_depth ({}) + nope_depth ({}) must be depth ({})", *c.rope_depth, *c.nope_depth,
+                     c.depth);
+}
+std::string v28_rope(const Config& c) {
+  if (!c.rope || c.rope_depth.value_or(0) > 0) return "";
+  return "rope describes rotary columns, of which rope_depth has none";
+}
+
+std::string cache_row(const Config& c) {
+  const int used = c.rope && c.rope->layout == "separate" ? c.rope_depth.value_or(0) : c.depth;
+  if (!c.cache_depth || *c.cache_depth >= c.head_dim_offset.value_or(0) + used) return "";
+  return fmt::format("cache_depth ({}) must hold head_dim_offset ({}) and the {} columns read",
+                     *c.cache_depth, c.head_dim_offset.value_or(0), used);
+}
+
+std::string v29(const Config& c) {
+  if (!c.operand || !c.operand->quantization) return "";
+  const Quantization& q = *c.operand->quantization;
+  if (q.granularity != Quantization::Granularity::per_block || q.block >= 1) return "";
+  return fmt::format("a scale covers at least one element, not {}", q.block);
+}
+
+std::string heads(const Config& c) {
+  if (!c.num_q_heads || !c.kv_num_heads || *c.num_q_heads % *c.kv_num_heads == 0) return "";
+  return fmt::format("num_q_heads ({}) must be a multiple of kv_num_heads ({})", *c.num_q_heads,
+                     *c.kv_num_heads);
+}
+
+std::string block_rows_tma(const Config& c) {
+  return c.BM && *c.BM % 64 != 0
+             ? fmt::format("BM ({}) must be a multiple of 64, the rows of a warpgroup", *c.BM)
+             : "";
+}
+std::string block_rows_sm100(const Config& c) {
+  const bool legal = !c.BM || *c.BM == 32 || *c.BM == 64 || *c.BM == 128 || *c.BM == 256;
+  return legal ? "" : fmt::format("BM ({}) must be 32, 64, 128 or 256", *c.BM);
+}
+std::string threads_sm90(const Config& c) {
+  if (!c.num_threads || (*c.num_threads % 128 == 0 && *c.num_threads >= 256)) return "";
+  return fmt::format("num_threads ({}) must be 128 for the producer and 128 for each consumer",
+                     *c.num_threads);
+}
+std::string threads_sm100(const Config& c) {
+  return c.num_threads && *c.num_threads != 512 ? fmt::format("num_threads ({}) must be 512", *c.num_threads)
+                                                : "";
+}
+std::string threads_amd(const Config& c) {
+  return c.num_threads && *c.num_threads % 64 != 0
+             ? fmt::format("num_threads ({}) must be whole waves of 64", *c.num_threads)
+             : "";
+}
+
+}  // namespace
 
 std::vector<Rule> type_rules() {
-  return {};
+  return {
+      {"V31", "9.2 V31", kAllTargets, {"/dtype", "/target"}, v31},
+      {"V31", "9.2 V31", kAllTargets, {"/kv_dtype", "/target"}, v31_kv},
+      {"schema", "contract: kv_dtype", kAllTargets, {"/kv_dtype", "/dtype"}, kv_pair},
+      {"V28", "9.2 V28", kAllTargets, {"/rope_depth", "/nope_depth", "/depth"}, v28},
+      {"V28", "9.1 rope", kAllTargets, {"/rope", "/rope_depth"}, v28_rope},
+      {"V29", "9.2 V29", kAllTargets, {"/operand/quantization/granularity"}, v29},
+      {"schema", "2.2", kAllTargets, {"/cache_depth", "/head_dim_offset", "/depth"}, cache_row},
+      {"schema", "contract: KV head of a query head", kAllTargets, {"/num_q_heads", "/kv_num_heads"}, heads},
+      {"schema", "9.1", only(Target::sm_90a), {"/BM"}, block_rows_tma},
+      {"schema", "9.1", only(Target::sm_100a), {"/BM"}, block_rows_sm100},
+      {"schema", "9.1", only(Target::sm_90a), {"/num_threads"}, threads_sm90},
+      {"schema", "9.1", only(Target::sm_100a), {"/num_threads"}, threads_sm100},
+      {"schema", "9.1", kAmd, {"/num_threads"}, threads_amd},
+  };
 }
 
 }  // namespace kiln::rules
