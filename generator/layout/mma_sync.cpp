@@ -23,6 +23,17 @@ FragmentMap mma_c() {
           }};
 }
 
+bool accumulators_are_a_fragments() {
+  const FragmentMap a = mma_a(16), c = mma_c();
+  for (int lane = 0; lane < 32; ++lane) {
+    for (int e = 0; e < 8; ++e) {
+      const Coord score = c(lane, e % 4);
+      if (a(lane, e) != Coord{score.row, score.col + 8 * (e / 4)}) return false;
+    }
+  }
+  return true;
+}
+
 MatrixElement ldmatrix(int lane, int element, bool trans) {
   const int major = lane / 4, minor = 2 * (lane % 4) + element % 2;
   return trans ? MatrixElement{element / 2, minor, major} : MatrixElement{element / 2, major, minor};

@@ -20,6 +20,10 @@ FragmentMap mma_b(int k);
 /// C and D of m16n8kK as rows = m, cols = n.
 FragmentMap mma_c();
 
+/// P goes from the accumulators of S to the A operand of P V by renaming registers: A element e of a k16 step
+/// is accumulator e % 4 of n-tile e / 4.
+bool accumulators_are_a_fragments();
+
 /// One ldmatrix or stmatrix .x{matrices}: register r of a lane holds two 16-bit elements of matrix r.
 /// Rows of matrix r are stored at the addresses of lanes 8r .. 8r+7.
 ///

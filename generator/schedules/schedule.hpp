@@ -11,6 +11,7 @@
 #include <kiln/config.hpp>
 #include <kiln/generator.hpp>
 #include <kiln/source.hpp>
+#include "generator/layout/proof.hpp"
 #include <nlohmann/json.hpp>
 
 namespace kiln {
@@ -27,6 +28,8 @@ class Schedule {
   virtual nlohmann::ordered_json systems() const = 0;
   virtual Resources resources() const = 0;
   virtual KernelSource emit() const = 0;
+  /// Level L1: every shared-memory map and register map of the kernel, checked by enumeration. Not cheap.
+  virtual std::vector<layout::Proof> layout_proofs() const { return {}; }
 };
 
 struct ScheduleEntry {

@@ -1,5 +1,6 @@
 #include "generator/schedules/sm80_prefill.hpp"
 
+#include "generator/layout/mma_sync.hpp"
 #include "generator/schedules/sm80_prefill_plan.hpp"
 
 namespace kiln {
@@ -19,6 +20,14 @@ class Sm80Prefill final : public Schedule {
     return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers()};
   }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
+  std::vector<layout::Proof> layout_proofs() const override {
+    std::vector<layout::Proof> proofs = plan_.q->proofs();
+    for (const auto* buffer : {&*plan_.k, &*plan_.v}) {
+      for (auto& proof : buffer->proofs()) proofs.push_back(std::move(proof));
+    }
+    proofs.push_back({"P: accumulators of S as A fragments", layout::accumulators_are_a_fragments(), 0});
+    return proofs;
+  }
 
  private:
   sm80::PrefillPlan plan_;

@@ -84,7 +84,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
            tensor, start, query ? "head" : "kv_head",
            query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
   }
-  w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
+  if (p.causal || p.lse)
+    w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
   p.mask->emit_limits(w, "row_0", "seqlen_q", "seqlen_k");
   if (p.causal) {
     w.comment(

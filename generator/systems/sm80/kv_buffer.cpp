@@ -4,8 +4,30 @@
 
 namespace kiln::sm80 {
 
+namespace {
+
+KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
+  KVBufferParams params;
+  params.dtype = shape.in_type;
+  params.mma_shape = {KVMmaOp::MMA_M, KVMmaOp::MMA_N, KVMmaOp::MMA_K};
+  params.BN = shape.BN;
+  params.WN = shape.WN;
+  params.BK = shape.BK;
+  params.num_threads = shape.num_threads;
+  params.depth = shape.depth;
+  params.transpose = shape.transpose;
+  params.smem_depth = align_up(shape.depth, shape.bk_smem);
+  params.bk_smem = shape.bk_smem;
+  params.num_smem_stages = shape.num_smem_stages;
+  params.wave = 32;
+  return kv_buffer_constants(params);
+}
+
+}  // namespace
+
 KVBuffer::KVBuffer(const Shape& shape)
     : shape_(shape),
+      constants_(constants_of(shape)),
       stage_{shape.BN, shape.depth, shape.bk_smem, shape.swizzle},
       op_({shape.in_type, num_mmas(), num_k_mmas2(), num_k_tiles(), shape.BN, shape.BK, shape.transpose},
           stage_),
@@ -13,7 +35,7 @@ KVBuffer::KVBuffer(const Shape& shape)
 
 int KVBuffer::k_steps(int bk_tile) const {
   const int extent = shape_.transpose ? shape_.depth : shape_.WN;
-  return std::min(num_k_mmas2(), ceil_div(extent - bk_tile * shape_.BK, MMA_K));
+  return std::min(num_k_mmas2(), ceil_div(extent - bk_tile * shape_.BK, KVMmaOp::MMA_K));
 }
 
 void KVBuffer::use(Prelude& prelude) const {
@@ -45,40 +67,16 @@ void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int k_mm
 }
 
 nlohmann::ordered_json KVBuffer::constants() const {
-  const int rows = num_mmas() * num_k_mmas2() * num_k_tiles();
-  const int warp_rows = std::max(1, 32 / stage_.vectors_per_row());  // rows of one warp-wide copy instruction
-  return {{"BN", shape_.BN},
-          {"WN", shape_.WN},
-          {"BK", shape_.BK},
-          {"depth", shape_.depth},
-          {"transpose", shape_.transpose},
-          {"MMA_N", MMA_N},
-          {"MMA_K", MMA_K},
-          {"full_kv", true},
-          {"bk_smem", shape_.bk_smem},
-          {"smem_depth", smem_depth()},
-          {"num_smem_stages", shape_.num_smem_stages},
-          {"num_mmas", num_mmas()},
-          {"num_k_mmas2", num_k_mmas2()},
-          {"input_frag_size", input_frag_size},
-          {"simd_width", simd_width},
-          {"num_k_tiles", num_k_tiles()},
-          {"_reg_num_k_tiles", num_k_tiles()},
-          {"warp_tile_rows", warp_rows},
-          {"num_repeats", num_repeats()},
-          {"smem_cols", smem_cols()},
-          {"smem_stage_size", smem_stage_size()},
-          {"smem_stage_bytes", stage_bytes()},
-          {"_blocks_per_stage", blocks_per_stage()},
-          {"_smem_total_cols", shape_.num_smem_stages * blocks_per_stage() * shape_.bk_smem},
-          {"_num_warps", shape_.num_threads / 32},
-          {"_total_tiles", ceil_div(shape_.BN, warp_rows) * num_repeats()},
-          {"_tiles_per_warp", copy_.copies_per_thread()},
-          {"wtile_dim0", shape_.WN},
-          {"wtile_dim1", shape_.BK},
-          {"_rows_per_k_mma", num_mmas()},
-          {"_rows_per_k_tile", num_mmas() * num_k_mmas2()},
-          {"_mma_total_rows", rows}};
+  KVBufferConstants c = constants_;
+  c.vm_exact = copy_.copies_per_thread();  // cp.async instructions a warp issues per load
+  return to_json(c);
+}
+
+std::vector<layout::Proof> KVBuffer::proofs() const {
+  const std::string n = shape_.transpose ? "K" : "V";
+  return {{n + " stage: bijection", stage_.layout().is_bijection(), 0},
+          {n + " copies: cp.async", copy_.proves(), copy_.bank_conflicts()},
+          {n + " fragments: ldmatrix", op_.reader().proves(), op_.reader().bank_conflicts()}};
 }
 
 }  // namespace kiln::sm80

@@ -9,7 +9,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "generator/layout/proof.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
 
 namespace kiln::sm80 {
@@ -29,17 +32,10 @@ class KVBuffer {
   explicit KVBuffer(const Shape& shape);
 
   // Derived constants (seed-systems.md 2.3; W = 32, fragments of m16n8k16).
-  static constexpr int MMA_N = KVMmaOp::MMA_N, MMA_K = KVMmaOp::MMA_K;
-  static constexpr int input_frag_size = KVMmaOp::input_frag_size, simd_width = 8;
-  int num_mmas() const { return ceil_div(shape_.transpose ? shape_.WN : shape_.depth, MMA_N); }
-  int num_k_mmas2() const { return ceil_div(shape_.BK, MMA_K); }
-  int num_k_tiles() const { return ceil_div(shape_.transpose ? shape_.depth : shape_.WN, shape_.BK); }
-  int smem_depth() const { return stage_.blocks() * shape_.bk_smem; }
-  int num_repeats() const { return smem_depth() / shape_.bk_smem; }
-  int smem_cols() const { return smem_depth(); }  // full_kv
-  int smem_stage_size() const { return shape_.BN * smem_cols(); }
-  int blocks_per_stage() const { return num_repeats(); }
-  int stage_bytes() const { return 2 * smem_stage_size(); }
+  int num_mmas() const { return constants_.num_mmas; }
+  int num_k_mmas2() const { return constants_.num_k_mmas2; }
+  int num_k_tiles() const { return constants_.num_k_tiles; }
+  int stage_bytes() const { return constants_.smem_stage_bytes; }
   int bytes() const { return shape_.num_smem_stages * stage_bytes(); }
   /// Steps of 16 along k in strip `bk_tile`: fewer in the last strip of a depth that BK does not divide.
   int k_steps(int bk_tile) const;
@@ -58,12 +54,13 @@ class KVBuffer {
   const SmemTile& stage() const { return stage_; }
   const TileCopy& copy() const { return copy_; }
   nlohmann::ordered_json constants() const;
+  std::vector<layout::Proof> proofs() const;
 
  private:
-  static int ceil_div(int a, int b) { return (a + b - 1) / b; }
   std::string name() const { return shape_.transpose ? "k" : "v"; }
 
   Shape shape_;
+  KVBufferConstants constants_;
   SmemTile stage_;
   KVMmaOp op_;
   TileCopy copy_;

@@ -1,5 +1,7 @@
 #include "generator/systems/sm80/kv_mma_op.hpp"
 
+#include "generator/systems/kv_mma_op_constants.hpp"
+
 namespace kiln::sm80 {
 
 KVMmaOp::KVMmaOp(const Shape& shape, const SmemTile& stage)
@@ -37,19 +39,21 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& a, const std::string& c, in
 }
 
 nlohmann::ordered_json KVMmaOp::constants() const {
-  return {{"MMA_M", MMA_M},
-          {"MMA_N", MMA_N},
-          {"MMA_K", MMA_K},
-          {"num_mmas", shape_.num_mmas},
-          {"num_k_mmas", shape_.num_k_mmas},
-          {"num_k_tiles", shape_.num_k_tiles},
-          {"BN", shape_.BN},
-          {"BK", shape_.BK},
-          {"transpose_b", shape_.transpose_b},
-          {"out_type", "f32"},
-          {"input_frag_size", input_frag_size},
-          {"_rows_per_k_tile", rows_per_k_tile()},
-          {"_total_rows", total_rows()}};
+  KVMmaOpParams params;
+  params.in_type = shape_.in_type;
+  params.mma_shape = {MMA_M, MMA_N, MMA_K};
+  params.num_mmas = shape_.num_mmas;
+  params.num_k_mmas = shape_.num_k_mmas;
+  params.num_k_tiles = shape_.num_k_tiles;
+  params.wave = 32;
+  nlohmann::ordered_json json = to_json(kv_mma_op_constants(params));
+  json.erase("packs");  // how 16-byte loads fill fragments: ldmatrix fills whole ones
+  json.erase("k_group");
+  json["num_mmas"] = shape_.num_mmas;
+  json["num_k_mmas"] = shape_.num_k_mmas;
+  json["num_k_tiles"] = shape_.num_k_tiles;
+  json["transpose_b"] = shape_.transpose_b;
+  return json;
 }
 
 }  // namespace kiln::sm80

@@ -68,7 +68,14 @@ void QTile::emit_store(Writer& w, const std::string& pack, const std::string& fi
   }
 }
 
-bool QTile::proves() const {
+std::vector<layout::Proof> QTile::proofs() const {
+  return {{"Q tile: bijection", tile_.layout().is_bijection(), 0},
+          {"Q copies: cp.async", copy_.proves(), copy_.bank_conflicts()},
+          {"Q fragments: ldmatrix", reader_.proves(), reader_.bank_conflicts()},
+          {"O staging: st.shared, ld.shared", output_proves(), output_bank_conflicts()}};
+}
+
+bool QTile::output_proves() const {
   const int per_row = tile_.vectors_per_row();
   for (int lane = 0; lane < 32; ++lane) {
     for (int j = 0; j < shape_.depth / 8; ++j) {
@@ -83,7 +90,7 @@ bool QTile::proves() const {
       }
     }
   }
-  return copy_.proves() && reader_.proves();
+  return true;
 }
 
 int QTile::output_bank_conflicts() const {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "generator/layout/proof.hpp"
 #include "generator/systems/sm80/smem_tile.hpp"
 
 namespace kiln::sm80 {
@@ -36,12 +38,12 @@ class QTile {
   void emit_store(Writer& w, const std::string& pack, const std::string& first, const std::string& stride,
                   const std::string& rows) const;
 
-  /// Every access of the tile: addresses as the layout says.
-  bool proves() const;
-  /// Largest number of conflicts of one staging store or load of O.
-  int output_bank_conflicts() const;
+  std::vector<layout::Proof> proofs() const;
 
  private:
+  bool output_proves() const;
+  int output_bank_conflicts() const;
+
   Shape shape_;
   SmemTile tile_;
   TileCopy copy_;
