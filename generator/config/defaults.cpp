@@ -46,8 +46,10 @@ void fill_amd(Config& c) {
   } else {
     fill(c.WM, mma_m);
     fill(c.BM, *c.WM);
-    fill(c.BN, std::max({gfx950 ? 128 : 64, *c.BK, c.WN.value_or(0)}));
-    fill(c.WN, *c.BN % 4 == 0 && (*c.BN / 4) % mma_n == 0 ? *c.BN / 4 : *c.BN);
+    const int keys = gfx950 ? 128 : c.depth >= 256 && !is_fp8(c.dtype) ? 32 : 64;
+    fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
+    const int quarter = *c.BN / 4;
+    fill(c.WN, *c.BN % 4 == 0 && quarter % mma_n == 0 ? quarter : *c.BN % mma_n == 0 ? mma_n : *c.BN);
   }
   if (*c.WM > 0 && *c.WN > 0)
     fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));

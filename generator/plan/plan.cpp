@@ -2,8 +2,10 @@
 #include "generator/config/keys.hpp"
 #include "generator/config/report.hpp"
 #include "generator/config/rules.hpp"
+#include "generator/config/unsupported.hpp"
 #include "generator/plan/choose.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln {
 
@@ -26,6 +28,22 @@ std::string Plan::to_json(int indent) const {
   return out.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+namespace {
+
+/// V15 over the schedule's exact bytes: the backstop behind the schedules' own checks.
+void check_resources(const Config& user, const Schedule& schedule, Violations& out) {
+  const int bytes = schedule.resources().smem_bytes, limit = target_info(user.target).smem_bytes;
+  if (bytes <= limit) return;
+  break_rule(
+      user, "V15",
+      {"/depth", "/ov_depth", "/BM", "/BN", "/num_kv_stages", "/num_smem_stages", "/smem_depth", "/full_kv"},
+      "shared memory of " + std::to_string(bytes) + " bytes exceeds the " + std::to_string(limit) + " of " +
+          std::string(to_string(user.target)),
+      "", out);
+}
+
+}  // namespace
+
 Plan make_plan(const Config& config) {
   const std::string name = config_name(config);
   Violations violations;
@@ -40,7 +58,10 @@ Plan make_plan(const Config& config) {
   std::unique_ptr<Schedule> schedule = entry->make(std::move(named), violations);
   // The rules again, now over every filled value: a default that breaks one together with a set key is found
   // here.
-  if (schedule && violations.empty()) check_resolved_rules(config, schedule->resolved(), violations);
+  if (schedule && violations.empty()) {
+    check_resolved_rules(config, schedule->resolved(), violations);
+    check_resources(config, *schedule, violations);
+  }
   throw_if_any(name, violations);
   if (!schedule)
     throw Error(ErrorCode::internal, "schedule " + std::string(entry->name) + " refused without a reason");

@@ -1,0 +1,226 @@
+// The planner: which schedule plans a config, what is refused as not yet there, and what a plan shows.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include <kiln/generator.hpp>
+
+#include "generator/config/keys.hpp"
+#include "generator/config/sweep.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/plan/choose.hpp"
+#include "generator/targets/target.hpp"
+
+using namespace kiln;
+
+namespace {
+
+Config config_of(const char* extra, const char* target = "sm_80", const char* operation = "prefill") {
+  Json document{{"target", target}, {"operation", operation}, {"dtype", "bf16"}, {"depth", 128}};
+  document.update(Json::parse(extra));
+  return parse_config(document.dump(), "test");
+}
+
+std::vector<std::string> refusals(const Config& config) {
+  std::vector<std::string> lines;
+  try {
+    make_plan(config);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::bad_config);
+    for (const Violation& violation : error.violations()) lines.push_back(violation_line(violation));
+  }
+  return lines;
+}
+
+std::unique_ptr<Schedule> never(Config, Violations&) {
+  return nullptr;
+}
+
+constexpr ScheduleEntry kEntries[] = {{"first", Target::sm_80, Operation::prefill, never},
+                                      {"second", Target::sm_80, Operation::prefill, never},
+                                      {"third", Target::sm_90a, Operation::decode, never}};
+
+}  // namespace
+
+TEST_CASE("the first schedule of a target and operation, or the one named") {
+  Violations out;
+  CHECK(choose_schedule(config_of("{}"), kEntries, out) == &kEntries[0]);
+  CHECK(choose_schedule(config_of(R"({"schedule": "second"})"), kEntries, out) == &kEntries[1]);
+  CHECK(choose_schedule(config_of("{}", "sm_90a", "decode"), kEntries, out) == &kEntries[2]);
+  CHECK(out.empty());
+  CHECK(choose_schedule(config_of(R"({"schedule": "third"})"), kEntries, out) == nullptr);
+  REQUIRE(out.size() == 1);
+  CHECK(violation_line(out[0]) ==
+        "/schedule = \"third\": not-yet: sm_80 has no such prefill schedule (nearest legal: first, second)");
+  out.clear();
+  CHECK(choose_schedule(config_of("{}", "gfx942"), kEntries, out) == nullptr);
+  REQUIRE(out.size() == 2);
+  CHECK(violation_line(out[0]) ==
+        "/target = \"gfx942\": not-yet: no schedule implements prefill on gfx942 yet; this version has sm_80 "
+        "prefill, "
+        "sm_90a decode (nearest legal: sm_80)");
+  CHECK(out[1].pointer == "/operation");
+}
+
+TEST_CASE("a broken rule is reported before a missing schedule") {
+  Config config;
+  config.target = Target::gfx950;
+  config.depth = 128;
+  config.BN = 48;  // built by hand: parse_config would have refused it
+  const auto lines = refusals(config);
+  REQUIRE_FALSE(lines.empty());
+  for (const std::string& line : lines) CHECK(line.find("not-yet") == std::string::npos);
+  config.BN = 64;
+  const auto later = refusals(config);
+  REQUIRE(later.size() == 2);
+  CHECK(later[0].find("not-yet: no schedule implements prefill on gfx950") != std::string::npos);
+}
+
+TEST_CASE("legal keys without an implementation are refused at their pointer, never ignored") {
+  Violations out;
+  refuse_unsupported(config_of(R"({"sink": true, "mask": "causal", "group": 4, "name": "x"})"), "some",
+                     {"mask"}, out);
+  REQUIRE(out.size() == 2);
+  CHECK(violation_line(out[0]) ==
+        "/sink = true: not-yet: schedule some does not take sink yet (nearest legal: leave it out)");
+  CHECK(out[1].pointer == "/group");
+  out.clear();
+  refuse_value(config_of(R"({"mask": {"chunked": 64}})"), "/mask", "some has no chunked mask", "none, causal",
+               out);
+  CHECK(violation_line(out[0]) ==
+        "/mask = {\"chunked\":64}: not-yet: some has no chunked mask (nearest legal: none, causal)");
+  out.clear();
+  break_rule(config_of(R"({"BN": 64})"), "V15", {"/BM", "/BN", "/depth"}, "too much", "", out);
+  REQUIRE(out.size() == 2);
+  CHECK(violation_line(out[0]) == "/BN = 64: V15: too much");
+  CHECK(out[1].pointer == "/depth");
+}
+
+TEST_CASE("every key is either taken by a schedule and shown as resolved, or refused") {
+  // For each schedule and each key it might silently drop: the set value must come back in `resolved`.
+  const Json values =
+      Json::parse(R"({"sink": true, "lse": true, "mask": "causal", "group": 2, "split_kv": 2, "scale": 0.5,
+    "score_mod": "alibi", "out_dtype": "fp16", "ov_depth": 64, "v_from_k": true, "swizzle": "64B", "q_depth": 128,
+    "cache_depth": 256, "head_dim_offset": 64, "rope_depth": 64, "num_q_heads": 8, "kv_num_heads": 2, "BM": 128, "BN": 64,
+    "num_threads": 256, "num_kv_stages": 2, "scale_placement": "prescale_q", "kv_dtype": "int8",
+    "operand": {"kind": "ragged"}, "cluster": 2, "exp_offload": 0.5, "tma_fold": "none", "shared_ring": true,
+    "num_smem_stages": 2, "full_kv": false, "swizzle_k": "64B", "pv_operand": "shared", "num_qk_stages": 2})");
+  for (const ScheduleEntry& entry : schedules()) {
+    for (const auto& [name, value] : values.items()) {
+      const KeySpec* key = find_key(name);
+      if ((key->targets & only(entry.target)) == 0) continue;
+      Json document{{"target", to_string(entry.target)},
+                    {"operation", to_string(entry.operation)},
+                    {"dtype", "bf16"},
+                    {"depth", 128},
+                    {name, value}};
+      CAPTURE(document.dump());
+      try {
+        const Plan plan = make_plan(parse_config(document.dump(), "test"));
+        const Json resolved = config_to_dom(plan.resolved());
+        REQUIRE(resolved.contains(name));
+        CHECK(resolved[name] == value);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::bad_config);
+        CHECK(std::string(error.what()).find("/" + name) != std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("plans show name, resolved values, systems and resources that fit the target") {
+  for (const ScheduleEntry& entry : schedules()) {
+    Config config;
+    config.target = entry.target;
+    config.operation = entry.operation;
+    config.depth = 128;
+    const Plan plan = make_plan(config);
+    const Json shown = Json::parse(plan.to_json());
+    CHECK(shown["name"] == config_name(config));
+    for (const char* key : {"BM", "BN", "num_threads", "ov_depth", "scale", "mask", "operand", "out_dtype"}) {
+      CAPTURE(key);
+      CHECK(shown["resolved"].contains(key));
+    }
+    CHECK_FALSE(shown["systems"].empty());
+    const TargetInfo& target = target_info(entry.target);
+    CHECK(shown["resources"]["smem_bytes"].get<int>() > 0);
+    CHECK(shown["resources"]["smem_bytes"].get<int>() <= target.smem_bytes);
+    CHECK(shown["resources"]["num_threads"].get<int>() <= target.max_threads);
+    CHECK(shown["resources"]["max_registers"].get<int>() <= target.max_registers + 1);
+    // A resolved config is a config: planning it again changes nothing.
+    const Plan again = make_plan(parse_config(to_json(plan.resolved()), "resolved"));
+    CHECK(again.to_json() == plan.to_json());
+    CHECK((generate(again).text == generate(plan).text));
+  }
+}
+
+TEST_CASE("the first-light sweep plans or is refused by a rule, config by config") {
+  std::ifstream in(KILN_SOURCE_DIR "/configs/sweeps/first_light.json");
+  std::ostringstream text;
+  text << in.rdbuf();
+  const auto configs = expand_sweep(text.str(), "first_light");
+  CHECK(configs.size() == 2 * 3 * 2 * 4 * 3 * 3 + 2 * 3 * 2 * 4 * 7 * 3);
+  std::set<std::string> names;
+  int parsed_count = 0, planned = 0;
+  for (const std::string& config : configs) {
+    CAPTURE(config);
+    try {
+      const Config parsed = parse_config(config, "sweep");
+      names.insert(config_name(parsed));
+      ++parsed_count;
+      make_plan(parsed);
+      ++planned;
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::bad_config);
+    }
+  }
+  MESSAGE(planned << " of " << configs.size() << " configs plan");
+  CHECK(static_cast<int>(names.size()) == parsed_count);
+  CHECK((schedules().empty() || planned > 0));
+}
+
+TEST_CASE("malformed sweeps are refused with a place") {
+  const auto what = [](const char* text) -> std::string {
+    try {
+      expand_sweep(text, "s");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(what("[]").find("grids") != std::string::npos);
+  CHECK(what(R"({"grids": [{"BN": 64}]})").find("/grids/0/BN") != std::string::npos);
+  CHECK(what(R"({"grids": [{"bn": [64]}]})").find("/grids/0/bn") != std::string::npos);
+  CHECK(what(R"({"base": {"x": 1}, "grids": []})").find("/base/x") != std::string::npos);
+  CHECK(what(R"({"grids": [], "more": 1})").find("/more") != std::string::npos);
+  std::string big = R"({"grids": [{)";
+  for (const char* key : {"BM", "BN", "BK", "WM", "WN", "depth", "group"}) {
+    big += std::string(big.back() == '{' ? "\"" : ",\"") + key + "\": [1,2,3,4,5,6,7,8,9,10]";
+  }
+  CHECK(what((big + "}]}").c_str()).find("million") != std::string::npos);
+}
+
+TEST_CASE("target tables agree with the fragments of seed-systems.md 1.2") {
+  const auto* wide = find_matrix_instruction(Target::gfx950, DType::bf16, {32, 32, 16});
+  REQUIRE(wide != nullptr);
+  CHECK(wide->a_elements() == 8);
+  CHECK(wide->c_elements(32) == 16);
+  const auto* wgmma = find_matrix_instruction(Target::sm_90a, DType::fp8_e4m3, {64, 176, 32});
+  REQUIRE(wgmma != nullptr);
+  CHECK(wgmma->c_elements(176) == 88);
+  CHECK(find_matrix_instruction(Target::sm_90a, DType::bf16, {64, 264, 16}) == nullptr);
+  CHECK(find_matrix_instruction(Target::sm_90a, DType::bf16, {64, 100, 16}) == nullptr);
+  const auto* mma = find_matrix_instruction(Target::sm_80, DType::fp16, {16, 8, 16});
+  REQUIRE(mma != nullptr);
+  CHECK(mma->a_elements() == 8);
+  CHECK(mma->b_elements(8) == 4);
+  CHECK(mma->c_elements(8) == 4);
+  for (int i = 0; i < 6; ++i) {
+    const TargetInfo& info = target_info(static_cast<Target>(i));
+    CHECK(info.target == static_cast<Target>(i));
+    CHECK(info.wave_size == (is_amd(info.target) ? 64 : 32));
+    CHECK_FALSE(info.matrix.empty());
+  }
+}

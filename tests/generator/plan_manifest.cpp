@@ -1,0 +1,84 @@
+// The manifest's JSON: a round trip keeps everything, and damaged text is refused with the member that is
+// wrong.
+#include <doctest/doctest.h>
+
+#include <nlohmann/json.hpp>
+
+#include <kiln/error.hpp>
+#include <kiln/source.hpp>
+
+using namespace kiln;
+
+namespace {
+
+Manifest sample() {
+  Manifest m;
+  m.name = "k";
+  m.entry = "k_entry";
+  m.target = "sm_90a";
+  m.config_json = R"({"target":"sm_90a","depth":128})";
+  m.num_threads = 384;
+  m.smem_bytes = 200000;
+  m.cluster = {2, 1, 1};
+  m.grid = {GridRule::Kind::persistent, 128, 1};
+  KernelParam map;
+  map.kind = KernelParam::Kind::tensor_map;
+  map.role = "k";
+  map.map = {{{"depth", 64}, {"head", 1}, {"seq", 128}}, 128, 256};
+  m.params = {map,
+              {KernelParam::Kind::pointer, "lse", {}},
+              {KernelParam::Kind::i32, "total_q", {}},
+              {KernelParam::Kind::i64, "q_stride_seq", {}},
+              {KernelParam::Kind::f32, "scale_log2", {}}};
+  m.operand = OperandKind::ragged;
+  m.depth = m.ov_depth = 128;
+  m.writes_lse = true;
+  m.scale = 0.08838834764831845;
+  m.expectations = {{"wgmma.mma_async", 16}};
+  return m;
+}
+
+std::string refusal(const nlohmann::ordered_json& json) {
+  try {
+    manifest_from_json(json.dump());
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::bad_input);
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("manifests survive a round trip") {
+  const Manifest m = sample(), back = manifest_from_json(to_json(m));
+  CHECK(to_json(back) == to_json(m));
+  CHECK(back.params.size() == 5);
+  CHECK(back.params[0].map.dims[2].box == 128);
+  CHECK(back.params[3].kind == KernelParam::Kind::i64);
+  CHECK(back.cluster[0] == 2);
+  CHECK(back.scale == m.scale);
+  CHECK(back.config_json == m.config_json);
+  CHECK(back.expectations[0].count == 16);
+}
+
+TEST_CASE("damaged manifests are refused at the damaged member") {
+  const auto good = nlohmann::ordered_json::parse(to_json(sample()));
+  CHECK(refusal(good).empty());
+  for (const auto& [name, value] : good.items()) {
+    CAPTURE(name);
+    auto missing = good;
+    missing.erase(name);
+    CHECK(refusal(missing).find("'" + name + "'") != std::string::npos);
+    auto wrong = good;
+    wrong[name] = value.is_boolean() ? nlohmann::ordered_json("yes") : nlohmann::ordered_json(true);
+    if (name != "config") CHECK_FALSE(refusal(wrong).empty());
+  }
+  auto box = good;
+  box["params"][0]["map"]["dims"][0]["box"] = 1.5;
+  CHECK(refusal(box).find("'box'") != std::string::npos);
+  box["params"][0]["map"]["dims"][0]["box"] = 5'000'000'000;
+  CHECK(refusal(box).find("'box'") != std::string::npos);
+  for (const char* text : {"", "{", "[]", "null", "{\"name\": 1}"})
+    CHECK_THROWS_AS(manifest_from_json(text), Error);
+}
