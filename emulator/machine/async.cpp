@@ -1,0 +1,224 @@
+// Completion of asynchronous work.
+#include "emulator/machine/async.hpp"
+
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/tensor/wgmma.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+void do_copy(Warp& w, const LaneCopy& l) {
+  Cluster& c = *w.block->cluster;
+  if (l.arrive) {
+    if (MBarrier* m = find_mbarrier(w, *l.op, l.lane, *w.block, l.shared)) {
+      // Without .noinc the pending count was raised at issue to make room for this arrival.
+      mbarrier_arrive(c, *m, 1);
+    }
+    return;
+  }
+  Place to = locate(w, *l.op, ptx::Space::shared, l.shared, l.bytes, l.lane, Access::write);
+  if (to.data == nullptr) return;
+  std::uint8_t buffer[16] = {};
+  if (l.source_bytes != 0) {
+    const GlobalMemory::Impl& m = *c.launch->memory;
+    std::memcpy(buffer, m.at(l.global), l.source_bytes);  // checked at issue
+  }
+  std::memcpy(to.data, buffer, l.bytes);
+  c.counters.async_bytes += l.bytes;
+  ++c.progress;
+}
+
+void load_runs(BulkCopy& b, Block& target) {
+  const GlobalMemory::Impl& m = *target.cluster->launch->memory;
+  for (const BoxRun& r : b.runs) {
+    if (r.shared + r.bytes > target.smem.size()) continue;
+    std::uint8_t* to = target.smem.data() + r.shared;
+    if (r.oob)
+      for (std::uint32_t i = 0; i < r.bytes; ++i)
+        to[i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
+    else
+      std::memcpy(to, m.at(r.global), r.bytes);
+    std::memset(target.shadow.data() + r.shared, kWritten, r.bytes);
+  }
+}
+
+void store_runs(Cluster& c, BulkCopy& b) {
+  const GlobalMemory::Impl& m = *c.launch->memory;
+  std::size_t at = 0;
+  for (const BoxRun& r : b.runs) {
+    if (!r.oob) {
+      std::uint8_t* to = m.at(r.global);
+      if (b.reduce) {
+        const std::lock_guard lock(c.launch->atomics);
+        reduce_elements(b.reduce_op, b.type, reinterpret_cast<std::byte*>(to),
+                        reinterpret_cast<const std::byte*>(b.staged.data() + at), r.bytes);
+      } else {
+        std::memcpy(to, b.staged.data() + at, r.bytes);
+      }
+      std::memset(m.shadow_at(r.global), kWritten, r.bytes);
+    }
+    at += r.bytes;
+  }
+}
+
+void signal(Cluster& c, BulkCopy& b, Block& target) {
+  Block& where = b.mbarrier_block != nullptr ? *b.mbarrier_block : target;
+  MBarrier* m = find_mbarrier(*b.warp, *b.op, b.lane, where, b.mbarrier);
+  if (m == nullptr) return;
+  if (c.findings && &target == b.targets.front() && m->phase != b.phase)
+    report(*b.warp, *b.op, b.lane, "transaction-count",
+           "the mbarrier's phase ended before these " + std::to_string(b.bytes) +
+               " bytes arrived: fewer bytes were expected than copied");
+  mbarrier_complete_tx(c, *m, b.bytes);
+}
+
+}  // namespace
+
+void complete_first_copy(Warp& w) {
+  const LaneCopy l = w.copies.pending.front();
+  w.copies.pending.erase(w.copies.pending.begin());
+  do_copy(w, l);
+}
+
+void complete_copies(Warp& w, std::uint32_t mask, int keep) {
+  auto& q = w.copies.pending;
+  std::vector<LaneCopy> run;
+  const auto wanted = [&](const LaneCopy& l) {
+    if ((mask >> l.lane & 1) == 0) return false;
+    return keep < 0 ||
+           static_cast<std::int64_t>(l.group) + keep < static_cast<std::int64_t>(w.copies.committed[l.lane]);
+  };
+  std::copy_if(q.begin(), q.end(), std::back_inserter(run), wanted);
+  std::erase_if(q, wanted);
+  for (const LaneCopy& l : run) do_copy(w, l);
+}
+
+void read_bulk_source(BulkCopy& b) {
+  if (b.source_read) return;
+  b.source_read = true;
+  for (const BoxRun& r : b.runs) {
+    const std::size_t at = b.staged.size();
+    b.staged.resize(at + r.bytes);
+    if (r.shared + r.bytes <= b.source->smem.size())
+      std::memcpy(b.staged.data() + at, b.source->smem.data() + r.shared, r.bytes);
+  }
+}
+
+void complete_bulk(Cluster& c, std::size_t index) {
+  BulkCopy b = std::move(c.bulk[index]);
+  c.bulk.erase(c.bulk.begin() + static_cast<std::ptrdiff_t>(index));
+  ++c.progress;
+  c.counters.async_bytes += b.bytes;
+  switch (b.kind) {
+    case BulkCopy::Kind::load:
+      for (Block* t : b.targets) load_runs(b, *t);
+      for (Block* t : b.targets) signal(c, b, *t);
+      break;
+    case BulkCopy::Kind::store:
+      read_bulk_source(b);
+      store_runs(c, b);
+      break;
+    case BulkCopy::Kind::shared_to_shared: {
+      Block& t = *b.targets.front();
+      std::memmove(t.smem.data() + b.runs[0].shared, b.source->smem.data() + b.source_offset, b.bytes);
+      std::memset(t.shadow.data() + b.runs[0].shared, kWritten, b.bytes);
+      signal(c, b, t);
+      break;
+    }
+  }
+}
+
+bool complete_wgmma(Block& b, WgmmaQueue& q, std::uint64_t until) {
+  while (q.completed < until) {
+    if (q.pending.empty() || q.pending.front().warps != 0xf) return false;
+    const WgmmaIssue i = q.pending.front();
+    q.pending.pop_front();
+    ++q.completed;
+    q.done.push_back(i.op);
+    if (q.done.size() > 256) {
+      q.done.pop_front();
+      ++q.first_done;
+    }
+    const auto& op = *static_cast<const WgmmaOp*>(i.op->aux);
+    const int registers = wgmma_d_registers(op);
+    const Program& p = *b.cluster->program;
+    std::uint32_t* d[4 * 128];
+    const std::uint32_t* a[16];
+    for (int w = 0; w < 4; ++w) {
+      auto* const window = const_cast<std::uint8_t*>(i.registers[w]);
+      for (int r = 0; r < registers; ++r)
+        d[w * registers + r] =
+            reinterpret_cast<std::uint32_t*>(window + p.lists[i.op->target + static_cast<std::size_t>(r)]);
+      if (op.a_in_registers)
+        for (int r = 0; r < 4; ++r) {
+          const Ref ref = p.lists[i.op->target + static_cast<std::size_t>(registers + r)];
+          const std::uint8_t* home = (ref & 3) == kConstant ? b.cluster->launch->constants.data() : window;
+          a[w * 4 + r] = reinterpret_cast<const std::uint32_t*>(home + (ref & ~3u));
+        }
+    }
+    wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
+    b.cluster->counters.matrix_flops +=
+        std::uint64_t{2} * 64 * static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
+    ++b.cluster->progress;
+  }
+  return true;
+}
+
+bool anything_pending(const Cluster& c) {
+  if (!c.bulk.empty()) return true;
+  for (const auto& b : c.blocks) {
+    for (const Warp& w : b->warps)
+      if (!w.copies.pending.empty()) return true;
+    for (const WgmmaQueue& q : b->warpgroups)
+      if (!q.pending.empty() && q.pending.front().warps == 0xf) return true;
+  }
+  return false;
+}
+
+bool complete_one(Cluster& c, bool at_random) {
+  if (at_random) {
+    const std::uint64_t dice = c.random();
+    Block& b = *c.blocks[dice % c.blocks.size()];
+    Warp& w = b.warps[(dice >> 8) % b.warps.size()];
+    if ((dice >> 20) % 3 == 0 && !w.copies.pending.empty()) {
+      for (std::uint64_t n = 1 + (dice >> 24) % 64; n > 0 && !w.copies.pending.empty(); --n)
+        complete_first_copy(w);
+      return true;
+    }
+    WgmmaQueue& q = b.warpgroups[static_cast<std::size_t>(w.index) / 4];
+    if ((dice >> 20) % 3 == 1 && !q.pending.empty() && q.pending.front().warps == 0xf)
+      return complete_wgmma(b, q, q.completed + 1);
+    if (!c.bulk.empty()) {
+      complete_bulk(c, (dice >> 32) % c.bulk.size());
+      return true;
+    }
+  }
+  // Late completion prefers what some group waits for, so that everything else stays late.
+  for (std::size_t i = 0; i < c.bulk.size(); ++i)
+    for (const auto& b : c.blocks)
+      for (const Warp& w : b->warps)
+        for (const Group& g : w.others)
+          if (g.wait.kind == WaitKind::mbarrier && c.bulk[i].kind != BulkCopy::Kind::store &&
+              g.wait.id == c.bulk[i].mbarrier) {
+            complete_bulk(c, i);
+            return true;
+          }
+  for (const auto& b : c.blocks)
+    for (Warp& w : b->warps)
+      if (!w.copies.pending.empty()) {
+        complete_first_copy(w);
+        return true;
+      }
+  if (!c.bulk.empty()) {
+    complete_bulk(c, 0);
+    return true;
+  }
+  for (const auto& b : c.blocks)
+    for (WgmmaQueue& q : b->warpgroups)
+      if (!q.pending.empty() && q.pending.front().warps == 0xf) return complete_wgmma(*b, q, q.completed + 1);
+  return false;
+}
+
+}  // namespace kiln::emulator

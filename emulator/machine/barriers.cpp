@@ -1,0 +1,49 @@
+// Named barriers and mbarriers: counting, completion and misuse.
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+
+namespace kiln::emulator {
+
+void barrier_settle(Block& b, NamedBarrier& n) {
+  if (n.arrived == 0) return;
+  const std::uint32_t expected = n.all ? b.live_lanes() : n.expected;
+  if (n.arrived < expected) return;
+  n.arrived = 0;
+  ++n.generation;
+  n.last_and = n.and_;
+  n.last_or = n.or_;
+  n.last_popc = n.popc;
+  n.and_ = 1;
+  n.or_ = n.popc = 0;
+  ++b.cluster->progress;
+}
+
+MBarrier* find_mbarrier(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset) {
+  const auto it = block.mbarriers.find(offset);
+  if (it != block.mbarriers.end()) return &it->second;
+  report(w, op, lane, "invalid-mbarrier",
+         "no mbarrier was initialised at shared address " + std::to_string(offset));
+  return nullptr;
+}
+
+void mbarrier_settle(Cluster& c, MBarrier& m) {
+  if (m.pending != 0 || m.tx != 0) return;
+  ++m.phase;
+  m.pending = m.count;
+  ++c.progress;
+}
+
+void mbarrier_arrive(Cluster& c, MBarrier& m, std::uint32_t count) {
+  ++c.progress;
+  m.pending -= std::min(count, m.pending);
+  mbarrier_settle(c, m);
+}
+
+void mbarrier_complete_tx(Cluster& c, MBarrier& m, std::int64_t bytes) {
+  ++c.progress;
+  m.tx -= bytes;
+  mbarrier_settle(c, m);
+}
+
+}  // namespace kiln::emulator

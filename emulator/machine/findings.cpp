@@ -1,0 +1,78 @@
+// Findings: where they happened, folding of equal ones, and what kinds there are.
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/machine/module.hpp"
+
+namespace kiln::emulator {
+
+std::span<const std::string_view> finding_kinds() {
+  static constexpr std::string_view kKinds[] = {
+      "out-of-bounds",       "misaligned",         "uninitialized-read",
+      "async-register",      "async-memory",       "shared-race",
+      "missing-proxy-fence", "transaction-count",  "mbarrier-overrun",
+      "invalid-mbarrier",    "barrier-count",      "divergent-barrier",
+      "wgmma-mismatch",      "deadlock",           "register-budget",
+      "bad-tensor-map",      "instruction-budget", "trap"};
+  return kKinds;
+}
+
+const char* name_of(Kind kind) {
+  static constexpr const char* kNames[] = {
+      "integer",    "float",       "half",         "conversion",  "predicate",    "move",
+      "control",    "load-global", "store-global", "load-shared", "store-shared", "local",
+      "parameter",  "atomic",      "shuffle",      "barrier",     "mbarrier",     "fence",
+      "async-copy", "bulk-copy",   "matrix-load",  "mma",         "wgmma",        "other"};
+  static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::count));
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+Site site_of(const Warp& w, const Op& op, int lane) {
+  const Cluster& c = *w.block->cluster;
+  const ptx::Module& m = c.launch->module->ast;
+  const ptx::Instruction& in = *c.program->sources[op.source].in;
+  Site s;
+  s.kernel = m.functions[c.program->entry_function].name;
+  s.block = w.block->id;
+  s.warp = w.index;
+  s.lane = lane;
+  s.ptx_line = in.line;
+  s.ptx_text = c.launch->module->line(in.line);
+  s.source_line = in.source_line;
+  if (in.source_line != 0 && static_cast<std::size_t>(in.source_file) < m.files.size())
+    s.source_file = m.files[static_cast<std::size_t>(in.source_file)];
+  return s;
+}
+
+void report(Cluster& c, Finding f) {
+  LaunchState& state = *c.launch;
+  const std::lock_guard lock(state.mutex);
+  for (Finding& known : state.report.findings)
+    if (known.kind == f.kind && known.site.ptx_line == f.site.ptx_line &&
+        known.other.ptx_line == f.other.ptx_line) {
+      ++known.count;
+      return;
+    }
+  if (state.report.findings.size() < static_cast<std::size_t>(std::max(1, state.launch->max_findings)))
+    state.report.findings.push_back(std::move(f));
+}
+
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message) {
+  Finding f;
+  f.kind = kind;
+  f.message = std::move(message);
+  f.site = site_of(w, op, lane);
+  report(*w.block->cluster, std::move(f));
+}
+
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other) {
+  Finding f;
+  f.kind = kind;
+  f.message = std::move(message);
+  f.site = site_of(w, op, lane);
+  f.other = other;
+  f.has_other = true;
+  report(*w.block->cluster, std::move(f));
+}
+
+}  // namespace kiln::emulator

@@ -1,0 +1,276 @@
+// The machine's state: launch -> cluster -> block -> warp -> group of lanes that share a program counter.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <unordered_map>
+
+#include "emulator/emulator.hpp"
+#include "emulator/machine/async.hpp"
+#include "emulator/machine/memory.hpp"
+#include "emulator/machine/module.hpp"
+#include "emulator/machine/program.hpp"
+
+namespace kiln::emulator {
+
+struct Block;
+struct Cluster;
+
+/// What a group of lanes waits for. The instruction runs again (with `resumed`) once it is there.
+enum class WaitKind : std::uint8_t {
+  none,
+  converge,
+  warp_barrier,
+  barrier,
+  mbarrier,
+  cluster_barrier,
+  wgmma,
+  sleep
+};
+struct Wait {
+  WaitKind kind = WaitKind::none;
+  bool timed_out = false;
+  Block* block = nullptr;   ///< mbarrier: where it lies
+  std::uint32_t id = 0;     ///< barrier number, mbarrier address, converge: mask
+  std::uint64_t value = 0;  ///< generation waited to pass, parity, wgmma count
+};
+
+/// One call level; shared by the lanes that made the call together.
+struct Frame {
+  std::shared_ptr<Frame> parent;
+  std::uint32_t return_pc = 0;
+  std::uint32_t window = 0;  ///< of registers, bytes
+  std::uint32_t window_end = 0;
+  std::uint32_t local = 0;  ///< of local memory, bytes per lane
+  std::uint32_t depth = 0;
+  std::uint32_t function = 0;
+  const void* site = nullptr;  ///< the call, for its results
+};
+
+struct Group {
+  std::uint32_t pc = 0, mask = 0;
+  std::shared_ptr<Frame> frame;
+  Wait wait;
+  bool resumed = false, timed_out = false;
+};
+
+struct Warp {
+  // Hot state of the running group.
+  const std::uint8_t* base[4] = {};  ///< rows: registers, constants, specials
+  std::uint32_t pc = 0, active = 0, exec = 0, stop_pc = 0xffffffffu;
+  bool stop = false;  ///< leave the dispatch loop: blocked, exited or group change
+  bool resumed = false, timed_out = false;
+  bool checked = false;  ///< some registers are owned by wgmma
+  std::shared_ptr<Frame> frame;
+  Wait wait;
+
+  std::uint32_t live = 0;  ///< lanes that have not exited
+  std::vector<Group> others;
+  int index = 0;  ///< in the block
+  Block* block = nullptr;
+  std::vector<std::uint8_t> registers, specials;
+  std::vector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
+  std::uint32_t local_bytes = 0;
+  std::uint64_t counts[static_cast<int>(Kind::count)] = {};
+  std::uint64_t lane_instructions = 0;
+  std::uint32_t register_budget = 0;  ///< of setmaxnreg
+  std::uint64_t cluster_phase = 0;    ///< generation at barrier.cluster.arrive
+
+  CopyQueue copies;  ///< cp.async
+  std::uint64_t wgmma_issued = 0;
+  std::deque<std::uint64_t> wgmma_groups;  ///< wgmma_issued at each commit
+  std::uint64_t wgmma_retired = 0;         ///< waited for
+  std::vector<std::uint8_t> owned;  ///< per 128-byte row of registers: 1 written, 2 read by wgmma in flight
+  std::array<std::uint32_t, 32> bulk_group{};  ///< committed groups of each lane
+
+  template <class T>
+  const T* in(Ref r) const {
+    return reinterpret_cast<const T*>(base[r & 3] + (r & ~3u));
+  }
+  template <class T>
+  T* out(Ref r) {
+    return reinterpret_cast<T*>(const_cast<std::uint8_t*>(base[0]) + r);
+  }
+  /// Lane value of `size` bytes (0: zero), zero-extended. Size 3 marks a predicate.
+  std::uint64_t value(Ref r, std::uint8_t size, int lane) const {
+    switch (size) {
+      case 1:
+        return in<std::uint8_t>(r)[lane];
+      case 2:
+        return in<std::uint16_t>(r)[lane];
+      case 4:
+        return in<std::uint32_t>(r)[lane];
+      case 8:
+        return in<std::uint64_t>(r)[lane];
+      case 3:
+        return (*in<std::uint32_t>(r) >> lane) & 1;
+      default:
+        return 0;
+    }
+  }
+  void set(Ref r, std::uint8_t size, int lane, std::uint64_t v) {
+    switch (size) {
+      case 1:
+        out<std::uint8_t>(r)[lane] = static_cast<std::uint8_t>(v);
+        break;
+      case 2:
+        out<std::uint16_t>(r)[lane] = static_cast<std::uint16_t>(v);
+        break;
+      case 4:
+        out<std::uint32_t>(r)[lane] = static_cast<std::uint32_t>(v);
+        break;
+      case 8:
+        out<std::uint64_t>(r)[lane] = v;
+        break;
+      case 3: {
+        std::uint32_t& m = *out<std::uint32_t>(r);
+        m = (m & ~(1u << lane)) | (static_cast<std::uint32_t>(v & 1) << lane);
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  /// Blocks the running group on `w`: the instruction runs again once that is there.
+  void block_on(const Wait& w) {
+    wait = w;
+    --pc;
+    stop = true;
+    resumed = timed_out = false;
+  }
+};
+
+struct NamedBarrier {
+  std::uint64_t generation = 0;
+  std::uint32_t arrived = 0, expected = 0;
+  bool all = false;                           ///< no count given: everyone alive
+  std::uint32_t and_ = 1, or_ = 0, popc = 0;  ///< reductions of this generation
+  std::uint32_t last_and = 0, last_or = 0, last_popc = 0;
+  const Op* first = nullptr;
+  int first_warp = 0;
+};
+
+struct MBarrier {
+  std::uint32_t count = 0, pending = 0;
+  std::int64_t tx = 0;
+  std::uint64_t phase = 0;  ///< completed phases
+  const Op* last_expect = nullptr;
+};
+
+struct Block {
+  Cluster* cluster = nullptr;
+  Dim3 id{0, 0, 0};
+  std::uint32_t rank = 0;                  ///< in the cluster
+  std::vector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
+  std::vector<Warp> warps;
+  NamedBarrier barriers[16];
+  std::unordered_map<std::uint32_t, MBarrier> mbarriers;
+  std::vector<WgmmaQueue> warpgroups;
+  std::uint32_t live_warps = 0;
+  std::uint64_t cluster_arrivals = 0;
+  std::uint32_t shared_address() const { return rank << 24; }
+  std::uint32_t live_lanes() const {
+    std::uint32_t n = 0;
+    for (const Warp& w : warps) n += w.live != 0 ? 32 : 0;
+    return n;
+  }
+};
+
+/// State shared by all host threads of a launch.
+struct LaunchState;
+
+struct Cluster {
+  LaunchState* launch = nullptr;
+  const Program* program = nullptr;
+  std::vector<std::unique_ptr<Block>> blocks;
+  std::vector<BulkCopy> bulk;  ///< in flight
+  std::uint64_t progress = 0;  ///< anything that others could wait for
+  std::uint64_t instructions = 0;
+  bool aborted = false, done = false;
+  int idle_rounds = 0;
+  std::mt19937_64 random;
+  std::uint64_t barrier_generation = 0;
+  std::uint32_t barrier_arrived = 0;
+  Counters counters;
+  std::string output;
+  Policy policy = Policy::eager;
+  bool findings = false;
+  std::uint32_t live_threads_warps() const {
+    std::uint32_t n = 0;
+    for (const auto& b : blocks) n += b->live_warps;
+    return n;
+  }
+};
+
+struct LaunchState {
+  GlobalMemory::Impl* memory = nullptr;
+  const Module::Impl* module = nullptr;
+  const Program* program = nullptr;
+  const Launch* launch = nullptr;
+  std::vector<std::uint8_t> constants;
+  std::vector<std::uint8_t> params;
+  std::vector<std::uint64_t> variable_address;
+  std::atomic<std::uint64_t> next_cluster{0};
+  std::uint64_t clusters = 0;
+  std::atomic<std::uint64_t> instructions{0};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;  ///< report, output
+  std::mutex atomics;
+  Report report;
+  std::string failure;  ///< an Error raised while executing
+  int failure_line = 0;
+};
+
+/// Finds uses of registers that wgmma owns.
+void check_owned_registers(Warp& w, const Op& op);
+/// After a wait_group: ownership is that of the wgmmas still in flight.
+void release_owned(Warp& w);
+/// Runs the calling thread's share of clusters.
+void run_clusters(LaunchState& state);
+/// Runs `w` until it stops or `quantum` instructions are done; returns how many ran.
+std::uint32_t run_warp(Warp& w, std::uint32_t quantum);
+/// Lays out the read-only rows of %tid and the like.
+void fill_specials(Warp& w);
+/// Chooses the group of `w` that runs next; false if none can.
+bool select_group(Warp& w);
+/// Lanes of `mask` leave the program.
+void exit_lanes(Warp& w, std::uint32_t mask);
+/// Stops this cluster; the launch goes on reporting.
+void abort_cluster(Cluster& c);
+
+// --- findings ---
+Site site_of(const Warp& w, const Op& op, int lane);
+/// Reports at the running instruction.
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message);
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other);
+void report(Cluster& c, Finding finding);
+
+// --- memory ---
+enum class Access : std::uint8_t { read, write, atomic };
+struct Place {
+  std::uint8_t* data = nullptr;  ///< null: no such memory (reported)
+  std::uint8_t* shadow = nullptr;
+  ptx::Space space = ptx::Space::global;
+  Block* block = nullptr;  ///< shared: whose
+  std::uint32_t offset = 0;
+};
+/// Finds and checks the memory of one lane's access.
+Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std::uint32_t bytes, int lane,
+             Access access);
+/// Shared memory by shared address (rank included when `any_rank`), unchecked for initialisation; null: out
+/// of bounds.
+Block* shared_block(Warp& w, std::uint64_t address, bool any_rank);
+
+// --- barriers ---
+MBarrier* find_mbarrier(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset);
+void mbarrier_arrive(Cluster& c, MBarrier& m, std::uint32_t count);
+void mbarrier_complete_tx(Cluster& c, MBarrier& m, std::int64_t bytes);
+void mbarrier_settle(Cluster& c, MBarrier& m);
+void barrier_settle(Block& b, NamedBarrier& n);
+
+}  // namespace kiln::emulator

@@ -1,0 +1,221 @@
+// Module: parsing, decoding, parameters and module variables. And launch(): checks, packing, host threads.
+#include "emulator/machine/module.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/parser.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+const ptx::Function* find_kernel(const ptx::Module& m, std::string_view name) {
+  const ptx::Function* only = nullptr;
+  for (const ptx::Function& f : m.functions) {
+    if (!f.entry || !f.defined) continue;
+    if (f.name == name) return &f;
+    if (name.empty()) {
+      if (only != nullptr) throw Error("the module has several kernels: name one");
+      only = &f;
+    }
+  }
+  if (only == nullptr) throw Error("no kernel '" + std::string(name) + "' in the module");
+  return only;
+}
+
+std::string show(const Dim3& d) {
+  return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
+}
+
+void check_geometry(const Launch& l, const ptx::Function& f, const Program& p, Dim3& cluster) {
+  for (const Dim3* d : {&l.grid, &l.block, &l.cluster})
+    if (d->x == 0 || d->y == 0 || d->z == 0) throw Error("a launch dimension is 0");
+  if (l.block.count() > 1024)
+    throw Error("a block of " + std::to_string(l.block.count()) + " threads exceeds 1024");
+  if (l.grid.x > 0x7fffffffu || l.grid.y > 65535 || l.grid.z > 65535)
+    throw Error("grid " + show(l.grid) + " is too large");
+  if (f.required_threads[0] != 0 &&
+      (l.block.x != f.required_threads[0] || l.block.y != f.required_threads[1] ||
+       l.block.z != f.required_threads[2]))
+    throw Error("block " + show(l.block) + " differs from the kernel's .reqntid");
+  if (f.max_threads[0] != 0 &&
+      l.block.count() > std::uint64_t{f.max_threads[0]} * f.max_threads[1] * f.max_threads[2])
+    throw Error("block " + show(l.block) + " exceeds the kernel's .maxntid");
+  if (f.required_cluster[0] > 0) {
+    const Dim3 required{f.required_cluster[0], f.required_cluster[1], f.required_cluster[2]};
+    if (cluster.count() != 1 &&
+        (cluster.x != required.x || cluster.y != required.y || cluster.z != required.z))
+      throw Error("cluster " + show(cluster) + " differs from the kernel's .reqnctapercluster " +
+                  show(required));
+    cluster = required;
+  }
+  if (cluster.count() > 16)
+    throw Error("a cluster of " + std::to_string(cluster.count()) + " blocks exceeds 16");
+  if (l.grid.x % cluster.x != 0 || l.grid.y % cluster.y != 0 || l.grid.z % cluster.z != 0)
+    throw Error("grid " + show(l.grid) + " is no multiple of cluster " + show(cluster));
+  const std::uint64_t smem = std::uint64_t{p.static_smem} + l.dynamic_smem_bytes;
+  if (smem > 232448) throw Error("shared memory of " + std::to_string(smem) + " bytes exceeds 232448");
+}
+
+std::vector<std::uint8_t> pack(const std::vector<Parameter>& params,
+                               const std::vector<std::vector<std::byte>>& args, const std::string& kernel) {
+  if (params.size() != args.size())
+    throw Error("kernel '" + kernel + "' takes " + std::to_string(params.size()) + " arguments, " +
+                std::to_string(args.size()) + " given");
+  std::vector<std::uint8_t> block;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (args[i].size() != params[i].bytes)
+      throw Error("argument " + std::to_string(i) + " of '" + kernel + "' has " +
+                  std::to_string(params[i].bytes) + " bytes, " + std::to_string(args[i].size()) + " given");
+    block.resize(params[i].offset + params[i].bytes, 0);
+    if (!args[i].empty()) std::memcpy(block.data() + params[i].offset, args[i].data(), args[i].size());
+  }
+  return block;
+}
+
+void apply_patches(LaunchState& s) {
+  s.constants = s.program->constants;
+  for (const Patch& p : s.program->patches) {
+    std::uint64_t v = 0;
+    if (p.what == Patch::What::variable) {
+      v = s.variable_address[p.id] + p.offset;
+    } else if (p.offset + p.bytes <= s.params.size()) {
+      std::memcpy(&v, s.params.data() + p.offset, p.bytes);
+      if (p.sign && p.bytes < 8 && (v >> (p.bytes * 8 - 1) & 1) != 0) v |= ~std::uint64_t{0} << (p.bytes * 8);
+    }
+    for (int lane = 0; lane < 32; ++lane)
+      std::memcpy(s.constants.data() + (p.ref & ~3u) + static_cast<std::size_t>(lane) * p.row, &v, p.row);
+  }
+}
+
+}  // namespace
+
+std::string Module::Impl::line(int number) const {
+  if (number < 1 || static_cast<std::size_t>(number) > line_starts.size()) return {};
+  const std::size_t begin = line_starts[static_cast<std::size_t>(number) - 1];
+  std::string_view text = std::string_view(ast.text).substr(begin);
+  text = text.substr(0, text.find('\n'));
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  return std::string(text.size() > 200 ? std::string(text.substr(0, 197)) + "..." : std::string(text));
+}
+
+const Program& Module::Impl::program(std::string_view kernel) const {
+  return *programs.find(find_kernel(ast, kernel)->name)->second;
+}
+
+std::vector<Parameter> Module::Impl::params(const ptx::Function& f) const {
+  std::vector<Parameter> out;
+  std::size_t at = 0;
+  for (const std::uint32_t id : f.params) {
+    const ptx::Variable& v = ast.variables[id];
+    const std::size_t align = std::max<std::size_t>(1, v.align);
+    at = (at + align - 1) / align * align;
+    out.push_back({v.name, v.bytes, align, at});
+    at += v.bytes;
+  }
+  return out;
+}
+
+std::vector<std::uint64_t> Module::Impl::place_variables(GlobalMemory& memory) const {
+  std::vector<std::uint64_t> out(ast.variables.size(), 0);
+  auto& m = memory.impl();
+  static std::mutex placing;
+  const std::lock_guard lock(placing);
+  std::vector<std::uint32_t> fresh;
+  for (std::uint32_t i = 0; i < out.size(); ++i) {
+    const ptx::Variable& v = ast.variables[i];
+    if (v.space != ptx::Space::global && v.space != ptx::Space::constant) continue;
+    if (v.is_extern && v.bytes == 0) continue;
+    std::uint64_t& address = m.module_variables[this][v.name + "#" + std::to_string(i)];
+    if (address == 0) {
+      address =
+          memory.allocate(std::max<std::size_t>(1, v.bytes), v.name, std::max<std::size_t>(16, v.align));
+      m.module_variables[this][v.name + "#" + std::to_string(i)] = address;
+      fresh.push_back(i);
+    }
+    out[i] = address;
+  }
+  for (const std::uint32_t i : fresh) {
+    const ptx::Variable& v = ast.variables[i];
+    memory.fill(out[i], std::byte{0}, v.bytes);
+    if (!v.init.empty()) memory.write(out[i], std::as_bytes(std::span(v.init)));
+    for (const ptx::Relocation& r : v.relocations) {
+      const std::uint64_t value =
+          r.is_function ? r.symbol + 1 : out[r.symbol] + static_cast<std::uint64_t>(r.addend);
+      memory.write(out[i] + r.offset, std::as_bytes(std::span(&value, 1)));
+    }
+  }
+  return out;
+}
+
+Module Module::from_ptx(std::string_view text, std::string name) {
+  auto impl = std::make_shared<Impl>();
+  impl->name = std::move(name);
+  impl->ast = ptx::parse(text);
+  impl->line_starts.push_back(0);
+  for (std::size_t i = 0; i < impl->ast.text.size(); ++i)
+    if (impl->ast.text[i] == '\n') impl->line_starts.push_back(i + 1);
+  for (std::size_t i = 0; i < impl->ast.functions.size(); ++i)
+    if (impl->ast.functions[i].entry && impl->ast.functions[i].defined)
+      impl->programs[impl->ast.functions[i].name] =
+          std::make_unique<Program>(ptx::decode(impl->ast, static_cast<std::uint32_t>(i)));
+  Module m;
+  m.impl_ = std::move(impl);
+  return m;
+}
+
+const std::string& Module::name() const {
+  return impl_->name;
+}
+std::string Module::target() const {
+  return impl_->ast.target;
+}
+std::vector<std::string> Module::kernels() const {
+  std::vector<std::string> out;
+  for (const ptx::Function& f : impl_->ast.functions)
+    if (f.entry && f.defined) out.push_back(f.name);
+  return out;
+}
+std::vector<Parameter> Module::params(std::string_view kernel) const {
+  return impl_->params(*find_kernel(impl_->ast, kernel));
+}
+std::size_t Module::static_smem_bytes(std::string_view kernel) const {
+  return impl_->program(kernel).static_smem;
+}
+std::uint64_t Module::variable(GlobalMemory& memory, std::string_view name) const {
+  const auto places = impl_->place_variables(memory);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    if (impl_->ast.variables[i].name == name && places[i] != 0) return places[i];
+  throw Error("no variable '" + std::string(name) + "' in the module");
+}
+
+Report launch(GlobalMemory& memory, const Module& module, const Launch& request) {
+  const Module::Impl& m = module.impl();
+  const ptx::Function& kernel = *find_kernel(m.ast, request.kernel);
+  Launch l = request;
+  l.kernel = kernel.name;
+  LaunchState state;
+  state.program = m.programs.find(kernel.name)->second.get();
+  check_geometry(l, kernel, *state.program, l.cluster);
+  state.memory = &memory.impl();
+  state.module = &m;
+  state.launch = &l;
+  state.params = pack(m.params(kernel), l.args, kernel.name);
+  state.variable_address = m.place_variables(memory);
+  apply_patches(state);
+  state.clusters = l.grid.count() / l.cluster.count();
+  const int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto threads = static_cast<std::size_t>(std::min<std::uint64_t>(
+      static_cast<std::uint64_t>(l.host_threads > 0 ? l.host_threads : hardware), state.clusters));
+  std::vector<std::thread> helpers;
+  for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back([&state] { run_clusters(state); });
+  run_clusters(state);
+  for (std::thread& t : helpers) t.join();
+  if (!state.failure.empty()) throw Error(state.failure, state.failure_line);
+  return std::move(state.report);
+}
+
+}  // namespace kiln::emulator

@@ -1,0 +1,119 @@
+// The decoded form of one kernel: instructions with handlers and operand references, ready for dispatch.
+// A register is a row of 32 lanes (a predicate is one 32-bit lane mask); a reference is its byte offset with
+// the row's home in the two low bits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/ptx/ast.hpp"
+
+namespace kiln::emulator {
+
+struct Warp;
+struct Op;
+using Handler = void (*)(Warp&, const Op&);
+using Ref = std::uint32_t;
+enum RefBase : Ref { kRegister = 0, kConstant = 1, kSpecial = 2 };
+inline constexpr Ref kNoRef = 0xffffffffu;
+
+/// Kinds of instructions, for the counters.
+enum class Kind : std::uint8_t {
+  integer,
+  floating,
+  half,
+  conversion,
+  predicate,
+  move,
+  control,
+  load_global,
+  store_global,
+  load_shared,
+  store_shared,
+  local,
+  parameter,
+  atomic,
+  shuffle,
+  barrier,
+  mbarrier,
+  fence,
+  async_copy,
+  bulk_copy,
+  matrix_load,
+  mma,
+  wgmma,
+  other,
+  count
+};
+const char* name_of(Kind kind);
+
+struct Op {
+  Handler run = nullptr;
+  Ref d = kNoRef, a = kNoRef, b = kNoRef, c = kNoRef, e = kNoRef;
+  Ref predicate = kNoRef;
+  bool predicate_negated = false;
+  Kind kind = Kind::other;
+  std::uint8_t dsize = 0, asize = 0, bsize = 0, csize = 0;  ///< bytes of a lane; 0: absent
+  std::uint8_t width = 0, count = 0;                        ///< memory element bytes, vector length
+  std::uint16_t flags = 0;
+  std::uint32_t target = 0;  ///< branch target, or start of a list in Program::lists
+  std::uint32_t source = 0;  ///< index into Program::sources
+  std::int64_t imm = 0;
+  const void* aux = nullptr;  ///< scalar function or a table entry owned by the program
+};
+
+struct Touch {  ///< a register row that an instruction reads or writes
+  Ref ref;
+  std::uint16_t bytes;
+  bool write;
+};
+
+struct FunctionInfo {
+  std::uint32_t entry = 0;           ///< first op
+  std::uint32_t register_bytes = 0;  ///< window size
+  std::uint32_t local_bytes = 0;     ///< per lane: parameters, return values, locals
+  const ptx::Function* ast = nullptr;
+  struct Slot {
+    std::uint32_t offset = 0, bytes = 0;
+  };
+  std::vector<Slot> params, returns;  ///< in the frame
+};
+
+struct Source {
+  const ptx::Instruction* in = nullptr;
+};
+
+/// A slot of the constant rows that only a launch can fill.
+struct Patch {
+  enum class What : std::uint8_t { variable, param } what = What::variable;
+  Ref ref = 0;
+  std::uint32_t id = 0;      ///< variable index
+  std::uint64_t offset = 0;  ///< added to the variable's address; offset in the parameter block
+  std::uint8_t bytes = 0;
+  bool sign = false;
+  std::uint8_t row = 0;  ///< lane size of the row
+};
+
+struct Program {
+  std::vector<Op> ops;
+  std::vector<Ref> lists;
+  std::vector<Source> sources;
+  std::vector<FunctionInfo> functions;  ///< by index in the module; entry == kNoRef when not decoded
+  std::vector<std::uint8_t> constants;
+  std::vector<Patch> patches;
+  std::vector<std::uint32_t> touch_begin;  ///< per op, into touches
+  std::vector<Touch> touches;
+  std::vector<std::shared_ptr<void>> owned;
+  std::vector<std::uint32_t> shared_offset;  ///< by variable; offset in the block's shared memory
+  std::uint32_t static_smem = 0;             ///< bytes from kSharedBase on
+  std::uint32_t entry_function = 0;
+  bool uses_clusters = false;
+};
+
+/// Bytes below which the system keeps shared memory for itself: statics start here, so address 0 stays
+/// invalid.
+inline constexpr std::uint32_t kSharedBase = 1024;
+
+}  // namespace kiln::emulator

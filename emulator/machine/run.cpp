@@ -1,0 +1,166 @@
+// The dispatch loop, divergence (lowest program counter first) and the scheduler of a cluster.
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+void set_window(Warp& w) {
+  w.base[0] = w.registers.data() + (w.frame ? w.frame->window : 0);
+}
+
+void park(Warp& w) {
+  if (w.active == 0) return;
+  w.others.push_back({w.pc, w.active, w.frame, w.wait, w.resumed, w.timed_out});
+  w.active = 0;
+}
+
+bool satisfied(const Warp& w, const Group& g) {
+  const Wait& t = g.wait;
+  switch (t.kind) {
+    case WaitKind::none:
+      return true;
+    case WaitKind::converge:
+    case WaitKind::warp_barrier:
+      return false;  // others of the warp join it, see select_group
+    case WaitKind::barrier:
+      return w.block->barriers[t.id].generation != t.value;
+    case WaitKind::mbarrier: {
+      const auto it = t.block->mbarriers.find(t.id);
+      return it == t.block->mbarriers.end() || (it->second.phase & 1) != (t.value & 1);
+    }
+    case WaitKind::cluster_barrier:
+      return w.block->cluster->barrier_generation != t.value;
+    case WaitKind::wgmma: {
+      const WgmmaQueue& q = w.block->warpgroups[static_cast<std::size_t>(w.index) / 4];
+      for (std::uint64_t n = q.completed; n < t.value; ++n) {
+        const std::uint64_t at = n - q.completed;
+        if (at >= q.pending.size() || q.pending[at].warps != 0xf) return false;
+      }
+      return true;
+    }
+    case WaitKind::sleep:
+      return true;
+  }
+  return true;
+}
+
+/// Merges groups at the same place that are free or waiting for each other.
+void merge_groups(Warp& w) {
+  const auto joinable = [](const Group& g) {
+    return g.wait.kind == WaitKind::none || g.wait.kind == WaitKind::converge;
+  };
+  for (std::size_t i = 0; i < w.others.size(); ++i)
+    for (std::size_t j = i + 1; j < w.others.size();) {
+      Group &a = w.others[i], &b = w.others[j];
+      if (a.pc == b.pc && a.frame == b.frame && joinable(a) && joinable(b) && !a.resumed && !b.resumed) {
+        a.mask |= b.mask;
+        a.wait = {};
+        w.others.erase(w.others.begin() + static_cast<std::ptrdiff_t>(j));
+        i = 0;
+        j = 1;
+      } else {
+        ++j;
+      }
+    }
+  // A converging group that has got its lanes, or lost the missing ones to exit, may go on.
+  for (Group& g : w.others)
+    if (g.wait.kind == WaitKind::converge && (g.wait.id & w.live & ~g.mask) == 0) g.wait = {};
+  // bar.warp.sync joins lanes at different places.
+  std::uint32_t arrived = 0;
+  for (const Group& g : w.others)
+    if (g.wait.kind == WaitKind::warp_barrier) arrived |= g.mask;
+  for (Group& g : w.others)
+    if (g.wait.kind == WaitKind::warp_barrier && (g.wait.id & w.live & ~arrived) == 0) {
+      g.wait = {};
+      g.resumed = true;
+    }
+}
+
+}  // namespace
+
+bool select_group(Warp& w) {
+  park(w);
+  if (w.others.empty()) return false;
+  merge_groups(w);
+  std::size_t best = w.others.size();
+  const auto depth = [](const Group& g) { return g.frame ? g.frame->depth : 0; };
+  for (std::size_t i = 0; i < w.others.size(); ++i) {
+    Group& g = w.others[i];
+    if (!satisfied(w, g)) continue;
+    if (best == w.others.size() || depth(g) > depth(w.others[best]) ||
+        (depth(g) == depth(w.others[best]) && g.pc < w.others[best].pc))
+      best = i;
+  }
+  if (best == w.others.size()) return false;
+  Group g = std::move(w.others[best]);
+  w.others.erase(w.others.begin() + static_cast<std::ptrdiff_t>(best));
+  w.pc = g.pc;
+  w.active = g.mask;
+  w.frame = std::move(g.frame);
+  w.resumed = g.resumed || (g.wait.kind != WaitKind::none && g.wait.kind != WaitKind::converge);
+  w.timed_out = g.timed_out;
+  w.wait = {};
+  w.stop_pc = 0xffffffffu;
+  for (const Group& o : w.others)
+    if (o.frame == w.frame && o.pc >= w.pc)
+      w.stop_pc = std::min(w.stop_pc, o.pc);
+    else if (o.frame == w.frame && o.pc < w.pc && o.wait.kind == WaitKind::converge)
+      continue;
+  // Groups behind that are free would have been chosen; blocked ones are looked at when this one stops.
+  set_window(w);
+  return true;
+}
+
+std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
+  const Program& program = *w.block->cluster->program;
+  const Op* const ops = program.ops.data();
+  w.stop = false;
+  std::uint32_t n = 0;
+  std::uint64_t lanes = 0;
+  const bool resumed = w.resumed;
+  while (n < quantum) {
+    if (w.pc >= w.stop_pc && !(n == 0 && resumed)) {
+      park(w);
+      break;
+    }
+    const Op& op = ops[w.pc];
+    std::uint32_t exec = w.active;
+    if (op.predicate != kNoRef) {
+      const std::uint32_t p = *w.in<std::uint32_t>(op.predicate);
+      exec &= op.predicate_negated ? ~p : p;
+    }
+    ++w.pc;
+    ++n;
+    w.exec = exec;
+    ++w.counts[static_cast<int>(op.kind)];
+    lanes += static_cast<std::uint32_t>(std::popcount(exec));
+    if (exec == 0) continue;
+    if (w.checked) [[unlikely]]
+      check_owned_registers(w, op);
+    op.run(w, op);
+    if (w.stop) break;
+    w.resumed = false;
+    w.timed_out = false;
+  }
+  w.lane_instructions += lanes;
+  return n;
+}
+
+void exit_lanes(Warp& w, std::uint32_t mask) {
+  Cluster& c = *w.block->cluster;
+  w.active &= ~mask;
+  w.live &= ~mask;
+  w.stop = true;
+  ++c.progress;
+  if (w.live != 0) return;
+  --w.block->live_warps;
+  for (NamedBarrier& b : w.block->barriers) barrier_settle(*w.block, b);
+  if (c.barrier_arrived != 0 && c.barrier_arrived >= c.live_threads_warps()) {
+    c.barrier_arrived = 0;
+    ++c.barrier_generation;
+  }
+}
+
+}  // namespace kiln::emulator

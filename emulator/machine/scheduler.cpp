@@ -1,0 +1,295 @@
+// Clusters on host threads, warps in a cluster, and what happens when nothing can run: late completions,
+// time-outs, deadlock.
+#include <algorithm>
+#include <deque>
+
+#include "emulator/machine/machine.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+/// A cluster that has run this long without ending may be waiting for another one: let those have a turn.
+constexpr std::uint64_t kSlice = 4'000'000;
+/// Rounds of time-outs without progress after which waiting is hopeless.
+constexpr int kHopeless = 64;
+
+std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
+  const LaunchState& state = *c.launch;
+  const Program& p = *c.program;
+  const Launch& l = *state.launch;
+  auto b = std::make_unique<Block>();
+  b->cluster = &c;
+  b->id = id;
+  b->rank = rank;
+  const std::uint32_t bytes = kSharedBase + p.static_smem + l.dynamic_smem_bytes;
+  b->smem.assign(bytes + 64, kPoison);
+  b->shadow.assign(bytes + 64, kUnallocated);
+  std::fill(b->shadow.begin() + kSharedBase, b->shadow.begin() + bytes, kAllocated);
+  const auto threads = static_cast<std::uint32_t>(l.block.count());
+  const std::uint32_t warps = (threads + 31) / 32;
+  b->warps = std::vector<Warp>(warps);
+  b->warpgroups.resize((warps + 3) / 4);
+  b->live_warps = warps;
+  const FunctionInfo& entry = p.functions[p.entry_function];
+  for (std::uint32_t i = 0; i < warps; ++i) {
+    Warp& w = b->warps[i];
+    w.index = static_cast<int>(i);
+    w.block = b.get();
+    w.registers.assign(entry.register_bytes + 64, 0);
+    w.owned.assign(entry.register_bytes / 64 + 2, 0);
+    w.local_bytes = entry.local_bytes;
+    w.local.assign(std::size_t{32} * w.local_bytes, kPoison);
+    w.local_shadow.assign(std::size_t{32} * w.local_bytes, kAllocated);
+    w.live = threads - i * 32 >= 32 ? 0xffffffffu : (1u << (threads - i * 32)) - 1;
+    w.frame = std::make_shared<Frame>();
+    w.frame->window_end = entry.register_bytes;
+    w.frame->function = p.entry_function;
+    w.pc = entry.entry;
+    w.active = w.live;
+    w.base[0] = w.registers.data();
+    w.base[1] = state.constants.data();
+    fill_specials(w);
+    w.base[2] = w.specials.data();
+  }
+  return b;
+}
+
+std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
+  const Launch& l = *state.launch;
+  auto c = std::make_unique<Cluster>();
+  c->launch = &state;
+  c->program = state.program;
+  c->policy = l.policy;
+  c->findings = l.findings;
+  c->random.seed(l.seed * 0x9e3779b97f4a7c15ull + index);
+  const Dim3 per = l.cluster;
+  const std::uint64_t gx = l.grid.x / per.x, gy = l.grid.y / per.y;
+  const Dim3 at{static_cast<std::uint32_t>(index % gx), static_cast<std::uint32_t>(index / gx % gy),
+                static_cast<std::uint32_t>(index / gx / gy)};
+  std::uint32_t rank = 0;
+  for (std::uint32_t z = 0; z < per.z; ++z)
+    for (std::uint32_t y = 0; y < per.y; ++y)
+      for (std::uint32_t x = 0; x < per.x; ++x)
+        c->blocks.push_back(make_block(*c, {at.x * per.x + x, at.y * per.y + y, at.z * per.z + z}, rank++));
+  return c;
+}
+
+std::string describe_wait(const Warp& w, const Group& g, const Program& p) {
+  const Wait& t = g.wait;
+  std::string s = "block (" + std::to_string(w.block->id.x) + "," + std::to_string(w.block->id.y) + "," +
+                  std::to_string(w.block->id.z) + ") warp " + std::to_string(w.index);
+  const int line = p.sources[p.ops[g.pc].source].in->line;
+  s += " line " + std::to_string(line) + " waits on ";
+  switch (t.kind) {
+    case WaitKind::barrier: {
+      const NamedBarrier& b = w.block->barriers[t.id];
+      s += "barrier " + std::to_string(t.id) + " (" + std::to_string(b.arrived) + " of " +
+           std::to_string(b.all ? w.block->live_lanes() : b.expected) + " threads arrived)";
+      break;
+    }
+    case WaitKind::mbarrier: {
+      const auto it = t.block->mbarriers.find(t.id);
+      s += "mbarrier at shared address " + std::to_string(t.id) + " parity " + std::to_string(t.value & 1);
+      if (it != t.block->mbarriers.end())
+        s += " (" + std::to_string(it->second.phase) + " phases done, " + std::to_string(it->second.pending) +
+             " of " + std::to_string(it->second.count) + " arrivals and " + std::to_string(it->second.tx) +
+             " bytes outstanding)";
+      break;
+    }
+    case WaitKind::cluster_barrier:
+      s += "barrier.cluster";
+      break;
+    case WaitKind::wgmma:
+      s += "the other warps of its warpgroup to issue the same wgmma";
+      break;
+    case WaitKind::converge:
+    case WaitKind::warp_barrier:
+      s += "other lanes of its warp";
+      break;
+    default:
+      s += "nothing";
+      break;
+  }
+  return s;
+}
+
+void report_deadlock(Cluster& c) {
+  Finding f;
+  f.kind = "deadlock";
+  std::string graph;
+  int listed = 0;
+  bool bytes_missing = false;
+  for (const auto& b : c.blocks)
+    for (Warp& w : b->warps)
+      for (const Group& g : w.others) {
+        if (f.site.ptx_line == 0) f.site = site_of(w, c.program->ops[g.pc], std::countr_zero(g.mask));
+        if (g.wait.kind == WaitKind::mbarrier) {
+          const auto it = g.wait.block->mbarriers.find(g.wait.id);
+          if (it != g.wait.block->mbarriers.end() && it->second.pending == 0 && it->second.tx != 0 &&
+              !bytes_missing) {
+            bytes_missing = true;
+            Finding t;
+            t.kind = "transaction-count";
+            t.site = site_of(w, c.program->ops[g.pc], std::countr_zero(g.mask));
+            t.message =
+                "mbarrier at shared address " + std::to_string(g.wait.id) + " has all arrivals, but " +
+                (it->second.tx > 0 ? std::to_string(it->second.tx) + " expected bytes never come"
+                                   : std::to_string(-it->second.tx) + " more bytes came than expected");
+            if (it->second.last_expect != nullptr) {
+              t.has_other = true;
+              t.other = site_of(w, *it->second.last_expect, -1);
+            }
+            report(c, std::move(t));
+          }
+        }
+        if (++listed <= 12) graph += (graph.empty() ? "" : "; ") + describe_wait(w, g, *c.program);
+      }
+  if (listed > 12) graph += "; and " + std::to_string(listed - 12) + " more";
+  f.message = "nothing can run: " + graph;
+  report(c, std::move(f));
+  abort_cluster(c);
+}
+
+/// Nothing can run: complete what is in flight, else let timed waits give up, else it is a deadlock.
+void unblock(Cluster& c) {
+  if (anything_pending(c) && complete_one(c, c.policy == Policy::random)) {
+    c.idle_rounds = 0;
+    return;
+  }
+  bool timed = false;
+  if (++c.idle_rounds < kHopeless)
+    for (const auto& b : c.blocks)
+      for (Warp& w : b->warps)
+        for (Group& g : w.others)
+          if (g.wait.kind == WaitKind::mbarrier) {
+            g.wait = {};
+            g.resumed = g.timed_out = timed = true;
+          }
+  if (!timed) report_deadlock(c);
+}
+
+/// Runs for a while; true when the cluster has ended.
+bool run_slice(Cluster& c) {
+  LaunchState& state = *c.launch;
+  std::vector<Warp*> warps;
+  for (const auto& b : c.blocks)
+    for (Warp& w : b->warps) warps.push_back(&w);
+  std::uint64_t ran = 0, last_progress = c.progress;
+  // Eager runs favour long stretches (fast); the adversarial policies switch often.
+  const std::uint32_t longest = c.policy == Policy::eager ? 2048 : c.policy == Policy::lazy ? 512 : 96;
+  while (ran < kSlice) {
+    if (c.aborted || state.stop.load(std::memory_order_relaxed)) return true;
+    const std::size_t start = c.random() % warps.size();
+    Warp* chosen = nullptr;
+    bool alive = false;
+    for (std::size_t i = 0; i < warps.size(); ++i) {
+      Warp& w = *warps[(start + i) % warps.size()];
+      if (w.live == 0) continue;
+      alive = true;
+      if ((w.active != 0 && w.wait.kind == WaitKind::none) || select_group(w)) {
+        chosen = &w;
+        break;
+      }
+    }
+    if (!alive) {
+      while (complete_one(c, false)) {
+      }
+      return true;
+    }
+    if (chosen == nullptr) {
+      unblock(c);
+      continue;
+    }
+    const std::uint32_t quantum = 1 + static_cast<std::uint32_t>(c.random() % longest);
+    ran += run_warp(*chosen, quantum);
+    if (c.progress != last_progress) {
+      last_progress = c.progress;
+      c.idle_rounds = 0;
+    }
+    if (c.policy == Policy::random && (c.random() & 3) == 0) complete_one(c, true);
+  }
+  // A warp may be polling memory that a late completion would write.
+  complete_one(c, c.policy == Policy::random);
+  return false;
+}
+
+void finish(Cluster& c) {
+  LaunchState& state = *c.launch;
+  const std::lock_guard lock(state.mutex);
+  Counters& sum = state.report.counters;
+  for (const auto& b : c.blocks)
+    for (const Warp& w : b->warps) {
+      for (int k = 0; k < static_cast<int>(Kind::count); ++k)
+        if (w.counts[k] != 0) {
+          sum.by_kind[name_of(static_cast<Kind>(k))] += w.counts[k];
+          sum.warp_instructions += w.counts[k];
+        }
+      sum.lane_instructions += w.lane_instructions;
+    }
+  sum.shared_accesses += c.counters.shared_accesses;
+  sum.shared_bank_conflicts += c.counters.shared_bank_conflicts;
+  sum.global_accesses += c.counters.global_accesses;
+  sum.global_sectors += c.counters.global_sectors;
+  sum.global_bytes_read += c.counters.global_bytes_read;
+  sum.global_bytes_written += c.counters.global_bytes_written;
+  sum.async_bytes += c.counters.async_bytes;
+  sum.matrix_flops += c.counters.matrix_flops;
+  state.report.output += c.output;
+}
+
+}  // namespace
+
+void abort_cluster(Cluster& c) {
+  c.aborted = true;
+  for (const auto& b : c.blocks)
+    for (Warp& w : b->warps) w.stop = true;
+  const std::lock_guard lock(c.launch->mutex);
+  c.launch->report.completed = false;
+}
+
+void run_clusters(LaunchState& state) {
+  std::deque<std::unique_ptr<Cluster>> resident;
+  const std::size_t limit = std::max<std::size_t>(1, state.launch->num_sms);
+  bool want_more = true;
+  try {
+    for (;;) {
+      if (want_more && resident.size() < limit) {
+        const std::uint64_t i = state.next_cluster.fetch_add(1);
+        if (i < state.clusters) resident.push_front(make_cluster(state, i));
+      }
+      if (resident.empty()) return;
+      std::unique_ptr<Cluster> c = std::move(resident.front());
+      resident.pop_front();
+      std::uint64_t before = c->instructions;
+      const bool ended = run_slice(*c);
+      c->instructions = 0;
+      for (const auto& b : c->blocks)
+        for (const Warp& w : b->warps)
+          for (const std::uint64_t n : w.counts) c->instructions += n;
+      const std::uint64_t total = state.instructions += c->instructions - before;
+      if (total > state.launch->instruction_budget && !state.stop.exchange(true)) {
+        Finding f;
+        f.kind = "instruction-budget";
+        f.message = "stopped after " + std::to_string(total) + " warp-instructions";
+        f.site.kernel = state.launch->kernel;
+        f.site.block = c->blocks[0]->id;
+        report(*c, std::move(f));
+        abort_cluster(*c);
+      }
+      if (ended)
+        finish(*c);
+      else
+        resident.push_back(std::move(c));
+      want_more = true;
+    }
+  } catch (const Error& e) {
+    const std::lock_guard lock(state.mutex);
+    if (state.failure.empty()) {
+      state.failure = e.what();
+      state.failure_line = e.line();
+    }
+    state.stop = true;
+  }
+}
+
+}  // namespace kiln::emulator

@@ -1,0 +1,617 @@
+// Integer arithmetic, logic, shifts, bit fields, moves, selection and comparison.
+#include <bit>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/decoder.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+using s64 = std::int64_t;
+
+bool is_float(Type t) {
+  return t == Type::f16 || t == Type::f16x2 || t == Type::bf16 || t == Type::bf16x2 || t == Type::f32 ||
+         t == Type::f64;
+}
+bool is_signed(Type t) {
+  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
+}
+Alu pick(Decoder& d, Type t, Alu a16, Alu a32, Alu a64) {
+  switch (size_of(t)) {
+    case 2:
+      return a16;
+    case 4:
+      return a32;
+    case 8:
+      return a64;
+    default:
+      d.unsupported();
+  }
+}
+void two(Decoder& d, Alu op, int size, Kind kind = Kind::integer) {
+  const Ref r = d.dst(d.operand(0), size);
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  d.emit_alu(op, kind, r, a, b);
+}
+void scalar(Decoder& d, Scalar f, int size, int operands) {
+  const Ref r = d.dst(d.operand(0), size);
+  Ref s[3] = {kNoRef, kNoRef, kNoRef};
+  for (int i = 0; i < operands; ++i) s[i] = d.src(d.operand(static_cast<std::size_t>(i) + 1), size);
+  d.emit_scalar(f, Kind::integer, r, size, s[0], size, s[1], operands > 1 ? size : 0, s[2],
+                operands > 2 ? size : 0);
+}
+
+void decode_add(Decoder& d) {
+  const Type t = d.type();
+  if (is_float(t)) {
+    return float_binary(d);
+  }
+  const bool sub = d.in->opcode == "sub";
+  if (d.has("sat") || d.has("cc") || t == Type::none) {
+    if (d.has("sat")) {
+      static const Scalar kAdd = [](const Op&, u64 a, u64 b, u64) -> u64 {
+        const s64 r = sign_extend(a, 4) + sign_extend(b, 4);
+        return static_cast<std::uint32_t>(r > 0x7fffffff      ? 0x7fffffff
+                                          : r < -0x80000000ll ? -0x80000000ll
+                                                              : r);
+      };
+      static const Scalar kSub = [](const Op&, u64 a, u64 b, u64) -> u64 {
+        const s64 r = sign_extend(a, 4) - sign_extend(b, 4);
+        return static_cast<std::uint32_t>(r > 0x7fffffff      ? 0x7fffffff
+                                          : r < -0x80000000ll ? -0x80000000ll
+                                                              : r);
+      };
+      return scalar(d, sub ? kSub : kAdd, 4, 2);
+    }
+    d.unsupported();
+  }
+  two(d,
+      sub ? pick(d, t, Alu::sub16, Alu::sub32, Alu::sub64) : pick(d, t, Alu::add16, Alu::add32, Alu::add64),
+      size_of(t));
+}
+
+u64 mul_hi(const Op& op, u64 a, u64 b, u64 c) {
+  __extension__ typedef unsigned __int128 u128;
+  __extension__ typedef __int128 s128;
+  const int bytes = op.width;
+  u64 hi;
+  if (op.flags & 1) {
+    const s128 p = static_cast<s128>(sign_extend(a, bytes)) * sign_extend(b, bytes);
+    hi = static_cast<u64>(p >> (8 * bytes));
+  } else {
+    const u128 p = static_cast<u128>(a) * b;
+    hi = static_cast<u64>(p >> (8 * bytes));
+  }
+  return hi + c;
+}
+u64 mul_wide16(const Op& op, u64 a, u64 b, u64 c) {
+  return (op.flags & 1 ? static_cast<u64>(sign_extend(a, 2) * sign_extend(b, 2)) : a * b) + c;
+}
+u64 mul_24(const Op& op, u64 a, u64 b, u64 c) {
+  const s64 x = op.flags & 1 ? static_cast<s64>(a << 40) >> 40 : static_cast<s64>(a & 0xffffff);
+  const s64 y = op.flags & 1 ? static_cast<s64>(b << 40) >> 40 : static_cast<s64>(b & 0xffffff);
+  return static_cast<u64>(op.flags & 2 ? (x * y) >> 16 : x * y) + c;
+}
+
+void decode_mul(Decoder& d) {
+  const Type t = d.type();
+  const bool mad = d.in->opcode == "mad";
+  if (is_float(t)) {
+    return mad ? float_fma(d) : float_binary(d);
+  }
+  if (d.has("cc") || d.has("sat")) d.unsupported();
+  const int size = size_of(t);
+  const int wide = d.has("wide") ? 2 : 1;
+  const Ref r = d.dst(d.operand(0), size * wide);
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  const Ref c = mad ? d.src(d.operand(3), size * wide) : kNoRef;
+  if (wide == 2 && size == 4) {
+    const Alu op = mad ? (is_signed(t) ? Alu::madwide_s32 : Alu::madwide_u32)
+                       : (is_signed(t) ? Alu::wide_s32 : Alu::wide_u32);
+    d.emit_alu(op, Kind::integer, r, a, b, c);
+  } else if (wide == 2 && size == 2) {
+    Op& op = d.emit_scalar(mul_wide16, Kind::integer, r, 4, a, 2, b, 2, c, mad ? 4 : 0);
+    op.flags = is_signed(t);
+  } else if (d.has("hi")) {
+    Op& op = d.emit_scalar(mul_hi, Kind::integer, r, size, a, size, b, size, c, mad ? size : 0);
+    op.flags = is_signed(t);
+    op.width = static_cast<std::uint8_t>(size);
+  } else if (d.has("lo")) {
+    if (!mad) {
+      d.emit_alu(pick(d, t, Alu::mul16, Alu::mul32, Alu::mul64), Kind::integer, r, a, b);
+    } else if (size == 2) {
+      d.emit_scalar([](const Op&, u64 x, u64 y, u64 z) { return x * y + z; }, Kind::integer, r, 2, a, 2, b, 2,
+                    c, 2);
+    } else {
+      d.emit_alu(pick(d, t, Alu::mad32, Alu::mad32, Alu::mad64), Kind::integer, r, a, b, c);
+    }
+  } else {
+    d.unsupported();
+  }
+}
+void decode_mul24(Decoder& d) {
+  const bool mad = d.in->opcode == "mad24";
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4);
+  const Ref c = mad ? d.src(d.operand(3), 4) : kNoRef;
+  d.emit_scalar(mul_24, Kind::integer, r, 4, a, 4, b, 4, c, mad ? 4 : 0).flags =
+      static_cast<std::uint16_t>((d.type() == Type::s32 ? 1 : 0) | (d.has("hi") ? 2 : 0));
+}
+
+template <bool Rem>
+u64 divide(const Op& op, u64 a, u64 b, u64) {
+  const int n = op.width;
+  if (op.flags & 1) {
+    const s64 x = sign_extend(a, n), y = sign_extend(b, n);
+    if (y == 0) return Rem ? a : ~u64{0};
+    if (y == -1) return Rem ? 0 : u64{0} - a;
+    return static_cast<u64>(Rem ? x % y : x / y);
+  }
+  if (b == 0) return Rem ? a : ~u64{0};
+  return Rem ? a % b : a / b;
+}
+void decode_div(Decoder& d) {
+  const Type t = d.type();
+  if (is_float(t)) {
+    return float_div(d);
+  }
+  const int size = size_of(t);
+  scalar(d, d.in->opcode == "rem" ? divide<true> : divide<false>, size, 2);
+  d.program.ops.back().flags = is_signed(t);
+  d.program.ops.back().width = static_cast<std::uint8_t>(size);
+}
+
+void decode_logic(Decoder& d) {
+  const Type t = d.type();
+  const auto o = d.in->opcode;
+  const bool no = o == "not";
+  if (t == Type::pred) {
+    const Ref r = d.dst(d.operand(0), 3), a = d.src(d.operand(1), 3),
+              b = no ? kNoRef : d.src(d.operand(2), 3);
+    d.emit_alu(o == "and"   ? Alu::and_pred
+               : o == "or"  ? Alu::or_pred
+               : o == "xor" ? Alu::xor_pred
+                            : Alu::not_pred,
+               Kind::predicate, r, a, b);
+    return;
+  }
+  const int size = size_of(t);
+  if (no) {
+    const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size);
+    d.emit_alu(pick(d, t, Alu::not16, Alu::not32, Alu::not64), Kind::integer, r, a);
+    return;
+  }
+  const Alu op = o == "and"  ? pick(d, t, Alu::and16, Alu::and32, Alu::and64)
+                 : o == "or" ? pick(d, t, Alu::or16, Alu::or32, Alu::or64)
+                             : pick(d, t, Alu::xor16, Alu::xor32, Alu::xor64);
+  two(d, op, size);
+}
+void decode_cnot(Decoder& d) {
+  scalar(
+      d, [](const Op&, u64 a, u64, u64) -> u64 { return a == 0; }, size_of(d.type()), 1);
+}
+
+void decode_shift(Decoder& d) {
+  const Type t = d.type();
+  const int size = size_of(t);
+  const bool left = d.in->opcode == "shl";
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4);
+  if (size == 2) {
+    const Scalar f = left ? [](const Op&, u64 x, u64 n, u64) -> u64 { return n > 15 ? 0 : x << n; }
+    : is_signed(t)
+      ? static_cast<Scalar>([](const Op&, u64 x, u64 n, u64) -> u64 {
+          return static_cast<u64>(sign_extend(x, 2) >> (n > 15 ? 15 : n));
+        })
+      : static_cast<Scalar>([](const Op&, u64 x, u64 n, u64) -> u64 { return n > 15 ? 0 : x >> n; });
+    d.emit_scalar(f, Kind::integer, r, 2, a, 2, b, 4);
+    return;
+  }
+  const Alu op = left           ? (size == 4 ? Alu::shl32 : Alu::shl64)
+                 : is_signed(t) ? (size == 4 ? Alu::shr_s32 : Alu::shr_s64)
+                                : (size == 4 ? Alu::shr_u32 : Alu::shr_u64);
+  d.emit_alu(op, Kind::integer, r, a, b);
+}
+
+void decode_minmax(Decoder& d) {
+  const Type t = d.type();
+  if (is_float(t)) {
+    return float_minmax(d);
+  }
+  const bool min = d.in->opcode == "min";
+  const int size = size_of(t);
+  if (t == Type::s32 && d.has("relu")) d.unsupported();
+  if (size == 2) {
+    const Scalar f = min ? [](const Op& op, u64 a, u64 b, u64) -> u64 {
+      return (op.flags ? sign_extend(a, 2) < sign_extend(b, 2) : a < b) ? a : b;
+    }
+    : static_cast<Scalar>([](const Op& op, u64 a, u64 b, u64) -> u64 {
+        return (op.flags ? sign_extend(a, 2) > sign_extend(b, 2) : a > b) ? a : b;
+      });
+    scalar(d, f, 2, 2);
+    d.program.ops.back().flags = is_signed(t);
+    return;
+  }
+  Alu op =
+      size == 4 ? (is_signed(t) ? Alu::min_s32 : Alu::min_u32) : (is_signed(t) ? Alu::min_s64 : Alu::min_u64);
+  if (!min)
+    op = size == 4 ? (is_signed(t) ? Alu::max_s32 : Alu::max_u32)
+                   : (is_signed(t) ? Alu::max_s64 : Alu::max_u64);
+  two(d, op, size);
+}
+
+void decode_negabs(Decoder& d) {
+  const Type t = d.type();
+  const bool neg = d.in->opcode == "neg";
+  if (is_float(t)) {
+    return float_negabs(d);
+  }
+  const int size = size_of(t);
+  if (size == 2)
+    return scalar(d,
+                  neg ? static_cast<Scalar>([](const Op&, u64 a, u64, u64) -> u64 { return 0 - a; })
+                      : static_cast<Scalar>(
+                            [](const Op&, u64 a, u64, u64) -> u64 { return (a & 0x8000) != 0 ? 0 - a : a; }),
+                  2, 1);
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size);
+  d.emit_alu(neg ? (size == 4 ? Alu::neg32 : Alu::neg64) : (size == 4 ? Alu::abs32 : Alu::abs64),
+             Kind::integer, r, a);
+}
+
+void decode_sad(Decoder& d) {
+  const int size = size_of(d.type());
+  scalar(
+      d,
+      [](const Op& op, u64 a, u64 b, u64 c) -> u64 {
+        const bool less = op.flags ? sign_extend(a, op.width) < sign_extend(b, op.width) : a < b;
+        return c + (less ? b - a : a - b);
+      },
+      size, 3);
+  d.program.ops.back().flags = is_signed(d.type());
+  d.program.ops.back().width = static_cast<std::uint8_t>(size);
+}
+
+u64 popc(const Op&, u64 a, u64, u64) {
+  return static_cast<u64>(std::popcount(a));
+}
+u64 clz(const Op& op, u64 a, u64, u64) {
+  return static_cast<u64>(std::countl_zero(a)) - (op.width == 4 ? 32u : 0u);
+}
+u64 brev(const Op& op, u64 a, u64, u64) {
+  u64 r = 0;
+  for (int i = 0; i < 8 * op.width; ++i) r |= ((a >> i) & 1) << (8 * op.width - 1 - i);
+  return r;
+}
+u64 bfind(const Op& op, u64 a, u64, u64) {
+  if ((op.flags & 1) && ((a >> (8 * op.width - 1)) & 1)) a = ~a & (op.width == 4 ? 0xffffffffull : ~0ull);
+  if (a == 0) return 0xffffffffu;
+  const auto at = static_cast<u64>(63 - std::countl_zero(a));
+  return op.flags & 2 ? static_cast<u64>(8 * op.width - 1) - at : at;
+}
+void decode_bits(Decoder& d) {
+  const int size = size_of(d.type());
+  const auto o = d.in->opcode;
+  const Ref r = d.dst(d.operand(0), o == "brev" ? size : 4), a = d.src(d.operand(1), size);
+  Op& op = d.emit_scalar(o == "popc"   ? popc
+                         : o == "clz"  ? clz
+                         : o == "brev" ? brev
+                                       : bfind,
+                         Kind::integer, r, o == "brev" ? size : 4, a, size);
+  op.width = static_cast<std::uint8_t>(size);
+  op.flags = static_cast<std::uint16_t>((is_signed(d.type()) ? 1 : 0) | (d.has("shiftamt") ? 2 : 0));
+}
+u64 bfe(const Op& op, u64 a, u64 b, u64 c) {
+  const unsigned bits = 8u * op.width;
+  const auto pos = static_cast<unsigned>(b & 0xff), len = static_cast<unsigned>(c & 0xff);
+  if (len == 0) return 0;
+  const bool neg = (op.flags & 1) && ((a >> std::min(pos + len - 1, bits - 1)) & 1);
+  u64 r = 0;
+  for (unsigned i = 0; i < bits; ++i) {
+    const bool bit = i < len && pos + i < bits ? (a >> (pos + i)) & 1 : neg;
+    r |= u64{bit} << i;
+  }
+  return r;
+}
+void decode_bfe(Decoder& d) {
+  const int size = size_of(d.type());
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4),
+            c = d.src(d.operand(3), 4);
+  Op& op = d.emit_scalar(bfe, Kind::integer, r, size, a, size, b, 4, c, 4);
+  op.width = static_cast<std::uint8_t>(size);
+  op.flags = is_signed(d.type());
+}
+template <class F>
+void each_lane(Warp& w, F f) {
+  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
+}
+void run_bfi(Warp& w, const Op& op) {
+  each_lane(w, [&](int l) {
+    const u64 a = w.value(op.a, op.width, l), b = w.value(op.b, op.width, l);
+    const auto pos = static_cast<unsigned>(w.value(op.c, 4, l) & 0xff),
+               len = static_cast<unsigned>(w.value(op.e, 4, l) & 0xff);
+    u64 r = b;
+    for (unsigned i = 0; i < len && pos + i < 8u * op.width; ++i)
+      r = (r & ~(u64{1} << (pos + i))) | (((a >> i) & 1) << (pos + i));
+    w.set(op.d, op.width, l, r);
+  });
+}
+void decode_bfi(Decoder& d) {
+  const int size = size_of(d.type());
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  const Ref c = d.src(d.operand(3), 4), e = d.src(d.operand(4), 4);
+  Op& op = d.emit(run_bfi, Kind::integer);
+  op.d = r, op.a = a, op.b = b, op.c = c, op.e = e, op.width = static_cast<std::uint8_t>(size);
+}
+u64 prmt(const Op& op, u64 a, u64 b, u64 c) {
+  const u64 pool = (b << 32) | a;
+  u64 sel = c;
+  if (op.flags != 0) {
+    const unsigned n = c & 3;
+    u64 table[5] = {0x3210 + 0x1111 * n, 0, 0, 0x1111 * n, 0};
+    const unsigned b4e[4] = {0x5670, 0x6701, 0x7012, 0x0123};
+    const unsigned ecl[4] = {0x3210, 0x3211, 0x3222, 0x3333}, ecr[4] = {0x0000, 0x1110, 0x2210, 0x3210},
+                   r16[4] = {0x1010, 0x3232, 0x1010, 0x3232};
+    switch (op.flags) {
+      case 1:
+        sel = table[0];
+        break;  // f4e
+      case 2:
+        sel = b4e[n];
+        break;
+      case 3:
+        sel = table[3];
+        break;  // rc8
+      case 4:
+        sel = ecl[n];
+        break;
+      case 5:
+        sel = ecr[n];
+        break;
+      default:
+        sel = r16[n];
+        break;
+    }
+  }
+  u64 r = 0;
+  for (int i = 0; i < 4; ++i) {
+    const unsigned s = (sel >> (4 * i)) & 15;
+    u64 byte = (pool >> (8 * (s & 7))) & 0xff;
+    if (s & 8) byte = byte & 0x80 ? 0xff : 0;
+    r |= byte << (8 * i);
+  }
+  return r;
+}
+void decode_prmt(Decoder& d) {
+  scalar(d, prmt, 4, 3);
+  d.program.ops.back().flags =
+      static_cast<std::uint16_t>(d.which({"f4e", "b4e", "rc8", "ecl", "ecr", "rc16"}) + 1);
+}
+void decode_lop3(Decoder& d) {
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4),
+            c = d.src(d.operand(3), 4);
+  const std::int64_t table = d.operand(4).value;
+  d.emit_alu(Alu::lop3, Kind::integer, r, a, b, c).imm = table;
+}
+void decode_shf(Decoder& d) {
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4),
+            c = d.src(d.operand(3), 4);
+  const bool wrap = d.has("wrap");
+  d.emit_alu(
+      d.has("l") ? (wrap ? Alu::shf_l_wrap : Alu::shf_l_clamp) : (wrap ? Alu::shf_r_wrap : Alu::shf_r_clamp),
+      Kind::integer, r, a, b, c);
+}
+u64 dp4a(const Op& op, u64 a, u64 b, u64 c) {
+  s64 sum = static_cast<s64>(c);
+  for (int i = 0; i < 4; ++i) {
+    const u64 x = (a >> (8 * i)) & 0xff, y = (b >> (8 * i)) & 0xff;
+    sum += (op.flags & 1 ? sign_extend(x, 1) : static_cast<s64>(x)) *
+           (op.flags & 2 ? sign_extend(y, 1) : static_cast<s64>(y));
+  }
+  return static_cast<u64>(sum);
+}
+u64 dp2a(const Op& op, u64 a, u64 b, u64 c) {
+  s64 sum = static_cast<s64>(c);
+  for (int i = 0; i < 2; ++i) {
+    const u64 x = (a >> (16 * i)) & 0xffff, y = (b >> (8 * (i + (op.flags & 4 ? 2 : 0)))) & 0xff;
+    sum += (op.flags & 1 ? sign_extend(x, 2) : static_cast<s64>(x)) *
+           (op.flags & 2 ? sign_extend(y, 1) : static_cast<s64>(y));
+  }
+  return static_cast<u64>(sum);
+}
+void decode_dp(Decoder& d) {
+  scalar(d, d.in->opcode == "dp4a" ? dp4a : dp2a, 4, 3);
+  const auto t = d.types();
+  if (t.size() != 2) d.unsupported();
+  d.program.ops.back().flags = static_cast<std::uint16_t>((is_signed(t[0]) ? 1 : 0) |
+                                                          (is_signed(t[1]) ? 2 : 0) | (d.has("hi") ? 4 : 0));
+}
+
+void decode_selp(Decoder& d) {
+  const int size = size_of(d.type());
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), size),
+            p = d.src(d.operand(3), 3);
+  d.emit_alu(pick(d, d.type(), Alu::selp16, Alu::selp32, Alu::selp64), Kind::integer, r, a, b, p);
+}
+
+u64 compare_half(const Op& op, u64 a, u64 b, u64) {
+  const auto f = static_cast<FloatFormat>(op.width);
+  const double x = to_double(f, a), y = to_double(f, b);
+  const bool nan = x != x || y != y;
+  bool r = false;
+  switch (op.count % 16) {
+    case 0:
+      r = x == y;
+      break;
+    case 1:
+      r = x < y || x > y;
+      break;
+    case 2:
+      r = x < y;
+      break;
+    case 3:
+      r = x <= y;
+      break;
+    case 4:
+      r = x > y;
+      break;
+    case 5:
+      r = x >= y;
+      break;
+    case 6:
+      r = !nan;
+      break;
+    default:
+      r = nan;
+      break;
+  }
+  return r || (nan && op.count >= 16);
+}
+void decode_setp(Decoder& d) {
+  const Type t = d.types().back();
+  static constexpr std::string_view kOps[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                              "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+  int op = -1;
+  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
+    if (d.has(kOps[i])) op = i;
+  if (op < 0) d.unsupported();
+  const Operand& first = d.operand(0);
+  const Ref r = d.dst(first, 3), e = first.items.empty() ? kNoRef : d.dst(first.items[0], 3);
+  const int size = size_of(t);
+  if (t == Type::f16 || t == Type::bf16) {
+    const Ref a = d.src(d.operand(1), 2), b = d.src(d.operand(2), 2);
+    if (e != kNoRef || d.operands() > 3) d.unsupported();
+    Op& o = d.emit_scalar(compare_half, Kind::predicate, r, 3, a, 2, b, 2);
+    o.width = static_cast<std::uint8_t>(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16);
+    o.count = static_cast<std::uint8_t>(op < 6 ? op : op == 16 ? 6 : op == 17 ? 7 : op - 10 + 16);
+    return;
+  }
+  if (t == Type::f16x2 || t == Type::bf16x2) d.unsupported();
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  Ref c = kNoRef;
+  std::int64_t join = 0;
+  if (d.operands() > 3) {
+    Operand p = d.operand(3);
+    const int how = d.which({"and", "or", "xor"});
+    if (how < 0) d.unsupported();
+    join = how | (p.negated ? 4 : 0);
+    p.negated = false;
+    c = d.src(p, 3);
+  }
+  Alu code{};
+  if (t == Type::f32 || t == Type::f64) {
+    static constexpr Alu kF32[] = {Alu::eq_f32,  Alu::ne_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,
+                                   Alu::ge_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,  Alu::ge_f32,
+                                   Alu::equ_f32, Alu::neu_f32, Alu::ltu_f32, Alu::leu_f32, Alu::gtu_f32,
+                                   Alu::geu_f32, Alu::num_f32, Alu::nan_f32};
+    const auto shift = static_cast<int>(Alu::eq_f64) - static_cast<int>(Alu::eq_f32);
+    // The f32 and f64 lists start with lt; both have the same order.
+    code = t == Type::f32 ? kF32[op] : static_cast<Alu>(static_cast<int>(kF32[op]) + shift);
+  } else {
+    const bool s = is_signed(t) && (op < 6);
+    static constexpr Alu k32[] = {Alu::eq32, Alu::ne32, Alu::lt_u32, Alu::le_u32, Alu::gt_u32, Alu::ge_u32};
+    static constexpr Alu k64[] = {Alu::eq64, Alu::ne64, Alu::lt_u64, Alu::le_u64, Alu::gt_u64, Alu::ge_u64};
+    static constexpr Alu k16[] = {Alu::eq16, Alu::ne16, Alu::lt_u16, Alu::le_u16, Alu::gt_u16, Alu::ge_u16};
+    static constexpr Alu s32[] = {Alu::eq32, Alu::ne32, Alu::lt_s32, Alu::le_s32, Alu::gt_s32, Alu::ge_s32};
+    static constexpr Alu s64s[] = {Alu::eq64, Alu::ne64, Alu::lt_s64, Alu::le_s64, Alu::gt_s64, Alu::ge_s64};
+    static constexpr Alu s16[] = {Alu::eq16, Alu::ne16, Alu::lt_s16, Alu::le_s16, Alu::gt_s16, Alu::ge_s16};
+    const int i = op < 6 ? op : op < 10 ? op - 4 : -1;
+    if (i < 0 || (size != 2 && size != 4 && size != 8)) d.unsupported();
+    code = size == 2 ? (s ? s16 : k16)[i] : size == 4 ? (s ? s32 : k32)[i] : (s ? s64s : k64)[i];
+  }
+  Op& o = d.emit_alu(code, Kind::predicate, r, a, b, c);
+  o.e = e;
+  o.imm = join;
+}
+
+void run_clock(Warp& w, const Op& op) {
+  const u64 now = w.lane_instructions / 8 + w.counts[0] + w.counts[1] + w.pc;
+  std::uint64_t sum = 0;
+  for (const auto n : w.counts) sum += n;
+  (void)now;
+  each_lane(w, [&](int l) { w.set(op.d, op.dsize, l, op.flags ? (sum * 4) >> 32 : sum * 4); });
+}
+void decode_mov(Decoder& d) {
+  const Operand& to = d.operand(0);
+  const Operand& from = d.operand(1);
+  const Type t = d.type();
+  if (t == Type::pred) {
+    d.emit_alu(Alu::mov_pred, Kind::move, d.dst(to, 3), d.src(from, 3));
+    return;
+  }
+  const int size = size_of(t);
+  if (to.kind == Operand::Kind::vector) {  // unpack
+    const Ref a = d.src(from, size);
+    const int part = size / static_cast<int>(std::max<std::size_t>(1, to.items.size()));
+    for (std::size_t i = 0; i < to.items.size(); ++i) {
+      const Ref r = d.dst(to.items[i], to.items[i].kind == Operand::Kind::sink ? 0 : part);
+      if (to.items[i].kind == Operand::Kind::sink) continue;
+      Op& op = d.emit_scalar([](const Op& o, u64 x, u64, u64) -> u64 { return x >> o.imm; }, Kind::move, r,
+                             part, a, size);
+      op.imm = static_cast<std::int64_t>(i) * part * 8;
+    }
+    return;
+  }
+  if (from.kind == Operand::Kind::vector) {  // pack
+    const Ref r = d.dst(to, size);
+    const std::size_t n = from.items.size();
+    const int part = size / static_cast<int>(std::max<std::size_t>(1, n));
+    if (n == 2) {
+      const Ref lo = d.src(from.items[0], part), hi = d.src(from.items[1], part);
+      d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); }, Kind::move,
+                    r, size, lo, part, hi, part);
+    } else if (n == 4 && (part == 1 || part == 2)) {
+      std::vector<Ref> parts;
+      for (const Operand& o : from.items) parts.push_back(d.src(o, part));
+      const std::uint32_t at = d.list(parts);
+      Op& op = d.emit(
+          [](Warp& w, const Op& o) {
+            const Program& p = *w.block->cluster->program;
+            each_lane(w, [&](int l) {
+              u64 v = 0;
+              for (std::uint32_t i = 0; i < 4; ++i)
+                v |= w.value(p.lists[o.target + i], o.asize, l) << (8 * o.asize * i);
+              w.set(o.d, o.dsize, l, v);
+            });
+          },
+          Kind::move);
+      op.d = r, op.target = at, op.asize = static_cast<std::uint8_t>(part),
+      op.dsize = static_cast<std::uint8_t>(size);
+    } else {
+      d.unsupported();
+    }
+    return;
+  }
+  if (from.kind == Operand::Kind::special &&
+      (from.text == "%clock" || from.text == "%clock64" || from.text == "%globaltimer" ||
+       from.text == "%clock_hi" || from.text == "%globaltimer_lo" || from.text == "%globaltimer_hi")) {
+    const Ref r = d.dst(to, size);
+    Op& op = d.emit(run_clock, Kind::other);
+    op.d = r, op.dsize = static_cast<std::uint8_t>(size), op.flags = from.text.ends_with("hi");
+    return;
+  }
+  const Ref r = d.dst(to, size);
+  if (from.kind == Operand::Kind::symbol && d.module.variables[from.id].space == Space::shared) {
+    const Ref a = d.src(from, size);
+    const Ref base = d.special("shared_base", size);
+    d.emit_alu(size == 4 ? Alu::add32 : Alu::add64, Kind::move, r, a, base);
+    return;
+  }
+  const Ref a = d.src(from, size);
+  if (size == 16 || size == 1) d.unsupported();
+  d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> integer_table() {
+  return {{"add", decode_add},     {"sub", decode_add},     {"mul", decode_mul},    {"mad", decode_mul},
+          {"mul24", decode_mul24}, {"mad24", decode_mul24}, {"div", decode_div},    {"rem", decode_div},
+          {"and", decode_logic},   {"or", decode_logic},    {"xor", decode_logic},  {"not", decode_logic},
+          {"cnot", decode_cnot},   {"shl", decode_shift},   {"shr", decode_shift},  {"min", decode_minmax},
+          {"max", decode_minmax},  {"neg", decode_negabs},  {"abs", decode_negabs}, {"sad", decode_sad},
+          {"popc", decode_bits},   {"clz", decode_bits},    {"brev", decode_bits},  {"bfind", decode_bits},
+          {"bfe", decode_bfe},     {"bfi", decode_bfi},     {"prmt", decode_prmt},  {"lop3", decode_lop3},
+          {"shf", decode_shf},     {"dp4a", decode_dp},     {"dp2a", decode_dp},    {"selp", decode_selp},
+          {"setp", decode_setp},   {"mov", decode_mov}};
+}
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,431 @@
+// Loads, stores, atomics, address conversion.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/decoder.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+
+template <class F>
+void each_lane(Warp& w, F f) {
+  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
+}
+
+/// op.c: space. op.a/asize: address row. Frame-relative for the parameters and locals of functions.
+u64 lane_address(const Warp& w, const Op& op, int lane) {
+  u64 a = w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm);
+  if ((op.flags & 2) != 0) a += w.frame->local;
+  return a;
+}
+
+void count_shared(Cluster& c, const u64* address, std::uint32_t mask, std::uint32_t bytes) {
+  ++c.counters.shared_accesses;
+  // A pass serves one 4-byte word of each of 32 banks; wide accesses go in halves or quarters of the warp.
+  const int lanes = bytes <= 4 ? 32 : bytes == 8 ? 16 : 8;
+  const std::uint32_t words = std::max(1u, bytes / 4);
+  for (int first = 0; first < 32; first += lanes) {
+    std::uint32_t seen[32][4];
+    std::uint8_t n[32] = {};
+    std::uint32_t most = 1;
+    for (int l = first; l < first + lanes; ++l) {
+      if ((mask >> l & 1) == 0) continue;
+      for (std::uint32_t i = 0; i < words; ++i) {
+        const auto word = static_cast<std::uint32_t>(address[l] >> 2) + i;
+        const std::uint32_t bank = word & 31;
+        bool known = false;
+        for (int k = 0; k < std::min<int>(n[bank], 4); ++k) known |= seen[bank][k] == word;
+        if (known) continue;
+        if (n[bank] < 4) seen[bank][n[bank]] = word;
+        most = std::max<std::uint32_t>(most, ++n[bank]);
+      }
+    }
+    c.counters.shared_bank_conflicts += most - 1;
+  }
+}
+void count_global(Cluster& c, const u64* address, std::uint32_t mask, std::uint32_t bytes, bool store) {
+  ++c.counters.global_accesses;
+  u64 sectors[64];
+  int n = 0;
+  for (std::uint32_t m = mask; m != 0; m &= m - 1) {
+    const u64 s = address[std::countr_zero(m)] >> 5;
+    if (n == 0 || sectors[n - 1] != s) sectors[n++] = s;
+  }
+  if (!std::is_sorted(sectors, sectors + n)) std::sort(sectors, sectors + n);
+  c.counters.global_sectors += static_cast<u64>(std::unique(sectors, sectors + n) - sectors);
+  (store ? c.counters.global_bytes_written : c.counters.global_bytes_read) +=
+      u64{bytes} * static_cast<unsigned>(std::popcount(mask));
+}
+
+/// Finds the memory of all lanes; lanes without any lose their bit in the returned mask.
+std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, std::uint8_t** data) {
+  const auto space = static_cast<Space>(op.c);
+  u64 address[32] = {};
+  std::uint32_t ok = 0, shared = 0, global = 0;
+  each_lane(w, [&](int l) {
+    address[l] = lane_address(w, op, l);
+    const Place p = locate(w, op, space, address[l], bytes, l, access);
+    data[l] = p.data;
+    if (p.data == nullptr) return;
+    ok |= 1u << l;
+    if (p.space == Space::shared) shared |= 1u << l;
+    if (p.space == Space::global) global |= 1u << l;
+  });
+  Cluster& c = *w.block->cluster;
+  if (c.findings) {
+    if (shared != 0) count_shared(c, address, shared, bytes);
+    if (global != 0) count_global(c, address, global, bytes, access != Access::read);
+  }
+  return ok;
+}
+
+template <class T>
+void load_rows(Warp& w, const Op& op, std::uint8_t* const* data, std::uint32_t ok) {
+  const Program& p = *w.block->cluster->program;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    const Ref r = p.lists[op.target + i];
+    for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      T v{};
+      if (ok >> l & 1) std::memcpy(&v, data[l] + i * sizeof(T), sizeof(T));
+      if (sizeof(T) == op.dsize) {
+        w.out<T>(r)[l] = v;
+      } else {
+        w.set(r, op.dsize, l,
+              (op.flags & 4) != 0 ? static_cast<u64>(sign_extend(v, sizeof(T))) : static_cast<u64>(v));
+      }
+    }
+  }
+}
+void run_load(Warp& w, const Op& op) {
+  std::uint8_t* data[32];
+  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::read, data);
+  switch (op.width) {
+    case 1:
+      return load_rows<std::uint8_t>(w, op, data, ok);
+    case 2:
+      return load_rows<std::uint16_t>(w, op, data, ok);
+    case 4:
+      return load_rows<std::uint32_t>(w, op, data, ok);
+    default:
+      return load_rows<std::uint64_t>(w, op, data, ok);
+  }
+}
+void run_store(Warp& w, const Op& op) {
+  std::uint8_t* data[32];
+  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::write, data);
+  const Program& p = *w.block->cluster->program;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    const Ref r = p.lists[op.target + i];
+    for (std::uint32_t m = ok; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      const u64 v = w.value(r, op.dsize, l);
+      std::memcpy(data[l] + std::size_t{i} * op.width, &v, op.width);
+    }
+  }
+  ++w.block->cluster->progress;
+}
+
+Kind kind_of(Space s, bool load) {
+  switch (s) {
+    case Space::shared:
+      return load ? Kind::load_shared : Kind::store_shared;
+    case Space::local:
+      return Kind::local;
+    case Space::param:
+      return Kind::parameter;
+    default:
+      return load ? Kind::load_global : Kind::store_global;
+  }
+}
+
+void decode_ldst(Decoder& d) {
+  const bool load = d.in->opcode == "ld" || d.in->opcode == "ldu";
+  if (d.in->opcode == "st" && d.has("async")) {
+    return decode_st_async(d);
+  }
+  std::string_view name;
+  Space space = d.space_of(name);
+  const Type t = d.types().back();
+  int width = size_of(t);
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
+  const Operand& value = d.operand(load ? 0 : 1);
+  const Operand& where = d.operand(load ? 1 : 0);
+  if (t == Type::b128) d.unsupported();
+  std::vector<Operand> items =
+      n == 1 && value.kind != Operand::Kind::vector ? std::vector<Operand>{value} : value.items;
+  if (items.size() != n) d.fail("vector of the wrong length in");
+  int row = 0;
+  std::vector<Ref> refs;
+  for (const Operand& o : items) {
+    const int size = d.size_of_register(o, width);
+    if (size == 3 || size < width) d.fail("register too small in");
+    if (o.kind == Operand::Kind::reg && row != 0 && row != size) d.fail("registers of different sizes in");
+    if (o.kind != Operand::Kind::sink) row = size;
+    refs.push_back(load ? d.dst(o, 0) : d.src(o, size));
+  }
+  if (row == 0) row = width;
+  const bool is_signed = t == Type::s8 || t == Type::s16 || t == Type::s32;
+  const auto a = d.address(where, space);
+  bool frame = false;
+  if (where.items[0].kind == Operand::Kind::symbol) {
+    const std::uint32_t id = where.items[0].id;
+    const Variable& v = d.module.variables[id];
+    if (v.space == Space::param && d.is_kernel_param(id) && d.fn->entry) {
+      if (!load) d.fail("store to a kernel parameter in");
+      if (v.bytes < static_cast<std::size_t>(a.offset) + static_cast<std::size_t>(width) * n || a.offset < 0)
+        d.fail("read past the parameter in");
+      const Alu mov = row == 2 ? Alu::mov16 : row == 8 ? Alu::mov64 : Alu::mov32;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (items[i].kind == Operand::Kind::sink) continue;
+        const Ref from =
+            d.param_row(v, id, a.offset + static_cast<std::int64_t>(i) * width, width, is_signed, row);
+        d.emit_alu(mov, Kind::parameter, refs[i], from);
+      }
+      return;
+    }
+    if (space == Space::generic) space = v.space;
+    if (v.space == Space::param || v.space == Space::local) {
+      frame = true;
+      space = Space::local;
+    }
+  }
+  const std::uint32_t at = d.list(refs);
+  Op& op = d.emit(load ? run_load : run_store, kind_of(space, load));
+  op.a = a.ref;
+  op.asize = static_cast<std::uint8_t>(a.size);
+  op.imm = a.offset;
+  op.c = static_cast<Ref>(space);
+  op.target = at;
+  op.count = static_cast<std::uint8_t>(n);
+  op.width = static_cast<std::uint8_t>(width);
+  op.dsize = static_cast<std::uint8_t>(row);
+  op.flags =
+      static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) | (is_signed ? 4 : 0));
+}
+
+// --- atomics ---
+enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
+
+u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
+  const auto t = static_cast<Type>(op.csize);
+  const int n = op.width;
+  const bool is_signed = t == Type::s32 || t == Type::s64;
+  switch (static_cast<Atom>(op.bsize)) {
+    case Atom::add:
+      switch (t) {
+        case Type::f32:
+          return float_add(FloatFormat::f32, old, v, {.ftz = (op.flags & 8) != 0});
+        case Type::f64:
+          return float_add(FloatFormat::f64, old, v);
+        case Type::f16:
+          return float_add(FloatFormat::f16, old, v);
+        case Type::bf16:
+          return float_add(FloatFormat::bf16, old, v);
+        case Type::f16x2:
+        case Type::bf16x2: {
+          const auto f = t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
+          return float_add(f, old >> 16, v >> 16) << 16 | float_add(f, old & 0xffff, v & 0xffff);
+        }
+        default:
+          return old + v;
+      }
+    case Atom::and_:
+      return old & v;
+    case Atom::or_:
+      return old | v;
+    case Atom::xor_:
+      return old ^ v;
+    case Atom::min:
+      if (t == Type::f16 || t == Type::bf16)
+        return float_min(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      return is_signed ? (sign_extend(old, n) < sign_extend(v, n) ? old : v) : std::min(old, v);
+    case Atom::max:
+      if (t == Type::f16 || t == Type::bf16)
+        return float_max(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      return is_signed ? (sign_extend(old, n) > sign_extend(v, n) ? old : v) : std::max(old, v);
+    case Atom::inc:
+      return old >= v ? 0 : old + 1;
+    case Atom::dec:
+      return old == 0 || old > v ? v : old - 1;
+    case Atom::exch:
+      return v;
+    case Atom::cas:
+      return old == v ? compare : old;
+  }
+  return old;
+}
+
+void run_atomic(Warp& w, const Op& op) {
+  Cluster& c = *w.block->cluster;
+  ++c.progress;
+  const auto space = static_cast<Space>(op.c);
+  const Program& p = *c.program;
+  const std::uint32_t bytes = std::uint32_t{op.width} * op.count;
+  each_lane(w, [&](int l) {
+    const Place place = locate(w, op, space, lane_address(w, op, l), bytes, l, Access::read);
+    if (place.data == nullptr) return;
+    std::memset(place.shadow, kWritten, bytes);
+    std::unique_lock lock(c.launch->atomics, std::defer_lock);
+    if (place.space == Space::global) lock.lock();
+    for (std::uint32_t i = 0; i < op.count; ++i) {
+      u64 old = 0;
+      std::memcpy(&old, place.data + std::size_t{i} * op.width, op.width);
+      const u64 v = w.value(p.lists[op.target + i], op.width, l);
+      const u64 fresh = combine(op, old, v, op.e == kNoRef ? 0 : w.value(op.e, op.width, l));
+      std::memcpy(place.data + std::size_t{i} * op.width, &fresh, op.width);
+      if (op.d != kNoRef) w.set(p.lists[op.d + i], op.dsize, l, old);
+    }
+  });
+}
+
+void decode_atom(Decoder& d) {
+  const bool red = d.in->opcode == "red";
+  if (red && d.has("async")) d.unsupported();
+  static constexpr std::string_view kOps[] = {"add", "and", "or",  "xor",  "min",
+                                              "max", "inc", "dec", "exch", "cas"};
+  int which = -1;
+  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
+    if (d.has(kOps[i])) which = i;
+  if (which < 0) d.unsupported();
+  std::string_view name;
+  const Space space = d.space_of(name);
+  const Type t = d.types().back();
+  const int width = size_of(t);
+  if (width > 8) d.unsupported();
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
+  const std::size_t first = red ? 0 : 1;
+  const auto rows = [&](const Operand& o, bool out) {
+    std::vector<Ref> refs;
+    if (o.kind == Operand::Kind::vector) {
+      for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, width) : d.src(item, width));
+    } else {
+      refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : width) : d.src(o, width));
+    }
+    if (refs.size() != n) d.fail("vector of the wrong length in");
+    return d.list(refs);
+  };
+  const auto a = d.address(d.operand(first), space);
+  const std::uint32_t values = rows(d.operand(first + 1), false);
+  const std::uint32_t out = red ? kNoRef : rows(d.operand(0), true);
+  const Ref e = which == 9 ? d.src(d.operand(first + 2), width) : kNoRef;
+  Op& op = d.emit(run_atomic, Kind::atomic);
+  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
+  op.c = static_cast<Ref>(space);
+  op.target = values;
+  op.d = out;
+  op.e = e;
+  op.count = static_cast<std::uint8_t>(n);
+  op.width = op.dsize = static_cast<std::uint8_t>(width);
+  op.bsize = static_cast<std::uint8_t>(which);
+  op.csize = static_cast<std::uint8_t>(t);
+  // f32 additions in global memory flush subnormals.
+  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) |
+                                        (space == Space::global && t == Type::f32 && n == 1 ? 8 : 0));
+}
+
+u64 window_of(Space s) {
+  return s == Space::shared  ? kSharedWindow
+         : s == Space::local ? kLocalWindow
+         : s == Space::param ? kParamWindow
+                             : 0;
+}
+void decode_cvta(Decoder& d) {
+  std::string_view name;
+  const Space space = d.space_of(name);
+  const int size = size_of(d.types().back());
+  if (size != 8) d.unsupported();
+  const Ref r = d.dst(d.operand(0), 8), a = d.src(d.operand(1), 8);
+  const bool symbol_shared = d.operand(1).kind == Operand::Kind::symbol && space == Space::shared;
+  const u64 window = window_of(space);
+  if (window == 0) {
+    d.emit_alu(Alu::mov64, Kind::move, r, a);
+  } else if (d.has("to")) {
+    d.emit_alu(Alu::sub64, Kind::move, r, a, d.constant(window, 8));
+  } else {
+    d.emit_alu(Alu::add64, Kind::move, r, a, d.constant(window, 8));
+    if (symbol_shared) d.emit_alu(Alu::add64, Kind::move, r, r, d.special("shared_base", 8));
+  }
+}
+u64 run_isspacep(const Op& op, u64 a, u64, u64) {
+  const auto s = static_cast<Space>(op.imm);
+  const bool shared = a - kSharedWindow <= 0xffffffffu, local = a - kLocalWindow <= 0xffffffffu,
+             param = a - kParamWindow <= 0xffffffffu;
+  return s == Space::shared  ? shared
+         : s == Space::local ? local
+         : s == Space::param ? param
+                             : !shared && !local && !param;
+}
+void decode_isspacep(Decoder& d) {
+  std::string_view name;
+  const Space s = d.space_of(name);
+  const Ref r = d.dst(d.operand(0), 3), a = d.src(d.operand(1), 8);
+  d.emit_scalar(run_isspacep, Kind::predicate, r, 3, a, 8).imm = static_cast<std::int64_t>(s);
+}
+void nothing(Warp&, const Op&) {}
+void decode_nothing(Decoder& d) {
+  d.emit(nothing, Kind::other);
+}
+
+void run_mapa(Warp& w, const Op& op) {
+  each_lane(w, [&](int l) {
+    const u64 a = w.value(op.a, op.asize, l), rank = w.value(op.b, 4, l);
+    const u64 base = op.flags != 0 ? kSharedWindow : 0;
+    if (rank >= w.block->cluster->blocks.size())
+      report(w, op, l, "out-of-bounds",
+             "block rank " + std::to_string(rank) + " of a cluster of " +
+                 std::to_string(w.block->cluster->blocks.size()));
+    w.set(op.d, op.dsize, l, base + ((a - base) & 0xffffffu) + (rank << 24));
+  });
+}
+void decode_mapa(Decoder& d) {
+  const int size = size_of(d.types().back());
+  std::string_view name;
+  const bool generic = d.space_of(name) == Space::generic;
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4);
+  Op& op = d.emit(run_mapa, Kind::integer);
+  op.d = r, op.a = a, op.b = b, op.asize = op.dsize = static_cast<std::uint8_t>(size), op.flags = generic;
+}
+void run_getctarank(Warp& w, const Op& op) {
+  each_lane(w, [&](int l) {
+    const u64 a = w.value(op.a, op.asize, l);
+    w.set(op.d, 4, l, ((op.flags != 0 ? a - kSharedWindow : a) >> 24) & 0xff);
+  });
+}
+void decode_getctarank(Decoder& d) {
+  std::string_view name;
+  const bool generic = d.space_of(name) == Space::generic;
+  const int size = size_of(d.types().back());
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), size);
+  Op& op = d.emit(run_getctarank, Kind::integer);
+  op.d = r, op.a = a, op.asize = static_cast<std::uint8_t>(size), op.flags = generic;
+}
+void decode_createpolicy(Decoder& d) {
+  const Ref r = d.dst(d.operand(0), 8);
+  d.emit_alu(Alu::mov64, Kind::move, r, d.constant(0x1000000000000000ull, 8));
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> memory_table() {
+  return {{"ld", decode_ldst},
+          {"ldu", decode_ldst},
+          {"st", decode_ldst},
+          {"atom", decode_atom},
+          {"red", decode_atom},
+          {"cvta", decode_cvta},
+          {"isspacep", decode_isspacep},
+          {"prefetch", decode_nothing},
+          {"prefetchu", decode_nothing},
+          {"applypriority", decode_nothing},
+          {"discard", decode_nothing},
+          {"mapa", decode_mapa},
+          {"getctarank", decode_getctarank},
+          {"createpolicy", decode_createpolicy}};
+}
+
+}  // namespace kiln::emulator::ptx
