@@ -133,7 +133,7 @@ std::shared_ptr<Kernel> Runtime::Impl::load(const KernelSource& source) {
   const std::shared_ptr<Device> device = this->device();
   BinaryPtr binary = compile(source, device->compile_target(source.manifest.target));
   // Configs that differ only in what is passed at launch share a binary, not a manifest.
-  const std::string identity = binary->key + "\n" + source.manifest.name + "\n" + source.manifest.config_json;
+  const std::string identity = binary->key + to_json(source.manifest, -1);
   {
     std::lock_guard lock(loaded_mutex_);
     for (auto it = loaded_.begin(); it != loaded_.end(); ++it) {

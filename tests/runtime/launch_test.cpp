@@ -204,7 +204,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     if (selector != "emulated" && runtime.device().target != "sm_90a") continue;
 
     // Rows 3.. of head 1 of batch 1; its sequence has 5 rows, so rows 5.. of the box are zeros.
-    Given given = contiguous(runtime, 2, 16, 5, 1, 2, 64);
+    Given given = contiguous(runtime, 2, 16, 5, 2, 2, 64);
     KernelSource source = with(3, 1, 1);
     source.manifest.params[0].map = {{{"depth", 64}, {"seq", 8}, {"head", 1}, {"batch", 1}}, 0, 128};
     runtime.load(source)->launch(given.args);
@@ -217,7 +217,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     }
 
     // Ragged: 3 rows from row 4 of head 1; row 7 belongs to the next sequence and must read as zeros.
-    Given ragged = contiguous(runtime, 1, 16, 9, 1, 2, 64);
+    Given ragged = contiguous(runtime, 1, 16, 9, 2, 2, 64);
     for (Tensor* tensor : {&ragged.args.q, &ragged.args.k, &ragged.args.v, &ragged.args.o}) {
       tensor->shape.erase(tensor->shape.begin());
       tensor->strides.erase(tensor->strides.begin());
