@@ -1,0 +1,262 @@
+// Arguments against the manifest: every rule has one clear line, all broken rules come at once, and numbers
+// derived for the launch are right.
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "runtime/device/device.hpp"
+#include "runtime/launch/pack.hpp"
+#include "runtime/launch/problem.hpp"
+#include "tests/runtime/support.hpp"
+
+using namespace kiln;
+using namespace kiln::test;
+
+namespace {
+
+Manifest manifest_of(OperandKind operand) {
+  Manifest manifest;
+  manifest.name = "prefill";
+  manifest.entry = "kernel";
+  manifest.target = "sm_90a";
+  manifest.operand = operand;
+  manifest.depth = 128;
+  manifest.ov_depth = 64;
+  manifest.grid = {GridRule::Kind::tiles, 128, 1};
+  manifest.scale = 0.5;
+  return manifest;
+}
+
+AttentionArgs contiguous() {
+  AttentionArgs args;
+  args.q = Tensor::dense(0x1000, DType::bf16, {2, 300, 8, 128});
+  args.k = Tensor::dense(0x2000, DType::bf16, {2, 500, 2, 128});
+  args.v = Tensor::dense(0x3000, DType::bf16, {2, 500, 2, 64});
+  args.o = Tensor::dense(0x4000, DType::bf16, {2, 300, 8, 64});
+  return args;
+}
+
+AttentionArgs ragged() {
+  AttentionArgs args;
+  args.q = Tensor::dense(0x1000, DType::bf16, {300, 8, 128});
+  args.k = Tensor::dense(0x2000, DType::bf16, {500, 2, 128});
+  args.v = Tensor::dense(0x3000, DType::bf16, {500, 2, 64});
+  args.o = Tensor::dense(0x4000, DType::bf16, {300, 8, 64});
+  args.cu_seqlens_q = Tensor::dense(0x5000, DType::i32, {4});
+  args.cu_seqlens_k = Tensor::dense(0x6000, DType::i32, {4});
+  args.max_seqlen_q = 200;
+  args.max_seqlen_k = 400;
+  return args;
+}
+
+/// What make_problem says about `args` after `change`; empty when it accepts them.
+template <class Change>
+std::string refusal(const Manifest& manifest, AttentionArgs args, const Change& change) {
+  change(args);
+  std::string message;
+  const auto code = error_of([&] { make_problem(manifest, args); }, &message);
+  CHECK((!code || *code == ErrorCode::bad_input));
+  return message;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  MESSAGE("\"" << part << "\" is not in: " << text);
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a contiguous problem's numbers") {
+  const Problem problem = make_problem(manifest_of(OperandKind::contiguous), contiguous());
+  CHECK(problem.batch == 2);
+  CHECK(problem.heads_q == 8);
+  CHECK(problem.heads_kv == 2);
+  CHECK(problem.seqlen_q == 300);
+  CHECK(problem.seqlen_k == 500);
+  CHECK(problem.total_q == 600);
+  CHECK(problem.total_k == 1000);
+  CHECK(problem.num_m_blocks == 3);
+  CHECK(problem.num_tiles == 48);
+  CHECK(problem.scale == 0.5f);
+  CHECK(problem.scale_log2 == doctest::Approx(0.5 * 1.4426950408889634));
+}
+
+TEST_CASE("a ragged problem's numbers") {
+  const Problem problem = make_problem(manifest_of(OperandKind::ragged), ragged());
+  CHECK(problem.batch == 3);
+  CHECK(problem.seqlen_q == 200);
+  CHECK(problem.seqlen_k == 400);
+  CHECK(problem.total_q == 300);
+  CHECK(problem.total_k == 500);
+  CHECK(problem.num_m_blocks == 2);
+  CHECK(problem.num_tiles == 48);
+}
+
+TEST_CASE("sections: the largest divisor of all heads whose K and V fit in 32 MiB") {
+  const Manifest manifest = manifest_of(OperandKind::contiguous);
+  const auto section = [&](std::int64_t batch, std::int64_t heads, std::int64_t heads_kv,
+                           std::int64_t length) {
+    AttentionArgs args;
+    args.q = Tensor::dense(0x1000, DType::bf16, {batch, 1, heads, 128});
+    args.k = Tensor::dense(0x2000, DType::bf16, {batch, length, heads_kv, 128});
+    args.v = Tensor::dense(0x3000, DType::bf16, {batch, length, heads_kv, 64});
+    args.o = Tensor::dense(0x4000, DType::bf16, {batch, 1, heads, 64});
+    return make_problem(manifest, args).section_heads;
+  };
+  CHECK(section(2, 8, 2, 500) == 16);     // everything fits
+  CHECK(section(2, 16, 16, 8192) == 8);   // 3 MiB a head: 10 fit, 8 divides 32
+  CHECK(section(2, 16, 2, 8192) == 32);   // shared by 8: 4 KV heads are 12 MiB
+  CHECK(section(1, 4, 4, 1 << 20) == 1);  // not even one fits
+  CHECK(section(1, 7, 7, 16384) == 1);    // 6 MiB a head: 5 fit, but 7 is prime
+}
+
+TEST_CASE("every broken rule has its line") {
+  const Manifest dense = manifest_of(OperandKind::contiguous);
+  const auto bad = [&](const auto& change) { return refusal(dense, contiguous(), change); };
+  CHECK(bad([](AttentionArgs&) {}).empty());
+  CHECK(has(bad([](auto& a) { a.q.shape.pop_back(); }), "q has shape [2, 300, 8]"));
+  CHECK(has(bad([](auto& a) { a.k = {}; }), "k has shape []"));
+  CHECK(has(bad([](auto& a) { a.v.strides.clear(); }), "v has shape"));
+  CHECK(has(bad([](auto& a) { a.q.shape[1] = -1; }), "extents must be"));
+  CHECK(
+      has(bad([](auto& a) { a.q.shape[1] = std::numeric_limits<std::int64_t>::max(); }), "extents must be"));
+  CHECK(has(bad([](auto& a) {
+              a.q.shape = {2147483647, 2147483647, 2147483647, 2147483647};
+            }),
+            "extents must be"));
+  CHECK(has(bad([](auto& a) { a.q.dtype = DType::fp16; }), "q is fp16, the kernel takes bf16"));
+  CHECK(has(bad([](auto& a) { a.q = Tensor::dense(16, DType::bf16, {2, 300, 8, 64}); }), "q has depth 64"));
+  CHECK(has(bad([](auto& a) { a.v = Tensor::dense(16, DType::bf16, {2, 500, 2, 128}); }), "v has depth 128"));
+  CHECK(has(bad([](auto& a) { a.k.strides[3] = 2; }), "k has stride 2 in its last dimension"));
+  CHECK(has(bad([](auto& a) { a.k.strides[1] = 257; }), "k has stride 257 in dimension 1, a multiple of 8"));
+  CHECK(has(bad([](auto& a) { a.o.address = 0; }), "o has no memory"));
+  CHECK(has(bad([](auto& a) { a.o.address = 0x4008; }), "o lies at 0x4008"));
+  CHECK(has(bad([](auto& a) { a.o.shape[2] = 4; }), "o has shape"));
+  CHECK(has(bad([](auto& a) { a.v.shape[1] = 499; }), "v has shape"));
+  CHECK(has(bad([](auto& a) { a.k.shape[2] = a.v.shape[2] = 3; }), "8 query heads cannot share 3 key heads"));
+  CHECK(has(bad([](auto& a) { a.k.shape[2] = a.v.shape[2] = 0; }), "8 query heads cannot share 0 key heads"));
+  CHECK(has(bad([](auto& a) { a.k.shape[0] = a.v.shape[0] = 1; }), "k has batch 1, q has 2"));
+  CHECK(has(bad([](auto& a) { a.scale = std::numeric_limits<double>::infinity(); }), "scale is not"));
+  CHECK(
+      has(bad([](auto& a) { a.q.shape[0] = a.o.shape[0] = a.k.shape[0] = a.v.shape[0] = 70000; }), "65535"));
+  CHECK(has(bad([](auto& a) { a.q.shape[1] = a.o.shape[1] = 2147483647; }), "too large"));
+
+  const std::string both = bad([](auto& a) {
+    a.q.dtype = DType::fp16;
+    a.o.address = 8;
+  });
+  CHECK(has(both, "q is fp16"));
+  CHECK(has(both, "\no lies at"));
+}
+
+TEST_CASE("strides of one-element dimensions are free") {
+  const Manifest dense = manifest_of(OperandKind::contiguous);
+  AttentionArgs args = contiguous();
+  for (Tensor* tensor : {&args.q, &args.k, &args.v, &args.o}) {
+    tensor->shape[0] = 1;
+    tensor->strides[0] = 7;
+  }
+  CHECK_NOTHROW(make_problem(dense, args));
+}
+
+TEST_CASE("negative and huge strides are refused where a tensor map is made") {
+  Manifest dense = manifest_of(OperandKind::contiguous);
+  const auto change = [](AttentionArgs& a) { a.k.strides[1] = -256; };
+  CHECK(refusal(dense, contiguous(), change).empty());
+  dense.params.push_back({KernelParam::Kind::tensor_map, "k", {}});
+  CHECK(has(refusal(dense, contiguous(), change), "can be mapped"));
+  CHECK(has(refusal(dense, contiguous(), [](AttentionArgs& a) { a.k.strides[0] = std::int64_t{1} << 40; }),
+            "can be mapped"));
+}
+
+TEST_CASE("lse and ragged lengths") {
+  Manifest dense = manifest_of(OperandKind::contiguous);
+  dense.writes_lse = true;
+  const auto bad = [&](const auto& change) { return refusal(dense, contiguous(), change); };
+  CHECK(has(bad([](AttentionArgs&) {}), "was given no lse"));
+  CHECK(bad([](auto& a) { a.lse = Tensor::dense(0x100, DType::f32, {2, 8, 300}); }).empty());
+  CHECK(has(bad([](auto& a) {
+              a.lse = Tensor::dense(0x100, DType::f32, {2, 300, 8});
+            }),
+            "[2, 8, 300] is needed"));
+  CHECK(has(bad([](auto& a) { a.lse = Tensor::dense(0x100, DType::bf16, {2, 8, 300}); }), "f32 is needed"));
+  CHECK(has(bad([](auto& a) {
+              a.lse = Tensor::dense(0x101, DType::f32, {2, 8, 300});
+            }),
+            "lse lies at 0x101"));
+
+  const Manifest rows = manifest_of(OperandKind::ragged);
+  const auto wrong = [&](const auto& change) { return refusal(rows, ragged(), change); };
+  CHECK(wrong([](AttentionArgs&) {}).empty());
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_q.reset(); }), "needs cu_seqlens_q"));
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_k.reset(); }), "needs cu_seqlens_k"));
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_k->shape[0] = 3; }), "[batch + 1] = [4]"));
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_q->shape = {0}; }), "cu_seqlens_q"));
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_q->shape = {}; }), "cu_seqlens_q"));
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_q->dtype = DType::f32; }), "i32 is needed"));
+  CHECK(has(wrong([](auto& a) { a.cu_seqlens_q->address = 2; }), "cu_seqlens_q lies at"));
+  CHECK(has(wrong([](auto& a) { a.max_seqlen_q = 0; }), "is 0 but there are 300 rows"));
+  CHECK(has(wrong([](auto& a) { a.max_seqlen_k = 501; }), "0 to 500 is possible"));
+  CHECK(has(wrong([](auto& a) { a.max_seqlen_k = -1; }), "0 to 500 is possible"));
+}
+
+TEST_CASE("roles the runtime does not know are refused at load, by name") {
+  const auto refused = [](KernelParam param, const std::string& name) {
+    Manifest manifest = manifest_of(OperandKind::contiguous);
+    manifest.params.push_back(std::move(param));
+    std::string message;
+    return error_of([&] { check_roles(manifest); }, &message) == ErrorCode::bad_input && has(message, name);
+  };
+  using Kind = KernelParam::Kind;
+  CHECK(refused({Kind::pointer, "page_table", {}}, "\"page_table\""));
+  CHECK(refused({Kind::i32, "q", {}}, "\"q\""));
+  CHECK(refused({Kind::i64, "q_stride_depth", {}}, "\"q_stride_depth\""));
+  CHECK(refused({Kind::i64, "x_stride_head", {}}, "\"x_stride_head\""));
+  CHECK(refused({Kind::f32, "", {}}, "\"\""));
+  CHECK(refused({Kind::tensor_map, "lse", {{{"depth", 8}}, 0, 0}}, "\"lse\""));
+  CHECK(refused({Kind::tensor_map, "q", {}}, "\"q\""));
+  CHECK(refused({Kind::tensor_map, "q", {{{"seq", 8}}, 0, 0}}, "\"q\""));
+  CHECK(refused({Kind::tensor_map, "q", {{{"depth", 8}, {"clip", 8}}, 0, 0}}, "\"q\""));
+  Manifest many = manifest_of(OperandKind::contiguous);
+  for (int i = 0; i < 65; ++i) many.params.push_back({Kind::i32, "batch", {}});
+  CHECK(error_of([&] { check_roles(many); }) == ErrorCode::bad_input);
+  Manifest maps = manifest_of(OperandKind::contiguous);
+  for (int i = 0; i < 32; ++i) maps.params.push_back({Kind::tensor_map, "q", {{{"depth", 64}}, 0, 0}});
+  CHECK(error_of([&] { check_roles(maps); }) == ErrorCode::bad_input);
+}
+
+TEST_CASE("grids are whole clusters") {
+  Manifest manifest = manifest_of(OperandKind::contiguous);
+  manifest.cluster = {2, 1, 1};
+  manifest.num_threads = 384;
+  manifest.smem_bytes = 1000;
+  Problem problem = make_problem(manifest, contiguous());
+  LaunchGeometry geometry = make_geometry(manifest, problem, 132);
+  CHECK(geometry.grid == std::array<std::uint32_t, 3>{4, 8, 2});
+  CHECK(geometry.cluster == std::array<std::uint32_t, 3>{2, 1, 1});
+  CHECK(geometry.block == std::array<std::uint32_t, 3>{384, 1, 1});
+  CHECK(geometry.smem_bytes == 1000);
+  manifest.grid.kind = GridRule::Kind::persistent;
+  CHECK(make_geometry(manifest, problem, 132).grid == std::array<std::uint32_t, 3>{48, 1, 1});
+  CHECK(make_geometry(manifest, problem, 4).grid == std::array<std::uint32_t, 3>{4, 1, 1});
+  CHECK(make_geometry(manifest, problem, 5).grid == std::array<std::uint32_t, 3>{6, 1, 1});
+}
+
+TEST_CASE("device selectors") {
+  for (const char* bad :
+       {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "emulated:0", "auto:1", "cuda:99999999999999"}) {
+    CAPTURE(bad);
+    RuntimeOptions options = quiet();
+    options.device = bad;
+    CHECK(error_of([&] { Runtime runtime(options); }) == ErrorCode::bad_input);
+  }
+  const ScopedEnv chosen("KILN_DEVICE", "emulated");
+  RuntimeOptions options = quiet();
+  options.device = "";
+  CHECK(Runtime(options).device().selector == "emulated");
+  options.device = "hip";
+  CHECK(error_of([&] { Runtime(options).device(); }) == ErrorCode::environment);
+  options.device = "cuda:77";
+  CHECK(error_of([&] { Runtime(options).device(); }) == ErrorCode::environment);
+}
