@@ -213,6 +213,7 @@ TensorMapBytes CudaDevice::encode(const TensorMapRequest& request) {
   const auto level = [](int bytes) { return bytes == 0 ? 0 : bytes <= 32 ? 1 : bytes == 64 ? 2 : 3; };
   const int promotion = request.l2_promotion_bytes == 0 ? 0 : request.l2_promotion_bytes / 128 + 1;
   const std::array<std::uint32_t, 5> element_strides{1, 1, 1, 1, 1};
+  const Current current(api_, context_);  // the driver refuses to encode without a context
   cuda::TensorMap map{};
   const cuda::Result result = api_.encode_tiled(
       &map, type, static_cast<unsigned>(request.rank), reinterpret_cast<void*>(request.address),
