@@ -11,6 +11,7 @@ namespace kiln {
 namespace {
 
 constexpr std::size_t kMaxDepth = 16;       ///< the deepest legal config has four levels
+constexpr std::size_t kMaxMembers = 256;    ///< of one object; there are fewer than 100 keys
 constexpr std::size_t kMaxBadNumbers = 16;  ///< each one costs another pass over the text
 
 /// Builds the document while keeping the pointer of the current place.
@@ -38,6 +39,11 @@ class Builder final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     Level& level = levels_.back();
+    if (level.seen.size() == kMaxMembers) {
+      out_.push_back({level.pointer, "{...}",
+                      "schema: an object of more than " + std::to_string(kMaxMembers) + " keys", ""});
+      return false;
+    }
     level.key = name;
     level.duplicate = !level.seen.insert(name).second;
     if (level.duplicate) {

@@ -9,6 +9,7 @@ namespace kiln {
 namespace {
 
 constexpr std::size_t kValueLimit = 80;
+constexpr std::size_t kPointerLimit = 120;
 constexpr std::size_t kEditLimit = 64;  ///< longer words are not typing mistakes of a key
 
 char lower(char c) {
@@ -30,6 +31,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     }
   }
   return row.back();
+}
+
+/// A pointer made of user's keys, fit for one line of a message.
+std::string shown_pointer(std::string_view pointer) {
+  std::string out(pointer.substr(0, kPointerLimit));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  if (pointer.size() > kPointerLimit) out += "...";
+  return out;
 }
 
 std::size_t common_prefix(std::string_view a, std::string_view b) {
@@ -85,7 +96,7 @@ std::string_view nearest(std::string_view text, std::span<const std::string_view
 }
 
 std::string violation_line(const Violation& v) {
-  std::string line = v.pointer.empty() ? std::string("(document)") : v.pointer;
+  std::string line = v.pointer.empty() ? std::string("(document)") : shown_pointer(v.pointer);
   line += v.value.empty() ? std::string(v.pointer.empty() ? "" : " (missing)") : " = " + v.value;
   line += ": " + v.rule;
   if (!v.suggestion.empty()) line += " (nearest legal: " + v.suggestion + ")";

@@ -197,6 +197,13 @@ TEST_CASE("huge and hostile texts are refused, quickly and with a place") {
   std::string many = "{";
   for (int i = 0; i < 60000; ++i) many += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":1e999";
   CHECK(what(many + "}").find("out of range") != std::string::npos);
+  many = "{";
+  for (int i = 0; i < 60000; ++i) many += (i ? ",\"k" : "\"k") + std::to_string(i) + "\":1";
+  CHECK(what(many + "}") == "t: (document) = {...}: schema: an object of more than 256 keys");
+  CHECK(
+      what(R"({"two\nlines": 1, "target": "sm_80", "operation": "decode", "dtype": "bf16", "depth": 64})") ==
+      "t: /two?lines = 1: schema: unknown key");
+  CHECK(what("{\"" + std::string(100000, 'k') + "\": 1}").size() < 2000);
   CHECK(what(std::string("{\"a\0b\":1}", 9)).find("line 1") != std::string::npos);
   CHECK(what("\xff\xfe").find("line 1") != std::string::npos);
 }
