@@ -206,3 +206,16 @@ __device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2,
                "r"(r3)
                : "memory");
 }
+
+//@ section zero_16_bytes needs types
+__device__ __forceinline__ void zero_16_bytes(u32 address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
+//@ section copy_16_bytes needs types
+// Shared to global memory.
+__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
+      : "memory");
+}

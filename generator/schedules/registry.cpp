@@ -2,12 +2,15 @@
 // here.
 #include "generator/schedules/schedule.hpp"
 #include "generator/schedules/sm80_prefill.hpp"
+#include "generator/schedules/sm90_prefill.hpp"
 
 namespace kiln {
 
 std::span<const ScheduleEntry> schedules() {
   // A vector, since the list may be empty in a build without schedules.
   static const std::vector<ScheduleEntry> entries{
+      {"sm90_prefill", Target::sm_90a, Operation::prefill, make_sm90_prefill},
+      {"sm90_prefill_pingpong", Target::sm_90a, Operation::prefill, make_sm90_prefill_pingpong},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
   };
   return entries;

@@ -16,9 +16,7 @@ class Sm80Prefill final : public Schedule {
         {"kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
         {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
   }
-  Resources resources() const override {
-    return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers()};
-  }
+  Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.q->proofs();
@@ -36,7 +34,7 @@ class Sm80Prefill final : public Schedule {
 }  // namespace
 
 std::unique_ptr<Schedule> make_sm80_prefill(Config config, Violations& out) {
-  auto plan = sm80::plan_prefill(std::move(config), out);
+  auto plan = sm80::plan_prefill(config, out);
   return plan ? std::make_unique<Sm80Prefill>(std::move(*plan)) : nullptr;
 }
 

@@ -289,7 +289,7 @@ std::string head_facts(const PrefillPlan& p) {
       "Registers: at most {} a thread; Q {}.\n"
       "Shared memory ({} bytes):\n"
       "  {:>7} .. {:>7}  Q, then O on its way out\n  {:>7} .. {:>7}  K stages\n  {:>7} .. {:>7}  V stages",
-      p.BM, p.num_warps, p.BN, p.num_stages, p.num_stages == 1 ? "" : "s", p.BK, p.max_registers(),
+      p.BM, p.num_warps, p.BN, p.num_stages, p.num_stages == 1 ? "" : "s", p.BK, p.max_registers,
       p.q_in_registers ? "stays in registers" : "is read from shared memory for every tile", p.smem_bytes, 0,
       p.smem_k, p.smem_k, p.smem_v, p.smem_v, p.smem_bytes);
 }

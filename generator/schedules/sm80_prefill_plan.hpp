@@ -19,18 +19,17 @@ struct PrefillPlan {
   bool causal = false, ragged = false, lse = false;
   bool q_in_registers =
       false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
+  int max_registers = 0;
   int smem_k = 0, smem_v = 0, smem_bytes = 0;  ///< Q lies at 0
 
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
   std::optional<OnlineSoftmax> softmax;
   std::optional<KeyLimitMask> mask;
-
-  int max_registers() const { return std::min(255, 65536 / num_threads / 8 * 8); }
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.
-std::optional<PrefillPlan> plan_prefill(Config config, Violations& out);
+std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out);
 
 /// The kernel's text.
 KernelSource emit_prefill(const PrefillPlan& plan);

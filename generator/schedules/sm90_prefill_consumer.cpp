@@ -16,8 +16,8 @@ void emit_qk(Writer& w, const PrefillPlan& p) {
     p.k->emit_wait(w, qk);
     if (qk == 0) {
       w.line("const u32 k_low = {};", p.k->get());
-      w.line("wgmma_fence();");
     }
+    w.line("wgmma_fence();");
     for (int i = 0; i < steps_per_chunk; ++i) {
       const int step = qk * steps_per_chunk + i;
       w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
@@ -87,6 +87,65 @@ void emit_tile(Writer& w, const PrefillPlan& p, bool masked) {
   emit_pack(w, p);
 }
 
+// 16 rows of O from this warp's staging to global memory: a box per panel. In a ragged tensor the rows after
+// a sequence belong to the next one, so the warp that holds its end stores row by row.
+void emit_store(Writer& w, const PrefillPlan& p) {
+  const std::string row = "work.m_start + 64 * consumer + 16 * warp";
+  if (p.ragged) {
+    const int chunks = p.span_bytes / 16;
+    w.line("const int store_rows = work.seqlen_q - ({});", row);
+    w.open("if (store_rows < 16)");
+    w.open("for (int i = lane; i < {} * store_rows; i += 32)", chunks);
+    w.line("const int r = i / {0}, c = i % {0};", chunks);
+    const char* xor_bits = p.span_bytes == 128  ? "(r & 7)"
+                           : p.span_bytes == 64 ? "((r >> 1) & 3)"
+                                                : "((r >> 2) & 1)";
+    w.line("u16* const out = o + (work.q_start + {} + r) * o_stride_seq + work.head * o_stride_head + 8 * c;",
+           row);
+    for (int panel = 0; panel < p.ov_depth / p.panel_columns(); ++panel) {
+      w.line("copy_16_bytes(out + {}, o_warp + {} + r * {} + ((c ^ {}) << 4));", panel * p.panel_columns(),
+             panel * p.o_tile().panel_bytes(), p.span_bytes, xor_bits);
+    }
+    w.close();
+    w.line("__syncwarp();");
+    w.close();
+  }
+  w.open("if (lane == 0)");
+  if (p.ragged) w.open("if (store_rows >= 16)");
+  for (int panel = 0; panel < p.ov_depth / p.panel_columns(); ++panel) {
+    const std::string at =
+        p.ragged ? fmt::format("{}, work.q_start + {}, work.head, 0", panel * p.panel_columns(), row)
+                 : fmt::format("{}, {}, work.head, work.batch", panel * p.panel_columns(), row);
+    w.line("tma_store(&o_map, o_warp + {}, {});", panel * p.o_tile().panel_bytes(), at);
+  }
+  w.line("bulk_commit();");
+  if (p.ragged) w.close();
+  if (!p.separate_o) {
+    w.line("bulk_wait_read();");
+    w.line("if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
+  }
+  w.close();
+  if (!p.separate_o) w.line("__syncwarp();");
+}
+
+// Rows of V past a ragged sequence are those of the next one: P is 0 there, but 0 * NaN is NaN.
+void emit_zero_tail(Writer& w, const PrefillPlan& p) {
+  const int chunks = p.span_bytes / 16;
+  w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
+  w.line("const int v_rows = work.seqlen_k - n * {};", p.BN);
+  w.open("if (v_rows < {})", p.BN);
+  p.v->emit_wait(w, 0);
+  w.open("for (int i = v_rows * {} + threadIdx.x % 128; i < {}; i += 128)", chunks, p.BN * chunks);
+  for (int panel = 0; panel < p.v->num_panels(); ++panel) {
+    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->full_kv_bytes(),
+           panel * p.v->tile().panel_bytes());
+  }
+  w.close();
+  w.line("fence_proxy_async();");
+  w.line("named_barrier_sync(4 + consumer, 128);");
+  w.close();
+}
+
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
@@ -135,23 +194,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   }
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
-  w.open("if (lane == 0)");
-  const std::string row = fmt::format("work.m_start + 64 * consumer + 16 * warp");
-  if (p.ragged) w.line("const int store_rows = min(max(work.seqlen_q - ({}), 0), 16);", row);
-  for (int panel = 0; panel < p.ov_depth / p.panel_columns(); ++panel) {
-    const std::string at = p.ragged
-                               ? fmt::format("{}, 16 - store_rows, work.q_start + {} + store_rows, work.head",
-                                             panel * p.panel_columns(), row)
-                               : fmt::format("{}, {}, work.head, work.batch", panel * p.panel_columns(), row);
-    w.line("tma_store(&o_map, o_warp + {}, {});", panel * p.o_tile().panel_bytes(), at);
-  }
-  w.line("bulk_commit();");
-  if (!p.separate_o) {
-    w.line("bulk_wait_read();");
-    w.line("if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
-  }
-  w.close();
-  if (!p.separate_o) w.line("__syncwarp();");
+  emit_store(w, p);
 }
 
 }  // namespace
@@ -182,7 +225,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
   w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.BN / 4, p.BN);
   w.blank();
-  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
+  w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks >= 0)");
   if (p.causal || p.lse) {
@@ -210,6 +253,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_max(w, true, true);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
   emit_pack(w, p);
+  if (p.ragged) emit_zero_tail(w, p);
   w.close();
   if (p.causal) {
     w.banner("KV tiles that some row of this warpgroup sees in part");
@@ -246,7 +290,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
     w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
     p.work->emit_step(w);
   } else {
-    w.line("tile += gridDim.x;");
+    w.line("tile += {};", p.tile_step());
   }
   w.close();
   w.line("if (lane == 0) bulk_wait_read();");

@@ -12,26 +12,25 @@ namespace {
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto map = [&](const char* role, int box_rows) {
     KernelParam param{KernelParam::Kind::tensor_map, role, {}};
-    param.map.dims.push_back({"depth", p.panel_columns()});
-    if (p.ragged) param.map.dims.push_back({"clip", box_rows});
-    param.map.dims.push_back({"seq", p.ragged ? 1 : box_rows});
-    param.map.dims.push_back({"head", 1});
-    if (!p.ragged) param.map.dims.push_back({"batch", 1});
+    param.map.dims = {{"depth", p.panel_columns()}, {"seq", box_rows}, {"head", 1}, {"batch", 1}};
     param.map.swizzle_bytes = p.span_bytes;
     param.map.l2_promotion_bytes = 256;
     return param;
   };
-  std::vector<KernelParam> params{map("q", 64), map("k", p.BN), map("v", p.BN), map("o", 16)};
+  std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
+                                  map("o", 16)};
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
-  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+  if (p.ragged)
+    add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
   if (p.dynamic) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
   if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
   add(Kind::i32, "num_m_blocks"), add(Kind::i32, "num_tiles");
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   if (p.dynamic) add(Kind::i32, "section_heads");
+  if (p.ragged) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
   add(Kind::f32, "scale_log2");
   if (p.lse) add(Kind::f32, "scale");
   return params;
@@ -43,6 +42,7 @@ std::string parameter_text(const KernelParam& param) {
       return fmt::format("const __grid_constant__ TensorMap {}_map", param.role);
     case KernelParam::Kind::pointer:
       if (param.role == "lse") return "float* lse";
+      if (param.role == "o") return "u16* o";
       if (param.role == "tile_counter") return "int* tile_counter";
       return fmt::format("const int* {}", param.role);
     case KernelParam::Kind::i32:
@@ -86,7 +86,11 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("const int flat_head = tile / num_m_blocks;");
     w.line("const int m_block = tile - flat_head * num_m_blocks;");
   }
-  w.line("work.m_start = m_block * {};", p.BM);
+  if (p.cluster > 1) {
+    w.line("work.m_start = (m_block * {} + (int)cluster_rank()) * {};", p.cluster, p.BM);
+  } else {
+    w.line("work.m_start = m_block * {};", p.BM);
+  }
   w.line("work.batch = flat_head / heads_q;");
   w.line("work.head = flat_head - work.batch * heads_q;");
   w.line("work.kv_head = work.head / (heads_q / heads_kv);");
@@ -106,7 +110,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   } else {
     w.line("work.num_blocks = (work.seqlen_k + {}) / {};", p.BN - 1, p.BN);
   }
-  w.line("if (work.m_start >= work.seqlen_q) work.num_blocks = -1;");
+  if (p.ragged) w.line("if (work.m_start >= work.seqlen_q) work.num_blocks = -1;");
   w.line("return work;");
   w.close();
   w.blank();
@@ -127,6 +131,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
     p.work->emit_addresses(w, p.smem_work_barriers);
     w.line("volatile int* const work_slots = (volatile int*)(smem_bytes + {});", p.smem_work);
   }
+  if (p.cluster > 1) w.line("const u32 rank = cluster_rank();");
   w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");
   w.blank();
   w.open("if (threadIdx.x == 0)");
@@ -134,12 +139,17 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  p.k->ring().emit_init(w, 1, p.math_warps());
-  p.v->ring().emit_init(w, 1, p.math_warps());
+  p.k->ring().emit_init(w, 1, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, 1, p.v->empty_arrivals());
   if (p.dynamic) p.work->emit_init(w, 1, p.math_warps());
   w.line("fence_mbarrier_init();");
   w.close();
-  w.line("__syncthreads();");
+  if (p.cluster > 1) {
+    w.comment("every block of the cluster must see the others' barriers before it fills their slots");
+    w.line("cluster_arrive(); cluster_wait();");
+  } else {
+    w.line("__syncthreads();");
+  }
 }
 
 }  // namespace
@@ -162,6 +172,12 @@ KernelSource emit_prefill(const PrefillPlan& p) {
         "tma_load", "tma_store", "fence_proxy_async", "stmatrix"}) {
     prelude.use(section);
   }
+  if (p.ragged) prelude.use("zero_16_bytes"), prelude.use("copy_16_bytes");
+  if (p.cluster > 1) {
+    for (const char* section :
+         {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
+      prelude.use(section);
+  }
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
@@ -179,7 +195,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   std::vector<std::string> texts;
   for (const auto& param : params) texts.push_back(parameter_text(param));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
-  body.open("{}({})", name, fmt::join(texts, ",\n    "));
+  body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "", name,
+            fmt::join(texts, ",\n    "));
   emit_setup(body, p);
   body.blank();
   body.open("if (warpgroup == 0)");
@@ -187,6 +204,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.reopen("else");
   emit_consumer(body, p);
   body.close();
+  if (p.cluster > 1) {
+    body.comment("no block leaves while another may still arrive on its barriers");
+    body.line("__syncwarp();");
+    body.line("cluster_arrive(); cluster_wait();");
+  }
   body.close();
 
   KernelSource source;
@@ -197,7 +219,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.config_json = to_json(p.config, -1);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::persistent, p.BM, 1};
+  m.grid = {GridRule::Kind::persistent, p.BM * p.cluster, 1};
+  m.cluster = {p.cluster, 1, 1};
   m.params = params;
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
-#include "generator/schedules/checks.hpp"
+#include <fmt/format.h>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
 
 namespace kiln::sm90 {
 namespace {
@@ -35,34 +38,103 @@ int swizzle_span(SwizzleMode mode) {
   return 0;
 }
 
+// What the kernel computes: anything it does not is refused here, never ignored.
+bool check_meaning(const Config& c, Violations& out) {
+  const auto before = out.size();
+  refuse_unsupported(c, "sm90_prefill",
+                     {"kv_dtype",
+                      "out_dtype",
+                      "ov_depth",
+                      "mma_shape",
+                      "BM",
+                      "BN",
+                      "BK",
+                      "num_threads",
+                      "swizzle",
+                      "num_kv_stages",
+                      "num_qk_stages",
+                      "operand",
+                      "mask",
+                      "score_mod",
+                      "sink",
+                      "lse",
+                      "scale",
+                      "split_kv",
+                      "group",
+                      "rope_depth",
+                      "q_depth",
+                      "head_dim_offset",
+                      "cache_depth",
+                      "nope_depth",
+                      "v_from_k",
+                      "cluster",
+                      "exp_offload",
+                      "pv_operand"},
+                     out);
+  const Config m = with_shared_defaults(c);
+  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) {
+    if (!fits) refuse_value(c, pointer, "sm90_prefill " + std::string(what), legal, out);
+  };
+  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
+  const std::string depth = std::to_string(c.depth);
+  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(c.dtype)));
+  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
+        "takes contiguous and ragged operands", "contiguous, ragged");
+  takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
+  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
+        "takes none and causal", "none, causal");
+  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
+  takes(!*m.sink, "/sink", "has no sink", "false");
+  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
+  takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
+  takes(c.pv_operand.value_or("rs") == "rs", "/pv_operand", "keeps P in registers", "rs");
+  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+  if (!(*m.scale > 0)) {
+    break_rule(c, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  }
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    if (value % 16 != 0 || value < 16 || value > 256) {
+      break_rule(c, "sm90_prefill", {pointer}, "depth is a multiple of 16 between 16 and 256",
+                 std::to_string(std::clamp((value + 15) / 16 * 16, 16, 256)), out);
+    }
+  }
+  return out.size() == before;
+}
+
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& out) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
   const auto before = out.size();
-  Checks check(c, out);
+  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
+                          std::string_view what,
+                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
   PrefillPlan p;
-  p.ping_pong = ping_pong;
-
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
   p.causal = c.mask->kind == MaskConfig::Kind::causal;
   p.ragged = c.operand->kind == OperandKind::ragged;
   p.lse = *c.lse;
-
-  // Depths: whole swizzle spans of at least 32 bytes, accumulators in the register file.
-  for (const auto& [pointer, depth] : {std::pair{"/depth", p.depth}, std::pair{"/ov_depth", p.ov_depth}}) {
-    if (depth % 16 != 0 || depth < 16 || depth > 256) {
-      check.violate(pointer, depth, "sm90_prefill: depth is a multiple of 16 between 16 and 256",
-                    fmt::format("{}", std::clamp((depth + 15) / 16 * 16, 16, 256)));
-    }
-  }
-  if (out.size() != before) return std::nullopt;
+  // Three short-rowed warpgroups collide in the tensor cores unless they take turns; two leave gaps when they
+  // do.
+  p.ping_pong = c.schedule ? ping_pong : std::max(p.depth, p.ov_depth) <= 64;
+  c.schedule = p.ping_pong ? "sm90_prefill_pingpong" : "sm90_prefill";
 
   if (!c.BM) c.BM = default_bm(p.depth, p.ov_depth);
   p.BM = *c.BM;
   if (p.BM != 64 && p.BM != 128 && p.BM != 192) {
-    check.violate("/BM", p.BM, "sm90_prefill: BM is 64 rows for each of 1 to 3 consumer warpgroups",
-                  "64, 128, 192");
+    refuse("sm90_prefill", {"/BM"}, "BM is 64 rows for each of 1 to 3 consumer warpgroups", "64, 128, 192");
     return std::nullopt;
   }
   p.num_math_warpgroups = p.BM / 64;
@@ -76,13 +148,12 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     const auto* mode = std::get_if<SwizzleMode>(&*c.swizzle);
     p.span_bytes = mode ? swizzle_span(*mode) : 0;
     if (p.span_bytes == 0 || p.span_bytes > natural_span) {
-      check.violate(
-          "/swizzle", check.text("/swizzle"),
-          fmt::format("V20: sm90_prefill tiles rows of {} bytes into swizzle spans of 32, 64 or 128 bytes",
-                      row_bytes_gcd),
-          natural_span == 128  ? "128B, 64B, 32B"
-          : natural_span == 64 ? "64B, 32B"
-                               : "32B");
+      refuse("V20", {"/swizzle"},
+             fmt::format("sm90_prefill tiles rows of {} bytes into swizzle spans of 32, 64 or 128 bytes",
+                         row_bytes_gcd),
+             natural_span == 128  ? "128B, 64B, 32B"
+             : natural_span == 64 ? "64B, 32B"
+                                  : "32B");
       return std::nullopt;
     }
   }
@@ -94,48 +165,58 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.num_qk_stages = *c.num_qk_stages;
   const int panels = p.depth / p.panel_columns();
   if (panels % p.num_qk_stages != 0) {
-    check.violate("/num_qk_stages", p.num_qk_stages,
-                  fmt::format("V26: num_qk_stages divides the {} swizzle panels of a K row", panels),
-                  fmt::format("1, {}", panels));
+    refuse("V26", {"/num_qk_stages"},
+           fmt::format("num_qk_stages divides the {} swizzle panels of a K row", panels),
+           fmt::format("1, {}", panels));
     return std::nullopt;
   }
   const int bk0 = p.depth / p.num_qk_stages;
   if (c.BK && *c.BK != bk0) {
-    check.violate("/BK", *c.BK, "V8: BK == depth / num_qk_stages on sm_90a", fmt::format("{}", bk0));
+    refuse("V8", {"/BK"}, "BK == depth / num_qk_stages on sm_90a", fmt::format("{}", bk0));
   }
   c.BK = bk0;
   const std::array<int, 3> shape{64, p.BN, 16};
   if (c.mma_shape && *c.mma_shape != shape) {
-    check.violate("/mma_shape", check.text("/mma_shape"),
-                  "sm90_prefill: the matrix instruction of QK is m64 n(BN) k16",
-                  fmt::format("[64, {}, 16]", p.BN));
+    refuse("sm90_prefill", {"/mma_shape"}, "the matrix instruction of QK is m64 n(BN) k16",
+           fmt::format("[64, {}, 16]", p.BN));
   }
   c.mma_shape = shape;
   if (p.BN % 16 != 0 || p.BN < 16 || p.BN > 256) {
-    check.violate("/BN", p.BN, "V3: BN is a multiple of 16 and at most 256 on sm_90a",
-                  fmt::format("{}", std::clamp((p.BN + 8) / 16 * 16, 16, 256)));
+    refuse("V3", {"/BN"}, "BN is a multiple of 16 and at most 256 on sm_90a",
+           fmt::format("{}", std::clamp((p.BN + 8) / 16 * 16, 16, 256)));
+    return std::nullopt;
+  }
+
+  // Blocks of a cluster walk the same KV tiles in step, so their query tiles must see the same keys.
+  if (!c.cluster) c.cluster = 1;
+  p.cluster = *c.cluster;
+  if (p.cluster != 1 && (p.cluster != 2 || p.causal || p.ragged)) {
+    refuse("sm90_prefill", {"/cluster"},
+           "clusters of 2 blocks share K and V tiles, without causal mask and ragged operands",
+           p.causal || p.ragged ? "1" : "1, 2");
     return std::nullopt;
   }
 
   // Registers: O, S and P of a lane within what the warpgroup's share leaves (hopper.md 4.2).
   const int live = p.ov_depth / 2 + p.BN / 2 + p.BN / 4;
-  p.math_registers = p.num_math_warpgroups == 3 ? 160 : 240;
-  p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 24;
+  // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
+  // num_threads. A request beyond that never returns.
+  p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
+  p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
   const int limit = p.num_math_warpgroups == 3 ? 132 : 212;
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
-    check.violate(
-        "/BN", p.BN,
-        fmt::format("sm90_prefill: O, S and P take {} registers a thread; {} consumer warpgroups leave {}",
-                    live, p.num_math_warpgroups, limit),
-        bn >= 16 ? fmt::format("{}", bn) : "fewer BM rows");
+    refuse("sm90_prefill", {"/BN"},
+           fmt::format("O, S and P take {} registers a thread; {} consumer warpgroups leave {}", live,
+                       p.num_math_warpgroups, limit),
+           bn >= 16 ? fmt::format("{}", bn) : "fewer BM rows");
     return std::nullopt;
   }
 
   const int threads = p.num_threads();
   if (c.num_threads && *c.num_threads != threads) {
-    check.violate("/num_threads", *c.num_threads, "sm90_prefill: one producer warpgroup and BM/64 consumers",
-                  fmt::format("{}", threads));
+    refuse("sm90_prefill", {"/num_threads"}, "one producer warpgroup and BM/64 consumers",
+           fmt::format("{}", threads));
   }
   c.num_threads = threads;
 
@@ -149,16 +230,15 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   p.num_kv_stages = *c.num_kv_stages;
   if (p.num_kv_stages < 2 || p.num_kv_stages > 8) {
-    check.violate("/num_kv_stages", p.num_kv_stages, "V25: num_kv_stages is 2 to 8 here",
-                  p.num_kv_stages < 2 ? "2" : "8");
+    refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 2 to 8 here", p.num_kv_stages < 2 ? "2" : "8");
     return std::nullopt;
   }
   p.separate_o = q + o + p.num_kv_stages * per_stage + spare <= 232448;
 
   p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-                                         2, p.math_warps()});
+                                         2, p.math_warps(), p.cluster});
   p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,
-                                         p.math_warps()});
+                                         p.math_warps(), p.cluster});
   p.dynamic = p.causal || p.ragged;
   if (p.dynamic) p.work.emplace("work", 2, 1);
 
@@ -176,11 +256,11 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.smem_work = p.dynamic ? p.smem.add("work", 8, 8, "work items handed to the consumers") : 0;
   if (p.smem.bytes() > 232448) {
     const int stages = (232448 - spare - std::max(q, o)) / per_stage;
-    check.violate_all({"/BN", "/num_kv_stages", "/BM"},
-                      fmt::format("V15: shared memory is {} bytes, at most 232448", p.smem.bytes()),
-                      stages >= 2 ? fmt::format("num_kv_stages {}", stages)
-                                  : fmt::format("BN {}", (232448 - spare - std::max(q, o)) /
-                                                             (4 * (p.depth + p.ov_depth)) / 16 * 16));
+    refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
+           fmt::format("shared memory is {} bytes, at most 232448", p.smem.bytes()),
+           stages >= 2 ? fmt::format("num_kv_stages {}", stages)
+                       : fmt::format("BN {}", (232448 - spare - std::max(q, o)) /
+                                                  (4 * (p.depth + p.ov_depth)) / 16 * 16));
   }
 
   if (out.size() != before) return std::nullopt;

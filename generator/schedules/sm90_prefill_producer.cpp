@@ -8,14 +8,11 @@ namespace {
 constexpr const char* kEvictLast = "0x14F0000000000000ull";
 constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
-// Coordinates of `box_rows` rows from `row` of a sequence of `length` rows starting at `start`. A ragged
-// map's second axis clips: the box stands so that exactly the rows of this sequence are inside, the others
-// read as zeros.
+// Coordinates of the box of rows from `row` of a sequence that starts at row `start` of its tensor.
 std::string coordinates(const PrefillPlan& p, int column, const std::string& row, const std::string& start,
-                        const std::string& length, int box_rows, const std::string& head) {
-  if (!p.ragged) return fmt::format("{}, {}, {}, work.batch", column, row, head);
-  const std::string rows = fmt::format("min(max({} - ({}), 0), {})", length, row, box_rows);
-  return fmt::format("{0}, {1} - {2}, {3} + ({4}) + {2}, {5}", column, box_rows, rows, start, row, head);
+                        const std::string& head) {
+  if (p.ragged) return fmt::format("{}, {} + {}, {}, 0", column, start, row, head);
+  return fmt::format("{}, {}, {}, work.batch", column, row, head);
 }
 
 void emit_load_q(Writer& w, const PrefillPlan& p) {
@@ -27,7 +24,7 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
       w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
              g * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * g,
              coordinates(p, panel * p.panel_columns(), fmt::format("work.m_start + {}", 64 * g),
-                         "work.q_start", "work.seqlen_q", 64, "work.head"),
+                         "work.q_start", "work.head"),
              kEvictFirst);
     }
   }
@@ -43,11 +40,16 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
     w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
     for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
       const int panel = qk * pipeline.panels_per_chunk() + i;
-      w.line("tma_load(smem_{0} + {1} * {2} + {3}, &{0}_map, {4}, {5}, {6});", name, ring.stage(),
-             pipeline.full_kv_bytes(), panel * pipeline.tile().panel_bytes(), ring.full(qk),
-             coordinates(p, panel * p.panel_columns(), fmt::format("({}) * {}", block, p.BN), "work.k_start",
-                         "work.seqlen_k", p.BN, "work.kv_head"),
-             kEvictLast);
+      std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
+                                    panel * pipeline.tile().panel_bytes());
+      std::string row = fmt::format("({}) * {}", block, p.BN);
+      if (p.cluster > 1) {
+        dst += fmt::format(" + rank * {}", pipeline.box_rows() * p.span_bytes);
+        row += fmt::format(" + rank * {}", pipeline.box_rows());
+      }
+      w.line("{}({}, &{}_map, {}, {}, {}{});", p.cluster > 1 ? "tma_load_multicast" : "tma_load", dst, name,
+             ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
+             kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
     }
   }
   ring.emit_step(w);
@@ -63,12 +65,13 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   p.v->ring().emit_state(w, true);
   if (p.dynamic) p.work->emit_state(w, true);
   w.line("u32 q_phase = 1;");
-  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
+  w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
   emit_load_kv(w, p, *p.k, "k", "n");
   emit_load_q(w, p);
+  w.line("#pragma unroll 1");
   w.open("for (--n; n >= 0; --n)");
   emit_load_kv(w, p, *p.k, "k", "n");
   emit_load_kv(w, p, *p.v, "v", "n + 1");
@@ -85,7 +88,7 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
     w.line("mbarrier_arrive({});", p.work->full(0));
     p.work->emit_step(w);
   } else {
-    w.line("tile += gridDim.x;");
+    w.line("tile += {};", p.tile_step());
   }
   w.close();
   w.close();

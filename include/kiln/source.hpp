@@ -11,13 +11,9 @@
 
 namespace kiln {
 
-/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head" or "batch"; a ragged operand has no
-/// "batch" and its "seq" runs over all rows of all sequences. Extents and strides come from the tensor at launch.
-///
-/// Axis "clip" (ragged operands, always before "seq") lets a box end exactly where its sequence ends: it has the row
-/// stride, an extent of `box` rows, and the map's base address lies `box` rows before the tensor; "seq" then has
-/// extent total + 1. The box at coordinates (clip, seq) = (box - n, row + n) covers rows row .. row+n-1 of the tensor;
-/// its other rows are outside: read as zeros, not written. Nothing before the tensor is ever accessed.
+/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head" or "batch"; the "seq" of a ragged
+/// operand runs over all rows of all sequences and its "batch" has extent 1. Extents and strides come from the tensor
+/// at launch.
 struct TensorMapDim {
   std::string axis;
   int box = 1;  ///< elements along this dimension moved by one copy, 1..256
@@ -48,8 +44,9 @@ struct KernelParam {
   TensorMapSpec map;  ///< for tensor_map
 };
 
-/// Grid of a launch. `tiles`: (num_m_blocks, heads_q, batch). `persistent`: (min(num_tiles, SMs * ctas_per_sm), 1, 1).
-/// With num_m_blocks = ceil(longest seqlen_q / block_rows) and num_tiles = num_m_blocks * heads_q * batch.
+/// Grid of a launch, with num_m_blocks = ceil(longest seqlen_q / block_rows) and num_tiles = num_m_blocks * heads_q * batch.
+/// `tiles`: (num_m_blocks, heads_q, batch). `persistent`: one work item is taken by a whole cluster of C = cluster[0] blocks, so
+/// (min(num_tiles * C, SMs * ctas_per_sm rounded down to a multiple of C), 1, 1).
 struct GridRule {
   enum class Kind { tiles, persistent };
   Kind kind = Kind::tiles;

@@ -1,0 +1,296 @@
+#include "generator/schedules/sm80_prefill_resolve.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/rules.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/systems/sm80/kv_mma_op.hpp"
+
+namespace kiln::sm80 {
+namespace {
+
+/// `suggest`: look for the nearest legal values of a broken limit (which resolves many configs).
+std::optional<Resolved> resolve(const Config& user, bool suggest, Violations& out);
+
+constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
+
+struct Tiles {
+  int BM, BN, stages;
+};
+/// Small blocks, several to an SM, hide each other's barriers; wide heads need the rows of more warps to pay
+/// for the copies of K and V, and have room for one stage of each only. Measured on an H200 running this
+/// code.
+Tiles default_tiles(int depth) {
+  if (depth <= 128) return {64, 64, 2};
+  return {128, 64, 1};
+}
+
+/// Swizzle without bank conflicts: the 16-byte chunk within a line of 128 bytes ^= the row.
+SwizzleKey default_swizzle(int BK) {
+  switch (BK) {
+    case 16:
+      return SwizzleMode::b32;
+    case 32:
+      return SwizzleMode::b64;
+    case 64:
+      return SwizzleMode::b128;
+    default:
+      return XorSwizzle{3, 0, 4, false};
+  }
+}
+
+/// The vector-space swizzle of the key; nullopt when it splits a 16-byte vector or is not its own inverse.
+std::optional<layout::Swizzle> vector_swizzle(const SwizzleKey& key) {
+  XorSwizzle x = xor_swizzle(key);
+  if (x.element_domain) {
+    if (x.bits > 0 && x.base < 3) return std::nullopt;
+    x.base -= 3;
+  }
+  if (x.bits == 0) return layout::Swizzle{};
+  const layout::Swizzle s{x.bits, x.base, x.shift};
+  return s.is_valid() ? std::optional(s) : std::nullopt;
+}
+
+bool is_power_of_two(int x) {
+  return x > 0 && (x & (x - 1)) == 0;
+}
+
+/// What the kernel computes: anything it does not is refused here, never ignored.
+bool check_meaning(const Config& c, Violations& out) {
+  const auto before = out.size();
+  refuse_unsupported(c, "sm80_prefill",
+                     {"kv_dtype",
+                      "out_dtype",
+                      "ov_depth",
+                      "mma_shape",
+                      "BM",
+                      "BN",
+                      "BK",
+                      "WM",
+                      "WN",
+                      "num_threads",
+                      "swizzle",
+                      "full_kv",
+                      "bk_smem",
+                      "smem_depth",
+                      "num_smem_stages",
+                      "operand",
+                      "num_kv_stages",
+                      "mask",
+                      "score_mod",
+                      "sink",
+                      "lse",
+                      "scale",
+                      "split_kv",
+                      "group",
+                      "rope_depth",
+                      "q_depth",
+                      "head_dim_offset",
+                      "cache_depth",
+                      "nope_depth",
+                      "v_from_k"},
+                     out);
+  const Config m = with_shared_defaults(c);
+  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) {
+    if (!fits) refuse_value(c, pointer, "sm80_prefill " + std::string(what), legal, out);
+  };
+  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
+  const std::string depth = std::to_string(c.depth);
+  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(c.dtype)));
+  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
+        "takes contiguous and ragged operands", "contiguous, ragged");
+  takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
+  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
+        "takes none and causal", "none, causal");
+  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
+  takes(!*m.sink, "/sink", "has no sink", "false");
+  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
+  takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
+  takes(c.full_kv.value_or(true), "/full_kv", "keeps whole rows in a stage", "true");
+  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
+  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+  if (!(*m.scale > 0)) {
+    break_rule(c, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  }
+  if (c.depth % 16 != 0 || c.depth < 16 || c.depth > 256) {
+    break_rule(c, "sm80_prefill", {"/depth"}, "depth is a multiple of 16 between 16 and 256",
+               std::to_string(std::clamp((c.depth + 15) / 16 * 16, 16, 256)), out);
+  }
+  return out.size() == before;
+}
+
+/// Registers that live through a tile; the rest is for fragments in flight and addresses.
+int live_registers(int depth, int BN) {
+  return depth / 2 + BN / 2 + BN / 4;
+}
+constexpr int kSpareRegisters = 56;
+
+int registers_of(int num_threads) {
+  return std::min(255, 65536 / num_threads / 8 * 8);
+}
+
+/// The default BN, halved until accumulators and one stage fit beside what the user chose.
+int default_bn(const Config& c, int BM) {
+  int BN = default_tiles(c.depth).BN;
+  const auto fits = [&] {
+    const int depth = align_up(c.depth, c.BK.value_or(16));
+    return live_registers(c.depth, BN) <= registers_of(2 * BM) - kSpareRegisters &&
+           (BM + 2 * BN) * depth * 2 <= kSmemLimit;
+  };
+  while (BN > c.BK.value_or(16) && !fits()) BN /= 2;
+  return std::max(BN, c.BK.value_or(16));
+}
+
+int default_bk(int depth, int BN) {
+  int BK = 64;
+  while (BK > 16 && (depth % BK != 0 || BN % BK != 0)) BK /= 2;
+  return BK;
+}
+
+/// Keys whose value follows from others.
+void follow(const Config& user, std::optional<int>& key, std::string_view pointer, int value,
+            std::string_view id, std::string_view what, Violations& out) {
+  if (!key) key = value;
+  if (*key != value) break_rule(user, id, {pointer}, what, std::to_string(value), out);
+}
+
+bool resolve_tiles(Config& c, const Config& user, Violations& out) {
+  const auto before = out.size();
+  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 2 : default_tiles(c.depth).BM;
+  if (!is_power_of_two(*c.BM) || *c.BM < 16 || *c.BM > 256) {
+    break_rule(user, "sm80_prefill", {"/BM", "/num_threads"},
+               "BM is 16 rows for each of 1, 2, 4, 8 or 16 warps", "16, 32, 64, 128, 256", out);
+    return false;
+  }
+  if (!c.BN) c.BN = default_bn(c, *c.BM);
+  if (*c.BN % 16 != 0 || *c.BN < 16 || *c.BN > 256) {
+    break_rule(user, "V3", {"/BN"}, "BN is a multiple of 16 from 16 to 256 here",
+               std::to_string(std::clamp((*c.BN + 15) / 16 * 16, 16, 256)), out);
+    return false;
+  }
+  if (!c.BK) c.BK = default_bk(c.depth, *c.BN);
+  const int tail = *c.BK > 0 ? c.depth % *c.BK : 0;
+  if (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || tail > *c.BK / 2) {
+    break_rule(user, "V8", {"/BK", "/depth"},
+               "BK is a power of two from 16 to 128 that divides depth, or leaves at most BK/2",
+               std::to_string(default_bk(c.depth, *c.BN)), out);
+    return false;
+  }
+  if (*c.BN % *c.BK != 0) {
+    break_rule(user, "V9", {"/BN", "/BK"}, "BN % BK == 0", std::to_string(align_up(*c.BN, *c.BK)), out);
+  }
+  follow(user, c.WM, "/WM", 16, "sm80_prefill", "a warp owns the 16 rows of one mma.sync", out);
+  follow(user, c.WN, "/WN", *c.BN, "sm80_prefill", "every warp sees all keys of a tile", out);
+  follow(user, c.num_threads, "/num_threads", 2 * *c.BM, "sm80_prefill", "32 threads for 16 rows of BM", out);
+  follow(user, c.bk_smem, "/bk_smem", *c.BK, "V6", "bk_smem == BK", out);
+  follow(user, c.smem_depth, "/smem_depth", align_up(c.depth, *c.BK), "V7",
+         "smem_depth is depth rounded up to bk_smem", out);
+  c.full_kv = true;
+  const std::array<int, 3> shape{KVMmaOp::MMA_M, KVMmaOp::MMA_N, KVMmaOp::MMA_K};
+  if (c.mma_shape && *c.mma_shape != shape) {
+    break_rule(user, "V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]", out);
+  }
+  c.mma_shape = shape;
+  return out.size() == before;
+}
+
+bool resolve_swizzle(Resolved& r, const Config& user, Violations& out) {
+  Config& c = r.config;
+  if (!c.swizzle) c.swizzle = default_swizzle(*c.BK);
+  const auto swizzle = vector_swizzle(*c.swizzle);
+  const int vectors = 16 * *c.BK / 8;
+  const int period =
+      swizzle && !swizzle->is_identity() ? 1 << (swizzle->bits + swizzle->base + swizzle->shift) : 1;
+  if (!swizzle || period > vectors) {
+    break_rule(user, "V11", {"/swizzle", "/BK"},
+               fmt::format("the swizzle permutes 16-byte vectors within 16 rows of BK columns ({} vectors)",
+                           vectors),
+               "auto", out);
+    return false;
+  }
+  r.swizzle = *swizzle;
+  return true;
+}
+
+/// Reports a limit that several keys share: each key the user set, with its own nearest values.
+void exceed(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,
+            const std::string& what, bool suggest, Violations& out) {
+  const auto works = [](const Config& changed) {
+    Violations ignored;
+    return resolve(changed, false, ignored).has_value();
+  };
+  bool any = false;
+  for (const auto key : keys) {
+    if (key_value_text(user, key).empty()) continue;
+    any = true;
+    break_rule(user, id, {key}, what, suggest ? nearest_legal(user, key, works) : "", out);
+  }
+  if (!any) break_rule(user, id, {*keys.begin()}, what, "", out);
+}
+
+/// Stages, shared memory and registers. num_smem_stages is KVBuffer's name, num_kv_stages the pipeline's;
+/// here they are one thing.
+bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& out) {
+  Config& c = r.config;
+  r.smem_q_bytes = *c.BM * *c.smem_depth * 2;
+  r.smem_stage_bytes = 2 * *c.BN * *c.smem_depth * 2;
+  const int fitting = (kSmemLimit - r.smem_q_bytes) / r.smem_stage_bytes;
+  const int wanted = default_tiles(c.depth).stages;
+  if (!c.num_kv_stages) c.num_kv_stages = c.num_smem_stages.value_or(std::clamp(fitting, 1, wanted));
+  if (!c.num_smem_stages) c.num_smem_stages = c.num_kv_stages;
+  if (*c.num_smem_stages != *c.num_kv_stages || *c.num_kv_stages < 1 || *c.num_kv_stages > 4) {
+    break_rule(user, "sm80_prefill", {"/num_kv_stages", "/num_smem_stages"},
+               "num_kv_stages and num_smem_stages are the same number from 1 to 4", "1, 2, 3, 4", out);
+    return false;
+  }
+  const int bytes = r.smem_q_bytes + *c.num_kv_stages * r.smem_stage_bytes;
+  if (bytes > kSmemLimit) {
+    exceed(user, "V15", {"/BN", "/BM", "/num_kv_stages", "/num_smem_stages", "/depth"},
+           fmt::format("shared memory is {} bytes, at most {}", bytes, kSmemLimit), suggest, out);
+    return false;
+  }
+  r.registers = registers_of(*c.num_threads);
+  const int live = live_registers(c.depth, *c.BN);
+  if (live > r.registers - kSpareRegisters) {
+    exceed(user, "V32", {"/BN", "/BM", "/num_threads", "/depth"},
+           fmt::format("O, S and P take {} registers a thread, at most {} of {}", live,
+                       r.registers - kSpareRegisters, r.registers),
+           suggest, out);
+    return false;
+  }
+  r.q_in_registers = live + c.depth / 4 <= r.registers - 80;
+  return true;
+}
+
+std::optional<Resolved> resolve(const Config& user, bool suggest, Violations& out) {
+  if (!check_meaning(user, out)) return std::nullopt;
+  Resolved r;
+  r.config = with_shared_defaults(user);
+  if (!resolve_tiles(r.config, user, out) || !resolve_swizzle(r, user, out) ||
+      !resolve_memory(r, user, suggest, out)) {
+    return std::nullopt;
+  }
+  if (!r.config.schedule) r.config.schedule = "sm80_prefill";
+  return r;
+}
+
+}  // namespace
+
+std::optional<Resolved> resolve_prefill(const Config& user, Violations& out) {
+  return resolve(user, true, out);
+}
+
+}  // namespace kiln::sm80
