@@ -69,7 +69,8 @@ struct Warp {
   std::shared_ptr<Frame> frame;
   Wait wait;
 
-  std::uint32_t live = 0;  ///< lanes that have not exited
+  std::uint32_t carry = 0;  ///< condition code of add.cc and the like, a bit a lane
+  std::uint32_t live = 0;   ///< lanes that have not exited
   std::vector<Group> others;
   int index = 0;  ///< in the block
   Block* block = nullptr;

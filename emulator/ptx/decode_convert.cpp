@@ -92,6 +92,7 @@ u64 run_cvt(const Op& op, u64 a, u64 b, u64) {
 }
 
 void decode_cvt(Decoder& d) {
+  if (d.has("pack")) return decode_cvt_pack(d);
   Conversion c;
   int found = 0;
   for (const auto m : d.in->modifiers) {

@@ -43,6 +43,8 @@ void scalar(Decoder& d, Scalar f, int size, int operands) {
 }
 
 void decode_add(Decoder& d) {
+  if (d.has("cc")) return decode_carry(d);
+  if (decode_integer_pairs(d)) return;
   const Type t = d.type();
   if (is_float(t)) {
     return float_binary(d);
@@ -100,6 +102,8 @@ void decode_mul(Decoder& d) {
   if (is_float(t)) {
     return mad ? float_fma(d) : float_binary(d);
   }
+  if (mad && d.has("cc")) return decode_carry(d);
+  if (mad && d.has("sat") && d.has("hi") && t == Type::s32) return decode_mad_saturated(d);
   if (d.has("cc") || d.has("sat")) d.unsupported();
   const int size = size_of(t);
   const int wide = d.has("wide") ? 2 : 1;
@@ -213,6 +217,7 @@ void decode_shift(Decoder& d) {
 }
 
 void decode_minmax(Decoder& d) {
+  if (decode_integer_pairs(d)) return;
   const Type t = d.type();
   if (is_float(t)) {
     return float_minmax(d);
@@ -484,7 +489,7 @@ void decode_setp(Decoder& d) {
     o.count = static_cast<std::uint8_t>(op < 6 ? op : op == 16 ? 6 : op == 17 ? 7 : op - 10 + 16);
     return;
   }
-  if (t == Type::f16x2 || t == Type::bf16x2) d.unsupported();
+  if (t == Type::f16x2 || t == Type::bf16x2) return decode_setp_pair(d);
   const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
   Ref c = kNoRef;
   std::int64_t join = 0;

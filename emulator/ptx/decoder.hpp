@@ -105,6 +105,12 @@ void float_div(Decoder& d);
 void float_minmax(Decoder& d);
 void float_negabs(Decoder& d);
 void decode_st_async(Decoder& d);
+/// Rarer forms of common opcodes (decode_extended.cpp).
+void decode_carry(Decoder& d);
+bool decode_integer_pairs(Decoder& d);
+void decode_setp_pair(Decoder& d);
+void decode_cvt_pack(Decoder& d);
+void decode_mad_saturated(Decoder& d);
 
 /// True if all live lanes of `members` are here; else blocks the group until they are.
 bool converge(Warp& w, const Op& op, std::uint32_t members);
@@ -122,6 +128,7 @@ std::vector<DecodeEntry> control_table();
 std::vector<DecodeEntry> sync_table();
 std::vector<DecodeEntry> async_table();
 std::vector<DecodeEntry> matrix_table();
+std::vector<DecodeEntry> extended_table();
 
 /// FloatOptions packed into Op::flags, and the format with them.
 inline std::uint16_t pack_options(const FloatOptions& o) {
