@@ -134,6 +134,23 @@ TEST_CASE("what cannot work is refused at its key") {
   CHECK(refused_at(with(base(), {{"scale", 0}}), "/scale", ""));
 }
 
+TEST_CASE("a broken limit names the nearest value of every key the user set") {
+  const auto found = violations(with(base(), {{"depth", 256}, {"BN", 128}, {"num_kv_stages", 3}}));
+  REQUIRE(found.size() == 3);
+  for (const Violation& v : found) CHECK(v.rule.rfind("V15", 0) == 0);
+  CHECK(found[0].pointer == "/BN");
+  CHECK(found[0].suggestion == "32");
+  CHECK(violations(with(base(), {{"depth", 256}, {"BN", 32}, {"num_kv_stages", 3}})).empty());
+  CHECK_FALSE(violations(with(base(), {{"depth", 256}, {"BN", 48}, {"num_kv_stages", 3}})).empty());
+}
+
+TEST_CASE("defaults give way to what the user chose") {
+  CHECK(plan_of(with(base(), {{"depth", 64}, {"BM", 256}})).resolved().BN == 32);  // 128 registers a thread
+  CHECK(plan_of(with(base(), {{"BN", 32}})).resolved().BK == 32);
+  CHECK(plan_of(with(base(), {{"BK", 128}})).resolved().BN == 128);
+  CHECK(plan_of(with(base(), {{"num_threads", 256}})).resolved().BM == 128);
+}
+
 TEST_CASE("what is not there yet says so, and names what is") {
   CHECK(refused_at(with(base(), {{"ov_depth", 64}}), "/ov_depth", "not-yet"));
   CHECK(refused_at(with(base(), {{"kv_dtype", "int8"}}), "/kv_dtype", "not-yet"));
