@@ -70,13 +70,15 @@ const Role<Value>* find(const Role<Value> (&table)[N], std::string_view name) {
   return nullptr;
 }
 
-/// Position of a named axis in a tensor's shape, or -1 when the tensor has none (a ragged one has no
-/// "batch").
+bool is_axis(std::string_view axis) {
+  return axis == "depth" || axis == "head" || axis == "seq" || axis == "batch";
+}
+
+/// Position of an axis in a tensor's shape, or -1 for the one a ragged tensor has not: "batch".
 int axis_index(std::string_view axis, bool ragged) {
   if (axis == "depth") return ragged ? 2 : 3;
   if (axis == "head") return ragged ? 1 : 2;
   if (axis == "seq") return ragged ? 0 : 1;
-  if (axis == "clip") return ragged ? 0 : -1;  // the row dimension once more
   if (axis == "batch") return ragged ? -1 : 0;
   return -1;
 }
@@ -94,11 +96,13 @@ std::optional<StrideRole> parse_stride(std::string_view role) {
   return parsed;
 }
 
-/// Byte stride of an axis. That of an axis of one element is free, and callers leave anything there: take one
-/// that the driver accepts.
-std::uint64_t stride_bytes(const Tensor& tensor, std::size_t axis) {
+/// Byte stride of an axis. That of an axis of one element (or of none: `axis` < 0) is free, and callers leave
+/// anything there: take one that the driver accepts.
+std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
   const std::uint64_t element = size_of(tensor.dtype);
-  if (tensor.shape[axis] > 1) return static_cast<std::uint64_t>(tensor.strides[axis]) * element;
+  if (axis >= 0 && tensor.shape[static_cast<std::size_t>(axis)] > 1) {
+    return static_cast<std::uint64_t>(tensor.strides[static_cast<std::size_t>(axis)]) * element;
+  }
   std::uint64_t span = static_cast<std::uint64_t>(tensor.shape.back()) * element;
   for (std::size_t i = 0; i + 1 < tensor.shape.size(); ++i) {
     if (tensor.shape[i] <= 1) continue;
@@ -115,24 +119,14 @@ TensorMapBytes encode_map(const TensorMapSpec& spec, const Tensor& tensor, const
   request.rank = static_cast<int>(spec.dims.size());
   request.swizzle_bytes = spec.swizzle_bytes;
   request.l2_promotion_bytes = spec.l2_promotion_bytes;
-  const bool clipped =
-      std::any_of(spec.dims.begin(), spec.dims.end(), [](const auto& dim) { return dim.axis == "clip"; });
   for (std::size_t i = 0; i < spec.dims.size(); ++i) {
-    const TensorMapDim& dim = spec.dims[i];
-    const auto axis = static_cast<std::size_t>(axis_index(dim.axis, problem.ragged));
-    const std::uint64_t stride = stride_bytes(tensor, axis);
-    auto extent = static_cast<std::uint64_t>(tensor.shape[axis]);
-    // Clipped maps (source.hpp) start `box` rows early; their clip dimension ends where the tensor begins.
-    if (dim.axis == "clip") {
-      extent = static_cast<std::uint64_t>(dim.box);
-      request.address -= extent * stride;
-    } else if (clipped && dim.axis == "seq") {
-      extent += 1;
-    }
+    const int axis = axis_index(spec.dims[i].axis, problem.ragged);
     // The driver refuses extent 0; a kernel with nothing to load never uses the map.
-    request.extents[i] = std::max<std::uint64_t>(extent, 1);
-    request.box[i] = static_cast<std::uint32_t>(dim.box);
-    if (i > 0) request.strides[i - 1] = stride;
+    const std::int64_t extent =
+        axis < 0 ? 1 : std::max<std::int64_t>(tensor.shape[static_cast<std::size_t>(axis)], 1);
+    request.extents[i] = static_cast<std::uint64_t>(extent);
+    request.box[i] = static_cast<std::uint32_t>(spec.dims[i].box);
+    if (i > 0) request.strides[i - 1] = stride_bytes(tensor, axis);
   }
   return device.encode(request);
 }
@@ -152,14 +146,13 @@ void PackedParams::add_bytes(const void* data, std::size_t size, std::size_t ali
 }
 
 void check_roles(const Manifest& manifest) {
-  const bool ragged = manifest.operand == OperandKind::ragged;
   std::size_t bytes = 0;
   for (const KernelParam& param : manifest.params) {
     bool known = false;
     switch (param.kind) {
       case KernelParam::Kind::tensor_map: {
         known = tensor_of({}, param.role) != nullptr && !param.map.dims.empty() && param.map.dims.size() <= 5;
-        for (const TensorMapDim& dim : param.map.dims) known = known && axis_index(dim.axis, ragged) >= 0;
+        for (const TensorMapDim& dim : param.map.dims) known = known && is_axis(dim.axis);
         known = known && param.map.dims[0].axis == "depth";
         bytes += 128;
         break;
@@ -227,8 +220,10 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
   if (manifest.grid.kind == GridRule::Kind::tiles) {
     geometry.grid = {narrow(problem.num_m_blocks), narrow(problem.heads_q), narrow(problem.batch)};
   } else {
-    const std::int64_t slots = std::int64_t{num_sms} * std::max(manifest.grid.ctas_per_sm, 1);
-    geometry.grid = {narrow(std::min(problem.num_tiles, slots)), 1, 1};
+    // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
+    const std::int64_t size = std::max(cluster[0], 1);
+    const std::int64_t slots = std::int64_t{num_sms} * std::max(manifest.grid.ctas_per_sm, 1) / size * size;
+    geometry.grid = {narrow(std::min(problem.num_tiles * size, std::max(slots, size))), 1, 1};
   }
   for (std::size_t i = 0; i < 3; ++i) {
     // Whole clusters only: blocks past the last tile find nothing to do.

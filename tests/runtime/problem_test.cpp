@@ -217,7 +217,7 @@ TEST_CASE("roles the runtime does not know are refused at load, by name") {
   CHECK(refused({Kind::tensor_map, "lse", {{{"depth", 8}}, 0, 0}}, "\"lse\""));
   CHECK(refused({Kind::tensor_map, "q", {}}, "\"q\""));
   CHECK(refused({Kind::tensor_map, "q", {{{"seq", 8}}, 0, 0}}, "\"q\""));
-  CHECK(refused({Kind::tensor_map, "q", {{{"depth", 8}, {"clip", 8}}, 0, 0}}, "\"q\""));
+  CHECK(refused({Kind::tensor_map, "q", {{{"depth", 8}, {"page", 8}}, 0, 0}}, "\"q\""));
   Manifest many = manifest_of(OperandKind::contiguous);
   for (int i = 0; i < 65; ++i) many.params.push_back({Kind::i32, "batch", {}});
   CHECK(error_of([&] { check_roles(many); }) == ErrorCode::bad_input);
@@ -238,9 +238,10 @@ TEST_CASE("grids are whole clusters") {
   CHECK(geometry.block == std::array<std::uint32_t, 3>{384, 1, 1});
   CHECK(geometry.smem_bytes == 1000);
   manifest.grid.kind = GridRule::Kind::persistent;
-  CHECK(make_geometry(manifest, problem, 132).grid == std::array<std::uint32_t, 3>{48, 1, 1});
+  CHECK(make_geometry(manifest, problem, 132).grid == std::array<std::uint32_t, 3>{96, 1, 1});
   CHECK(make_geometry(manifest, problem, 4).grid == std::array<std::uint32_t, 3>{4, 1, 1});
-  CHECK(make_geometry(manifest, problem, 5).grid == std::array<std::uint32_t, 3>{6, 1, 1});
+  CHECK(make_geometry(manifest, problem, 5).grid == std::array<std::uint32_t, 3>{4, 1, 1});
+  CHECK(make_geometry(manifest, problem, 1).grid == std::array<std::uint32_t, 3>{2, 1, 1});
 }
 
 TEST_CASE("device selectors") {
