@@ -74,7 +74,11 @@ void add_form(std::vector<Case>& cases, const std::string& family, const Form& f
   c.input.resize(form.operands.size() * kElements * 8 + 8);
   for (std::size_t i = 0; i < form.operands.size(); ++i) {
     for (unsigned element = 0; element < kElements; ++element) {
-      const std::uint64_t bits = sample(form.operands[i], random);
+      std::uint64_t bits = sample(form.operands[i], random);
+      // Comparisons meet equal operands now and then.
+      if (i > 0 && form.operands[i] == form.operands[i - 1] && random.below(8) == 0) {
+        std::memcpy(&bits, c.input.data() + ((i - 1) * kElements + element) * 8, sizeof bits);
+      }
       std::memcpy(c.input.data() + (i * kElements + element) * 8, &bits, sizeof bits);
     }
   }
