@@ -296,7 +296,8 @@ std::string head_facts(const PrefillPlan& p) {
 
 Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   Manifest m;
-  m.name = m.entry = *p.config.name;
+  m.name = *p.config.name;
+  m.entry = entry_name(m.name);
   m.target = std::string(to_string(p.config.target));
   m.config_json = to_json(p.config, -1);
   m.num_threads = p.num_threads;

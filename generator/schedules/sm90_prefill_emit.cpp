@@ -195,8 +195,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   std::vector<std::string> texts;
   for (const auto& param : params) texts.push_back(parameter_text(param));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
-  body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "", name,
-            fmt::join(texts, ",\n    "));
+  body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
+            entry_name(name), fmt::join(texts, ",\n    "));
   emit_setup(body, p);
   body.blank();
   body.open("if (warpgroup == 0)");
@@ -214,7 +214,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   KernelSource source;
   Manifest& m = source.manifest;
   m.name = name;
-  m.entry = name;
+  m.entry = entry_name(name);
   m.target = std::string(to_string(p.config.target));
   m.config_json = to_json(p.config, -1);
   m.num_threads = p.num_threads();

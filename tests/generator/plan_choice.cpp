@@ -151,6 +151,21 @@ TEST_CASE("every key is either taken by a schedule and shown as resolved, or ref
   }
 }
 
+TEST_CASE("any identifier may name a kernel, also one of the language") {
+  for (const ScheduleEntry& entry : schedules()) {
+    Config config;
+    config.target = entry.target;
+    config.operation = entry.operation;
+    config.depth = 64;
+    config.name = "max";
+    const KernelSource source = generate(make_plan(config));
+    CHECK(source.manifest.name == "max");
+    CHECK(source.manifest.entry == "kiln_max");
+    CHECK(source.text.find(" max(\n") == std::string::npos);
+    CHECK(source.text.find("kiln_max(") != std::string::npos);
+  }
+}
+
 TEST_CASE("plans show name, resolved values, systems and resources that fit the target") {
   for (const ScheduleEntry& entry : schedules()) {
     Config config;
