@@ -1,0 +1,220 @@
+// Every kind of finding: a kernel that has the mistake is caught, the same kernel without it is not.
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+
+using namespace amd_test;
+
+namespace {
+
+emu::Report run(const std::string& body, const std::string& target = "gfx942", std::uint32_t lanes = 64,
+                emu::Policy policy = emu::Policy::lazy, std::uint64_t budget = 1 << 20) {
+  Device d;
+  std::vector<std::uint32_t> words(4096);
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = static_cast<std::uint32_t>(i);
+  const auto in = d.upload(words, "in"), out = d.reserve<std::uint32_t>(4096, "out");
+  auto l = launch_of({}, {lanes, 1, 1}, {arg(in), arg(out)});
+  l.policy = policy;
+  l.instruction_budget = budget;
+  return amd::launch(d.memory, kernel_from_assembly(body, target), l);
+}
+
+void caught(const char* kind, const std::string& wrong, const std::string& right,
+            const std::string& target = "gfx942", std::uint32_t lanes = 64) {
+  if (!toolchain()) return;
+  CAPTURE(kind);
+  for (const Way& way : kWays) {
+    CAPTURE(way.name);
+    const auto bad = run(wrong, target, lanes, way.policy), good = run(right, target, lanes, way.policy);
+    CHECK_MESSAGE(has_finding(bad, kind), "not found; instead: " << describe(bad));
+    CHECK_MESSAGE(good.findings.empty(), describe(good));
+    for (const auto& f : bad.findings) CHECK(f.site.ptx_text.size() > 6);
+  }
+}
+
+const std::string kLane4 = "v_lshlrev_b32 v1, 2, v0\n";  // v1 = 4 * lane
+/// A buffer descriptor of `in`, 4096 bytes, in s[8:11].
+const std::string kBuffer =
+    "s_mov_b64 s[8:9], s[2:3]\ns_and_b32 s9, s9, 0xffff\ns_movk_i32 s10, 0x1000\ns_mov_b32 s11, 0x27000\n";
+const std::string kDma =
+    kLane4 + kBuffer + "s_mov_b32 m0, 0\ns_nop 0\nbuffer_load_dword v1, s[8:11], 0 offen lds\n";
+const std::string kStore2 = "global_store_dword v1, v2, s[4:5]\n";
+
+}  // namespace
+
+TEST_CASE("a register read before vmcnt covers its load") {
+  const std::string load = kLane4 + "global_load_dword v2, v1, s[2:3]\n",
+                    use = "v_add_u32 v2, v2, v2\n" + kStore2;
+  caught("register-not-waited", load + use, load + "s_waitcnt vmcnt(0)\n" + use);
+  // Of two loads, vmcnt(1) covers the first only.
+  const std::string two = load + "global_load_dword v3, v1, s[2:3] offset:256\ns_waitcnt vmcnt(1)\n";
+  caught("register-not-waited", two + "v_mov_b32 v2, v3\n" + kStore2, two + kStore2);
+}
+
+TEST_CASE("a register read before lgkmcnt covers its LDS read or scalar load") {
+  const std::string write = kLane4 + "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\nds_read_b32 v2, v1\n";
+  caught("register-not-waited", write + kStore2, write + "s_waitcnt lgkmcnt(0)\n" + kStore2);
+  const std::string scalar = kLane4 + "s_load_dword s8, s[2:3], 0x0\n", use = "v_mov_b32 v2, s8\n" + kStore2;
+  caught("register-not-waited", scalar + use, scalar + "s_waitcnt lgkmcnt(0)\n" + use);
+  // Scalar loads return in any order: a count other than 0 promises nothing.
+  const std::string pair = kLane4 + "s_load_dword s8, s[2:3], 0x0\ns_load_dword s9, s[2:3], 0x40\n";
+  caught("register-not-waited", pair + "s_waitcnt lgkmcnt(1)\n" + use + "s_waitcnt lgkmcnt(0)\n",
+         pair + "s_waitcnt lgkmcnt(0)\n" + use);
+}
+
+TEST_CASE("a register overwritten while a load still writes it") {
+  const std::string load = kLane4 + "global_load_dword v2, v1, s[2:3]\n",
+                    over = "v_mov_b32 v2, 0\ns_waitcnt vmcnt(0)\n" + kStore2;
+  caught("register-overwritten", load + over, load + "s_waitcnt vmcnt(0)\n" + over);
+}
+
+TEST_CASE("a lazy load brings the value late") {
+  if (!toolchain()) return;
+  // Without the wait the store sends what was in v2 before.
+  const std::string body = kLane4 + "v_mov_b32 v2, 77\nglobal_load_dword v2, v1, s[2:3] offset:4\n" + kStore2;
+  Device d;
+  const auto in = d.upload(std::vector<std::uint32_t>(128, 5), "in"),
+             out = d.reserve<std::uint32_t>(64, "out");
+  const auto module = kernel_from_assembly(body, "gfx90a");
+  auto l = launch_of({}, {64, 1, 1}, {arg(in), arg(out)});
+  l.policy = emu::Policy::lazy;
+  amd::launch(d.memory, module, l);
+  CHECK(d.download<std::uint32_t>(out, 64) == std::vector<std::uint32_t>(64, 77));
+  l.policy = emu::Policy::eager;
+  amd::launch(d.memory, module, l);
+  CHECK(d.download<std::uint32_t>(out, 64) == std::vector<std::uint32_t>(64, 5));
+}
+
+TEST_CASE("waves race in LDS without a barrier") {
+  // Each wave writes its slots and reads those of the other wave.
+  const std::string write = kLane4 + "ds_write_b32 v1, v0\n",
+                    read = "v_xor_b32 v3, 0x100, v1\nds_read_b32 v2, v3\ns_waitcnt lgkmcnt(0)\n" + kStore2;
+  const std::string whole = "s_waitcnt lgkmcnt(0)\ns_barrier\n";
+  caught("lds-race", write + "s_waitcnt lgkmcnt(0)\n" + read, write + whole + read, "gfx942", 128);
+  // The barrier alone does not wait for the write.
+  caught("lds-race", write + "s_barrier\n" + read, write + whole + read, "gfx90a", 128);
+  // Reading, then overwriting what the other wave reads.
+  const std::string again = "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\n";
+  caught("lds-race", write + whole + read + again, write + whole + read + "s_barrier\n" + again, "gfx950",
+         128);
+}
+
+TEST_CASE("atomics of several waves do not race, a plain read beside them does") {
+  const std::string one = kLane4 + "v_mov_b32 v4, 0\nv_mov_b32 v5, 1\n";
+  const std::string first = one +
+                            "v_cmp_gt_u32 vcc, 64, v0\ns_cbranch_vccz .Lskip\nds_write_b32 v4, "
+                            "v4\n.Lskip:\ns_waitcnt lgkmcnt(0)\ns_barrier\n";
+  const std::string add = "ds_add_u32 v4, v5\ns_waitcnt lgkmcnt(0)\n",
+                    read = "ds_read_b32 v2, v4\ns_waitcnt lgkmcnt(0)\n" + kStore2;
+  caught("lds-race", first + add + read, first + add + "s_barrier\n" + read, "gfx942", 128);
+}
+
+TEST_CASE("LDS used before the wait of the load that fills it") {
+  const std::string read = "ds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\n" + kStore2;
+  caught("lds-dma-not-waited", kDma + read, kDma + "s_waitcnt vmcnt(0)\n" + read, "gfx90a");
+  caught("lds-dma-not-waited", kDma + "s_waitcnt lgkmcnt(0)\n" + read, kDma + "s_waitcnt vmcnt(0)\n" + read,
+         "gfx950");
+}
+
+TEST_CASE("another wave reads what a load to LDS brings") {
+  // Both waves load 256 bytes to their own part (m0), then read the other's.
+  const std::string dma =
+      "v_and_b32 v3, 63, v0\nv_lshlrev_b32 v3, 2, v3\n" + kLane4 + kBuffer +
+      "v_readfirstlane_b32 s12, v1\ns_mov_b32 m0, s12\ns_nop 0\nbuffer_load_dword v3, s[8:11], 0 offen lds\n";
+  const std::string read = "v_xor_b32 v3, 0x100, v1\nds_read_b32 v2, v3\ns_waitcnt lgkmcnt(0)\n" + kStore2 +
+                           "s_waitcnt vmcnt(0)\n";
+  caught("lds-race", dma + "s_barrier\n" + read, dma + "s_waitcnt vmcnt(0)\ns_barrier\n" + read, "gfx942",
+         128);
+  caught("lds-race", dma + "s_waitcnt vmcnt(0)\n" + read, dma + "s_waitcnt vmcnt(0)\ns_barrier\n" + read,
+         "gfx942", 128);
+}
+
+TEST_CASE("a load to LDS over bytes that a read still needs") {
+  const std::string fill = kLane4 + "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\nds_read_b32 v2, v1\n";
+  const std::string dma = kBuffer +
+                          "s_mov_b32 m0, 0\ns_nop 0\nbuffer_load_dword v1, s[8:11], 0 offen lds\ns_waitcnt "
+                          "vmcnt(0) lgkmcnt(0)\n" +
+                          kStore2;
+  caught("lds-overwritten", fill + dma, fill + "s_waitcnt lgkmcnt(0)\n" + dma);
+}
+
+TEST_CASE("reads of what was never written") {
+  const std::string read = kLane4 + "ds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)\n" + kStore2;
+  caught("uninitialized-lds", read, kLane4 + "ds_write_b32 v1, v0\n" + read.substr(kLane4.size()));
+  caught("uninitialized-register", kLane4 + kStore2, kLane4 + "v_mov_b32 v2, 0\n" + kStore2);
+  caught("uninitialized-register",
+         kLane4 + "global_load_dword v2, v7, s[2:3]\ns_waitcnt vmcnt(0)\n" + kStore2,
+         kLane4 + "global_load_dword v2, v1, s[2:3]\ns_waitcnt vmcnt(0)\n" + kStore2);
+  const std::string from_out =
+      kLane4 + "global_load_dword v2, v1, s[4:5] offset:256\ns_waitcnt vmcnt(0)\n" + kStore2;
+  caught("uninitialized-read", from_out,
+         kLane4 + "v_mov_b32 v3, 0\nglobal_store_dword v1, v3, s[4:5] offset:256\ns_waitcnt vmcnt(0)\n" +
+             from_out);
+  // Undefined values may be moved about, selected away and stored to LDS: only their use counts.
+  caught("uninitialized-register", kLane4 + "v_mov_b32 v2, v9\nv_add_u32 v2, v2, v0\n" + kStore2,
+         kLane4 + "v_mov_b32 v3, v9\ns_mov_b64 vcc, -1\nv_cndmask_b32 v2, v3, v0, vcc\n" + kStore2);
+}
+
+TEST_CASE("accesses outside of memory, LDS and alignment") {
+  const std::string far = "v_lshlrev_b32 v1, 2, v0\nv_mov_b32 v2, 0\nv_add_u32 v3, 0x4000, v1\n";
+  caught("out-of-bounds", far + "global_store_dword v3, v2, s[4:5]\n",
+         far + "global_store_dword v1, v2, s[4:5]\n");
+  caught("out-of-bounds", far + "global_load_dword v2, v3, s[2:3]\n",
+         far + "global_load_dword v2, v1, s[2:3]\n");
+  caught("out-of-bounds", far + "ds_write_b32 v3, v2\n", far + "ds_write_b32 v1, v2\n");
+  caught("out-of-bounds", "s_load_dword s8, s[2:3], 0x4000\n", "s_load_dword s8, s[2:3], 0x3ffc\n");
+  caught("misaligned",
+         far +
+             "global_store_dword v1, v2, s[4:5]\ns_waitcnt vmcnt(0)\nv_add_u32 v1, 2, v1\ns_mov_b64 exec, "
+             "1\nglobal_atomic_add v1, v2, s[4:5]\n",
+         far +
+             "global_store_dword v1, v2, s[4:5]\ns_waitcnt vmcnt(0)\ns_mov_b64 exec, 1\nglobal_atomic_add "
+             "v1, v2, s[4:5]\n");
+}
+
+TEST_CASE("buffers bound their accesses, soffset must not decide") {
+  const std::string lanes =
+      "v_lshlrev_b32 v1, 2, v0\nv_add_u32 v2, 0xf80, v1\n" + kBuffer;  // lanes 32.. are outside
+  if (toolchain()) {
+    Device d;
+    const auto in = d.upload(std::vector<std::uint32_t>(4096, 9), "in"),
+               out = d.reserve<std::uint32_t>(64, "out");
+    const auto module = kernel_from_assembly(lanes +
+                                                 "buffer_load_dword v3, v2, s[8:11], 0 offen\ns_waitcnt "
+                                                 "vmcnt(0)\nglobal_store_dword v1, v3, s[4:5]\n"
+                                                 "buffer_store_dword v1, v2, s[8:11], 0 offen\n",
+                                             "gfx90a");
+    const auto report = amd::launch(d.memory, module, launch_of({}, {64, 1, 1}, {arg(in), arg(out)}));
+    CHECK_MESSAGE(report.findings.empty(), describe(report));
+    const auto got = d.download<std::uint32_t>(out, 64), after = d.download<std::uint32_t>(in, 1088);
+    for (std::uint32_t i = 0; i < 64; ++i) CHECK(got[i] == (i < 32 ? 9 : 0));
+    for (std::uint32_t i = 0; i < 64; ++i) CHECK(after[992 + i] == (i < 32 ? 4 * i : 9));
+  }
+  caught("ambiguous-bounds",
+         lanes + "s_movk_i32 s12, 0x80\nbuffer_load_dword v3, v1, s[8:11], s12 offen offset:3840\n",
+         lanes + "s_movk_i32 s12, 0x80\nbuffer_load_dword v3, v1, s[8:11], s12 offen offset:1024\n");
+}
+
+TEST_CASE("barriers that do not match, and endless loops") {
+  const std::string split = "v_cmp_gt_u32 vcc, 64, v0\ns_cbranch_vccz .Lend2\ns_barrier\n.Lend2:\n";
+  caught("barrier-mismatch", split, "s_barrier\n", "gfx942", 128);
+  if (!toolchain()) return;
+  const auto spin = run(".Lloop:\ns_branch .Lloop\n", "gfx942", 64, emu::Policy::eager, 10000);
+  CHECK(has_finding(spin, "instruction-budget"));
+  CHECK(!spin.completed);
+  // One wave waits at the barrier while the other never comes.
+  const auto dead =
+      run("v_cmp_gt_u32 vcc, 64, v0\ns_cbranch_vccnz .Lwait\n.Lloop:\ns_branch .Lloop\n.Lwait:\ns_barrier\n",
+          "gfx942", 128, emu::Policy::eager, 10000);
+  CHECK(has_finding(dead, "deadlock"));
+}
+
+TEST_CASE("transposing reads need all lanes and aligned addresses") {
+  const std::string fill =
+      "v_lshlrev_b32 v1, 3, v0\nv_mov_b32 v2, 0\nv_mov_b32 v3, 0\nds_write_b64 v1, v[2:3]\ns_waitcnt "
+      "lgkmcnt(0)\n";
+  caught("partial-exec", fill + "s_mov_b64 exec, 1\nds_read_b64_tr_b16 v[4:5], v1\n",
+         fill + "ds_read_b64_tr_b16 v[4:5], v1\n", "gfx950");
+  caught("misaligned", fill + "v_add_u32 v1, 4, v1\nv_and_b32 v1, 0xff, v1\nds_read_b64_tr_b16 v[4:5], v1\n",
+         fill + "ds_read_b64_tr_b16 v[4:5], v1\n", "gfx950");
+}
