@@ -139,9 +139,10 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   const int count = static_cast<int>(steps.size());
   load(0);
   for (int j = 0; j < count; ++j) {
-    if (j + 1 < count) load(j + 1);
     const Step& step = steps[static_cast<std::size_t>(j)];
-    w.comment("strip {}, step {}: depth {} .. {}", step.bk_tile, step.k_mma, 16 * j, 16 * j + 15);
+    w.comment("strip {}, step {}: depth {} .. {}{}", step.bk_tile, step.k_mma, 16 * j, 16 * j + 15,
+              j + 1 < count ? "; fragments of the next step first" : "");
+    if (j + 1 < count) load(j + 1);
     p.k->kv_mma_op().emit_mma(w, fmt::format("q_reg + {}", 4 * j), "s_acc", step.bk_tile, step.k_mma, j == 0);
   }
 }

@@ -1,0 +1,905 @@
+// prefill_bf16_d256_ragged_causal_sm80: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"prefill_bf16_d256_ragged_causal_sm80","target":"sm_80","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[16,8,16],"BM":128,"BN":64,"BK":64,"WM":16,"WN":64,"num_threads":256,"swizzle":"128B","full_kv":true,"bk_smem":64,"smem_depth":256,"num_smem_stages":1,"num_kv_stages":1,"schedule":"sm80_prefill"}
+// Schedule sm80_prefill: 128 query rows (8 warps of 16) by 64 keys a tile, 1 KV stage, strips of 64.
+// Registers: at most 255 a thread; Q is read from shared memory for every tile.
+// Shared memory (131072 bytes):
+//         0 ..   65536  Q, then O on its way out
+//     65536 ..   98304  K stages
+//     98304 ..  131072  V stages
+//
+// Regenerate: kiln generate prefill_bf16_d256_ragged_causal_sm80.json --out .
+// Compile: nvcc -arch=sm_80 -cubin prefill_bf16_d256_ragged_causal_sm80.cu
+
+#define kInfinity __int_as_float(0x7f800000)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// 16 bytes from global to shared memory, asynchronously; zeros when not `valid` (then `src` is not read).
+__device__ __forceinline__ void cp_async_16(u32 dst, const u16* src, bool valid) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(valid ? 16 : 0) : "memory");
+}
+__device__ __forceinline__ void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until at most n of this thread's committed groups are still on their way.
+#define CP_ASYNC_WAIT(n) asm volatile("cp.async.wait_group %0;" ::"n"(n) : "memory")
+
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4(u32* r, u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// As ldmatrix_x4, each matrix transposed on the way.
+__device__ __forceinline__ void ldmatrix_x4_trans(u32* r, u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+
+// D += A B, 16x8x16.
+__device__ __forceinline__ void mma_bf16(float* d, const u32* a, const u32* b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// D = A B.
+__device__ __forceinline__ void mma_bf16_first(float* d, const u32* a, const u32* b) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
+}
+
+__device__ __forceinline__ void store_shared_32(u32 address, u32 value) {
+  asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+// 16 bytes from shared to global memory.
+__device__ __forceinline__ void copy_out_16(u16* dst, u32 src) {
+  u32 x, y, z, w;
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(src) : "memory");
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
+}
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+extern "C" __global__ void __launch_bounds__(256, 1)
+kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16* v, u16* o, const int* cu_seqlens_q,
+    const int* cu_seqlens_k, int heads_q, int heads_kv, long long q_stride_seq,
+    long long q_stride_head, long long k_stride_seq, long long k_stride_head, long long v_stride_seq,
+    long long v_stride_head, long long o_stride_seq, long long o_stride_head, float scale_log2) {
+  extern __shared__ __align__(1024) unsigned char smem_bytes[];
+  const u32 smem_q = smem_address(smem_bytes), smem_k = smem_q + 65536, smem_v = smem_q + 98304;
+  const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;
+
+  // ---- work item: 128 query rows of one head of one sequence
+  const int m_start = (int)(gridDim.x - 1 - blockIdx.x) * 128;  // the longest rows first
+  const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);
+  const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];
+  const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - k_start;
+  if (m_start >= seqlen_q) return;
+  const u16* const q_head = q + q_start * q_stride_seq + head * q_stride_head + m_start * q_stride_seq;
+  const u16* const k_head = k + k_start * k_stride_seq + kv_head * k_stride_head;
+  const u16* const v_head = v + k_start * v_stride_seq + kv_head * v_stride_head;
+  u16* const o_head = o + q_start * o_stride_seq + head * o_stride_head + m_start * o_stride_seq;
+  const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
+  const int key_limit_0 = min(seqlen_k, row_0 + 1 + seqlen_k - seqlen_q);
+  const int key_limit_1 = min(seqlen_k, row_0 + 9 + seqlen_k - seqlen_q);
+  // Keys that some row of the block sees, that some row of this warp sees, and that all rows of it see.
+  const int block_keys = min(seqlen_k, min(m_start + 128, seqlen_q) + seqlen_k - seqlen_q);
+  const int warp_keys = min(seqlen_k, m_start + 16 * warp + 16 + seqlen_k - seqlen_q);
+  const int clean_keys = min(seqlen_k, m_start + 16 * warp + 1 + seqlen_k - seqlen_q);
+  const int num_tiles = (max(block_keys, 0) + 63) / 64;
+
+  // ---- addresses
+  // Q: copies of this thread (32 rows apart), fragment addresses of this lane
+  const int q_row = thread / 8, q_chunk = thread % 8;
+  const u32 q_dst_vector = thread;
+  const u32 q_dst_lane = (q_dst_vector ^ ((q_dst_vector >> 3) & 7)) * 16;
+  const u32 q_dst_0 = smem_q + q_dst_lane;
+  const u16* const q_src = q_head + q_row * q_stride_seq + 8 * q_chunk;
+  const long long q_pass = 32 * q_stride_seq;
+  const int q_rows = seqlen_q - m_start - q_row;
+  const u32 smem_q_warp = smem_q + warp * 2048;  // 16 rows of this warp
+  const u32 q_frag_vector = (lane & 15) * 8 + (lane >> 4);
+  const u32 q_frag_lane = (q_frag_vector ^ ((q_frag_vector >> 3) & 7)) * 16;
+  const u32 q_frag_0 = smem_q_warp + q_frag_lane;
+  const u32 q_frag_32 = smem_q_warp + (q_frag_lane ^ 32);
+  const u32 q_frag_64 = smem_q_warp + (q_frag_lane ^ 64);
+  const u32 q_frag_96 = smem_q_warp + (q_frag_lane ^ 96);
+  // K: copies of this thread (32 rows apart), fragment addresses of this lane
+  const int k_row = thread / 8, k_chunk = thread % 8;
+  const u32 k_dst_vector = thread;
+  const u32 k_dst_lane = (k_dst_vector ^ ((k_dst_vector >> 3) & 7)) * 16;
+  const u32 k_dst_0 = smem_k + k_dst_lane;
+  const u16* k_src = k_head + k_row * k_stride_seq + 8 * k_chunk;
+  const long long k_pass = 32 * k_stride_seq;
+  int k_rows = seqlen_k - k_row;
+  const u32 k_frag_vector = ((lane & 7) + ((lane >> 4) << 3)) * 8 + ((lane >> 3) & 1);
+  const u32 k_frag_lane = (k_frag_vector ^ ((k_frag_vector >> 3) & 7)) * 16;
+  const u32 k_frag_0 = smem_k + k_frag_lane;
+  const u32 k_frag_32 = smem_k + (k_frag_lane ^ 32);
+  const u32 k_frag_64 = smem_k + (k_frag_lane ^ 64);
+  const u32 k_frag_96 = smem_k + (k_frag_lane ^ 96);
+  // V: copies of this thread (32 rows apart), fragment addresses of this lane
+  const int v_row = thread / 8, v_chunk = thread % 8;
+  const u32 v_dst_vector = thread;
+  const u32 v_dst_lane = (v_dst_vector ^ ((v_dst_vector >> 3) & 7)) * 16;
+  const u32 v_dst_0 = smem_v + v_dst_lane;
+  const u16* v_src = v_head + v_row * v_stride_seq + 8 * v_chunk;
+  const long long v_pass = 32 * v_stride_seq;
+  int v_rows = seqlen_k - v_row;
+  const u32 v_frag_vector = (lane & 15) * 8 + (lane >> 4);
+  const u32 v_frag_lane = (v_frag_vector ^ ((v_frag_vector >> 3) & 7)) * 16;
+  const u32 v_frag_0 = smem_v + v_frag_lane;
+  const u32 v_frag_32 = smem_v + (v_frag_lane ^ 32);
+  const u32 v_frag_64 = smem_v + (v_frag_lane ^ 64);
+  const u32 v_frag_96 = smem_v + (v_frag_lane ^ 96);
+
+  // ---- accumulators
+  float s_acc[32];  // S: 16 x 64 scores of this warp
+  float o_acc[128];  // O: 16 x 256
+  u32 p[16];  // P: 16 x 64 as the A operand of P V
+  float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
+  float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
+  o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
+  o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
+  o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
+  o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
+  o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
+  o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
+  o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
+  o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
+  o_acc[64] = o_acc[65] = o_acc[66] = o_acc[67] = o_acc[68] = o_acc[69] = o_acc[70] = o_acc[71] = 0.0f;
+  o_acc[72] = o_acc[73] = o_acc[74] = o_acc[75] = o_acc[76] = o_acc[77] = o_acc[78] = o_acc[79] = 0.0f;
+  o_acc[80] = o_acc[81] = o_acc[82] = o_acc[83] = o_acc[84] = o_acc[85] = o_acc[86] = o_acc[87] = 0.0f;
+  o_acc[88] = o_acc[89] = o_acc[90] = o_acc[91] = o_acc[92] = o_acc[93] = o_acc[94] = o_acc[95] = 0.0f;
+  o_acc[96] = o_acc[97] = o_acc[98] = o_acc[99] = o_acc[100] = o_acc[101] = o_acc[102] = o_acc[103] = 0.0f;
+  o_acc[104] = o_acc[105] = o_acc[106] = o_acc[107] = o_acc[108] = o_acc[109] = o_acc[110] = o_acc[111] = 0.0f;
+  o_acc[112] = o_acc[113] = o_acc[114] = o_acc[115] = o_acc[116] = o_acc[117] = o_acc[118] = o_acc[119] = 0.0f;
+  o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
+  if (num_tiles > 0) {
+
+    // ---- prologue: Q and the first tiles on their way
+    cp_async_16(q_dst_0, q_src, q_rows > 0);
+    cp_async_16(q_dst_0 + 4096, q_src + q_pass, q_rows > 32);
+    cp_async_16(q_dst_0 + 8192, q_src + 2 * q_pass, q_rows > 64);
+    cp_async_16(q_dst_0 + 12288, q_src + 3 * q_pass, q_rows > 96);
+    cp_async_16(q_dst_0 + 16384, q_src + 64, q_rows > 0);
+    cp_async_16(q_dst_0 + 20480, q_src + q_pass + 64, q_rows > 32);
+    cp_async_16(q_dst_0 + 24576, q_src + 2 * q_pass + 64, q_rows > 64);
+    cp_async_16(q_dst_0 + 28672, q_src + 3 * q_pass + 64, q_rows > 96);
+    cp_async_16(q_dst_0 + 32768, q_src + 128, q_rows > 0);
+    cp_async_16(q_dst_0 + 36864, q_src + q_pass + 128, q_rows > 32);
+    cp_async_16(q_dst_0 + 40960, q_src + 2 * q_pass + 128, q_rows > 64);
+    cp_async_16(q_dst_0 + 45056, q_src + 3 * q_pass + 128, q_rows > 96);
+    cp_async_16(q_dst_0 + 49152, q_src + 192, q_rows > 0);
+    cp_async_16(q_dst_0 + 53248, q_src + q_pass + 192, q_rows > 32);
+    cp_async_16(q_dst_0 + 57344, q_src + 2 * q_pass + 192, q_rows > 64);
+    cp_async_16(q_dst_0 + 61440, q_src + 3 * q_pass + 192, q_rows > 96);
+    // load_k_stage0
+    cp_async_16(k_dst_0, k_src, k_rows > 0);
+    cp_async_16(k_dst_0 + 4096, k_src + k_pass, k_rows > 32);
+    cp_async_16(k_dst_0 + 8192, k_src + 64, k_rows > 0);
+    cp_async_16(k_dst_0 + 12288, k_src + k_pass + 64, k_rows > 32);
+    cp_async_16(k_dst_0 + 16384, k_src + 128, k_rows > 0);
+    cp_async_16(k_dst_0 + 20480, k_src + k_pass + 128, k_rows > 32);
+    cp_async_16(k_dst_0 + 24576, k_src + 192, k_rows > 0);
+    cp_async_16(k_dst_0 + 28672, k_src + k_pass + 192, k_rows > 32);
+    k_src += 64 * k_stride_seq; k_rows -= 64;
+    cp_async_commit();
+    CP_ASYNC_WAIT(0);
+    __syncthreads();
+    for (int n = 0;;) {
+
+      // ---- KV tile n
+      // load_v_stage0
+      cp_async_16(v_dst_0, v_src, v_rows > 0);
+      cp_async_16(v_dst_0 + 4096, v_src + v_pass, v_rows > 32);
+      cp_async_16(v_dst_0 + 8192, v_src + 64, v_rows > 0);
+      cp_async_16(v_dst_0 + 12288, v_src + v_pass + 64, v_rows > 32);
+      cp_async_16(v_dst_0 + 16384, v_src + 128, v_rows > 0);
+      cp_async_16(v_dst_0 + 20480, v_src + v_pass + 128, v_rows > 32);
+      cp_async_16(v_dst_0 + 24576, v_src + 192, v_rows > 0);
+      cp_async_16(v_dst_0 + 28672, v_src + v_pass + 192, v_rows > 32);
+      v_src += 64 * v_stride_seq; v_rows -= 64;
+      cp_async_commit();
+      if (n * 64 < warp_keys) {
+        // S = Q K(n)'
+        u32 q_reg[64];
+        u32 k_reg[256];  // 128 fragments of 16x8
+        ldmatrix_x4(q_reg + 0, q_frag_0);
+        ldmatrix_x4(k_reg + 0, k_frag_0);
+        ldmatrix_x4(k_reg + 4, k_frag_0 + 2048);
+        ldmatrix_x4(k_reg + 8, k_frag_0 + 4096);
+        ldmatrix_x4(k_reg + 12, k_frag_0 + 6144);
+        // strip 0, step 0: depth 0 .. 15; fragments of the next step first
+        ldmatrix_x4(q_reg + 4, q_frag_32);
+        ldmatrix_x4(k_reg + 16, k_frag_32);
+        ldmatrix_x4(k_reg + 20, k_frag_32 + 2048);
+        ldmatrix_x4(k_reg + 24, k_frag_32 + 4096);
+        ldmatrix_x4(k_reg + 28, k_frag_32 + 6144);
+        mma_bf16_first(s_acc + 0, q_reg + 0, k_reg + 0);
+        mma_bf16_first(s_acc + 4, q_reg + 0, k_reg + 2);
+        mma_bf16_first(s_acc + 8, q_reg + 0, k_reg + 4);
+        mma_bf16_first(s_acc + 12, q_reg + 0, k_reg + 6);
+        mma_bf16_first(s_acc + 16, q_reg + 0, k_reg + 8);
+        mma_bf16_first(s_acc + 20, q_reg + 0, k_reg + 10);
+        mma_bf16_first(s_acc + 24, q_reg + 0, k_reg + 12);
+        mma_bf16_first(s_acc + 28, q_reg + 0, k_reg + 14);
+        // strip 0, step 1: depth 16 .. 31; fragments of the next step first
+        ldmatrix_x4(q_reg + 8, q_frag_64);
+        ldmatrix_x4(k_reg + 32, k_frag_64);
+        ldmatrix_x4(k_reg + 36, k_frag_64 + 2048);
+        ldmatrix_x4(k_reg + 40, k_frag_64 + 4096);
+        ldmatrix_x4(k_reg + 44, k_frag_64 + 6144);
+        mma_bf16(s_acc + 0, q_reg + 4, k_reg + 16);
+        mma_bf16(s_acc + 4, q_reg + 4, k_reg + 18);
+        mma_bf16(s_acc + 8, q_reg + 4, k_reg + 20);
+        mma_bf16(s_acc + 12, q_reg + 4, k_reg + 22);
+        mma_bf16(s_acc + 16, q_reg + 4, k_reg + 24);
+        mma_bf16(s_acc + 20, q_reg + 4, k_reg + 26);
+        mma_bf16(s_acc + 24, q_reg + 4, k_reg + 28);
+        mma_bf16(s_acc + 28, q_reg + 4, k_reg + 30);
+        // strip 0, step 2: depth 32 .. 47; fragments of the next step first
+        ldmatrix_x4(q_reg + 12, q_frag_96);
+        ldmatrix_x4(k_reg + 48, k_frag_96);
+        ldmatrix_x4(k_reg + 52, k_frag_96 + 2048);
+        ldmatrix_x4(k_reg + 56, k_frag_96 + 4096);
+        ldmatrix_x4(k_reg + 60, k_frag_96 + 6144);
+        mma_bf16(s_acc + 0, q_reg + 8, k_reg + 32);
+        mma_bf16(s_acc + 4, q_reg + 8, k_reg + 34);
+        mma_bf16(s_acc + 8, q_reg + 8, k_reg + 36);
+        mma_bf16(s_acc + 12, q_reg + 8, k_reg + 38);
+        mma_bf16(s_acc + 16, q_reg + 8, k_reg + 40);
+        mma_bf16(s_acc + 20, q_reg + 8, k_reg + 42);
+        mma_bf16(s_acc + 24, q_reg + 8, k_reg + 44);
+        mma_bf16(s_acc + 28, q_reg + 8, k_reg + 46);
+        // strip 0, step 3: depth 48 .. 63; fragments of the next step first
+        ldmatrix_x4(q_reg + 16, q_frag_0 + 16384);
+        ldmatrix_x4(k_reg + 64, k_frag_0 + 8192);
+        ldmatrix_x4(k_reg + 68, k_frag_0 + 10240);
+        ldmatrix_x4(k_reg + 72, k_frag_0 + 12288);
+        ldmatrix_x4(k_reg + 76, k_frag_0 + 14336);
+        mma_bf16(s_acc + 0, q_reg + 12, k_reg + 48);
+        mma_bf16(s_acc + 4, q_reg + 12, k_reg + 50);
+        mma_bf16(s_acc + 8, q_reg + 12, k_reg + 52);
+        mma_bf16(s_acc + 12, q_reg + 12, k_reg + 54);
+        mma_bf16(s_acc + 16, q_reg + 12, k_reg + 56);
+        mma_bf16(s_acc + 20, q_reg + 12, k_reg + 58);
+        mma_bf16(s_acc + 24, q_reg + 12, k_reg + 60);
+        mma_bf16(s_acc + 28, q_reg + 12, k_reg + 62);
+        // strip 1, step 0: depth 64 .. 79; fragments of the next step first
+        ldmatrix_x4(q_reg + 20, q_frag_32 + 16384);
+        ldmatrix_x4(k_reg + 80, k_frag_32 + 8192);
+        ldmatrix_x4(k_reg + 84, k_frag_32 + 10240);
+        ldmatrix_x4(k_reg + 88, k_frag_32 + 12288);
+        ldmatrix_x4(k_reg + 92, k_frag_32 + 14336);
+        mma_bf16(s_acc + 0, q_reg + 16, k_reg + 64);
+        mma_bf16(s_acc + 4, q_reg + 16, k_reg + 66);
+        mma_bf16(s_acc + 8, q_reg + 16, k_reg + 68);
+        mma_bf16(s_acc + 12, q_reg + 16, k_reg + 70);
+        mma_bf16(s_acc + 16, q_reg + 16, k_reg + 72);
+        mma_bf16(s_acc + 20, q_reg + 16, k_reg + 74);
+        mma_bf16(s_acc + 24, q_reg + 16, k_reg + 76);
+        mma_bf16(s_acc + 28, q_reg + 16, k_reg + 78);
+        // strip 1, step 1: depth 80 .. 95; fragments of the next step first
+        ldmatrix_x4(q_reg + 24, q_frag_64 + 16384);
+        ldmatrix_x4(k_reg + 96, k_frag_64 + 8192);
+        ldmatrix_x4(k_reg + 100, k_frag_64 + 10240);
+        ldmatrix_x4(k_reg + 104, k_frag_64 + 12288);
+        ldmatrix_x4(k_reg + 108, k_frag_64 + 14336);
+        mma_bf16(s_acc + 0, q_reg + 20, k_reg + 80);
+        mma_bf16(s_acc + 4, q_reg + 20, k_reg + 82);
+        mma_bf16(s_acc + 8, q_reg + 20, k_reg + 84);
+        mma_bf16(s_acc + 12, q_reg + 20, k_reg + 86);
+        mma_bf16(s_acc + 16, q_reg + 20, k_reg + 88);
+        mma_bf16(s_acc + 20, q_reg + 20, k_reg + 90);
+        mma_bf16(s_acc + 24, q_reg + 20, k_reg + 92);
+        mma_bf16(s_acc + 28, q_reg + 20, k_reg + 94);
+        // strip 1, step 2: depth 96 .. 111; fragments of the next step first
+        ldmatrix_x4(q_reg + 28, q_frag_96 + 16384);
+        ldmatrix_x4(k_reg + 112, k_frag_96 + 8192);
+        ldmatrix_x4(k_reg + 116, k_frag_96 + 10240);
+        ldmatrix_x4(k_reg + 120, k_frag_96 + 12288);
+        ldmatrix_x4(k_reg + 124, k_frag_96 + 14336);
+        mma_bf16(s_acc + 0, q_reg + 24, k_reg + 96);
+        mma_bf16(s_acc + 4, q_reg + 24, k_reg + 98);
+        mma_bf16(s_acc + 8, q_reg + 24, k_reg + 100);
+        mma_bf16(s_acc + 12, q_reg + 24, k_reg + 102);
+        mma_bf16(s_acc + 16, q_reg + 24, k_reg + 104);
+        mma_bf16(s_acc + 20, q_reg + 24, k_reg + 106);
+        mma_bf16(s_acc + 24, q_reg + 24, k_reg + 108);
+        mma_bf16(s_acc + 28, q_reg + 24, k_reg + 110);
+        // strip 1, step 3: depth 112 .. 127; fragments of the next step first
+        ldmatrix_x4(q_reg + 32, q_frag_0 + 32768);
+        ldmatrix_x4(k_reg + 128, k_frag_0 + 16384);
+        ldmatrix_x4(k_reg + 132, k_frag_0 + 18432);
+        ldmatrix_x4(k_reg + 136, k_frag_0 + 20480);
+        ldmatrix_x4(k_reg + 140, k_frag_0 + 22528);
+        mma_bf16(s_acc + 0, q_reg + 28, k_reg + 112);
+        mma_bf16(s_acc + 4, q_reg + 28, k_reg + 114);
+        mma_bf16(s_acc + 8, q_reg + 28, k_reg + 116);
+        mma_bf16(s_acc + 12, q_reg + 28, k_reg + 118);
+        mma_bf16(s_acc + 16, q_reg + 28, k_reg + 120);
+        mma_bf16(s_acc + 20, q_reg + 28, k_reg + 122);
+        mma_bf16(s_acc + 24, q_reg + 28, k_reg + 124);
+        mma_bf16(s_acc + 28, q_reg + 28, k_reg + 126);
+        // strip 2, step 0: depth 128 .. 143; fragments of the next step first
+        ldmatrix_x4(q_reg + 36, q_frag_32 + 32768);
+        ldmatrix_x4(k_reg + 144, k_frag_32 + 16384);
+        ldmatrix_x4(k_reg + 148, k_frag_32 + 18432);
+        ldmatrix_x4(k_reg + 152, k_frag_32 + 20480);
+        ldmatrix_x4(k_reg + 156, k_frag_32 + 22528);
+        mma_bf16(s_acc + 0, q_reg + 32, k_reg + 128);
+        mma_bf16(s_acc + 4, q_reg + 32, k_reg + 130);
+        mma_bf16(s_acc + 8, q_reg + 32, k_reg + 132);
+        mma_bf16(s_acc + 12, q_reg + 32, k_reg + 134);
+        mma_bf16(s_acc + 16, q_reg + 32, k_reg + 136);
+        mma_bf16(s_acc + 20, q_reg + 32, k_reg + 138);
+        mma_bf16(s_acc + 24, q_reg + 32, k_reg + 140);
+        mma_bf16(s_acc + 28, q_reg + 32, k_reg + 142);
+        // strip 2, step 1: depth 144 .. 159; fragments of the next step first
+        ldmatrix_x4(q_reg + 40, q_frag_64 + 32768);
+        ldmatrix_x4(k_reg + 160, k_frag_64 + 16384);
+        ldmatrix_x4(k_reg + 164, k_frag_64 + 18432);
+        ldmatrix_x4(k_reg + 168, k_frag_64 + 20480);
+        ldmatrix_x4(k_reg + 172, k_frag_64 + 22528);
+        mma_bf16(s_acc + 0, q_reg + 36, k_reg + 144);
+        mma_bf16(s_acc + 4, q_reg + 36, k_reg + 146);
+        mma_bf16(s_acc + 8, q_reg + 36, k_reg + 148);
+        mma_bf16(s_acc + 12, q_reg + 36, k_reg + 150);
+        mma_bf16(s_acc + 16, q_reg + 36, k_reg + 152);
+        mma_bf16(s_acc + 20, q_reg + 36, k_reg + 154);
+        mma_bf16(s_acc + 24, q_reg + 36, k_reg + 156);
+        mma_bf16(s_acc + 28, q_reg + 36, k_reg + 158);
+        // strip 2, step 2: depth 160 .. 175; fragments of the next step first
+        ldmatrix_x4(q_reg + 44, q_frag_96 + 32768);
+        ldmatrix_x4(k_reg + 176, k_frag_96 + 16384);
+        ldmatrix_x4(k_reg + 180, k_frag_96 + 18432);
+        ldmatrix_x4(k_reg + 184, k_frag_96 + 20480);
+        ldmatrix_x4(k_reg + 188, k_frag_96 + 22528);
+        mma_bf16(s_acc + 0, q_reg + 40, k_reg + 160);
+        mma_bf16(s_acc + 4, q_reg + 40, k_reg + 162);
+        mma_bf16(s_acc + 8, q_reg + 40, k_reg + 164);
+        mma_bf16(s_acc + 12, q_reg + 40, k_reg + 166);
+        mma_bf16(s_acc + 16, q_reg + 40, k_reg + 168);
+        mma_bf16(s_acc + 20, q_reg + 40, k_reg + 170);
+        mma_bf16(s_acc + 24, q_reg + 40, k_reg + 172);
+        mma_bf16(s_acc + 28, q_reg + 40, k_reg + 174);
+        // strip 2, step 3: depth 176 .. 191; fragments of the next step first
+        ldmatrix_x4(q_reg + 48, q_frag_0 + 49152);
+        ldmatrix_x4(k_reg + 192, k_frag_0 + 24576);
+        ldmatrix_x4(k_reg + 196, k_frag_0 + 26624);
+        ldmatrix_x4(k_reg + 200, k_frag_0 + 28672);
+        ldmatrix_x4(k_reg + 204, k_frag_0 + 30720);
+        mma_bf16(s_acc + 0, q_reg + 44, k_reg + 176);
+        mma_bf16(s_acc + 4, q_reg + 44, k_reg + 178);
+        mma_bf16(s_acc + 8, q_reg + 44, k_reg + 180);
+        mma_bf16(s_acc + 12, q_reg + 44, k_reg + 182);
+        mma_bf16(s_acc + 16, q_reg + 44, k_reg + 184);
+        mma_bf16(s_acc + 20, q_reg + 44, k_reg + 186);
+        mma_bf16(s_acc + 24, q_reg + 44, k_reg + 188);
+        mma_bf16(s_acc + 28, q_reg + 44, k_reg + 190);
+        // strip 3, step 0: depth 192 .. 207; fragments of the next step first
+        ldmatrix_x4(q_reg + 52, q_frag_32 + 49152);
+        ldmatrix_x4(k_reg + 208, k_frag_32 + 24576);
+        ldmatrix_x4(k_reg + 212, k_frag_32 + 26624);
+        ldmatrix_x4(k_reg + 216, k_frag_32 + 28672);
+        ldmatrix_x4(k_reg + 220, k_frag_32 + 30720);
+        mma_bf16(s_acc + 0, q_reg + 48, k_reg + 192);
+        mma_bf16(s_acc + 4, q_reg + 48, k_reg + 194);
+        mma_bf16(s_acc + 8, q_reg + 48, k_reg + 196);
+        mma_bf16(s_acc + 12, q_reg + 48, k_reg + 198);
+        mma_bf16(s_acc + 16, q_reg + 48, k_reg + 200);
+        mma_bf16(s_acc + 20, q_reg + 48, k_reg + 202);
+        mma_bf16(s_acc + 24, q_reg + 48, k_reg + 204);
+        mma_bf16(s_acc + 28, q_reg + 48, k_reg + 206);
+        // strip 3, step 1: depth 208 .. 223; fragments of the next step first
+        ldmatrix_x4(q_reg + 56, q_frag_64 + 49152);
+        ldmatrix_x4(k_reg + 224, k_frag_64 + 24576);
+        ldmatrix_x4(k_reg + 228, k_frag_64 + 26624);
+        ldmatrix_x4(k_reg + 232, k_frag_64 + 28672);
+        ldmatrix_x4(k_reg + 236, k_frag_64 + 30720);
+        mma_bf16(s_acc + 0, q_reg + 52, k_reg + 208);
+        mma_bf16(s_acc + 4, q_reg + 52, k_reg + 210);
+        mma_bf16(s_acc + 8, q_reg + 52, k_reg + 212);
+        mma_bf16(s_acc + 12, q_reg + 52, k_reg + 214);
+        mma_bf16(s_acc + 16, q_reg + 52, k_reg + 216);
+        mma_bf16(s_acc + 20, q_reg + 52, k_reg + 218);
+        mma_bf16(s_acc + 24, q_reg + 52, k_reg + 220);
+        mma_bf16(s_acc + 28, q_reg + 52, k_reg + 222);
+        // strip 3, step 2: depth 224 .. 239; fragments of the next step first
+        ldmatrix_x4(q_reg + 60, q_frag_96 + 49152);
+        ldmatrix_x4(k_reg + 240, k_frag_96 + 24576);
+        ldmatrix_x4(k_reg + 244, k_frag_96 + 26624);
+        ldmatrix_x4(k_reg + 248, k_frag_96 + 28672);
+        ldmatrix_x4(k_reg + 252, k_frag_96 + 30720);
+        mma_bf16(s_acc + 0, q_reg + 56, k_reg + 224);
+        mma_bf16(s_acc + 4, q_reg + 56, k_reg + 226);
+        mma_bf16(s_acc + 8, q_reg + 56, k_reg + 228);
+        mma_bf16(s_acc + 12, q_reg + 56, k_reg + 230);
+        mma_bf16(s_acc + 16, q_reg + 56, k_reg + 232);
+        mma_bf16(s_acc + 20, q_reg + 56, k_reg + 234);
+        mma_bf16(s_acc + 24, q_reg + 56, k_reg + 236);
+        mma_bf16(s_acc + 28, q_reg + 56, k_reg + 238);
+        // strip 3, step 3: depth 240 .. 255
+        mma_bf16(s_acc + 0, q_reg + 60, k_reg + 240);
+        mma_bf16(s_acc + 4, q_reg + 60, k_reg + 242);
+        mma_bf16(s_acc + 8, q_reg + 60, k_reg + 244);
+        mma_bf16(s_acc + 12, q_reg + 60, k_reg + 246);
+        mma_bf16(s_acc + 16, q_reg + 60, k_reg + 248);
+        mma_bf16(s_acc + 20, q_reg + 60, k_reg + 250);
+        mma_bf16(s_acc + 24, q_reg + 60, k_reg + 252);
+        mma_bf16(s_acc + 28, q_reg + 60, k_reg + 254);
+        // the limit of some row lies in this tile
+        if ((n + 1) * 64 > clean_keys) {
+          const int limit_0 = key_limit_0 - n * 64 - 2 * (lane & 3), limit_1 = key_limit_1 - n * 64 - 2 * (lane & 3);
+          if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
+          if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
+          if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
+          if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
+          if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
+          if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
+          if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
+          if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
+          if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
+          if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
+          if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
+          if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
+          if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
+          if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
+          if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
+          if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+        }
+        // P = exp2(S - max), O follows the maximum
+        float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+        float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+        max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+        max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+        max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+        float alpha_0 = 1.0f, alpha_1 = 1.0f;
+        // Keep the old maximum while no row of the warp grew by more than 2^8.
+        const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
+        const bool rescale = __any_sync(0xffffffffu, grew);
+        if (rescale) {
+          alpha_0 = row_max_0 == max_0 ? 1.0f : exp2_approx((row_max_0 - max_0) * scale_log2);
+          row_sum_0 *= alpha_0; row_max_0 = max_0;
+          alpha_1 = row_max_1 == max_1 ? 1.0f : exp2_approx((row_max_1 - max_1) * scale_log2);
+          row_sum_1 *= alpha_1; row_max_1 = max_1;
+        }
+        const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0 * scale_log2;
+        const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1 * scale_log2;
+        if (rescale) {
+          o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+          o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+          o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+          o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+          o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+          o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+          o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+          o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+          o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+          o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+          o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+          o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+          o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+          o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+          o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+          o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+          o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+          o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+          o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+          o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+          o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+          o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+          o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+          o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+          o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+          o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+          o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+          o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+          o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+          o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+          o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+          o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+        }
+        s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+        s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+        s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+        s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+        s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+        s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+        s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+        s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+        s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+        s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+        s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+        s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+        s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+        s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+        s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+        s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+        // row sums, two chains each
+        float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+        float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+        sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+        sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+        sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+        sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+        sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+        sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+        sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+        row_sum_0 += sum_0a_0 + sum_0b_0;
+        row_sum_1 += sum_1a_0 + sum_1b_0;
+        p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+        p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+        p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+        p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+        p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+        p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+        p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+        p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+      }
+      // V(n) has landed, and every warp has finished K(n)
+      CP_ASYNC_WAIT(0);
+      __syncthreads();
+      if (n + 1 < num_tiles) {
+        // load_k_stage0
+        cp_async_16(k_dst_0, k_src, k_rows > 0);
+        cp_async_16(k_dst_0 + 4096, k_src + k_pass, k_rows > 32);
+        cp_async_16(k_dst_0 + 8192, k_src + 64, k_rows > 0);
+        cp_async_16(k_dst_0 + 12288, k_src + k_pass + 64, k_rows > 32);
+        cp_async_16(k_dst_0 + 16384, k_src + 128, k_rows > 0);
+        cp_async_16(k_dst_0 + 20480, k_src + k_pass + 128, k_rows > 32);
+        cp_async_16(k_dst_0 + 24576, k_src + 192, k_rows > 0);
+        cp_async_16(k_dst_0 + 28672, k_src + k_pass + 192, k_rows > 32);
+        k_src += 64 * k_stride_seq; k_rows -= 64;
+        cp_async_commit();
+      }
+      if (n * 64 < warp_keys) {
+        // O += P V(n)
+        u32 v_reg[256];  // 128 fragments of 16x8
+        // strip 0, step 0: keys 0 .. 15
+        ldmatrix_x4_trans(v_reg + 0, v_frag_0);
+        ldmatrix_x4_trans(v_reg + 4, v_frag_32);
+        ldmatrix_x4_trans(v_reg + 8, v_frag_64);
+        ldmatrix_x4_trans(v_reg + 12, v_frag_96);
+        ldmatrix_x4_trans(v_reg + 16, v_frag_0 + 8192);
+        ldmatrix_x4_trans(v_reg + 20, v_frag_32 + 8192);
+        ldmatrix_x4_trans(v_reg + 24, v_frag_64 + 8192);
+        ldmatrix_x4_trans(v_reg + 28, v_frag_96 + 8192);
+        ldmatrix_x4_trans(v_reg + 32, v_frag_0 + 16384);
+        ldmatrix_x4_trans(v_reg + 36, v_frag_32 + 16384);
+        ldmatrix_x4_trans(v_reg + 40, v_frag_64 + 16384);
+        ldmatrix_x4_trans(v_reg + 44, v_frag_96 + 16384);
+        ldmatrix_x4_trans(v_reg + 48, v_frag_0 + 24576);
+        ldmatrix_x4_trans(v_reg + 52, v_frag_32 + 24576);
+        ldmatrix_x4_trans(v_reg + 56, v_frag_64 + 24576);
+        ldmatrix_x4_trans(v_reg + 60, v_frag_96 + 24576);
+        mma_bf16(o_acc + 0, p + 0, v_reg + 0);
+        mma_bf16(o_acc + 4, p + 0, v_reg + 2);
+        mma_bf16(o_acc + 8, p + 0, v_reg + 4);
+        mma_bf16(o_acc + 12, p + 0, v_reg + 6);
+        mma_bf16(o_acc + 16, p + 0, v_reg + 8);
+        mma_bf16(o_acc + 20, p + 0, v_reg + 10);
+        mma_bf16(o_acc + 24, p + 0, v_reg + 12);
+        mma_bf16(o_acc + 28, p + 0, v_reg + 14);
+        mma_bf16(o_acc + 32, p + 0, v_reg + 16);
+        mma_bf16(o_acc + 36, p + 0, v_reg + 18);
+        mma_bf16(o_acc + 40, p + 0, v_reg + 20);
+        mma_bf16(o_acc + 44, p + 0, v_reg + 22);
+        mma_bf16(o_acc + 48, p + 0, v_reg + 24);
+        mma_bf16(o_acc + 52, p + 0, v_reg + 26);
+        mma_bf16(o_acc + 56, p + 0, v_reg + 28);
+        mma_bf16(o_acc + 60, p + 0, v_reg + 30);
+        mma_bf16(o_acc + 64, p + 0, v_reg + 32);
+        mma_bf16(o_acc + 68, p + 0, v_reg + 34);
+        mma_bf16(o_acc + 72, p + 0, v_reg + 36);
+        mma_bf16(o_acc + 76, p + 0, v_reg + 38);
+        mma_bf16(o_acc + 80, p + 0, v_reg + 40);
+        mma_bf16(o_acc + 84, p + 0, v_reg + 42);
+        mma_bf16(o_acc + 88, p + 0, v_reg + 44);
+        mma_bf16(o_acc + 92, p + 0, v_reg + 46);
+        mma_bf16(o_acc + 96, p + 0, v_reg + 48);
+        mma_bf16(o_acc + 100, p + 0, v_reg + 50);
+        mma_bf16(o_acc + 104, p + 0, v_reg + 52);
+        mma_bf16(o_acc + 108, p + 0, v_reg + 54);
+        mma_bf16(o_acc + 112, p + 0, v_reg + 56);
+        mma_bf16(o_acc + 116, p + 0, v_reg + 58);
+        mma_bf16(o_acc + 120, p + 0, v_reg + 60);
+        mma_bf16(o_acc + 124, p + 0, v_reg + 62);
+        // strip 0, step 1: keys 16 .. 31
+        ldmatrix_x4_trans(v_reg + 64, v_frag_0 + 2048);
+        ldmatrix_x4_trans(v_reg + 68, v_frag_32 + 2048);
+        ldmatrix_x4_trans(v_reg + 72, v_frag_64 + 2048);
+        ldmatrix_x4_trans(v_reg + 76, v_frag_96 + 2048);
+        ldmatrix_x4_trans(v_reg + 80, v_frag_0 + 10240);
+        ldmatrix_x4_trans(v_reg + 84, v_frag_32 + 10240);
+        ldmatrix_x4_trans(v_reg + 88, v_frag_64 + 10240);
+        ldmatrix_x4_trans(v_reg + 92, v_frag_96 + 10240);
+        ldmatrix_x4_trans(v_reg + 96, v_frag_0 + 18432);
+        ldmatrix_x4_trans(v_reg + 100, v_frag_32 + 18432);
+        ldmatrix_x4_trans(v_reg + 104, v_frag_64 + 18432);
+        ldmatrix_x4_trans(v_reg + 108, v_frag_96 + 18432);
+        ldmatrix_x4_trans(v_reg + 112, v_frag_0 + 26624);
+        ldmatrix_x4_trans(v_reg + 116, v_frag_32 + 26624);
+        ldmatrix_x4_trans(v_reg + 120, v_frag_64 + 26624);
+        ldmatrix_x4_trans(v_reg + 124, v_frag_96 + 26624);
+        mma_bf16(o_acc + 0, p + 4, v_reg + 64);
+        mma_bf16(o_acc + 4, p + 4, v_reg + 66);
+        mma_bf16(o_acc + 8, p + 4, v_reg + 68);
+        mma_bf16(o_acc + 12, p + 4, v_reg + 70);
+        mma_bf16(o_acc + 16, p + 4, v_reg + 72);
+        mma_bf16(o_acc + 20, p + 4, v_reg + 74);
+        mma_bf16(o_acc + 24, p + 4, v_reg + 76);
+        mma_bf16(o_acc + 28, p + 4, v_reg + 78);
+        mma_bf16(o_acc + 32, p + 4, v_reg + 80);
+        mma_bf16(o_acc + 36, p + 4, v_reg + 82);
+        mma_bf16(o_acc + 40, p + 4, v_reg + 84);
+        mma_bf16(o_acc + 44, p + 4, v_reg + 86);
+        mma_bf16(o_acc + 48, p + 4, v_reg + 88);
+        mma_bf16(o_acc + 52, p + 4, v_reg + 90);
+        mma_bf16(o_acc + 56, p + 4, v_reg + 92);
+        mma_bf16(o_acc + 60, p + 4, v_reg + 94);
+        mma_bf16(o_acc + 64, p + 4, v_reg + 96);
+        mma_bf16(o_acc + 68, p + 4, v_reg + 98);
+        mma_bf16(o_acc + 72, p + 4, v_reg + 100);
+        mma_bf16(o_acc + 76, p + 4, v_reg + 102);
+        mma_bf16(o_acc + 80, p + 4, v_reg + 104);
+        mma_bf16(o_acc + 84, p + 4, v_reg + 106);
+        mma_bf16(o_acc + 88, p + 4, v_reg + 108);
+        mma_bf16(o_acc + 92, p + 4, v_reg + 110);
+        mma_bf16(o_acc + 96, p + 4, v_reg + 112);
+        mma_bf16(o_acc + 100, p + 4, v_reg + 114);
+        mma_bf16(o_acc + 104, p + 4, v_reg + 116);
+        mma_bf16(o_acc + 108, p + 4, v_reg + 118);
+        mma_bf16(o_acc + 112, p + 4, v_reg + 120);
+        mma_bf16(o_acc + 116, p + 4, v_reg + 122);
+        mma_bf16(o_acc + 120, p + 4, v_reg + 124);
+        mma_bf16(o_acc + 124, p + 4, v_reg + 126);
+        // strip 0, step 2: keys 32 .. 47
+        ldmatrix_x4_trans(v_reg + 128, v_frag_0 + 4096);
+        ldmatrix_x4_trans(v_reg + 132, v_frag_32 + 4096);
+        ldmatrix_x4_trans(v_reg + 136, v_frag_64 + 4096);
+        ldmatrix_x4_trans(v_reg + 140, v_frag_96 + 4096);
+        ldmatrix_x4_trans(v_reg + 144, v_frag_0 + 12288);
+        ldmatrix_x4_trans(v_reg + 148, v_frag_32 + 12288);
+        ldmatrix_x4_trans(v_reg + 152, v_frag_64 + 12288);
+        ldmatrix_x4_trans(v_reg + 156, v_frag_96 + 12288);
+        ldmatrix_x4_trans(v_reg + 160, v_frag_0 + 20480);
+        ldmatrix_x4_trans(v_reg + 164, v_frag_32 + 20480);
+        ldmatrix_x4_trans(v_reg + 168, v_frag_64 + 20480);
+        ldmatrix_x4_trans(v_reg + 172, v_frag_96 + 20480);
+        ldmatrix_x4_trans(v_reg + 176, v_frag_0 + 28672);
+        ldmatrix_x4_trans(v_reg + 180, v_frag_32 + 28672);
+        ldmatrix_x4_trans(v_reg + 184, v_frag_64 + 28672);
+        ldmatrix_x4_trans(v_reg + 188, v_frag_96 + 28672);
+        mma_bf16(o_acc + 0, p + 8, v_reg + 128);
+        mma_bf16(o_acc + 4, p + 8, v_reg + 130);
+        mma_bf16(o_acc + 8, p + 8, v_reg + 132);
+        mma_bf16(o_acc + 12, p + 8, v_reg + 134);
+        mma_bf16(o_acc + 16, p + 8, v_reg + 136);
+        mma_bf16(o_acc + 20, p + 8, v_reg + 138);
+        mma_bf16(o_acc + 24, p + 8, v_reg + 140);
+        mma_bf16(o_acc + 28, p + 8, v_reg + 142);
+        mma_bf16(o_acc + 32, p + 8, v_reg + 144);
+        mma_bf16(o_acc + 36, p + 8, v_reg + 146);
+        mma_bf16(o_acc + 40, p + 8, v_reg + 148);
+        mma_bf16(o_acc + 44, p + 8, v_reg + 150);
+        mma_bf16(o_acc + 48, p + 8, v_reg + 152);
+        mma_bf16(o_acc + 52, p + 8, v_reg + 154);
+        mma_bf16(o_acc + 56, p + 8, v_reg + 156);
+        mma_bf16(o_acc + 60, p + 8, v_reg + 158);
+        mma_bf16(o_acc + 64, p + 8, v_reg + 160);
+        mma_bf16(o_acc + 68, p + 8, v_reg + 162);
+        mma_bf16(o_acc + 72, p + 8, v_reg + 164);
+        mma_bf16(o_acc + 76, p + 8, v_reg + 166);
+        mma_bf16(o_acc + 80, p + 8, v_reg + 168);
+        mma_bf16(o_acc + 84, p + 8, v_reg + 170);
+        mma_bf16(o_acc + 88, p + 8, v_reg + 172);
+        mma_bf16(o_acc + 92, p + 8, v_reg + 174);
+        mma_bf16(o_acc + 96, p + 8, v_reg + 176);
+        mma_bf16(o_acc + 100, p + 8, v_reg + 178);
+        mma_bf16(o_acc + 104, p + 8, v_reg + 180);
+        mma_bf16(o_acc + 108, p + 8, v_reg + 182);
+        mma_bf16(o_acc + 112, p + 8, v_reg + 184);
+        mma_bf16(o_acc + 116, p + 8, v_reg + 186);
+        mma_bf16(o_acc + 120, p + 8, v_reg + 188);
+        mma_bf16(o_acc + 124, p + 8, v_reg + 190);
+        // strip 0, step 3: keys 48 .. 63
+        ldmatrix_x4_trans(v_reg + 192, v_frag_0 + 6144);
+        ldmatrix_x4_trans(v_reg + 196, v_frag_32 + 6144);
+        ldmatrix_x4_trans(v_reg + 200, v_frag_64 + 6144);
+        ldmatrix_x4_trans(v_reg + 204, v_frag_96 + 6144);
+        ldmatrix_x4_trans(v_reg + 208, v_frag_0 + 14336);
+        ldmatrix_x4_trans(v_reg + 212, v_frag_32 + 14336);
+        ldmatrix_x4_trans(v_reg + 216, v_frag_64 + 14336);
+        ldmatrix_x4_trans(v_reg + 220, v_frag_96 + 14336);
+        ldmatrix_x4_trans(v_reg + 224, v_frag_0 + 22528);
+        ldmatrix_x4_trans(v_reg + 228, v_frag_32 + 22528);
+        ldmatrix_x4_trans(v_reg + 232, v_frag_64 + 22528);
+        ldmatrix_x4_trans(v_reg + 236, v_frag_96 + 22528);
+        ldmatrix_x4_trans(v_reg + 240, v_frag_0 + 30720);
+        ldmatrix_x4_trans(v_reg + 244, v_frag_32 + 30720);
+        ldmatrix_x4_trans(v_reg + 248, v_frag_64 + 30720);
+        ldmatrix_x4_trans(v_reg + 252, v_frag_96 + 30720);
+        mma_bf16(o_acc + 0, p + 12, v_reg + 192);
+        mma_bf16(o_acc + 4, p + 12, v_reg + 194);
+        mma_bf16(o_acc + 8, p + 12, v_reg + 196);
+        mma_bf16(o_acc + 12, p + 12, v_reg + 198);
+        mma_bf16(o_acc + 16, p + 12, v_reg + 200);
+        mma_bf16(o_acc + 20, p + 12, v_reg + 202);
+        mma_bf16(o_acc + 24, p + 12, v_reg + 204);
+        mma_bf16(o_acc + 28, p + 12, v_reg + 206);
+        mma_bf16(o_acc + 32, p + 12, v_reg + 208);
+        mma_bf16(o_acc + 36, p + 12, v_reg + 210);
+        mma_bf16(o_acc + 40, p + 12, v_reg + 212);
+        mma_bf16(o_acc + 44, p + 12, v_reg + 214);
+        mma_bf16(o_acc + 48, p + 12, v_reg + 216);
+        mma_bf16(o_acc + 52, p + 12, v_reg + 218);
+        mma_bf16(o_acc + 56, p + 12, v_reg + 220);
+        mma_bf16(o_acc + 60, p + 12, v_reg + 222);
+        mma_bf16(o_acc + 64, p + 12, v_reg + 224);
+        mma_bf16(o_acc + 68, p + 12, v_reg + 226);
+        mma_bf16(o_acc + 72, p + 12, v_reg + 228);
+        mma_bf16(o_acc + 76, p + 12, v_reg + 230);
+        mma_bf16(o_acc + 80, p + 12, v_reg + 232);
+        mma_bf16(o_acc + 84, p + 12, v_reg + 234);
+        mma_bf16(o_acc + 88, p + 12, v_reg + 236);
+        mma_bf16(o_acc + 92, p + 12, v_reg + 238);
+        mma_bf16(o_acc + 96, p + 12, v_reg + 240);
+        mma_bf16(o_acc + 100, p + 12, v_reg + 242);
+        mma_bf16(o_acc + 104, p + 12, v_reg + 244);
+        mma_bf16(o_acc + 108, p + 12, v_reg + 246);
+        mma_bf16(o_acc + 112, p + 12, v_reg + 248);
+        mma_bf16(o_acc + 116, p + 12, v_reg + 250);
+        mma_bf16(o_acc + 120, p + 12, v_reg + 252);
+        mma_bf16(o_acc + 124, p + 12, v_reg + 254);
+      }
+      if (++n == num_tiles) break;
+      // K(n + 1) has landed, and every warp has finished V(n)
+      CP_ASYNC_WAIT(0);
+      __syncthreads();
+    }
+  }
+
+  // ---- epilogue: O / row_sum, LSE
+  row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
+  row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
+  row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
+  row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
+  const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
+  const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
+  // This warp's rows of Q's shared memory are its own: O takes their place.
+  __syncwarp();
+  const u32 o_write_vector = (lane >> 2) * 8;
+  const u32 o_write_lane = (o_write_vector ^ ((o_write_vector >> 3) & 7)) * 16 + 4 * (lane & 3);
+  const u32 o_write_0 = smem_q_warp + o_write_lane;
+  const u32 o_write_16 = smem_q_warp + (o_write_lane ^ 16);
+  const u32 o_write_32 = smem_q_warp + (o_write_lane ^ 32);
+  const u32 o_write_48 = smem_q_warp + (o_write_lane ^ 48);
+  const u32 o_write_64 = smem_q_warp + (o_write_lane ^ 64);
+  const u32 o_write_80 = smem_q_warp + (o_write_lane ^ 80);
+  const u32 o_write_96 = smem_q_warp + (o_write_lane ^ 96);
+  const u32 o_write_112 = smem_q_warp + (o_write_lane ^ 112);
+  store_shared_32(o_write_0, pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0));
+  store_shared_32(o_write_0 + 1024, pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1));
+  store_shared_32(o_write_16, pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0));
+  store_shared_32(o_write_16 + 1024, pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
+  store_shared_32(o_write_32, pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0));
+  store_shared_32(o_write_32 + 1024, pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1));
+  store_shared_32(o_write_48, pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0));
+  store_shared_32(o_write_48 + 1024, pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
+  store_shared_32(o_write_64, pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0));
+  store_shared_32(o_write_64 + 1024, pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1));
+  store_shared_32(o_write_80, pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0));
+  store_shared_32(o_write_80 + 1024, pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
+  store_shared_32(o_write_96, pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0));
+  store_shared_32(o_write_96 + 1024, pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1));
+  store_shared_32(o_write_112, pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0));
+  store_shared_32(o_write_112 + 1024, pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
+  store_shared_32(o_write_0 + 16384, pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0));
+  store_shared_32(o_write_0 + 17408, pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1));
+  store_shared_32(o_write_16 + 16384, pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0));
+  store_shared_32(o_write_16 + 17408, pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
+  store_shared_32(o_write_32 + 16384, pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0));
+  store_shared_32(o_write_32 + 17408, pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1));
+  store_shared_32(o_write_48 + 16384, pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0));
+  store_shared_32(o_write_48 + 17408, pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
+  store_shared_32(o_write_64 + 16384, pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0));
+  store_shared_32(o_write_64 + 17408, pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1));
+  store_shared_32(o_write_80 + 16384, pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0));
+  store_shared_32(o_write_80 + 17408, pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
+  store_shared_32(o_write_96 + 16384, pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0));
+  store_shared_32(o_write_96 + 17408, pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1));
+  store_shared_32(o_write_112 + 16384, pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0));
+  store_shared_32(o_write_112 + 17408, pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
+  store_shared_32(o_write_0 + 32768, pack_bf16(o_acc[64] * inv_sum_0, o_acc[65] * inv_sum_0));
+  store_shared_32(o_write_0 + 33792, pack_bf16(o_acc[66] * inv_sum_1, o_acc[67] * inv_sum_1));
+  store_shared_32(o_write_16 + 32768, pack_bf16(o_acc[68] * inv_sum_0, o_acc[69] * inv_sum_0));
+  store_shared_32(o_write_16 + 33792, pack_bf16(o_acc[70] * inv_sum_1, o_acc[71] * inv_sum_1));
+  store_shared_32(o_write_32 + 32768, pack_bf16(o_acc[72] * inv_sum_0, o_acc[73] * inv_sum_0));
+  store_shared_32(o_write_32 + 33792, pack_bf16(o_acc[74] * inv_sum_1, o_acc[75] * inv_sum_1));
+  store_shared_32(o_write_48 + 32768, pack_bf16(o_acc[76] * inv_sum_0, o_acc[77] * inv_sum_0));
+  store_shared_32(o_write_48 + 33792, pack_bf16(o_acc[78] * inv_sum_1, o_acc[79] * inv_sum_1));
+  store_shared_32(o_write_64 + 32768, pack_bf16(o_acc[80] * inv_sum_0, o_acc[81] * inv_sum_0));
+  store_shared_32(o_write_64 + 33792, pack_bf16(o_acc[82] * inv_sum_1, o_acc[83] * inv_sum_1));
+  store_shared_32(o_write_80 + 32768, pack_bf16(o_acc[84] * inv_sum_0, o_acc[85] * inv_sum_0));
+  store_shared_32(o_write_80 + 33792, pack_bf16(o_acc[86] * inv_sum_1, o_acc[87] * inv_sum_1));
+  store_shared_32(o_write_96 + 32768, pack_bf16(o_acc[88] * inv_sum_0, o_acc[89] * inv_sum_0));
+  store_shared_32(o_write_96 + 33792, pack_bf16(o_acc[90] * inv_sum_1, o_acc[91] * inv_sum_1));
+  store_shared_32(o_write_112 + 32768, pack_bf16(o_acc[92] * inv_sum_0, o_acc[93] * inv_sum_0));
+  store_shared_32(o_write_112 + 33792, pack_bf16(o_acc[94] * inv_sum_1, o_acc[95] * inv_sum_1));
+  store_shared_32(o_write_0 + 49152, pack_bf16(o_acc[96] * inv_sum_0, o_acc[97] * inv_sum_0));
+  store_shared_32(o_write_0 + 50176, pack_bf16(o_acc[98] * inv_sum_1, o_acc[99] * inv_sum_1));
+  store_shared_32(o_write_16 + 49152, pack_bf16(o_acc[100] * inv_sum_0, o_acc[101] * inv_sum_0));
+  store_shared_32(o_write_16 + 50176, pack_bf16(o_acc[102] * inv_sum_1, o_acc[103] * inv_sum_1));
+  store_shared_32(o_write_32 + 49152, pack_bf16(o_acc[104] * inv_sum_0, o_acc[105] * inv_sum_0));
+  store_shared_32(o_write_32 + 50176, pack_bf16(o_acc[106] * inv_sum_1, o_acc[107] * inv_sum_1));
+  store_shared_32(o_write_48 + 49152, pack_bf16(o_acc[108] * inv_sum_0, o_acc[109] * inv_sum_0));
+  store_shared_32(o_write_48 + 50176, pack_bf16(o_acc[110] * inv_sum_1, o_acc[111] * inv_sum_1));
+  store_shared_32(o_write_64 + 49152, pack_bf16(o_acc[112] * inv_sum_0, o_acc[113] * inv_sum_0));
+  store_shared_32(o_write_64 + 50176, pack_bf16(o_acc[114] * inv_sum_1, o_acc[115] * inv_sum_1));
+  store_shared_32(o_write_80 + 49152, pack_bf16(o_acc[116] * inv_sum_0, o_acc[117] * inv_sum_0));
+  store_shared_32(o_write_80 + 50176, pack_bf16(o_acc[118] * inv_sum_1, o_acc[119] * inv_sum_1));
+  store_shared_32(o_write_96 + 49152, pack_bf16(o_acc[120] * inv_sum_0, o_acc[121] * inv_sum_0));
+  store_shared_32(o_write_96 + 50176, pack_bf16(o_acc[122] * inv_sum_1, o_acc[123] * inv_sum_1));
+  store_shared_32(o_write_112 + 49152, pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0));
+  store_shared_32(o_write_112 + 50176, pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
+  __syncwarp();
+  // rows of O, 16 bytes a lane, 4 rows at a time
+  const u32 o_read_vector = lane;
+  const u32 o_read_lane = (o_read_vector ^ ((o_read_vector >> 3) & 7)) * 16;
+  const u32 o_read_0 = smem_q_warp + o_read_lane;
+  const u32 o_read_64 = smem_q_warp + (o_read_lane ^ 64);
+  const int o_row = lane / 8, o_chunk = lane % 8;
+  u16* const o_dst = o_head + 16 * warp * o_stride_seq + o_row * o_stride_seq + 8 * o_chunk;
+  const int o_rows = seqlen_q - m_start - 16 * warp - o_row;
+  if (o_rows > 0) copy_out_16(o_dst, o_read_0);
+  if (o_rows > 4) copy_out_16(o_dst + 4 * o_stride_seq, o_read_64 + 512);
+  if (o_rows > 8) copy_out_16(o_dst + 8 * o_stride_seq, o_read_0 + 1024);
+  if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq, o_read_64 + 1536);
+  if (o_rows > 0) copy_out_16(o_dst + 64, o_read_0 + 16384);
+  if (o_rows > 4) copy_out_16(o_dst + 4 * o_stride_seq + 64, o_read_64 + 16896);
+  if (o_rows > 8) copy_out_16(o_dst + 8 * o_stride_seq + 64, o_read_0 + 17408);
+  if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq + 64, o_read_64 + 17920);
+  if (o_rows > 0) copy_out_16(o_dst + 128, o_read_0 + 32768);
+  if (o_rows > 4) copy_out_16(o_dst + 4 * o_stride_seq + 128, o_read_64 + 33280);
+  if (o_rows > 8) copy_out_16(o_dst + 8 * o_stride_seq + 128, o_read_0 + 33792);
+  if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq + 128, o_read_64 + 34304);
+  if (o_rows > 0) copy_out_16(o_dst + 192, o_read_0 + 49152);
+  if (o_rows > 4) copy_out_16(o_dst + 4 * o_stride_seq + 192, o_read_64 + 49664);
+  if (o_rows > 8) copy_out_16(o_dst + 8 * o_stride_seq + 192, o_read_0 + 50176);
+  if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq + 192, o_read_64 + 50688);
+}
