@@ -175,6 +175,12 @@ bool resolve_tiles(Config& c, const Config& user, Violations& out) {
                "BM is 16 rows for each of 1, 2, 4, 8 or 16 warps", "16, 32, 64, 128, 256", out);
     return false;
   }
+  if (c.BK && (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || c.depth % *c.BK > *c.BK / 2)) {
+    break_rule(user, "V8", {"/BK", "/depth"},
+               "BK is a power of two from 16 to 128 that divides depth, or leaves at most BK/2",
+               std::to_string(default_bk(c.depth, 128)), out);
+    return false;
+  }
   if (!c.BN) c.BN = default_bn(c, *c.BM);
   if (*c.BN % 16 != 0 || *c.BN < 16 || *c.BN > 256) {
     break_rule(user, "V3", {"/BN"}, "BN is a multiple of 16 from 16 to 256 here",
@@ -182,13 +188,6 @@ bool resolve_tiles(Config& c, const Config& user, Violations& out) {
     return false;
   }
   if (!c.BK) c.BK = default_bk(c.depth, *c.BN);
-  const int tail = *c.BK > 0 ? c.depth % *c.BK : 0;
-  if (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || tail > *c.BK / 2) {
-    break_rule(user, "V8", {"/BK", "/depth"},
-               "BK is a power of two from 16 to 128 that divides depth, or leaves at most BK/2",
-               std::to_string(default_bk(c.depth, *c.BN)), out);
-    return false;
-  }
   if (*c.BN % *c.BK != 0) {
     break_rule(user, "V9", {"/BN", "/BK"}, "BN % BK == 0", std::to_string(align_up(*c.BN, *c.BK)), out);
   }
