@@ -52,7 +52,7 @@ class Job {
     std::vector<double> totals(static_cast<std::size_t>(std::max(1, options_.iterations)), 0.0);
     for (const AttentionArgs& args : launches_) {
       Timing timing = kernel_.time(args, options_.iterations > 0 ? options_.warmup + 1 : 0,
-                                   std::max(1, options_.iterations));
+                                   std::max(1, options_.iterations), {0, options_.emulator});
       for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += timing.us[i];
       if (timing.report) note(*timing.report, result);
     }

@@ -14,6 +14,7 @@ struct RunOptions {
   std::optional<double> scale;     ///< softmax scale; unset: the manifest's
   bool want_lse = true;            ///< fetch the LSE when the kernel writes one
   int warmup = 0, iterations = 0;  ///< timed launches after the first; 0: the first launch is the measurement
+  const EmulatorOptions* emulator = nullptr;  ///< instead of the runtime's, on the emulated device
 };
 
 struct RunResult {

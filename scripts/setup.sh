@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Installs what kiln needs to build and to compile kernels: Debian packages by name, and NVRTC where no CUDA toolkit is present.
+# Does nothing (and needs no network) when everything is there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/setup.sh [--help]
+
+Installs, only where missing:
+  - the Debian/Ubuntu packages that the build needs (apt-get, as root or through sudo)
+  - NVRTC 13: taken from an installed CUDA toolkit, else the nvidia-cuda-nvrtc wheel in a local .venv/
+Safe to run again; offline once done.
+TEXT
+}
+case "${1:-}" in
+  "") ;;
+  -h | --help) usage; exit 0 ;;
+  *) echo "setup.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
+esac
+
+packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev doctest-dev
+  libxxhash-dev libzstd-dev)
+# Used when there, never required: a failure to install these is only said.
+extras=(ccache clang-format clang-tidy)
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+missing_of() {
+  local name
+  for name in "$@"; do
+    if [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" != installed ]; then echo "$name"; fi
+  done
+}
+
+install_packages() {
+  local required wanted
+  required=$(missing_of "${packages[@]}")
+  wanted=$(missing_of "${extras[@]}")
+  if [ -z "$required$wanted" ]; then return; fi
+  if ! command -v apt-get >/dev/null; then
+    if [ -z "$required" ]; then return; fi
+    echo "setup.sh: not a Debian system; install the equivalents of:" $required >&2
+    exit 3
+  fi
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    if [ -z "$required" ]; then return; fi
+    echo "setup.sh: run as root once (no sudo here) to install:" $required >&2
+    exit 3
+  fi
+  echo "installing:" $required $wanted
+  as_root apt-get update -qq || true
+  if [ -n "$required" ]; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $required >/dev/null || {
+      echo "setup.sh: apt-get could not install:" $required >&2
+      exit 3
+    }
+  fi
+  if [ -n "$wanted" ]; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted >/dev/null ||
+      echo "setup.sh: optional packages were not installed:" $wanted >&2
+  fi
+}
+
+# A file that kiln would open, or nothing. The wheel counts only when its builtins library came along.
+find_nvrtc() {
+  local dir file
+  if [ -n "${KILN_NVRTC:-}" ] && [ -e "$KILN_NVRTC" ]; then echo "$KILN_NVRTC"; return; fi
+  file=$(ldconfig -p 2>/dev/null | sed -n 's/.*libnvrtc\.so\.1[23] .*=> //p' | head -n 1)
+  if [ -n "$file" ]; then echo "$file"; return; fi
+  for dir in "${CUDA_HOME:-/nowhere}/lib64" "${CUDA_PATH:-/nowhere}/lib64" /usr/local/cuda/lib64 \
+    .venv/lib/python3*/site-packages/nvidia/*/lib; do
+    for file in "$dir"/libnvrtc.so.1[23]; do
+      if [ -e "$file" ] && compgen -G "$dir/libnvrtc-builtins.so*" >/dev/null; then echo "$file"; return; fi
+    done
+  done
+}
+
+install_nvrtc() {
+  if [ -n "$(find_nvrtc)" ]; then return; fi
+  if [ "$(uname -m)" != x86_64 ] && [ "$(uname -m)" != aarch64 ]; then return; fi
+  echo "installing NVRTC into .venv"
+  if [ ! -x .venv/bin/pip ]; then
+    rm -rf .venv
+    if ! python3 -m venv .venv 2>/dev/null; then
+      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
+      rm -rf .venv
+      python3 -m venv .venv
+    fi
+  fi
+  # 13.0: what the golden results were made with, and old enough for every driver of CUDA 13.
+  .venv/bin/pip install -q --disable-pip-version-check 'nvidia-cuda-nvrtc>=13.0,<13.1' || {
+    echo "setup.sh: could not install nvidia-cuda-nvrtc; kiln will build, but cannot compile kernels" >&2
+    return
+  }
+}
+
+install_packages
+install_nvrtc
+nvrtc=$(find_nvrtc)
+echo "set-up complete; NVRTC: ${nvrtc:-none (generate, plan and validate work without it)}"

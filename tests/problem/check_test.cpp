@@ -1,0 +1,95 @@
+// The check must pass what is right and fail what is not: each kind of damage, one at a time.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "runtime/problem/check.hpp"
+#include "runtime/problem/rounding.hpp"
+
+using namespace kiln;
+
+namespace {
+
+struct Case {
+  Workload work;
+  Reference reference;
+  Output output;  ///< the reference, rounded to BF16
+};
+
+Case make_case() {
+  Config config;
+  config.depth = 16;
+  ProblemShape shape;
+  shape.heads_q = 2;
+  shape.heads_kv = 1;
+  shape.depth = shape.ov_depth = 16;
+  shape.ragged = true;
+  shape.lengths_q = {40, 1, 7};
+  shape.lengths_k = {40, 1, 3};
+  Case c{random_workload(shape, config, 9), {}, {}};
+  const Semantics semantics{MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.25, {}};
+  c.reference = reference_attention(c.work, semantics, choose_rows(shape, semantics.mask, 1e300, 0));
+  c.output.o.resize(static_cast<std::size_t>(shape.total_q() * 2 * 16));
+  c.output.lse.resize(static_cast<std::size_t>(shape.total_q() * 2));
+  for (std::size_t r = 0; r < c.reference.rows.size(); ++r) {
+    const RowId& id = c.reference.rows[r];
+    const auto row = static_cast<std::size_t>(
+        (shape.offsets_q()[static_cast<std::size_t>(id.request)] + id.row) * 2 + id.head);
+    for (std::size_t d = 0; d < 16; ++d)
+      c.output.o[row * 16 + d] = static_cast<float>(c.reference.o[r * 16 + d]);
+    c.output.lse[row] = static_cast<float>(c.reference.lse[r]);
+  }
+  round_to(DType::bf16, c.output.o);
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("a right result passes, with the errors that rounding makes") {
+  const Case c = make_case();
+  const CheckReport report = check_output(c.work, c.output, c.reference, {5e-3, 1e-3});
+  CHECK(report.passed());
+  CHECK(report.all.rel_err > 1e-4);
+  CHECK(report.all.rel_err < 3e-3);
+  CHECK(report.requests.size() == 3);
+  CHECK(report.all.rows == report.rows_total);
+}
+
+TEST_CASE("every kind of damage fails") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::pair<const char*, std::function<void(Output&)>> damages[] = {
+      {"one wrong element", [](Output& o) { o.o[100] += 1.0F; }},
+      {"one NaN", [&](Output& o) { o.o[0] = nan; }},
+      {"all NaN", [&](Output& o) { std::fill(o.o.begin(), o.o.end(), nan); }},
+      {"all zero", [](Output& o) { std::fill(o.o.begin(), o.o.end(), 0.0F); }},
+      {"scaled by one percent",
+       [](Output& o) {
+         for (float& x : o.o) x *= 1.01F;
+       }},
+      {"last request swapped",
+       [](Output& o) { std::swap_ranges(o.o.end() - 32, o.o.end() - 16, o.o.end() - 16); }},
+      {"an empty row that is not zero", [](Output& o) { o.o[41 * 2 * 16] = 0.5F; }},
+      {"LSE off", [](Output& o) { o.lse[5] += 0.01F; }},
+      {"LSE NaN", [&](Output& o) { o.lse[5] = nan; }},
+      {"LSE finite where no key is visible", [](Output& o) { o.lse[41 * 2] = -1e30F; }},
+      {"unwritten", [](Output& o) { o.unwritten = 1; }},
+  };
+  for (const auto& [name, damage] : damages) {
+    CAPTURE(name);
+    Case c = make_case();
+    damage(c.output);
+    CHECK(!check_output(c.work, c.output, c.reference, {5e-3, 1e-3}).passed());
+  }
+}
+
+TEST_CASE("poison is counted by element") {
+  std::vector<std::byte> bytes(16, std::byte{0});
+  CHECK(count_unwritten(bytes, 2) == 0);
+  bytes[3] = bytes[4] = kPoison;  // halves of two elements
+  CHECK(count_unwritten(bytes, 2) == 0);
+  bytes[2] = bytes[5] = kPoison;
+  CHECK(count_unwritten(bytes, 2) == 2);
+  CHECK(count_unwritten(bytes, 4) == 0);
+}

@@ -1,0 +1,90 @@
+// Every encoding against the definition: the nearest representable value, ties to the even code.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "runtime/problem/rounding.hpp"
+
+using namespace kiln;
+
+namespace {
+
+struct Format {
+  const char* name;
+  int codes;  ///< positive, finite codes: 0 .. codes - 1, in order of value
+  std::function<unsigned(float)> encode;
+  std::function<float(unsigned)> decode;
+};
+
+const Format kFormats[] = {
+    {"bf16", 0x7f80, [](float x) { return unsigned{float_to_bf16(x)}; },
+     [](unsigned c) { return bf16_to_float(static_cast<std::uint16_t>(c)); }},
+    {"fp16", 0x7c00, [](float x) { return unsigned{float_to_fp16(x)}; },
+     [](unsigned c) { return fp16_to_float(static_cast<std::uint16_t>(c)); }},
+    {"e4m3", 0x7f, [](float x) { return unsigned{float_to_e4m3(x)}; },
+     [](unsigned c) { return e4m3_to_float(static_cast<std::uint8_t>(c)); }},
+    {"e4m3fnuz", 0x80, [](float x) { return unsigned{float_to_e4m3fnuz(x)}; },
+     [](unsigned c) { return e4m3fnuz_to_float(static_cast<std::uint8_t>(c)); }},
+};
+
+}  // namespace
+
+TEST_CASE("every code survives, midpoints go to the even code, neighbours of midpoints to the nearer one") {
+  for (const Format& format : kFormats) {
+    CAPTURE(format.name);
+    int wrong = 0;
+    for (int code = 0; code < format.codes; ++code) {
+      const float value = format.decode(static_cast<unsigned>(code));
+      wrong += format.encode(value) != static_cast<unsigned>(code);
+      if (code + 1 == format.codes) break;
+      const float next = format.decode(static_cast<unsigned>(code + 1));
+      REQUIRE(next > value);
+      const auto middle = static_cast<float>((static_cast<double>(value) + next) / 2);
+      // bf16 subnormals are spaced like float's own only at their midpoints, which are exact too.
+      wrong += format.encode(middle) != static_cast<unsigned>(code + (code & 1));
+      wrong += format.encode(std::nextafter(middle, 0.0F)) != static_cast<unsigned>(code);
+      wrong += format.encode(std::nextafter(middle, INFINITY)) != static_cast<unsigned>(code + 1);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("known values, overflow, NaN and signs") {
+  CHECK(float_to_bf16(1.0F) == 0x3f80);
+  CHECK(float_to_fp16(65504.0F) == 0x7bff);
+  CHECK(float_to_fp16(65519.99F) == 0x7bff);
+  CHECK(float_to_fp16(65520.0F) == 0x7c00);
+  CHECK(float_to_fp16(-INFINITY) == 0xfc00);
+  CHECK(std::isnan(fp16_to_float(float_to_fp16(NAN))));
+  CHECK(std::isnan(bf16_to_float(float_to_bf16(NAN))));
+  CHECK(float_to_bf16(INFINITY) == 0x7f80);
+  CHECK(e4m3_to_float(0x7e) == 448.0F);
+  CHECK(float_to_e4m3(1000.0F) == 0x7e);
+  CHECK(float_to_e4m3(-1000.0F) == 0xfe);
+  CHECK(float_to_e4m3(NAN) == 0x7f);
+  CHECK(float_to_e4m3(-0.0F) == 0x80);
+  CHECK(e4m3_to_float(0x38) == 1.0F);
+  CHECK(e4m3fnuz_to_float(0x40) == 1.0F);
+  CHECK(e4m3fnuz_to_float(0x7f) == 240.0F);
+  CHECK(float_to_e4m3fnuz(1e9F) == 0x7f);
+  CHECK(float_to_e4m3fnuz(-0.0F) == 0);
+  CHECK(float_to_e4m3fnuz(-1e-9F) == 0);
+  CHECK(float_to_e4m3fnuz(NAN) == 0x80);
+  CHECK(std::isnan(e4m3fnuz_to_float(0x80)));
+}
+
+TEST_CASE("encode, decode and round_to agree on whole arrays") {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(100000);
+  for (float& value : values) value = normal(random);
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp8_e4m3, DType::fp8_e4m3fnuz, DType::f32}) {
+    std::vector<float> rounded = values;
+    round_to(dtype, rounded);
+    CHECK(decode(dtype, encode(dtype, values)) == rounded);
+    CHECK(decode(dtype, encode(dtype, rounded)) == rounded);
+  }
+}
