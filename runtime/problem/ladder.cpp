@@ -1,0 +1,60 @@
+// All cases of a config are one workload of requests with different lengths.
+#include "runtime/problem/ladder.hpp"
+
+#include <algorithm>
+
+#include "runtime/problem/runner.hpp"
+
+namespace kiln {
+
+std::string_view to_string(EmulatorOptions::Policy policy) {
+  switch (policy) {
+    case EmulatorOptions::Policy::eager:
+      return "eager";
+    case EmulatorOptions::Policy::lazy:
+      return "lazy";
+    case EmulatorOptions::Policy::random:
+      break;
+  }
+  return "random";
+}
+
+std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
+  const std::int64_t bn = resolved.BN.value_or(64), bm = resolved.BM.value_or(64);
+  const std::int64_t longest = 3 * bn + 7;
+  std::vector<LadderCase> cases{{1, 1},        {bn - 1, bn - 1}, {bn, bn}, {bn + 1, bn + 1},
+                                {33, longest}, {bm + 1, 5},      {7, 0}};
+  if (resolved.operation == Operation::decode) {
+    for (LadderCase& c : cases) c.q = 1;
+  }
+  if (!small && resolved.operation == Operation::prefill) cases.push_back({longest, longest});
+  return cases;
+}
+
+LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
+                    const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
+                    std::int64_t heads_q) {
+  const Config& resolved = plan.resolved();
+  ProblemShape shape;
+  shape.heads_q = heads_q;
+  shape.heads_kv = std::max<std::int64_t>(1, heads_q / 2);
+  shape.depth = resolved.depth;
+  shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
+  shape.ragged = true;
+  for (const LadderCase& c : cases) {
+    shape.lengths_q.push_back(c.q);
+    shape.lengths_k.push_back(c.k);
+  }
+  const Workload work = random_workload(shape, resolved, emulator.seed);
+  const std::shared_ptr<Kernel> kernel = runtime.load(source);
+  RunOptions options;
+  options.emulator = &emulator;
+  const RunResult result = run_workload(runtime, *kernel, work, options);
+  const Semantics semantics = semantics_of(resolved);
+  const Reference reference =
+      reference_attention(work, semantics, choose_rows(shape, semantics.mask, 1e300, emulator.seed));
+  return {shape.text(), std::string(to_string(emulator.policy)),
+          check_output(work, result.output, reference, tolerance_of(resolved)), result.findings};
+}
+
+}  // namespace kiln

@@ -1,0 +1,42 @@
+// The verification ladder's upper levels as functions: L2 (the compiler's verdict) and L3 (emulated runs at
+// the lengths where tiles end). The command line, the sweeps and the tests climb it by the same calls.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <kiln/generator.hpp>
+#include <kiln/runtime.hpp>
+
+#include "runtime/problem/check.hpp"
+
+namespace kiln {
+
+/// One request: q rows against k keys.
+struct LadderCase {
+  std::int64_t q = 0, k = 0;
+};
+
+/// The lengths at which a kernel's tiles start, end and overlap: 1, BN-1, BN, BN+1, 3*BN+7 keys, with as many
+/// or with fewer query rows; some with more queries than keys, and empty ones. `small` leaves out the largest
+/// square.
+std::vector<LadderCase> boundary_cases(const Config& resolved, bool small);
+
+/// One emulated run that was checked.
+struct LadderRun {
+  std::string problem, policy;
+  CheckReport check;
+  std::vector<EmulationReport::Finding> findings;
+  bool passed() const { return check.passed() && findings.empty(); }
+};
+
+/// L3: runs the kernel on the runtime's device for all cases under `emulator` (ragged kernels take all of
+/// them in one launch) with `heads_q` query heads over half as many KV heads. `runtime` must drive the
+/// emulated device.
+LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
+                    const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
+                    std::int64_t heads_q);
+
+std::string_view to_string(EmulatorOptions::Policy policy);
+
+}  // namespace kiln
