@@ -67,6 +67,7 @@ class Runtime::Impl {
   std::shared_ptr<Kernel> load(BinaryPtr binary, const Manifest& manifest) {
     return load_kernel(device(), std::move(binary), manifest);
   }
+  std::shared_ptr<Kernel> load(const EmbeddedKernel& kernel);
   std::shared_ptr<Device> device();
   Cache& cache() { return cache_; }
   DoctorReport doctor();
@@ -164,6 +165,22 @@ std::shared_ptr<Kernel> Runtime::Impl::load(const KernelSource& source) {
   return kernel;
 }
 
+std::shared_ptr<Kernel> Runtime::Impl::load(const EmbeddedKernel& embedded) {
+  const KernelSource source = to_source(embedded);
+  const std::shared_ptr<Device> device = this->device();
+  // The emulated device runs PTX, and a newer device recompiles plain targets for itself: both start from the
+  // source.
+  const bool as_built =
+      device->runs_images() && device->compile_target(source.manifest.target) == source.manifest.target;
+  if (embedded.image.empty() || !as_built) return load(source);
+  auto binary = std::make_shared<Binary>();
+  binary->name = source.manifest.name;
+  binary->entry = source.manifest.entry;
+  binary->target = source.manifest.target;
+  binary->image = embedded.image;
+  return load_kernel(device, std::move(binary), source.manifest);
+}
+
 std::shared_ptr<Device> Runtime::Impl::open_device() {
   if (selector_.kind == "emulated") return open_emulated_device(options_.emulator);
   if (selector_.kind == "cuda") return open_cuda_device(selector_.ordinal);
@@ -206,6 +223,9 @@ std::shared_ptr<Kernel> Runtime::load(const KernelSource& source) {
 }
 std::shared_ptr<Kernel> Runtime::load(std::shared_ptr<const Binary> binary, const Manifest& manifest) {
   return impl_->load(std::move(binary), manifest);
+}
+std::shared_ptr<Kernel> Runtime::load(const EmbeddedKernel& kernel) {
+  return impl_->load(kernel);
 }
 const DeviceInfo& Runtime::device() {
   return impl_->device()->info();

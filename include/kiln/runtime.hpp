@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <kiln/cache.hpp>
+#include <kiln/embedded.hpp>
 #include <kiln/error.hpp>
 #include <kiln/source.hpp>
 #include <kiln/types.hpp>
@@ -189,6 +190,10 @@ class Runtime {
   std::shared_ptr<Kernel> load(const KernelSource& source);
   /// Loads a binary as it is (also one that was changed by hand, or imported); not remembered.
   std::shared_ptr<Kernel> load(std::shared_ptr<const Binary> binary, const Manifest& manifest);
+
+  /// A kernel built into the program: its image where the device takes it, else its source, compiled through
+  /// the cache.
+  std::shared_ptr<Kernel> load(const EmbeddedKernel& kernel);
 
   /// Opens the device if need be. Throws Error (environment) when there is none of the kind asked for.
   const DeviceInfo& device();

@@ -51,6 +51,9 @@ class Device {
   /// sm_80 code on a newer device). Throws Error (environment) when the device cannot run the target at all.
   virtual std::string compile_target(const std::string& target) const = 0;
 
+  /// Whether load() takes Binary::image; else it takes Binary::ptx.
+  virtual bool runs_images() const = 0;
+
   virtual std::uint64_t allocate(std::size_t bytes, const std::string& name) = 0;
   virtual void release(std::uint64_t address) noexcept = 0;
   virtual void write(std::uint64_t address, std::span<const std::byte> data) = 0;

@@ -84,6 +84,8 @@ class EmulatedDevice final : public Device {
     return target;
   }
 
+  bool runs_images() const override { return false; }
+
   std::uint64_t allocate(std::size_t bytes, const std::string& name) override {
     std::lock_guard lock(mutex_);
     return translated([&] { return memory_.allocate(std::max<std::size_t>(bytes, 1), name); });

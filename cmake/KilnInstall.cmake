@@ -1,0 +1,22 @@
+# Installation as the CMake package `kiln`: targets kiln::generator and kiln::runtime, the command, kiln_add_kernels().
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+foreach(part generator emulator runtime)
+  set_target_properties(kiln_${part} PROPERTIES EXPORT_NAME ${part})
+  add_library(kiln::${part} ALIAS kiln_${part})
+endforeach()
+install(TARGETS kiln_generator kiln_emulator kiln_runtime EXPORT kiln-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+set(KILN_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/kiln)
+install(EXPORT kiln-targets NAMESPACE kiln:: DESTINATION ${KILN_PACKAGE_DIR})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kiln-config.cmake.in ${PROJECT_BINARY_DIR}/kiln-config.cmake
+  INSTALL_DESTINATION ${KILN_PACKAGE_DIR} PATH_VARS CMAKE_INSTALL_BINDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/kiln-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/kiln-config.cmake ${PROJECT_BINARY_DIR}/kiln-config-version.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/KilnAddKernels.cmake ${PROJECT_SOURCE_DIR}/cmake/EmbedKernels.cmake
+  DESTINATION ${KILN_PACKAGE_DIR})
+
+# The same function for projects that take kiln with add_subdirectory.
+include(${PROJECT_SOURCE_DIR}/cmake/KilnAddKernels.cmake)
