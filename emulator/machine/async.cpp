@@ -14,6 +14,8 @@ void do_copy(Warp& w, const LaneCopy& l) {
   if (l.arrive) {
     if (MBarrier* m = find_mbarrier(w, *l.op, l.lane, *w.block, l.shared)) {
       // Without .noinc the pending count was raised at issue to make room for this arrival.
+      if (c.races)
+        join(m->arriving, c.races->published(w, static_cast<std::uint32_t>(Unit::cp_async), l.epoch));
       mbarrier_arrive(c, *m, 1);
     }
     return;
@@ -71,6 +73,7 @@ void signal(Cluster& c, BulkCopy& b, Block& target) {
     report(*b.warp, *b.op, b.lane, "transaction-count",
            "the mbarrier's phase ended before these " + std::to_string(b.bytes) +
                " bytes arrived: fewer bytes were expected than copied");
+  join(m->arriving, b.published);
   mbarrier_complete_tx(c, *m, b.bytes);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulator/machine/program.hpp"
+#include "emulator/machine/races.hpp"
 #include "emulator/tensor/tma.hpp"
 
 namespace kiln::emulator {
@@ -24,6 +25,7 @@ struct LaneCopy {
   std::uint32_t shared = 0;  ///< destination, or the mbarrier
   std::uint64_t global = 0;
   const Op* op = nullptr;
+  std::uint32_t epoch = 0;
 };
 struct CopyQueue {
   std::vector<LaneCopy> pending;  ///< in order
@@ -49,6 +51,7 @@ struct BulkCopy {
   std::uint32_t group = 0;          ///< bulk groups of the lane committed before it (stores)
   std::vector<BoxRun> runs;
   std::uint32_t source_offset = 0;   ///< shared_to_shared
+  Clock published;                   ///< what a waiter on the mbarrier learns
   std::vector<std::uint8_t> staged;  ///< what a store has read
 };
 

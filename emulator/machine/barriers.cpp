@@ -11,6 +11,8 @@ void barrier_settle(Block& b, NamedBarrier& n) {
   if (n.arrived < expected) return;
   n.arrived = 0;
   ++n.generation;
+  n.done = std::move(n.arriving);
+  n.arriving.clear();
   n.last_and = n.and_;
   n.last_or = n.or_;
   n.last_popc = n.popc;
@@ -30,6 +32,8 @@ MBarrier* find_mbarrier(Warp& w, const Op& op, int lane, Block& block, std::uint
 void mbarrier_settle(Cluster& c, MBarrier& m) {
   if (m.pending != 0 || m.tx != 0) return;
   ++m.phase;
+  join(m.done, m.arriving);
+  m.arriving.clear();
   m.pending = m.count;
   ++c.progress;
 }

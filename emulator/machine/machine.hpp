@@ -15,6 +15,7 @@
 #include "emulator/machine/memory.hpp"
 #include "emulator/machine/module.hpp"
 #include "emulator/machine/program.hpp"
+#include "emulator/machine/races.hpp"
 
 namespace kiln::emulator {
 
@@ -59,6 +60,12 @@ struct Group {
   bool resumed = false, timed_out = false;
 };
 
+/// An asynchronous operation of a group that its thread will wait for.
+struct UnitEpoch {
+  std::uint32_t unit = 0, epoch = 0, group = 0;
+  int lane = 0;
+};
+
 struct Warp {
   // Hot state of the running group.
   const std::uint8_t* base[4] = {};  ///< rows: registers, constants, specials
@@ -85,6 +92,9 @@ struct Warp {
   CopyQueue copies;  ///< cp.async
   std::uint64_t wgmma_issued = 0;
   std::deque<std::uint64_t> wgmma_groups;  ///< wgmma_issued at each commit
+  std::uint32_t wgmma_epoch = 0;
+  std::deque<std::uint32_t> wgmma_epochs;  ///< for the race tracker, at each commit
+  std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
   std::vector<std::uint8_t> owned;  ///< per 128-byte row of registers: 1 written, 2 read by wgmma in flight
   std::array<std::uint32_t, 32> bulk_group{};  ///< committed groups of each lane
@@ -154,6 +164,7 @@ struct NamedBarrier {
   std::uint32_t last_and = 0, last_or = 0, last_popc = 0;
   const Op* first = nullptr;
   int first_warp = 0;
+  Clock arriving, done;  ///< see races.hpp
 };
 
 struct MBarrier {
@@ -161,6 +172,7 @@ struct MBarrier {
   std::int64_t tx = 0;
   std::uint64_t phase = 0;  ///< completed phases
   const Op* last_expect = nullptr;
+  Clock arriving, done;  ///< of this phase, of all completed ones
 };
 
 struct Block {
@@ -197,6 +209,8 @@ struct Cluster {
   std::mt19937_64 random;
   std::uint64_t barrier_generation = 0;
   std::uint32_t barrier_arrived = 0;
+  Clock barrier_arriving, barrier_done;
+  std::unique_ptr<RaceTracker> races;  ///< null: findings are off
   Counters counters;
   std::string output;
   Policy policy = Policy::eager;

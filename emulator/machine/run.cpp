@@ -160,6 +160,7 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
   if (c.barrier_arrived != 0 && c.barrier_arrived >= c.live_threads_warps()) {
     c.barrier_arrived = 0;
     ++c.barrier_generation;
+    c.barrier_done = c.barrier_arriving;
   }
 }
 

@@ -71,6 +71,7 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
     for (std::uint32_t y = 0; y < per.y; ++y)
       for (std::uint32_t x = 0; x < per.x; ++x)
         c->blocks.push_back(make_block(*c, {at.x * per.x + x, at.y * per.y + y, at.z * per.z + z}, rank++));
+  if (c->findings) c->races = std::make_unique<RaceTracker>(*c);
   return c;
 }
 

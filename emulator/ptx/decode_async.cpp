@@ -21,6 +21,10 @@ u64 shared_address(const Warp& w, Ref ref, int size, std::int64_t offset, bool g
 // --- cp.async ---
 void run_cp_async(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
+  const auto unit = static_cast<std::uint32_t>(Unit::cp_async);
+  const std::uint32_t epoch = c.races ? c.races->begin(w, unit) : 0;
+  const int first = std::countr_zero(w.exec);
+  if (c.races) w.unit_epochs.push_back({unit, epoch, w.copies.committed[first], first});
   each_lane(w, [&](int l) {
     LaneCopy copy;
     copy.lane = static_cast<std::uint8_t>(l);
@@ -47,6 +51,12 @@ void run_cp_async(Warp& w, const Op& op) {
       const Place p = locate(w, op, Space::global, copy.global, copy.source_bytes, l, Access::read);
       if (p.data == nullptr) copy.source_bytes = 0;
     }
+    if (c.races) {
+      Block* b = shared_block(w, copy.shared, false);
+      const std::uint32_t offset = copy.shared & 0xffffffu;
+      if (b != nullptr && offset + op.width <= b->smem.size())
+        c.races->access(w, op, l, *b, offset, op.width, true, unit, epoch);
+    }
     w.copies.pending.push_back(copy);
   });
   if (c.policy == Policy::eager) complete_copies(w, w.exec, -1);
@@ -54,7 +64,19 @@ void run_cp_async(Warp& w, const Op& op) {
 void run_commit(Warp& w, const Op&) {
   each_lane(w, [&](int l) { ++w.copies.committed[l]; });
 }
+/// The race tracker learns what a wait has covered.
+void retire_groups(Warp& w, std::uint32_t unit, std::int64_t keep, const std::uint32_t* committed) {
+  RaceTracker* r = w.block->cluster->races.get();
+  if (r == nullptr) return;
+  std::erase_if(w.unit_epochs, [&](const UnitEpoch& u) {
+    if (u.unit != unit || (w.exec >> u.lane & 1) == 0) return false;
+    if (keep >= 0 && u.group + keep >= committed[u.lane]) return false;
+    r->retire(w, unit, u.epoch);
+    return true;
+  });
+}
 void run_wait_group(Warp& w, const Op& op) {
+  retire_groups(w, static_cast<std::uint32_t>(Unit::cp_async), op.imm, w.copies.committed);
   complete_copies(w, w.exec, static_cast<int>(op.imm));
 }
 void run_mbarrier_arrive(Warp& w, const Op& op) {
@@ -67,6 +89,8 @@ void run_mbarrier_arrive(Warp& w, const Op& op) {
         0xffffffu;
     copy.group = w.copies.committed[l];
     copy.op = &op;
+    for (const UnitEpoch& u : w.unit_epochs)
+      if (u.unit == static_cast<std::uint32_t>(Unit::cp_async)) copy.epoch = std::max(copy.epoch, u.epoch);
     if ((op.flags & 2) == 0)
       if (MBarrier* m = find_mbarrier(w, op, l, *w.block, copy.shared)) ++m->pending;
     w.copies.pending.push_back(copy);
@@ -79,6 +103,7 @@ void run_bulk_commit(Warp& w, const Op&) {
   each_lane(w, [&](int l) { ++w.bulk_group[static_cast<std::size_t>(l)]; });
 }
 void run_bulk_wait(Warp& w, const Op& op) {
+  retire_groups(w, static_cast<std::uint32_t>(Unit::bulk_store), op.imm, w.bulk_group.data());
   Cluster& c = *w.block->cluster;
   for (std::size_t i = 0; i < c.bulk.size();) {
     BulkCopy& b = c.bulk[i];
@@ -195,6 +220,26 @@ bool read_map(Warp& w, const Op& op, int lane, u64 address, TensorMapRequest& ma
   return true;
 }
 
+/// Tells the race tracker what the copy reads and writes.
+void track(Warp& w, const Op& op, int lane, BulkCopy& b) {
+  RaceTracker& r = *w.block->cluster->races;
+  const bool store = b.kind == BulkCopy::Kind::store;
+  const std::uint32_t unit =
+      store ? static_cast<std::uint32_t>(Unit::bulk_store) : RaceTracker::load_unit(b.mbarrier);
+  const std::uint32_t epoch = r.begin(w, unit);
+  if (store) {
+    w.unit_epochs.push_back({unit, epoch, b.group, lane});
+    for (const BoxRun& run : b.runs)
+      r.access(w, op, lane, *b.source, run.shared, run.bytes, false, unit, epoch);
+    return;
+  }
+  if (b.kind == BulkCopy::Kind::shared_to_shared)
+    r.access(w, op, lane, *b.source, b.source_offset, b.bytes, false, unit, epoch);
+  for (Block* t : b.targets)
+    for (const BoxRun& run : b.runs) r.access(w, op, lane, *t, run.shared, run.bytes, true, unit, epoch);
+  b.published = r.published(w, unit, epoch);
+}
+
 void run_bulk(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto& d = *static_cast<const Bulk*>(op.aux);
@@ -297,6 +342,7 @@ void run_bulk(Warp& w, const Op& op) {
       if (m == nullptr) return abort_cluster(c);
       b.phase = m->phase;
     }
+    if (c.races) track(w, op, l, b);
     c.bulk.push_back(std::move(b));
     ++c.progress;
     if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);

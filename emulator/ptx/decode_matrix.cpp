@@ -31,6 +31,7 @@ void run_ldstmatrix(Warp& w, const Op& op) {
   for (int l = 0; l < 8 * op.count; ++l) {
     u64 a = w.value(op.a, op.asize, l) + static_cast<u64>(op.imm);
     const Place p = locate(w, op, static_cast<Space>(op.c), a, 16, l, load ? Access::read : Access::write);
+    if (c.races && p.block != nullptr) c.races->access(w, op, l, *p.block, p.offset, 16, !load);
     data[l] = p.data != nullptr ? p.data : load ? zeros : sink;
   }
   if (c.findings) {
@@ -246,6 +247,8 @@ void run_wgmma(Warp& w, const Op& op) {
     std::vector<ByteRange> ranges;
     if (!g.a_in_registers) wgmma_footprint(g, WgmmaOperand::a, desc_a, ranges);
     wgmma_footprint(g, WgmmaOperand::b, desc_b, ranges);
+    const std::uint32_t unit = static_cast<std::uint32_t>(Unit::wgmma), epoch = c.races->begin(w, unit);
+    w.wgmma_epoch = epoch;
     for (const ByteRange& r : ranges) {
       if (r.end > b.smem.size() - 64 || r.begin < kSharedBase) {
         report(w, op, -1, "out-of-bounds",
@@ -253,6 +256,7 @@ void run_wgmma(Warp& w, const Op& op) {
                    ", outside the block's shared memory");
         continue;
       }
+      c.races->access(w, op, -1, b, r.begin, r.end - r.begin, false, unit, epoch);
       std::uint8_t all = 0xff;
       for (std::uint32_t k = r.begin; k < r.end; ++k) all &= b.shadow[k];
       if (all != kWritten)
@@ -266,6 +270,7 @@ void run_wgmma(Warp& w, const Op& op) {
 void run_wgmma_commit(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
   w.wgmma_groups.push_back(w.wgmma_issued);
+  w.wgmma_epochs.push_back(w.wgmma_epoch);
 }
 void run_wgmma_wait(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
@@ -280,6 +285,10 @@ void run_wgmma_wait(Warp& w, const Op& op) {
     t.value = until;
     return w.block_on(t);
   }
+  const std::size_t done = w.wgmma_groups.size() - keep;
+  if (RaceTracker* r = b.cluster->races.get())
+    r->retire(w, static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1]);
+  w.wgmma_epochs.erase(w.wgmma_epochs.begin(), w.wgmma_epochs.begin() + static_cast<std::ptrdiff_t>(done));
   w.wgmma_groups.erase(w.wgmma_groups.begin(), w.wgmma_groups.end() - static_cast<std::ptrdiff_t>(keep));
   w.wgmma_retired = until;
   release_owned(w);

@@ -72,7 +72,17 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
     data[l] = p.data;
     if (p.data == nullptr) return;
     ok |= 1u << l;
-    if (p.space == Space::shared) shared |= 1u << l;
+    if (p.space == Space::shared) {
+      shared |= 1u << l;
+      if (RaceTracker* r = w.block->cluster->races.get()) {
+        if ((op.flags & 0x100) != 0)
+          r->synchronize(w, u64{p.block->rank} << 32 | p.offset);
+        else
+          r->access(w, op, l, *p.block, p.offset, bytes, access == Access::write);
+      }
+    } else if ((op.flags & 0x100) != 0 && p.space == Space::global) {
+      if (RaceTracker* r = w.block->cluster->races.get()) r->synchronize(w, address[l]);
+    }
     if (p.space == Space::global) global |= 1u << l;
   });
   Cluster& c = *w.block->cluster;
@@ -194,6 +204,9 @@ void decode_ldst(Decoder& d) {
       space = Space::local;
     }
   }
+  // Strong accesses synchronise instead of racing.
+  const bool strong =
+      d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
   const std::uint32_t at = d.list(refs);
   Op& op = d.emit(load ? run_load : run_store, kind_of(space, load));
   op.a = a.ref;
@@ -204,8 +217,8 @@ void decode_ldst(Decoder& d) {
   op.count = static_cast<std::uint8_t>(n);
   op.width = static_cast<std::uint8_t>(width);
   op.dsize = static_cast<std::uint8_t>(row);
-  op.flags =
-      static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) | (is_signed ? 4 : 0));
+  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
+                                        (is_signed ? 4 : 0) | (strong ? 0x100 : 0));
 }
 
 // --- atomics ---
@@ -270,6 +283,9 @@ void run_atomic(Warp& w, const Op& op) {
     const Place place = locate(w, op, space, lane_address(w, op, l), bytes, l, Access::read);
     if (place.data == nullptr) return;
     std::memset(place.shadow, kWritten, bytes);
+    if (c.races)
+      c.races->synchronize(w, place.space == Space::shared ? u64{place.block->rank} << 32 | place.offset
+                                                           : lane_address(w, op, l));
     std::unique_lock lock(c.launch->atomics, std::defer_lock);
     if (place.space == Space::global) lock.lock();
     for (std::uint32_t i = 0; i < op.count; ++i) {

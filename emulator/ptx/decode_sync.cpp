@@ -38,6 +38,7 @@ void run_bar(Warp& w, const Op& op) {
   }
   NamedBarrier& b = w.block->barriers[id];
   if (w.resumed) {
+    if (c.races) c.races->acquire(w, b.done);
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
   }
@@ -64,6 +65,7 @@ void run_bar(Warp& w, const Op& op) {
   // A warp counts whole once all its live lanes are here.
   const std::uint32_t arriving = w.exec == w.live ? 32u : static_cast<std::uint32_t>(std::popcount(w.exec));
   b.arrived += arriving;
+  if (c.races) c.races->release(w, b.arriving);
   ++c.progress;
   if (!b.all && b.arrived > b.expected)
     report(w, op, lane, "barrier-count",
@@ -81,6 +83,7 @@ void run_bar(Warp& w, const Op& op) {
   barrier_settle(*w.block, b);
   if ((op.flags & kArrive) != 0) return;
   if (b.generation != generation) {
+    if (c.races) c.races->acquire(w, b.done);
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
   }
@@ -106,14 +109,19 @@ void run_cluster_barrier(Warp& w, const Op& op) {
   if ((op.flags & kAligned) != 0 && !w.resumed && !converge(w, op, 0xffffffffu)) return;
   if ((op.flags & kArrive) != 0) {
     w.cluster_phase = c.barrier_generation;
+    if (c.races) c.races->release(w, c.barrier_arriving);
     ++c.progress;
     if (++c.barrier_arrived >= c.live_threads_warps()) {
       c.barrier_arrived = 0;
       ++c.barrier_generation;
+      c.barrier_done = c.barrier_arriving;
     }
     return;
   }
-  if (w.resumed || c.barrier_generation != w.cluster_phase) return;
+  if (w.resumed || c.barrier_generation != w.cluster_phase) {
+    if (c.races) c.races->acquire(w, c.barrier_done);
+    return;
+  }
   Wait t;
   t.kind = WaitKind::cluster_barrier;
   t.value = w.cluster_phase;
@@ -229,6 +237,7 @@ void run_mbarrier(Warp& w, const Op& op) {
           report(w, op, l, "mbarrier-overrun",
                  "arrival at mbarrier " + std::to_string(t.offset) + " whose " + std::to_string(m->count) +
                      " arrivals of this phase are all in");
+        if (c.races) c.races->release(w, m->arriving);
         if (what == Mb::drop) m->count -= std::min(n, m->count);
         mbarrier_arrive(c, *m, n);
         if (op.d != kNoRef) w.set(op.d, 8, l, state);
@@ -254,6 +263,7 @@ void run_mbarrier_test(Warp& w, const Op& op) {
     const u64 parity = (op.flags & kParity) != 0 ? v & 1 : (v >> 40) & 1;
     if ((m->phase & 1) != parity) {
       done |= 1u << l;
+      if (RaceTracker* r = w.block->cluster->races.get()) r->acquire(w, m->done);
     } else if (t.kind == WaitKind::none) {
       t.kind = WaitKind::mbarrier;
       t.block = at.block;
@@ -318,8 +328,14 @@ void decode_mbarrier(Decoder& d) {
 }
 
 void nothing(Warp&, const Op&) {}
+void run_proxy_fence(Warp& w, const Op&) {
+  if (RaceTracker* r = w.block->cluster->races.get()) r->proxy_fence(w);
+}
 void decode_fence(Decoder& d) {
-  d.emit(nothing, Kind::fence);
+  d.emit(d.has("proxy") && (d.has("async") || d.has("async::generic") || d.has("async.shared::cta"))
+             ? run_proxy_fence
+             : nothing,
+         Kind::fence);
 }
 void decode_hint(Decoder& d) {
   d.emit(nothing, Kind::other);
