@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/amdgcn/disassembler.hpp"
+#include "emulator/amdgcn/line_table.hpp"
 #include "emulator/amdgcn/module.hpp"
 #include "emulator/amdgcn/msgpack.hpp"
 
@@ -48,8 +49,8 @@ class Elf {
     if (std::memcmp(bytes.data(), magic, sizeof magic) != 0 || get<std::uint16_t>(18) != 224) {
       throw Error("not a code object: the ELF file is not for amdgcn-amd-amdhsa");
     }
-    abi_version = get<std::uint8_t>(8);
     flags = get<std::uint32_t>(48);
+    names = get<std::uint16_t>(62);
     headers(segments, get<std::uint64_t>(32), get<std::uint16_t>(54), get<std::uint16_t>(56),
             sizeof(ProgramHeader));
     headers(sections, get<std::uint64_t>(40), get<std::uint16_t>(58), get<std::uint16_t>(60),
@@ -76,8 +77,8 @@ class Elf {
 
   std::vector<ProgramHeader> segments;
   std::vector<SectionHeader> sections;
-  int abi_version = 0;
   std::uint32_t flags = 0;
+  std::size_t names = 0;  ///< section with the sections' names
 
  private:
   template <class T>
@@ -101,32 +102,6 @@ MsgValue read_metadata(const Elf& elf) {
     }
   }
   throw Error("code object has no metadata note (version 3 or newer is needed)");
-}
-
-KernelInfo kernel_info(const MsgValue& k) {
-  const auto number = [&](const char* key) { return static_cast<int>(k[key].integer); };
-  KernelInfo info;
-  info.name = k[".name"].string;
-  info.kernarg_bytes = static_cast<std::size_t>(number(".kernarg_segment_size"));
-  info.lds_bytes = static_cast<std::size_t>(number(".group_segment_fixed_size"));
-  info.scratch_bytes = static_cast<std::size_t>(number(".private_segment_fixed_size"));
-  info.vgprs = number(".vgpr_count");
-  info.agprs = number(".agpr_count");
-  info.sgprs = number(".sgpr_count");
-  info.vgpr_spills = number(".vgpr_spill_count");
-  info.sgpr_spills = number(".sgpr_spill_count");
-  info.max_workgroup = number(".max_flat_workgroup_size");
-  if (number(".wavefront_size") != 64) throw Error("kernel '" + info.name + "' is not for waves of 64 lanes");
-  if (info.kernarg_bytes > 65536) throw Error("kernel '" + info.name + "' has more than 64 KiB of arguments");
-  for (const MsgValue& a : k[".args"].array) {
-    Argument arg{a[".name"].string, a[".value_kind"].string, static_cast<std::size_t>(a[".size"].integer),
-                 static_cast<std::size_t>(a[".offset"].integer)};
-    if (arg.offset > info.kernarg_bytes || info.kernarg_bytes - arg.offset < arg.bytes) {
-      throw Error("kernel '" + info.name + "' has an argument outside of its argument segment");
-    }
-    info.args.push_back(std::move(arg));
-  }
-  return info;
 }
 
 Abi read_descriptor(std::span<const std::byte> d) {
@@ -209,7 +184,53 @@ void relocate(const Elf& elf, std::span<const Symbol> symbols, std::vector<std::
   }
 }
 
+void attach_lines(const Elf& elf, Module::Impl& impl) {
+  std::span<const std::byte> line, line_str, str;
+  if (elf.names >= elf.sections.size()) return;
+  for (const SectionHeader& s : elf.sections) {
+    const std::string name = elf.text(elf.sections[elf.names], s.name);
+    if (name == ".debug_line") line = elf.slice(s.offset, s.size);
+    if (name == ".debug_line_str") line_str = elf.slice(s.offset, s.size);
+    if (name == ".debug_str") str = elf.slice(s.offset, s.size);
+  }
+  const LineTable table = read_line_table(line, line_str, str);
+  if (table.rows.empty()) return;
+  impl.files.assign(table.files.begin(), table.files.end());
+  for (Inst& in : impl.program.code) {
+    const auto after = std::ranges::upper_bound(table.rows, in.address, {}, &LineRow::address);
+    if (after == table.rows.begin()) continue;
+    in.source_file = &impl.files[std::prev(after)->file];
+    in.source_line = std::prev(after)->line;
+  }
+}
+
 }  // namespace
+
+KernelInfo read_kernel_info(const MsgValue& k) {
+  const auto number = [&](const char* key) { return static_cast<int>(k[key].integer); };
+  KernelInfo info;
+  info.name = k[".name"].string;
+  info.kernarg_bytes = static_cast<std::size_t>(number(".kernarg_segment_size"));
+  info.lds_bytes = static_cast<std::size_t>(number(".group_segment_fixed_size"));
+  info.scratch_bytes = static_cast<std::size_t>(number(".private_segment_fixed_size"));
+  info.vgprs = number(".vgpr_count");
+  info.agprs = number(".agpr_count");
+  info.sgprs = number(".sgpr_count");
+  info.vgpr_spills = number(".vgpr_spill_count");
+  info.sgpr_spills = number(".sgpr_spill_count");
+  info.max_workgroup = number(".max_flat_workgroup_size");
+  if (number(".wavefront_size") != 64) throw Error("kernel '" + info.name + "' is not for waves of 64 lanes");
+  if (info.kernarg_bytes > 65536) throw Error("kernel '" + info.name + "' has more than 64 KiB of arguments");
+  for (const MsgValue& a : k[".args"].array) {
+    Argument arg{a[".name"].string, a[".value_kind"].string, static_cast<std::size_t>(a[".size"].integer),
+                 static_cast<std::size_t>(a[".offset"].integer)};
+    if (arg.offset > info.kernarg_bytes || info.kernarg_bytes - arg.offset < arg.bytes) {
+      throw Error("kernel '" + info.name + "' has an argument outside of its argument segment");
+    }
+    info.args.push_back(std::move(arg));
+  }
+  return info;
+}
 
 Target parse_target(std::string_view name) {
   if (name == "gfx90a") return Target::gfx90a;
@@ -271,10 +292,11 @@ Module Module::from_code_object(std::span<const std::byte> bytes, std::string na
   Disassembler disassembler(impl->target_name);
   for (const Function& f : functions) decode_function(f, image, disassembler, impl->program);
   link_branches(impl->program, {}, {});
+  attach_lines(elf, *impl);
 
   for (const MsgValue& k : metadata["amdhsa.kernels"].array) {
     KernelCode kernel;
-    kernel.info = kernel_info(k);
+    kernel.info = read_kernel_info(k);
     const auto d = descriptors.find(k[".symbol"].string);
     if (d == descriptors.end() || d->second > image.size() || image.size() - d->second < kDescriptorBytes) {
       throw Error("kernel '" + kernel.info.name + "' has no descriptor");

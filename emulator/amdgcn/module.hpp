@@ -1,6 +1,7 @@
 // A loaded code object: its image, kernels and decoded instructions. Internal.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,8 +53,14 @@ struct Module::Impl {
   /// Bytes of all loaded segments; device variables live here and keep their value between launches.
   std::shared_ptr<std::vector<std::byte>> image = std::make_shared<std::vector<std::byte>>();
 
+  std::deque<std::string> files;  ///< source files that instructions name
+
   const KernelCode& find(std::string_view kernel) const;
 };
+
+struct MsgValue;
+/// One entry of amdhsa.kernels.
+KernelInfo read_kernel_info(const MsgValue& entry);
 
 Target parse_target(std::string_view name);
 /// Resolves branch targets; `labels` holds, per instruction, the label it names (or "").
