@@ -1,0 +1,78 @@
+#include "runtime/c_api/dlpack.hpp"
+
+#include <fmt/format.h>
+
+namespace kiln {
+namespace {
+
+std::optional<DType> dtype_of(DLDataType type) {
+  if (type.lanes != 1) return std::nullopt;
+  if (type.code == kDLBfloat && type.bits == 16) return DType::bf16;
+  if (type.code == kDLFloat && type.bits == 16) return DType::fp16;
+  if (type.code == kDLFloat && type.bits == 32) return DType::f32;
+  if (type.code == kDLInt && type.bits == 32) return DType::i32;
+  if (type.code == kDLInt && type.bits == 8) return DType::int8;
+  // Codes of DLPack 1.1, later than the header this is built with.
+  if (type.code == 10 && type.bits == 8) return DType::fp8_e4m3;
+  if (type.code == 11 && type.bits == 8) return DType::fp8_e4m3fnuz;
+  return std::nullopt;
+}
+
+/// Bytes from the first element to the end of the last.
+std::size_t span_bytes(const Tensor& tensor, const char* name) {
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    if (tensor.shape[i] == 0) return 0;
+    std::int64_t step = 0;
+    if (tensor.strides[i] < 0 || __builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
+        __builtin_add_overflow(last, step, &last) || last > (std::int64_t{1} << 40)) {
+      throw Error(ErrorCode::bad_input,
+                  fmt::format("{}: its shape and strides span no sensible memory", name));
+    }
+  }
+  return static_cast<std::size_t>(last + 1) * size_of(tensor.dtype);
+}
+
+}  // namespace
+
+Tensor tensor_from_dlpack(const DLTensor& source, const char* name) {
+  const auto dtype = dtype_of(source.dtype);
+  if (!dtype) {
+    throw Error(ErrorCode::bad_input,
+                fmt::format("{}: DLPack type code {} of {} bits x {} is not supported", name,
+                            source.dtype.code, source.dtype.bits, source.dtype.lanes));
+  }
+  if (source.ndim < 0 || source.ndim > 8 || (source.ndim > 0 && source.shape == nullptr)) {
+    throw Error(ErrorCode::bad_input, fmt::format("{}: {} dimensions are not supported", name, source.ndim));
+  }
+  std::vector<std::int64_t> shape(source.shape, source.shape + source.ndim);
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || extent > INT32_MAX) {
+      throw Error(ErrorCode::bad_input, fmt::format("{}: extent {} is not supported", name, extent));
+    }
+  }
+  const std::uint64_t address = reinterpret_cast<std::uint64_t>(source.data) + source.byte_offset;
+  if (source.strides == nullptr)
+    return Tensor::dense(source.data == nullptr ? 0 : address, *dtype, std::move(shape));
+  return {source.data == nullptr ? 0 : address, *dtype, std::move(shape),
+          std::vector<std::int64_t>(source.strides, source.strides + source.ndim)};
+}
+
+void Staging::stage(Tensor& tensor, const char* name, bool copy_back) {
+  const std::size_t bytes = span_bytes(tensor, name);
+  if (bytes > 0 && tensor.address == 0)
+    throw Error(ErrorCode::bad_input, fmt::format("{} has no memory", name));
+  Copy copy{runtime_.allocate(bytes, name), reinterpret_cast<void*>(tensor.address), copy_back};
+  copy.buffer.write({static_cast<const std::byte*>(copy.host), bytes});
+  tensor.address = copy.buffer.address();
+  copies_.push_back(std::move(copy));
+}
+
+void Staging::finish() {
+  runtime_.synchronize();
+  for (const Copy& copy : copies_) {
+    if (copy.back) copy.buffer.read({static_cast<std::byte*>(copy.host), copy.buffer.size()});
+  }
+}
+
+}  // namespace kiln
