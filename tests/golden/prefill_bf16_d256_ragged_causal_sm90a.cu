@@ -1,0 +1,957 @@
+// prefill_bf16_d256_ragged_causal_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"prefill_bf16_d256_ragged_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[64,80,16],"BM":128,"BN":80,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill","cluster":1}
+// Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 80 keys a tile, 2 KV stages, 1 qk stages,
+// swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
+// Shared memory (229512 bytes):
+//         0 ..   65536  q          Q, 64 rows per consumer warpgroup
+//     65536 ..  147456  k          K stages
+//    147456 ..  229376  v          V stages
+//    229376 ..  229408  mbar_q     Q full/empty per consumer warpgroup
+//    229408 ..  229440  mbar_k     K ring full/empty
+//    229440 ..  229472  mbar_v     V ring full/empty
+//    229472 ..  229504  mbar_work  work ring full/empty
+//    229504 ..  229512  work       work items handed to the consumers
+//
+// Regenerate: kiln generate prefill_bf16_d256_ragged_causal_sm90a.json --out .
+// Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin prefill_bf16_d256_ragged_causal_sm90a.cu
+
+#define kInfinity __int_as_float(0x7f800000)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
+
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// True in one lane of the (converged) warp.
+__device__ __forceinline__ bool elect_one() {
+  u32 elected;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(elected));
+  return elected != 0;
+}
+
+#define SETMAXNREG_INC(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define SETMAXNREG_DEC(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
+
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives once and tells the barrier how many bytes this phase will receive.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
+__device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+// One box of shared memory into a 4-D tensor; rows outside it are clipped. Belongs to the current bulk group.
+__device__ __forceinline__ void tma_store(const TensorMap* map, u32 src, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map), "r"(src),
+               "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until every committed store has read its shared memory.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Makes this thread's ordinary shared-memory writes visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define WGMMA_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+
+// 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
+__device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2),
+               "r"(r3)
+               : "memory");
+}
+
+__device__ __forceinline__ void zero_16_bytes(u32 address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
+// Shared to global memory.
+__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
+      : "memory");
+}
+
+// d += A (64 x 16, registers) * B (16 x 256, N contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n256k16_rs(float (&d)[128], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+      "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), 
+        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
+        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), 
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), 
+        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), 
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), 
+        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), 
+        "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), 
+        "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), 
+        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), 
+        "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), 
+        "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d += A (64 x 16, shared memory) * B (16 x 80, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n80k16_ss(float (&d)[40], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39"
+      "}, %40, %41, 1, 1, 1, 0, 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
+      : "l"(a), "l"(b));
+}
+
+// d = A (64 x 16, shared memory) * B (16 x 80, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n80k16_ss_first(float (&d)[40], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39"
+      "}, %40, %41, 0, 1, 1, 0, 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
+      : "l"(a), "l"(b));
+}
+
+// One work item: 128 query rows of one head of one sequence, and the KV tiles they see.
+struct Work {
+  int m_start;      // first query row of the tile
+  int head, batch;  // query head, sequence
+  int kv_head;
+  int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how many
+  int num_blocks;   // KV tiles to visit, from the last one down to 0; -1: nothing to do
+};
+
+__device__ __forceinline__ Work decode_work(int tile, const int* cu_seqlens_q, const int* cu_seqlens_k, int heads_q, int heads_kv, int num_m_blocks, int section_heads) {
+  Work work;
+  // Longest first inside a section of heads whose K and V stay in L2 together.
+  const int section = tile / (section_heads * num_m_blocks);
+  const int in_section = tile - section * section_heads * num_m_blocks;
+  const int m_block = num_m_blocks - 1 - in_section / section_heads;
+  const int flat_head = section * section_heads + in_section % section_heads;
+  work.m_start = m_block * 128;
+  work.batch = flat_head / heads_q;
+  work.head = flat_head - work.batch * heads_q;
+  work.kv_head = work.head / (heads_q / heads_kv);
+  work.q_start = cu_seqlens_q[work.batch];
+  work.seqlen_q = cu_seqlens_q[work.batch + 1] - work.q_start;
+  work.k_start = cu_seqlens_k[work.batch];
+  work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;
+  // The last row of the tile sees keys up to its own position, m + seqlen_k - seqlen_q.
+  const int last_key = min(work.seqlen_k, work.m_start + 128 + work.seqlen_k - work.seqlen_q);
+  work.num_blocks = (max(last_key, 0) + 79) / 80;
+  if (work.m_start >= work.seqlen_q) work.num_blocks = -1;
+  return work;
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_map,
+    const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap v_map,
+    const __grid_constant__ TensorMap o_map,
+    u16* o,
+    const int* cu_seqlens_q,
+    const int* cu_seqlens_k,
+    int* tile_counter,
+    const int heads_q,
+    const int heads_kv,
+    const int num_m_blocks,
+    const int num_tiles,
+    const int section_heads,
+    const long long o_stride_seq,
+    const long long o_stride_head,
+    const float scale_log2) {
+  extern __shared__ __align__(1024) unsigned char smem_bytes[];
+  const u32 smem = smem_address(smem_bytes);
+  const u32 smem_q = smem + 0;
+  const u32 smem_k = smem + 65536;
+  const u32 smem_v = smem + 147456;
+  const u32 mbar_q_full = smem + 229376, mbar_q_empty = smem + 229392;
+  const u32 mbar_k_full = smem + 229408, mbar_k_empty = smem + 229424;
+  const u32 mbar_v_full = smem + 229440, mbar_v_empty = smem + 229456;
+  const u32 mbar_work_full = smem + 229472, mbar_work_empty = smem + 229488;
+  volatile int* const work_slots = (volatile int*)(smem_bytes + 229504);
+  const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
+
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(&q_map);
+    prefetch_tensor_map(&k_map);
+    prefetch_tensor_map(&v_map);
+    prefetch_tensor_map(&o_map);
+    mbarrier_init(mbar_q_full + 0, 1); mbarrier_init(mbar_q_empty + 0, 4);
+    mbarrier_init(mbar_q_full + 8, 1); mbarrier_init(mbar_q_empty + 8, 4);
+    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_empty + 0, 8);
+    mbarrier_init(mbar_k_empty + 8, 8);
+    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full + 8, 1);
+    mbarrier_init(mbar_v_empty + 0, 8);
+    mbarrier_init(mbar_v_empty + 8, 8);
+    mbarrier_init(mbar_work_full + 0, 1);
+    mbarrier_init(mbar_work_full + 8, 1);
+    mbarrier_init(mbar_work_empty + 0, 8);
+    mbarrier_init(mbar_work_empty + 8, 8);
+    fence_mbarrier_init();
+  }
+  __syncthreads();
+
+  if (warpgroup == 0) {
+
+    // ---- producer: one thread issues every copy
+    SETMAXNREG_DEC(40);
+    if (threadIdx.x / 32 == 0 && elect_one()) {
+      u32 k_stage = 0;
+      u32 k_phase = 1;
+      u32 v_stage = 0;
+      u32 v_phase = 1;
+      u32 work_stage = 0;
+      u32 work_phase = 1;
+      u32 q_phase = 1;
+      for (int tile = blockIdx.x; tile < num_tiles;) {
+        const Work work = decode_work(tile, cu_seqlens_q, cu_seqlens_k, heads_q, heads_kv, num_m_blocks, section_heads);
+        if (work.num_blocks > 0) {
+          int n = work.num_blocks - 1;
+          // K(n) into the next slot
+          mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+          mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 40960);
+          tma_load(smem_k + k_stage * 40960 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 40960 + 10240, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 40960 + 20480, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 40960 + 30720, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // Q rows of consumer warpgroup 0
+          mbarrier_wait(mbar_q_empty + 0, q_phase);
+          mbarrier_arrive_expect_tx(mbar_q_full + 0, 32768);
+          tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 8192, &q_map, mbar_q_full + 0, 64, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 16384, &q_map, mbar_q_full + 0, 128, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 24576, &q_map, mbar_q_full + 0, 192, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+          // Q rows of consumer warpgroup 1
+          mbarrier_wait(mbar_q_empty + 8, q_phase);
+          mbarrier_arrive_expect_tx(mbar_q_full + 8, 32768);
+          tma_load(smem_q + 32768, &q_map, mbar_q_full + 8, 0, work.q_start + work.m_start + 64, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 40960, &q_map, mbar_q_full + 8, 64, work.q_start + work.m_start + 64, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 49152, &q_map, mbar_q_full + 8, 128, work.q_start + work.m_start + 64, work.head, 0, 0x12F0000000000000ull);
+          tma_load(smem_q + 57344, &q_map, mbar_q_full + 8, 192, work.q_start + work.m_start + 64, work.head, 0, 0x12F0000000000000ull);
+          q_phase ^= 1;
+          #pragma unroll 1
+          for (--n; n >= 0; --n) {
+            // K(n) into the next slot
+            mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+            mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 40960);
+            tma_load(smem_k + k_stage * 40960 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 10240, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 20480, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 30720, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            k_phase ^= k_stage; k_stage ^= 1;
+            // V(n + 1) into the next slot
+            mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+            mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 40960);
+            tma_load(smem_v + v_stage * 40960 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 40960 + 10240, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 40960 + 20480, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 40960 + 30720, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            v_phase ^= v_stage; v_stage ^= 1;
+          }
+          // V(0) into the next slot
+          mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+          mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 40960);
+          tma_load(smem_v + v_stage * 40960 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 40960 + 10240, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 40960 + 20480, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 40960 + 30720, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          v_phase ^= v_stage; v_stage ^= 1;
+        }
+        // Next work item; the last fetch of the launch leaves the counter as it was found.
+        const int fetched = atomicAdd(tile_counter, 1);
+        if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
+        tile = fetched + gridDim.x;
+        mbarrier_wait(mbar_work_empty + work_stage * 8, work_phase);
+        work_slots[work_stage] = tile;
+        mbarrier_arrive(mbar_work_full + work_stage * 8);
+        work_phase ^= work_stage; work_stage ^= 1;
+      }
+    }
+  } else {
+
+    // ---- consumers: 64 query rows each
+    SETMAXNREG_INC(232);
+    const int consumer = warpgroup - 1;
+    const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
+    const u32 q_desc = ((smem_q + consumer * 32768) >> 4) | 0x10000u;
+    const u32 k_desc = (smem_k >> 4) | 0x10000u;
+    const u32 v_desc = (smem_v >> 4) | 0x2800000u;
+    // stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span
+    const u32 o_warp = smem + 0 + consumer * 32768 + warp * 2048;
+    const u32 o_row = o_warp + (lane & 15) * 128;
+    const u32 o_swizzle = (((u32)lane >> 4) ^ (lane & 7)) << 4;
+    u32 k_stage = 0;
+    u32 k_phase = 0;
+    u32 v_stage = 0;
+    u32 v_phase = 0;
+    u32 work_stage = 0;
+    u32 work_phase = 0;
+    u32 q_phase = 0;
+
+    float s_acc[40];  // S: 64 x 80 scores
+    float o_acc[128];  // O: 64 x 256
+    u32 p[20];  // P: 64 x 80 as the A operand of P V
+
+    for (int tile = blockIdx.x; tile < num_tiles;) {
+      const Work work = decode_work(tile, cu_seqlens_q, cu_seqlens_k, heads_q, heads_kv, num_m_blocks, section_heads);
+      if (work.num_blocks >= 0) {
+        const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
+        float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
+        float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
+        o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
+        o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
+        o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
+        o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
+        o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
+        o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
+        o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
+        o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
+        o_acc[64] = o_acc[65] = o_acc[66] = o_acc[67] = o_acc[68] = o_acc[69] = o_acc[70] = o_acc[71] = 0.0f;
+        o_acc[72] = o_acc[73] = o_acc[74] = o_acc[75] = o_acc[76] = o_acc[77] = o_acc[78] = o_acc[79] = 0.0f;
+        o_acc[80] = o_acc[81] = o_acc[82] = o_acc[83] = o_acc[84] = o_acc[85] = o_acc[86] = o_acc[87] = 0.0f;
+        o_acc[88] = o_acc[89] = o_acc[90] = o_acc[91] = o_acc[92] = o_acc[93] = o_acc[94] = o_acc[95] = 0.0f;
+        o_acc[96] = o_acc[97] = o_acc[98] = o_acc[99] = o_acc[100] = o_acc[101] = o_acc[102] = o_acc[103] = 0.0f;
+        o_acc[104] = o_acc[105] = o_acc[106] = o_acc[107] = o_acc[108] = o_acc[109] = o_acc[110] = o_acc[111] = 0.0f;
+        o_acc[112] = o_acc[113] = o_acc[114] = o_acc[115] = o_acc[116] = o_acc[117] = o_acc[118] = o_acc[119] = 0.0f;
+        o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
+        if (work.num_blocks > 0) {
+          int n = work.num_blocks - 1;
+
+          // ---- first KV tile (the last keys)
+          mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
+          q_phase ^= 1;
+          {
+            // S(n) = Q K(n)'
+            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+            const u32 k_low = k_desc + k_stage * 2560;
+            wgmma_fence();
+            wgmma_m64n80k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 640, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 642, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 644, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 646, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1280, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1282, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1284, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1286, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1920, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1922, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1924, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1926, 0x40000040u));
+            wgmma_commit();
+            WGMMA_WAIT(0);
+            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+            k_phase ^= k_stage; k_stage ^= 1;
+            // keys past the end of the sequence or past the row's own position do not count
+            const int tile_limit = work.seqlen_k - n * 80 - 2 * (lane & 3);
+            const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);
+            const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);
+            if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
+            if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
+            if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
+            if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
+            if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
+            if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
+            if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
+            if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
+            if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
+            if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
+            if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
+            if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
+            if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
+            if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
+            if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
+            if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+            if (64 >= limit_0) s_acc[32] = -kInfinity; if (65 >= limit_0) s_acc[33] = -kInfinity;
+            if (64 >= limit_1) s_acc[34] = -kInfinity; if (65 >= limit_1) s_acc[35] = -kInfinity;
+            if (72 >= limit_0) s_acc[36] = -kInfinity; if (73 >= limit_0) s_acc[37] = -kInfinity;
+            if (72 >= limit_1) s_acc[38] = -kInfinity; if (73 >= limit_1) s_acc[39] = -kInfinity;
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            row_max_0 = max_0; row_max_1 = max_1;
+            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0 * scale_log2;
+            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1 * scale_log2;
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
+            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
+            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
+            // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+            const int v_rows = work.seqlen_k - n * 80;
+            if (v_rows < 80) {
+              mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+              for (int i = v_rows * 8 + threadIdx.x % 128; i < 640; i += 128) {
+                zero_16_bytes(smem_v + v_stage * 40960 + 0 + i * 16);
+                zero_16_bytes(smem_v + v_stage * 40960 + 10240 + i * 16);
+                zero_16_bytes(smem_v + v_stage * 40960 + 20480 + i * 16);
+                zero_16_bytes(smem_v + v_stage * 40960 + 30720 + i * 16);
+              }
+              fence_proxy_async();
+              named_barrier_sync(4 + consumer, 128);
+            }
+          }
+
+          // ---- KV tiles that some row of this warpgroup sees in part
+          const int first_clean = max(work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q + 1, 0) / 80;
+          for (--n; n >= first_clean; --n) {
+            // S(n) = Q K(n)'
+            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+            const u32 k_low = k_desc + k_stage * 2560;
+            wgmma_fence();
+            wgmma_m64n80k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 640, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 642, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 644, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 646, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1280, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1282, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1284, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1286, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1920, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1922, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1924, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1926, 0x40000040u));
+            wgmma_commit();
+            // O += P(n+1) V(n+1)
+            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+            const u32 v_low = v_desc + v_stage * 2560;
+            wgmma_fence();
+            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
+            wgmma_commit();
+            WGMMA_WAIT(1);
+            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+            k_phase ^= k_stage; k_stage ^= 1;
+            // keys past the end of the sequence or past the row's own position do not count
+            const int tile_limit = work.seqlen_k - n * 80 - 2 * (lane & 3);
+            const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);
+            const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);
+            if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
+            if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
+            if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
+            if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
+            if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
+            if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
+            if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
+            if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
+            if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
+            if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
+            if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
+            if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
+            if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
+            if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
+            if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
+            if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+            if (64 >= limit_0) s_acc[32] = -kInfinity; if (65 >= limit_0) s_acc[33] = -kInfinity;
+            if (64 >= limit_1) s_acc[34] = -kInfinity; if (65 >= limit_1) s_acc[35] = -kInfinity;
+            if (72 >= limit_0) s_acc[36] = -kInfinity; if (73 >= limit_0) s_acc[37] = -kInfinity;
+            if (72 >= limit_1) s_acc[38] = -kInfinity; if (73 >= limit_1) s_acc[39] = -kInfinity;
+            // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+            float alpha_0 = 1.0f, alpha_1 = 1.0f;
+            // Keep the old maximum while no row of the warp grew by more than 2^8.
+            const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
+            const bool rescale = __any_sync(0xffffffffu, grew);
+            if (rescale) {
+              alpha_0 = row_max_0 == max_0 ? 1.0f : exp2_approx((row_max_0 - max_0) * scale_log2);
+              row_sum_0 *= alpha_0; row_max_0 = max_0;
+              alpha_1 = row_max_1 == max_1 ? 1.0f : exp2_approx((row_max_1 - max_1) * scale_log2);
+              row_sum_1 *= alpha_1; row_max_1 = max_1;
+            }
+            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0 * scale_log2;
+            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1 * scale_log2;
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
+            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            WGMMA_WAIT(0);
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+            v_phase ^= v_stage; v_stage ^= 1;
+            if (rescale) {
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
+            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
+          }
+
+          // ---- KV tiles that every row sees whole
+          for (; n >= 0; --n) {
+            // S(n) = Q K(n)'
+            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+            const u32 k_low = k_desc + k_stage * 2560;
+            wgmma_fence();
+            wgmma_m64n80k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 640, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 642, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 644, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 646, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1280, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1282, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1284, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1286, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1920, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1922, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1924, 0x40000040u));
+            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1926, 0x40000040u));
+            wgmma_commit();
+            // O += P(n+1) V(n+1)
+            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+            const u32 v_low = v_desc + v_stage * 2560;
+            wgmma_fence();
+            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
+            wgmma_commit();
+            WGMMA_WAIT(1);
+            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+            k_phase ^= k_stage; k_stage ^= 1;
+            // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+            float alpha_0 = 1.0f, alpha_1 = 1.0f;
+            // Keep the old maximum while no row of the warp grew by more than 2^8.
+            const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
+            const bool rescale = __any_sync(0xffffffffu, grew);
+            if (rescale) {
+              alpha_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
+              row_sum_0 *= alpha_0; row_max_0 = max_0;
+              alpha_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
+              row_sum_1 *= alpha_1; row_max_1 = max_1;
+            }
+            const float shift_0 = row_max_0 * scale_log2;
+            const float shift_1 = row_max_1 * scale_log2;
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
+            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            WGMMA_WAIT(0);
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+            v_phase ^= v_stage; v_stage ^= 1;
+            if (rescale) {
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
+            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
+          }
+
+          // ---- O += P(0) V(0)
+          {
+            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+            const u32 v_low = v_desc + v_stage * 2560;
+            wgmma_fence();
+            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
+            wgmma_commit();
+            WGMMA_WAIT(0);
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+            v_phase ^= v_stage; v_stage ^= 1;
+          }
+        }
+
+        // ---- epilogue: O / row_sum, LSE
+        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
+        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
+        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
+        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
+        const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
+        const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
+        // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
+        named_barrier_sync(4 + consumer, 128);  // O takes Q's place: every warp has finished reading Q
+        stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+                    pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
+        stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+                    pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
+        stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+                    pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
+        stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+                    pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
+        stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+                    pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
+        stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+                    pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
+        stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+                    pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
+        stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+                    pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
+        stmatrix_x4(o_row + 16384 + (0 ^ o_swizzle), pack_bf16(o_acc[64] * inv_sum_0, o_acc[65] * inv_sum_0), pack_bf16(o_acc[66] * inv_sum_1, o_acc[67] * inv_sum_1),
+                    pack_bf16(o_acc[68] * inv_sum_0, o_acc[69] * inv_sum_0), pack_bf16(o_acc[70] * inv_sum_1, o_acc[71] * inv_sum_1));
+        stmatrix_x4(o_row + 16384 + (32 ^ o_swizzle), pack_bf16(o_acc[72] * inv_sum_0, o_acc[73] * inv_sum_0), pack_bf16(o_acc[74] * inv_sum_1, o_acc[75] * inv_sum_1),
+                    pack_bf16(o_acc[76] * inv_sum_0, o_acc[77] * inv_sum_0), pack_bf16(o_acc[78] * inv_sum_1, o_acc[79] * inv_sum_1));
+        stmatrix_x4(o_row + 16384 + (64 ^ o_swizzle), pack_bf16(o_acc[80] * inv_sum_0, o_acc[81] * inv_sum_0), pack_bf16(o_acc[82] * inv_sum_1, o_acc[83] * inv_sum_1),
+                    pack_bf16(o_acc[84] * inv_sum_0, o_acc[85] * inv_sum_0), pack_bf16(o_acc[86] * inv_sum_1, o_acc[87] * inv_sum_1));
+        stmatrix_x4(o_row + 16384 + (96 ^ o_swizzle), pack_bf16(o_acc[88] * inv_sum_0, o_acc[89] * inv_sum_0), pack_bf16(o_acc[90] * inv_sum_1, o_acc[91] * inv_sum_1),
+                    pack_bf16(o_acc[92] * inv_sum_0, o_acc[93] * inv_sum_0), pack_bf16(o_acc[94] * inv_sum_1, o_acc[95] * inv_sum_1));
+        stmatrix_x4(o_row + 24576 + (0 ^ o_swizzle), pack_bf16(o_acc[96] * inv_sum_0, o_acc[97] * inv_sum_0), pack_bf16(o_acc[98] * inv_sum_1, o_acc[99] * inv_sum_1),
+                    pack_bf16(o_acc[100] * inv_sum_0, o_acc[101] * inv_sum_0), pack_bf16(o_acc[102] * inv_sum_1, o_acc[103] * inv_sum_1));
+        stmatrix_x4(o_row + 24576 + (32 ^ o_swizzle), pack_bf16(o_acc[104] * inv_sum_0, o_acc[105] * inv_sum_0), pack_bf16(o_acc[106] * inv_sum_1, o_acc[107] * inv_sum_1),
+                    pack_bf16(o_acc[108] * inv_sum_0, o_acc[109] * inv_sum_0), pack_bf16(o_acc[110] * inv_sum_1, o_acc[111] * inv_sum_1));
+        stmatrix_x4(o_row + 24576 + (64 ^ o_swizzle), pack_bf16(o_acc[112] * inv_sum_0, o_acc[113] * inv_sum_0), pack_bf16(o_acc[114] * inv_sum_1, o_acc[115] * inv_sum_1),
+                    pack_bf16(o_acc[116] * inv_sum_0, o_acc[117] * inv_sum_0), pack_bf16(o_acc[118] * inv_sum_1, o_acc[119] * inv_sum_1));
+        stmatrix_x4(o_row + 24576 + (96 ^ o_swizzle), pack_bf16(o_acc[120] * inv_sum_0, o_acc[121] * inv_sum_0), pack_bf16(o_acc[122] * inv_sum_1, o_acc[123] * inv_sum_1),
+                    pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0), pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
+        fence_proxy_async();
+        __syncwarp();
+        const int store_rows = work.seqlen_q - (work.m_start + 64 * consumer + 16 * warp);
+        if (store_rows < 16) {
+          for (int i = lane; i < 8 * store_rows; i += 32) {
+            const int r = i / 8, c = i % 8;
+            u16* const out = o + (work.q_start + work.m_start + 64 * consumer + 16 * warp + r) * o_stride_seq + work.head * o_stride_head + 8 * c;
+            copy_16_bytes(out + 0, o_warp + 0 + r * 128 + ((c ^ (r & 7)) << 4));
+            copy_16_bytes(out + 64, o_warp + 8192 + r * 128 + ((c ^ (r & 7)) << 4));
+            copy_16_bytes(out + 128, o_warp + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
+            copy_16_bytes(out + 192, o_warp + 24576 + r * 128 + ((c ^ (r & 7)) << 4));
+          }
+          __syncwarp();
+        }
+        if (lane == 0) {
+          if (store_rows >= 16) {
+            tma_store(&o_map, o_warp + 0, 0, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
+            tma_store(&o_map, o_warp + 8192, 64, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
+            tma_store(&o_map, o_warp + 16384, 128, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
+            tma_store(&o_map, o_warp + 24576, 192, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
+            bulk_commit();
+          }
+          bulk_wait_read();
+          if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
+        }
+        __syncwarp();
+      }
+      // next work item
+      mbarrier_wait(mbar_work_full + work_stage * 8, work_phase);
+      tile = work_slots[work_stage];
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(mbar_work_empty + work_stage * 8);
+      work_phase ^= work_stage; work_stage ^= 1;
+    }
+    if (lane == 0) bulk_wait_read();
+  }
+}
