@@ -73,6 +73,7 @@ void signal(Cluster& c, BulkCopy& b, Block& target) {
     report(*b.warp, *b.op, b.lane, "transaction-count",
            "the mbarrier's phase ended before these " + std::to_string(b.bytes) +
                " bytes arrived: fewer bytes were expected than copied");
+  m->last_complete = b.op;
   join(m->arriving, b.published);
   mbarrier_complete_tx(c, *m, b.bytes);
 }

@@ -172,6 +172,7 @@ struct MBarrier {
   std::int64_t tx = 0;
   std::uint64_t phase = 0;  ///< completed phases
   const Op* last_expect = nullptr;
+  const Op* last_complete = nullptr;
   Clock arriving, done;  ///< of this phase, of all completed ones
 };
 

@@ -151,6 +151,24 @@ void report_deadlock(Cluster& c) {
   abort_cluster(c);
 }
 
+/// Bytes that an mbarrier still counts when the program has ended were expected or copied in the wrong
+/// number.
+void check_leftovers(Cluster& c) {
+  for (const auto& b : c.blocks)
+    for (const auto& [offset, m] : b->mbarriers) {
+      const Op* op = m.tx > 0 ? m.last_expect : m.last_complete;
+      if (m.tx == 0 || op == nullptr) continue;
+      Finding f;
+      f.kind = "transaction-count";
+      f.site = site_of(b->warps[0], *op, -1);
+      f.site.warp = -1;
+      f.message = "the kernel ends while the mbarrier at shared address " + std::to_string(offset) +
+                  (m.tx > 0 ? " expects " + std::to_string(m.tx) + " bytes that never came"
+                            : " has received " + std::to_string(-m.tx) + " bytes more than were expected");
+      report(c, std::move(f));
+    }
+}
+
 /// Nothing can run: complete what is in flight, else let timed waits give up, else it is a deadlock.
 void unblock(Cluster& c) {
   if (anything_pending(c) && complete_one(c, c.policy == Policy::random)) {
@@ -195,6 +213,7 @@ bool run_slice(Cluster& c) {
     if (!alive) {
       while (complete_one(c, false)) {
       }
+      if (c.findings) check_leftovers(c);
       return true;
     }
     if (chosen == nullptr) {

@@ -1,0 +1,136 @@
+// Instruction groups with exact expectations; the conformance suite holds every form to hardware, these hold
+// the basics to arithmetic done here.
+#include <doctest/doctest.h>
+
+#include <bit>
+#include <cmath>
+
+#include "tests/emulator/machine_support.hpp"
+
+using namespace emulator_test;
+
+namespace {
+std::uint32_t one(const std::string& body) {
+  const Outcome o = run(kernel(body + "\nst.global.u32 [%o], %r0;"));
+  CHECK(o.text() == "");
+  return o.out[0];
+}
+std::uint32_t f(float x) {
+  return std::bit_cast<std::uint32_t>(x);
+}
+}  // namespace
+
+TEST_CASE("integer arithmetic") {
+  CHECK(one("mov.u32 %r1, 7; sub.s32 %r0, %r1, 9;") == 0xfffffffeu);
+  CHECK(one("mov.u32 %r1, 0x80000000; mul.hi.s32 %r0, %r1, %r1;") == 0x40000000u);
+  CHECK(one("mov.u32 %r1, -7; div.s32 %r0, %r1, 2;") == 0xfffffffdu);
+  CHECK(one("mov.u32 %r1, -7; rem.s32 %r0, %r1, 2;") == 0xffffffffu);
+  CHECK(one("mov.u32 %r1, 0x12345678; prmt.b32 %r0, %r1, 0, 0x0123;") == 0x78563412u);
+  CHECK(one("mov.u32 %r1, 0xf0; bfe.s32 %r0, %r1, 4, 4;") == 0xffffffffu);
+  CHECK(one("mov.u32 %r1, 0xab; bfi.b32 %r0, %r1, 0, 8, 4;") == 0xb00u);
+  CHECK(one("mov.u32 %r1, 0xcc; mov.u32 %r2, 0xaa; lop3.b32 %r0, 0xf0, %r1, %r2, 0x96;") ==
+        (0xf0u ^ 0xccu ^ 0xaau));
+  CHECK(one("mov.u32 %r1, 1; shl.b32 %r0, %r1, 40;") == 0);
+  CHECK(one("mov.u32 %r1, -4; shr.s32 %r0, %r1, 60;") == 0xffffffffu);
+  CHECK(one("mov.u32 %r1, 0x80000001; shf.l.wrap.b32 %r0, %r1, 1, 1;") == 3);
+  CHECK(one("mov.u32 %r1, 0x10; clz.b32 %r0, %r1;") == 27);
+  CHECK(one("mov.u32 %r1, 0xffffffff; add.cc.u32 %r2, %r1, 1; addc.u32 %r0, 5, 0;") == 6);
+  CHECK(one("mov.u32 %r1, 100; mov.u64 %d1, 5; mad.wide.u32 %d2, %r1, 3, %d1; cvt.u32.u64 %r0, %d2;") == 305);
+}
+
+TEST_CASE("floating arithmetic rounds as asked and gives the canonical NaN") {
+  CHECK(one("mov.f32 %f1, 0f3F800000; fma.rn.f32 %f2, %f1, 0f40000000, 0f40400000; mov.b32 %r0, %f2;") ==
+        f(5.0F));
+  CHECK(one("mov.f32 %f1, 0f7F800000; sub.f32 %f2, %f1, %f1; mov.b32 %r0, %f2;") == 0x7fffffffu);
+  CHECK(one("mov.f32 %f1, 0f3F800000; add.rp.f32 %f2, %f1, 0f00000001; mov.b32 %r0, %f2;") == 0x3f800001u);
+  CHECK(one("mov.f32 %f1, 0f00000001; add.ftz.f32 %f2, %f1, %f1; mov.b32 %r0, %f2;") == 0);
+  CHECK(one("mov.f32 %f1, 0f7FC00000; max.f32 %f2, %f1, 0f40000000; mov.b32 %r0, %f2;") == f(2.0F));
+  CHECK(one("mov.f32 %f1, 0f40400000; ex2.approx.f32 %f2, %f1; mov.b32 %r0, %f2;") == f(8.0F));
+  CHECK(one("mov.f32 %f1, 0f3F800000; div.rn.f32 %f2, %f1, 0f40400000; mov.b32 %r0, %f2;") == f(1.0F / 3.0F));
+  CHECK(one("mov.f64 %g1, 0d4000000000000000; sqrt.rn.f64 %g2, %g1; cvt.rn.f32.f64 %f1, %g2; mov.b32 %r0, "
+            "%f1;") == f(static_cast<float>(std::sqrt(2.0))));
+  CHECK(one("mov.f32 %f1, 0f40A00000; setp.gt.f32 %p1|%p2, %f1, 0f40000000; selp.u32 %r1, 1, 0, %p1; "
+            "selp.u32 %r2, 2, 0, %p2; or.b32 %r0, %r1, %r2;") == 1);
+}
+
+TEST_CASE("conversions") {
+  CHECK(one("mov.f32 %f1, 0fC0200000; cvt.rni.s32.f32 %r0, %f1;") == 0xfffffffeu);
+  CHECK(one("mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000; cvt.rn.bf16x2.f32 %r0, %f2, %f1;") ==
+        0x40003f80u);
+  CHECK(one("mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000; cvt.rn.f16x2.f32 %r0, %f2, %f1;") ==
+        0x40003c00u);
+  CHECK(one("mov.f32 %f1, 0f44800000; mov.f32 %f2, 0f3F800000; cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2; "
+            "cvt.u32.u16 %r0, %h1;") == 0x7e38u);
+  CHECK(one("mov.u32 %r1, 300; cvt.sat.u8.u32 %r0, %r1;") == 255);
+  CHECK(one("mov.u32 %r1, 0x1ff; cvt.s32.s8 %r0, %r1;") == 0xffffffffu);
+}
+
+TEST_CASE("lanes of a warp exchange values") {
+  const Outcome o = run(
+      kernel("shfl.sync.bfly.b32 %r1, %t, 5, 31, -1; shfl.sync.down.b32 %r2|%p1, %t, 4, 31, -1; @!%p1 "
+             "mov.u32 %r2, 77;\n"
+             "setp.lt.u32 %p2, %t, 3; vote.sync.ballot.b32 %r3, %p2, -1; redux.sync.add.u32 %r4, %t, -1;\n"
+             "and.b32 %r5, %t, 1; match.any.sync.b32 %r6, %r5, -1; elect.sync %r7|%p3, -1; selp.u32 %r8, 1, "
+             "0, %p3;\n"
+             "st.global.u32 [%o], %r1; st.global.u32 [%o+128], %r2; st.global.u32 [%o+256], %r3; "
+             "st.global.u32 [%o+384], %r4;\n"
+             "st.global.u32 [%o+512], %r6; st.global.u32 [%o+640], %r8;"));
+  CHECK(o.text() == "");
+  for (std::uint32_t l = 0; l < 32; ++l) {
+    CHECK(o.out[l] == (l ^ 5));
+    CHECK(o.out[32 + l] == (l < 28 ? l + 4 : 77));
+    CHECK(o.out[64 + l] == 7);
+    CHECK(o.out[96 + l] == 496);
+    CHECK(o.out[128 + l] == (l % 2 != 0 ? 0xaaaaaaaau : 0x55555555u));
+    CHECK(o.out[160 + l] == (l == 0 ? 1 : 0));
+  }
+}
+
+TEST_CASE("divergent lanes run apart and meet again") {
+  // Every lane loops tid times; the warp shuffles afterwards.
+  const Outcome o = run(kernel(
+      "mov.u32 %r1, 0; mov.u32 %r2, 0;\n"
+      "LOOP: setp.ge.u32 %p1, %r1, %t; @%p1 bra END; add.u32 %r1, %r1, 1; add.u32 %r2, %r2, %r1; bra LOOP;\n"
+      "END: shfl.sync.idx.b32 %r3, %r2, 31, 31, -1; add.u32 %r2, %r2, %r3; st.global.u32 [%o], %r2;"));
+  CHECK(o.text() == "");
+  for (std::uint32_t l = 0; l < 32; ++l) CHECK(o.out[l] == l * (l + 1) / 2 + 496);
+}
+
+TEST_CASE("functions take and return parameters, and recurse") {
+  const Outcome o = run(kernel("{ .param .b32 a; .param .b32 r; st.param.b32 [a], %t; call.uni (r), fib, "
+                               "(a); ld.param.b32 %r1, [r]; }\nst.global.u32 [%o], %r1;",
+                               ".func (.param .b32 ret) fib(.param .b32 n)\n{\n.reg .b32 %r<8>; .reg .pred "
+                               "%p<2>;\nld.param.b32 %r1, [n]; setp.lt.u32 %p1, %r1, 2; @%p1 bra SMALL;\n"
+                               "sub.u32 %r2, %r1, 1;\n{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r2; "
+                               "call.uni (r), fib, (a); ld.param.b32 %r3, [r]; }\n"
+                               "sub.u32 %r2, %r1, 2;\n{ .param .b32 a; .param .b32 r; st.param.b32 [a], %r2; "
+                               "call.uni (r), fib, (a); ld.param.b32 %r4, [r]; }\n"
+                               "add.u32 %r1, %r3, %r4;\nSMALL: st.param.b32 [ret], %r1; ret;\n}\n"),
+                        {.block = {12, 1, 1}});
+  CHECK(o.text() == "");
+  const std::uint32_t fib[] = {0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89};
+  for (std::uint32_t l = 0; l < 12; ++l) CHECK(o.out[l] == fib[l]);
+}
+
+TEST_CASE("atomics of a whole grid add up") {
+  const Outcome o = run(
+      kernel("mov.u32 %r1, 0; atom.global.add.u32 %r2, [%in], 1; red.global.max.u32 [%in+4], 900; bar.sync "
+             "0; st.global.u32 [%o], %r2; ld.global.u32 %r3, [%in]; st.global.u32 [%out+2048], %r3;"),
+      {.grid = {1, 1, 1}, .block = {256, 1, 1}});
+  CHECK(o.text() == "");
+  CHECK(o.out[512] == 256);
+}
+
+TEST_CASE("wide and narrow memory accesses") {
+  const Outcome o = run(
+      kernel(
+          "ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%in+16]; st.global.v2.u32 [%out], {%r4, %r1}; mov.u32 "
+          "%r5, 0xfff0; st.global.u8 [%out+8], %r5; st.global.u8 [%out+9], 1; st.global.u16 [%out+10], 2;\n"
+          "ld.global.s8 %r6, [%out+8]; st.global.u32 [%out+12], %r6;"),
+      {.block = {1, 1, 1}});
+  CHECK(o.text() == "");
+  CHECK(o.out[0] == 7);
+  CHECK(o.out[1] == 4);
+  CHECK(o.out[2] == 0x000201f0u);
+  CHECK(o.out[3] == 0xfffffff0u);
+}

@@ -1,0 +1,98 @@
+// The PTX front end: what it accepts, and that everything else is an error with its line.
+#include <doctest/doctest.h>
+
+#include "tests/emulator/machine_support.hpp"
+
+using namespace emulator_test;
+
+namespace {
+int error_line(const std::string& ptx) {
+  try {
+    Module::from_ptx(ptx);
+  } catch (const Error& e) {
+    return e.line();
+  }
+  return -1;
+}
+}  // namespace
+
+TEST_CASE("parameters are laid out by size and alignment") {
+  const Module m = Module::from_ptx(std::string(kPrelude) +
+                                    ".visible .entry k(.param .u8 a, .param .align 64 .b8 b[128], .param "
+                                    ".u64 .ptr .global .align 16 c, .param .f32 d)\n{\nret;\n}\n");
+  const auto p = m.params("k");
+  REQUIRE(p.size() == 4);
+  CHECK(p[0].offset == 0);
+  CHECK(p[1].offset == 64);
+  CHECK(p[1].bytes == 128);
+  CHECK(p[2].offset == 192);
+  CHECK(p[3].offset == 200);
+  CHECK(m.target() == "sm_90a");
+  CHECK(m.kernels() == std::vector<std::string>{"k"});
+}
+
+TEST_CASE("shared variables are sized by their alignment") {
+  const Module m = Module::from_ptx(
+      std::string(kPrelude) +
+      ".visible .entry k()\n{\n.shared .align 1 .b8 a[3]; .shared .align 128 .b8 b[256];\nret;\n}\n");
+  CHECK(m.static_smem_bytes("k") == 128 + 256);
+}
+
+TEST_CASE("unknown instructions name themselves and their line") {
+  const std::string ptx =
+      std::string(kPrelude) + ".visible .entry k()\n{\n.reg .b32 %r<2>;\nfrobnicate.b32 %r0, %r1;\nret;\n}\n";
+  CHECK(error_line(ptx) == 7);
+  CHECK_THROWS_WITH_AS(Module::from_ptx(ptx), doctest::Contains("frobnicate.b32"), Error);
+}
+
+TEST_CASE("malformed text is refused with its line") {
+  CHECK(error_line("") == 1);
+  CHECK(error_line("hello") == 1);
+  CHECK(error_line(".version 8.7\n.target sm_90\n.address_size 32\n") == 4);
+  CHECK(error_line(kernel("add.s32 %r0, %r1;")) > 0);
+  CHECK(error_line(kernel("add.s32 %r0, %r1, %d2;")) > 0);
+  CHECK(error_line(kernel("add.s32 %r0, %r1, %r99;")) > 0);
+  CHECK(error_line(kernel("bra NOWHERE;")) > 0);
+  CHECK(error_line(kernel("@%r1 bra A; A:")) > 0);
+  CHECK(error_line(kernel("A: A: mov.u32 %r1, 0;")) > 0);
+  CHECK(error_line(kernel("ld.global.u32 %r1, [%nosuch];")) > 0);
+  CHECK(error_line(kernel("mov.u32 %r1, %nosuchspecial;")) > 0);
+  CHECK(error_line(kernel("{ { mov.u32 %r1, 0; }")) > 0);
+  CHECK(error_line(kernel("mov.f32 %f1, 0f3F80;")) > 0);
+  CHECK(error_line(kernel("/* no end")) > 0);
+}
+
+TEST_CASE("every truncation of a module is an error or a module, never a crash") {
+  const std::string whole = kernel(
+      "mov.u32 %r1, {%h1, %h2}; {.reg .b32 x; L: mov.b32 x, 0x10; @!%p1 bra L;} st.global.v2.u32 [%o+-4], "
+      "{%r1, %r2};",
+      ".global .align 4 .u32 g[2] = {1, -2};\n");
+  std::size_t refused = 0;
+  for (std::size_t n = 0; n < whole.size(); ++n) {
+    try {
+      Module::from_ptx(whole.substr(0, n));
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > whole.size() / 2);
+}
+
+TEST_CASE("labels of inline assembly are local to their braces") {
+  const Outcome o =
+      run(kernel("mov.u32 %r1, 0;\n"
+                 "{ L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 3; @%p1 bra L; }\n"
+                 "{ L: add.u32 %r1, %r1, 10; setp.lt.u32 %p1, %r1, 30; @%p1 bra L; }\n"
+                 "st.global.u32 [%o], %r1;"));
+  CHECK(o.out[0] == 33);
+}
+
+TEST_CASE("module variables are initialised, pointers relocated") {
+  const Outcome o =
+      run(kernel("mov.u64 %d1, p; ld.global.u64 %d2, [%d1]; ld.u32 %r1, [%d2]; ld.const.u32 %r2, [c+4]; "
+                 "add.u32 %r1, %r1, %r2; st.global.u32 [%o], %r1;",
+                 ".global .align 4 .u32 v[2] = {5, 7};\n.global .align 8 .u64 p = generic(v)+4;\n.const "
+                 ".align 4 .u32 c[2] = {1, 100};\n"));
+  CHECK(o.out[0] == 107);
+  CHECK(o.text() == "");
+}
