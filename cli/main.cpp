@@ -1,7 +1,156 @@
-// Entry point of the kiln command.
-#include <cstdio>
+// Entry point: declares the commands, parses, runs one, and turns errors into one line and an exit status.
+//   0 done and checks passed, 1 a check failed, 2 bad usage or config, 3 the environment lacks something
+#include <fmt/format.h>
+#include <unistd.h>
 
-int main() {
-  std::fputs("kiln: no commands yet\n", stderr);
-  return 2;
+#include <csignal>
+#include <cstdio>
+#include <kiln/kiln.hpp>
+#include <new>
+
+#include "cli/commands.hpp"
+#include "cli/output.hpp"
+#include "generator/config/report.hpp"
+#include "runtime/problem/files.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct CommandRow {
+  const char *name, *help;
+  Action (*add)(CLI::App&, Common&);
+};
+constexpr CommandRow kCommands[] = {
+    {"list", "Shipped configs", add_list},
+    {"validate", "Parse and check configs", add_validate},
+    {"plan", "Every derived value of a config", add_plan},
+    {"generate", "Emit source and manifest; needs no compiler and no GPU", add_generate},
+    {"compile", "JIT-compile a config through the cache", add_compile},
+    {"run", "Run a config on one problem and check the result", add_run},
+    {"inspect", "Readable report: layouts, bank conflicts, resources, source", add_inspect},
+    {"verify", "Static checks and emulated runs under adversarial schedules", add_verify},
+    {"sweep", "Validate, generate, compile and check every combination of a config grid", add_sweep},
+    {"tune", "Search a config's free keys on the device", add_tune},
+    {"bench", "Time configs on the device", add_bench},
+    {"emulate", "Run any PTX kernel on the emulated device", add_emulate},
+    {"cache", "The kernel cache", add_cache},
+    {"doctor", "What was found: compilers, drivers, devices, cache", add_doctor},
+};
+
+extern "C" void on_interrupt(int signal) {
+  remove_unfinished_files();
+  // Ending by the signal itself tells a calling shell the truth.
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+int status_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::bad_config:
+    case ErrorCode::bad_input:
+      return 2;
+    case ErrorCode::environment:
+      return 3;
+    case ErrorCode::compile:
+    case ErrorCode::device:
+    case ErrorCode::internal:
+      break;
+  }
+  return 1;
+}
+
+int complain(const std::string& text, int status) {
+  progress("");
+  std::fflush(stdout);
+  fmt::print(stderr, "kiln: {}\n", text);
+  return status;
+}
+
+std::string first_line(std::string text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// "unknown option '--sed' of kiln run; did you mean '--seed'?"
+std::string unknown_argument(const CLI::App& app, const std::string& argument) {
+  std::vector<std::string> names;
+  std::string where = "kiln";
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    where += " " + at->get_name();
+  }
+  const bool option = argument.starts_with("-");
+  if (option) {
+    for (const CLI::Option* o : at->get_options()) {
+      for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+    }
+  } else {
+    for (const CLI::App* command : at->get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+    }
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string_view near = nearest(argument.substr(0, argument.find('=')), views);
+  const char* kind = option ? "option" : names.empty() ? "argument" : "command";
+  return fmt::format("unknown {} '{}' of {}; {}", kind, argument, where,
+                     near.empty() ? "see `" + where + " --help`" : fmt::format("did you mean '{}'?", near));
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> extras = app.remaining(true);
+  if (!extras.empty()) return complain(unknown_argument(app, extras.front()), 2);
+  return complain(first_line(error.what()), 2);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("kiln: attention kernels from JSON configs", "kiln");
+  app.set_version_flag("--version", std::string(version()));
+  app.require_subcommand(0, 1);
+  app.footer(
+      "`kiln COMMAND --help` explains a command. CONFIG is a path, the name of a shipped config, or - for "
+      "standard input.");
+  Common common;
+  std::vector<std::pair<CLI::App*, Action>> commands;
+  for (const CommandRow& row : kCommands) {
+    CLI::App* command = app.add_subcommand(row.name, row.help);
+    command->add_flag("--json", common.json, "One JSON document on standard output");
+    commands.emplace_back(command, row.add(*command, common));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error);
+  }
+  for (const auto& [command, action] : commands) {
+    if (*command) return action();
+  }
+  return complain("no command; see `kiln --help`", 2);
+}
+
+int guarded(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& error) {
+    return complain(error.what(), status_of(error.code()));
+  } catch (const std::bad_alloc&) {
+    return complain("not enough memory for this problem", 3);
+  } catch (const std::exception& error) {
+    return complain(fmt::format("internal error: {}", error.what()), 1);
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cli
+
+int main(int argc, char** argv) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, kiln::cli::on_interrupt);
+  const int status = kiln::cli::guarded(argc, argv);
+  kiln::cli::progress("");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "kiln: cannot write to standard output\n");
+    return status == 0 ? 1 : status;
+  }
+  return status;
 }

@@ -1,0 +1,102 @@
+// bench: times configs on the device for one problem; and tune, which is not there yet.
+#include <fmt/format.h>
+
+#include <kiln/kiln.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/config_source.hpp"
+#include "cli/output.hpp"
+#include "cli/problem_options.hpp"
+#include "runtime/problem/reference.hpp"
+#include "runtime/problem/runner.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> configs;
+  int warmup = 5, iterations = 20;
+  ProblemOptions problem;
+  DeviceOptions device;
+};
+
+// Bytes of Q, K, V and O, each counted once.
+double tensor_bytes(const Manifest& m, const ProblemShape& s) {
+  const double q = static_cast<double>(s.total_q() * s.heads_q),
+               k = static_cast<double>(s.total_k() * s.heads_kv);
+  const auto size = [](DType dtype) { return static_cast<double>(size_of(dtype)); };
+  const auto depth = static_cast<double>(s.depth), ov_depth = static_cast<double>(s.ov_depth);
+  return q * (depth * size(m.dtype) + ov_depth * size(m.out_dtype)) +
+         k * (depth + ov_depth) * size(m.kv_dtype);
+}
+
+int bench(const Options& options, bool json) {
+  Runtime runtime(options.device.runtime_options(options.problem.seed));
+  const DeviceInfo& device = runtime.device();
+  if (device.selector == "emulated") {
+    throw Error(ErrorCode::environment,
+                "bench measures speed and needs a GPU: none was found (`kiln doctor` shows what was); `kiln "
+                "run` works on the emulated device");
+  }
+  Json document = Json::array();
+  std::vector<std::vector<std::string>> rows{{"config", "us", "TFLOP/s", "GB/s"}};
+  std::string problem;
+  for (const std::string& argument : options.configs) {
+    const Plan plan = make_plan(load_config(argument));
+    const KernelSource source = generate(plan);
+    const Workload work = options.problem.workload(plan.resolved());
+    progress("timing " + source.manifest.name);
+    const std::shared_ptr<Kernel> kernel = runtime.load(source);
+    RunOptions run_options;
+    run_options.warmup = options.warmup;
+    run_options.iterations = options.iterations;
+    const RunResult result = run_workload(runtime, *kernel, work, run_options);
+    progress("");
+    const MaskConfig mask = plan.resolved().mask.value_or(MaskConfig{});
+    const double us = result.launch_us;
+    // Only what the mask leaves visible counts as work.
+    const double tflops = us > 0 ? 2 * reference_cost(work.shape, mask) / us * 1e-6 : 0;
+    const double gbps = us > 0 ? tensor_bytes(source.manifest, work.shape) / us * 1e-3 : 0;
+    problem = work.shape.text();
+    document.push_back({{"name", source.manifest.name},
+                        {"problem", problem},
+                        {"us", us},
+                        {"tflops", tflops},
+                        {"gbps", gbps}});
+    rows.push_back({source.manifest.name, fmt::format("{:.1f}", us), fmt::format("{:.1f}", tflops),
+                    fmt::format("{:.0f}", gbps)});
+  }
+  if (json) {
+    print_json(document);
+  } else {
+    fmt::print("{} ({}), {}, median of {}\n{}", bold(device.name), device.selector, problem,
+               options.iterations, table(rows));
+  }
+  return 0;
+}
+
+}  // namespace
+
+Action add_bench(CLI::App& command, Common& common) {
+  auto options = std::make_shared<Options>();
+  command.add_option("CONFIG", options->configs, "Configs to time")->required();
+  options->problem.declare(command, false);
+  options->device.declare(command);
+  command.add_option("--warmup", options->warmup, "Launches before the timed ones (default 5)")
+      ->check(CLI::Range(0, 100000));
+  command.add_option("--iterations", options->iterations, "Timed launches (default 20)")
+      ->check(CLI::Range(1, 100000));
+  return [options, &common] { return bench(*options, common.json); };
+}
+
+Action add_tune(CLI::App& command, Common&) {
+  auto config = std::make_shared<std::string>();
+  command.add_option("CONFIG", *config, "Config to tune")->required();
+  return []() -> int {
+    throw Error(ErrorCode::bad_input,
+                "tune is not available yet; `kiln bench` compares configs, `kiln plan` shows what the "
+                "planner picked");
+  };
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,90 @@
+// Terminal details live here, so that commands only say what to print.
+#include "cli/output.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace kiln::cli {
+namespace {
+
+std::string styled(std::string_view text, std::string_view code) {
+  static const bool colour = [] {
+    const char* off = std::getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) != 0 && (off == nullptr || *off == '\0');
+  }();
+  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+}
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+void print_json(const Json& document) {
+  // Names of files may be any bytes; what is not UTF-8 is replaced rather than refused.
+  fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string bold(std::string_view text) {
+  return styled(text, "1");
+}
+std::string good(std::string_view text) {
+  return styled(text, "32");
+}
+std::string bad(std::string_view text) {
+  return styled(text, "31");
+}
+
+void progress(const std::string& text) {
+  static const bool terminal = isatty(STDERR_FILENO) != 0;
+  if (!terminal) return;
+  fmt::print(stderr, "\r\x1b[K{}", text.substr(0, 110));
+  std::fflush(stderr);
+}
+
+std::string table(const std::vector<std::vector<std::string>>& rows, bool left) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += left || i == 0 ? fmt::format("{:<{}}", row[i], widths[i])
+                             : fmt::format("{:>{}}", row[i], widths[i]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+}
+
+std::string short_number(double value) {
+  return fmt::format("{:.3g}", value);
+}
+
+Stopwatch::Stopwatch() : start_ns_(now_ns()) {}
+double Stopwatch::ms() const {
+  return static_cast<double>(now_ns() - start_ns_) / 1e6;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,43 @@
+// What commands print: results on standard output, progress on standard error when that is a terminal.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::cli {
+
+using Json = nlohmann::ordered_json;
+
+/// Prints one JSON document. Numbers that JSON cannot hold become null.
+void print_json(const Json& document);
+
+/// Bold, green and red when standard output is a terminal and NO_COLOR is unset or empty; else the text
+/// itself.
+std::string bold(std::string_view text);
+std::string good(std::string_view text);
+std::string bad(std::string_view text);
+
+/// A line that is overwritten by the next one; nothing when standard error is not a terminal. Empty text
+/// erases it.
+void progress(const std::string& text);
+
+/// Rows of cells as aligned columns: the first column to the left, the others to the right unless `left`.
+std::string table(const std::vector<std::vector<std::string>>& rows, bool left = false);
+
+std::string bytes_text(std::uint64_t bytes);  ///< "1.5 MiB"
+std::string short_number(double value);       ///< three digits: "0.00217", "1.2e-06"
+
+/// Milliseconds since construction.
+class Stopwatch {
+ public:
+  Stopwatch();
+  double ms() const;
+
+ private:
+  std::int64_t start_ns_;
+};
+
+}  // namespace kiln::cli

@@ -1,0 +1,230 @@
+// From options to a workload: numbers, per-request lengths, a trace, or real tensors.
+#include "cli/problem_options.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "runtime/problem/npy.hpp"
+#include "runtime/problem/rounding.hpp"
+#include "runtime/problem/trace.hpp"
+
+namespace kiln::cli {
+namespace {
+
+// Small enough for the emulated device, large enough for several tiles of every shipped config.
+constexpr std::int64_t kDefaultBatch = 1, kDefaultHeads = 2, kDefaultLength = 256;
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorCode::bad_input, what);
+}
+
+std::int64_t nonnegative(std::int64_t value, const char* name) {
+  if (value < 0) fail(fmt::format("{} must be 0 or more, not {}", name, value));
+  return value;
+}
+
+std::vector<std::int64_t> repeat(std::int64_t value, std::int64_t times) {
+  if (times < 1 || times > 65535) fail(fmt::format("--batch must be 1 to 65535, not {}", times));
+  return std::vector<std::int64_t>(static_cast<std::size_t>(times), value);
+}
+
+struct FileTensor {
+  std::string path;
+  NpyArray array;
+  std::int64_t dim(std::size_t from_the_end) const { return array.shape[array.shape.size() - from_the_end]; }
+};
+
+FileTensor load_tensor(const std::string& path, bool ragged, std::int64_t depth) {
+  FileTensor tensor{path, read_npy(path)};
+  const std::size_t rank = ragged ? 3 : 4;
+  const char* form = ragged ? "[total, heads, depth]" : "[batch, seqlen, heads, depth]";
+  if (tensor.array.shape.size() != rank) {
+    fail(fmt::format("{}: shape {} is not {}", path, shape_text(tensor.array.shape), form));
+  }
+  if (tensor.dim(1) != depth)
+    fail(fmt::format("{}: depth is {}, the config wants {}", path, tensor.dim(1), depth));
+  return tensor;
+}
+
+void require_equal(std::int64_t got, std::optional<std::int64_t> wanted, const std::string& path,
+                   const char* option) {
+  if (wanted && *wanted != got)
+    fail(fmt::format("{}: holds {} for {}, the command line says {}", path, got, option, *wanted));
+}
+
+std::int64_t sum(const std::vector<std::int64_t>& values) {
+  std::int64_t total = 0;
+  for (const std::int64_t value : values) total += value;
+  return total;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> parse_lengths(const std::string& text, const std::string& option) {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string_view item = std::string_view(text).substr(at, end - at);
+    std::int64_t value = 0;
+    const auto parsed = std::from_chars(item.data(), item.data() + item.size(), value);
+    if (item.empty() || parsed.ec != std::errc() || parsed.ptr != item.data() + item.size() || value < 0 ||
+        value > 0x7fffffff) {
+      fail(fmt::format("{}: '{}' is not a length", option, item));
+    }
+    lengths.push_back(value);
+    at = end + 1;
+  }
+  return lengths;
+}
+
+std::optional<EmulatorOptions::Policy> policy_from(const std::string& text) {
+  if (text == "eager") return EmulatorOptions::Policy::eager;
+  if (text == "lazy") return EmulatorOptions::Policy::lazy;
+  if (text == "random") return EmulatorOptions::Policy::random;
+  return std::nullopt;
+}
+
+void ProblemOptions::declare(CLI::App& command, bool tensors) {
+  command.add_option("--batch", batch, "Requests of equal length (default 1)");
+  command.add_option("--heads-q", heads_q, "Query heads (default: as many as KV heads, or 2)");
+  command.add_option("--heads-kv", heads_kv, "KV heads (default: as many as query heads)");
+  command.add_option("--seqlen-q", seqlen_q, "Query rows of a request (default 256; decode 1)");
+  command.add_option("--seqlen-k", seqlen_k,
+                     "Keys of a request (default: as many as query rows; decode 256)");
+  command.add_option("--lengths-q", lengths_q, "Query rows of each request: a,b,...");
+  command.add_option("--lengths-k", lengths_k, "Keys of each request: a,b,...");
+  command.add_option("--trace", trace,
+                     "Lengths of a serving trace: CSV with ContextTokens or JSON lines with input_length");
+  command.add_option("--requests", requests, "Requests to take of the trace (default 8)");
+  command.add_option("--max-length", max_length, "Cut lengths of the trace to this");
+  command.add_option("--seed", seed, "Seed of random tensors and of everything else random");
+  if (!tensors) return;
+  command.add_option("--q", q,
+                     "Q as .npy: [batch, seqlen, heads, depth], or [total, heads, depth] with lengths");
+  command.add_option("--k", k, "K as .npy");
+  command.add_option("--v", v, "V as .npy");
+}
+
+void ProblemOptions::refuse_conflicts() const {
+  const bool lengths = !lengths_q.empty() || !lengths_k.empty();
+  if (lengths && !trace.empty()) fail("--trace and --lengths-q/--lengths-k exclude each other");
+  if ((lengths || !trace.empty()) && batch)
+    fail("--batch does not go with per-request lengths: their number is the batch");
+  if ((!lengths_q.empty() || !trace.empty()) && seqlen_q)
+    fail("--seqlen-q does not go with per-request lengths");
+  if ((!lengths_k.empty() || !trace.empty()) && seqlen_k)
+    fail("--seqlen-k does not go with per-request lengths");
+  if (trace.empty() && requests) fail("--requests needs --trace");
+  if (trace.empty() && max_length) fail("--max-length needs --trace");
+  if (requests && *requests < 1) fail("--requests must be 1 or more");
+  if (max_length && *max_length < 1) fail("--max-length must be 1 or more");
+}
+
+ProblemShape ProblemOptions::shape_from_options(const Config& resolved) const {
+  const bool decode = resolved.operation == Operation::decode;
+  ProblemShape shape;
+  shape.heads_kv = heads_kv.value_or(heads_q.value_or(kDefaultHeads));
+  shape.heads_q = heads_q.value_or(shape.heads_kv);
+  shape.depth = resolved.depth;
+  shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
+  const OperandKind kind = resolved.operand.value_or(OperandConfig{}).kind;
+  shape.ragged = kind == OperandKind::ragged || !trace.empty() || !lengths_q.empty() || !lengths_k.empty();
+
+  if (!trace.empty()) {
+    shape.lengths_k =
+        read_trace(trace, static_cast<std::size_t>(requests.value_or(8)), max_length.value_or(0));
+    shape.lengths_q = decode ? repeat(1, static_cast<std::int64_t>(shape.lengths_k.size())) : shape.lengths_k;
+    return shape;
+  }
+  if (!lengths_q.empty()) shape.lengths_q = parse_lengths(lengths_q, "--lengths-q");
+  if (!lengths_k.empty()) shape.lengths_k = parse_lengths(lengths_k, "--lengths-k");
+  const auto size = static_cast<std::int64_t>(std::max(shape.lengths_q.size(), shape.lengths_k.size()));
+  const std::int64_t count = size > 0 ? size : batch.value_or(kDefaultBatch);
+  if (shape.lengths_q.empty()) {
+    // Prefill without q lengths: every key has its query.
+    shape.lengths_q =
+        !lengths_k.empty() && !seqlen_q && !decode
+            ? shape.lengths_k
+            : repeat(nonnegative(seqlen_q.value_or(decode ? 1 : kDefaultLength), "--seqlen-q"), count);
+  }
+  if (shape.lengths_k.empty()) {
+    shape.lengths_k = seqlen_k ? repeat(nonnegative(*seqlen_k, "--seqlen-k"), count)
+                      : decode ? repeat(kDefaultLength, count)
+                               : shape.lengths_q;
+  }
+  return shape;
+}
+
+Workload ProblemOptions::workload_from_files(const Config& resolved) const {
+  const bool from_k = resolved.v_from_k.value_or(false);
+  if (q.empty() || k.empty() || (v.empty() && !from_k)) fail("--q, --k and --v are given together");
+  ProblemShape shape = shape_from_options(resolved);
+  const FileTensor tq = load_tensor(q, shape.ragged, shape.depth),
+                   tk = load_tensor(k, shape.ragged, shape.depth);
+  require_equal(tq.dim(2), heads_q, q, "--heads-q");
+  require_equal(tk.dim(2), heads_kv, k, "--heads-kv");
+  shape.heads_q = tq.dim(2);
+  shape.heads_kv = tk.dim(2);
+  if (shape.ragged) {
+    // Without lengths a ragged file is one request.
+    const bool lengths = !lengths_q.empty() || !lengths_k.empty() || !trace.empty();
+    if (!lengths) {
+      shape.lengths_q = {tq.dim(3)};
+      shape.lengths_k = {tk.dim(3)};
+    }
+    if (sum(shape.lengths_q) != tq.dim(3))
+      fail(fmt::format("{}: holds {} rows, the q lengths sum to {}", q, tq.dim(3), sum(shape.lengths_q)));
+    if (sum(shape.lengths_k) != tk.dim(3))
+      fail(fmt::format("{}: holds {} rows, the k lengths sum to {}", k, tk.dim(3), sum(shape.lengths_k)));
+  } else {
+    if (tq.dim(4) != tk.dim(4)) fail(fmt::format("{}: batch is {}, {} has {}", k, tk.dim(4), q, tq.dim(4)));
+    require_equal(tq.dim(4), batch, q, "--batch");
+    require_equal(tq.dim(3), seqlen_q, q, "--seqlen-q");
+    require_equal(tk.dim(3), seqlen_k, k, "--seqlen-k");
+    shape.lengths_q = repeat(tq.dim(3), tq.dim(4));
+    shape.lengths_k = repeat(tk.dim(3), tk.dim(4));
+  }
+  check_shape(shape);
+
+  const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
+  Workload work{shape, to_floats(tq.array), to_floats(tk.array), {}, from_k};
+  round_to(resolved.dtype, work.q);
+  round_to(kv_dtype, work.k);
+  if (!from_k) {
+    const FileTensor tv = load_tensor(v, shape.ragged, shape.ov_depth);
+    std::vector<std::int64_t> wanted = tk.array.shape;
+    wanted.back() = shape.ov_depth;
+    if (tv.array.shape != wanted)
+      fail(fmt::format("{}: shape {} does not go with K, {} would", v, shape_text(tv.array.shape),
+                       shape_text(wanted)));
+    work.v = to_floats(tv.array);
+    round_to(kv_dtype, work.v);
+  }
+  return work;
+}
+
+Workload ProblemOptions::workload(const Config& resolved) const {
+  refuse_conflicts();
+  if (!q.empty() || !k.empty() || !v.empty()) return workload_from_files(resolved);
+  return random_workload(shape_from_options(resolved), resolved, seed);
+}
+
+void DeviceOptions::declare(CLI::App& command) {
+  command.add_option("--device", device,
+                     "auto, cuda[:n], hip[:n] or emulated (default: $KILN_DEVICE, else auto)");
+  command
+      .add_option("--policy", policy,
+                  "When the emulated device completes asynchronous work: eager, lazy or random")
+      ->check(CLI::IsMember({"eager", "lazy", "random"}));
+}
+
+RuntimeOptions DeviceOptions::runtime_options(std::uint64_t seed) const {
+  RuntimeOptions options;
+  options.device = device;
+  if (!policy.empty()) options.emulator.policy = *policy_from(policy);
+  options.emulator.seed = seed;
+  return options;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,95 @@
+// Cross products, and a greedy pairwise cover of what is left of them after validation.
+#include "cli/sweep_grid.hpp"
+
+#include <array>
+#include <kiln/error.hpp>
+#include <map>
+#include <set>
+
+namespace kiln::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::size_t kMaxCombinations = 1000000;
+
+[[noreturn]] void fail(const std::string& source, const std::string& what) {
+  throw Error(ErrorCode::bad_input, source + ": " + what);
+}
+
+void expand_grid(const Json& base, const Json& grid, std::size_t number, const std::string& source,
+                 std::vector<Combination>& out) {
+  if (!grid.is_object()) fail(source, "each grid is an object of key: [values]");
+  std::size_t total = 1;
+  for (const auto& [key, values] : grid.items()) {
+    if (!values.is_array() || values.empty()) fail(source, "grid key '" + key + "' needs a list of values");
+    total *= values.size();
+    if (total + out.size() > kMaxCombinations) fail(source, "more than 1000000 combinations");
+  }
+  for (std::size_t index = 0; index < total; ++index) {
+    Combination combination{base, {number}};
+    std::size_t rest = index;
+    for (const auto& [key, values] : grid.items()) {
+      const std::size_t pick = rest % values.size();
+      rest /= values.size();
+      combination.choice.push_back(pick);
+      if (!values[pick].is_null()) combination.config[key] = values[pick];
+    }
+    out.push_back(std::move(combination));
+  }
+}
+
+// (position a, value a, position b, value b), with positions of different grids kept apart.
+using Pair = std::array<std::size_t, 5>;
+
+std::vector<Pair> pairs_of(const Combination& c) {
+  std::vector<Pair> pairs;
+  for (std::size_t a = 1; a < c.choice.size(); ++a) {
+    for (std::size_t b = a + 1; b < c.choice.size(); ++b)
+      pairs.push_back({c.choice[0], a, c.choice[a], b, c.choice[b]});
+  }
+  // A grid with one key still wants each of its values.
+  if (c.choice.size() == 2) pairs.push_back({c.choice[0], 1, c.choice[1], 0, 0});
+  return pairs;
+}
+
+}  // namespace
+
+std::vector<Combination> expand_sweep(const std::string& text, const std::string& source_name) {
+  const Json sweep = Json::parse(text, nullptr, false);
+  if (!sweep.is_object() || !sweep.contains("grids") || !sweep["grids"].is_array() ||
+      sweep["grids"].empty()) {
+    fail(source_name, "not a sweep: {\"base\": {...}, \"grids\": [{\"key\": [values]}]} is wanted");
+  }
+  const Json base = sweep.value("base", Json::object());
+  if (!base.is_object()) fail(source_name, "\"base\" is an object");
+  std::vector<Combination> combinations;
+  for (std::size_t i = 0; i < sweep["grids"].size(); ++i)
+    expand_grid(base, sweep["grids"][i], i, source_name, combinations);
+  return combinations;
+}
+
+std::vector<std::size_t> covering_subset(const std::vector<const Combination*>& combinations) {
+  std::vector<std::vector<Pair>> pairs;
+  std::set<Pair> open;
+  for (const Combination* c : combinations) {
+    pairs.push_back(pairs_of(*c));
+    open.insert(pairs.back().begin(), pairs.back().end());
+  }
+  std::vector<std::size_t> chosen;
+  while (!open.empty()) {
+    std::size_t best = 0, best_gain = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      std::size_t gain = 0;
+      for (const Pair& pair : pairs[i]) gain += open.count(pair);
+      if (gain > best_gain) {
+        best = i;
+        best_gain = gain;
+      }
+    }
+    for (const Pair& pair : pairs[best]) open.erase(pair);
+    chosen.push_back(best);
+  }
+  return chosen;
+}
+
+}  // namespace kiln::cli

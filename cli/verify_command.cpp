@@ -1,0 +1,108 @@
+// verify: the ladder for one config. L0 the rules, L1+L2 the compiler's resources and expected instructions,
+// L3 emulated runs.
+#include <fmt/format.h>
+
+#include <kiln/kiln.hpp>
+
+#include "cli/commands.hpp"
+#include "cli/config_source.hpp"
+#include "cli/output.hpp"
+#include "runtime/problem/ladder.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  bool mutate = false, quick = false;
+  std::uint64_t seed = 0;
+  int random_runs = 2;
+};
+
+// What the levels found, in the form of the document.
+class Findings {
+ public:
+  explicit Findings(bool json) : json_(json) {}
+  void add(const std::string& level, const std::string& kind, const std::string& message) {
+    list_.push_back({{"level", level}, {"kind", kind}, {"message", message}});
+    if (!json_) fmt::print("{} {} {}: {}\n", bad("finding"), level, kind, message);
+  }
+  void level(const char* name, const std::string& text) const {
+    if (!json_) fmt::print("{}  {}\n", name, text);
+  }
+  const Json& list() const { return list_; }
+
+ private:
+  bool json_;
+  Json list_ = Json::array();
+};
+
+void climb_emulated(const Options& options, const Plan& plan, const KernelSource& source, Runtime& runtime,
+                    Findings& findings) {
+  const std::vector<LadderCase> cases = boundary_cases(plan.resolved(), options.quick);
+  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(options.random_runs));
+  runs[1].policy = EmulatorOptions::Policy::lazy;
+  for (std::size_t i = 2; i < runs.size(); ++i) runs[i].policy = EmulatorOptions::Policy::random;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].seed = options.seed + i;
+    progress(fmt::format("emulated run {} of {}", i + 1, runs.size()));
+    const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2);
+    progress("");
+    for (const std::string& failure : run.check.failures)
+      findings.add("L3", "wrong-result", run.policy + ": " + failure);
+    for (const auto& f : run.findings) findings.add("L3", f.kind, run.policy + ": " + f.message);
+    findings.level("L3", fmt::format("{} completion, seed {}: {}, relative error {}", run.policy,
+                                     runs[i].seed, run.passed() ? good("passed") : bad("failed"),
+                                     short_number(run.check.all.rel_err)));
+  }
+}
+
+int verify(const Options& options, bool json) {
+  if (options.mutate) {
+    throw Error(
+        ErrorCode::bad_input,
+        "--mutate (removing each synchronisation in turn) is not available yet; run verify without it");
+  }
+  const Plan plan = make_plan(load_config(options.config));
+  const KernelSource source = generate(plan);
+  Findings findings(json);
+  findings.level("L0", source.manifest.name + ": every rule holds");
+
+  RuntimeOptions runtime_options;
+  runtime_options.device = "emulated";
+  Runtime runtime(runtime_options);
+  progress("compiling " + source.manifest.name);
+  const std::shared_ptr<const Binary> binary = runtime.compile(source);
+  progress("");
+  for (const std::string& warning : binary->warnings) findings.add("L2", "static-check", warning);
+  findings.level(
+      "L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
+                        binary->compiler, binary->registers, binary->spill_bytes, binary->warnings.size()));
+  climb_emulated(options, plan, source, runtime, findings);
+
+  if (json) {
+    // Mutants are counted by --mutate alone; null says that none were made.
+    print_json({{"findings", findings.list()},
+                {"mutants", nullptr},
+                {"killed", nullptr},
+                {"survivors", Json::array()},
+                {"name", source.manifest.name}});
+  }
+  return findings.list().empty() ? 0 : 1;
+}
+
+}  // namespace
+
+Action add_verify(CLI::App& command, Common& common) {
+  auto options = std::make_shared<Options>();
+  command.add_option("CONFIG", options->config, "Config to verify")->required();
+  command.add_flag("--quick", options->quick, "Leave out the longest problem");
+  command.add_flag("--mutate", options->mutate,
+                   "Remove each synchronisation in turn and count what is caught (not available yet)");
+  command.add_option("--seed", options->seed, "Seed of tensors and random completion");
+  command.add_option("--random-runs", options->random_runs, "Runs with random completion (default 2)")
+      ->check(CLI::Range(0, 1000));
+  return [options, &common] { return verify(*options, common.json); };
+}
+
+}  // namespace kiln::cli
