@@ -21,7 +21,7 @@ case "${1:-}" in
 esac
 
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev doctest-dev
-  libxxhash-dev libzstd-dev)
+  libxxhash-dev libzstd-dev libdlpack-dev)
 # Used when there, never required: a failure to install these is only said.
 extras=(ccache clang-format clang-tidy)
 

@@ -1,3 +1,4 @@
+// Memory of a device with an owner: every access is checked against the size before the device sees it.
 #include <kiln/runtime.hpp>
 
 #include <fmt/format.h>

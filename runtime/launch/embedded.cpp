@@ -1,3 +1,4 @@
+// Embedded kernels back to the form that generate() gives.
 #include <kiln/embedded.hpp>
 
 namespace kiln {
