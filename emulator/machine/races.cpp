@@ -68,7 +68,8 @@ void RaceTracker::proxy_fence(Warp& w) {
 }
 
 void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
-                         std::uint32_t bytes, bool write, std::uint32_t unit, std::uint32_t epoch) {
+                         std::uint32_t bytes, bool write, std::uint32_t unit, std::uint32_t epoch,
+                         bool silent) {
   const std::uint32_t i = index(w);
   const Clock& clock = clocks_[i];
   const std::uint32_t self = i * kUnits + unit, thread = i * kUnits;
@@ -83,25 +84,41 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
     const std::uint32_t base = at & ~15u, stop = std::min(end, base + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - base)) - 1) & ~((1u << (at - base)) - 1));
     Cell& cell = cells_[block.rank][base / 16];
-    const Slot& last = cell.write;
-    if (last.epoch != 0 && (last.mask & mask) != 0) {
-      if (!ordered(last) &&
-          !(write && last.agent == self && unit == static_cast<std::uint32_t>(Unit::cp_async))) {
-        conflict(w, op, lane, block, at, last, write, true, unit);
+    const Slot* last = &cell.write;
+    const bool overlaps = last->epoch != 0 && (last->mask & mask) != 0;
+    if (overlaps && silent && !ordered(*last) && (last->mask & mask) == mask) {
+      Slot* free = &cell.same[0];
+      for (Slot& s : cell.same)
+        if (s.epoch == 0 || s.agent == self) free = &s;
+      if (free->agent == self && free->epoch == epoch)
+        free->mask |= mask;
+      else
+        *free = {static_cast<std::uint16_t>(self), mask, epoch, op_index};
+      at = stop;
+      continue;
+    }
+    if (overlaps) {
+      if (!write && !ordered(*last))
+        for (const Slot& s : cell.same)
+          if (s.epoch != 0 && (s.mask & mask) == mask && ordered(s)) last = &s;
+      if (!ordered(*last) &&
+          !(write && last->agent == self && unit == static_cast<std::uint32_t>(Unit::cp_async))) {
+        conflict(w, op, lane, block, at, *last, write, true, unit);
       } else if (async_proxy && !write) {
-        const std::uint32_t by = last.agent % kUnits;
+        const std::uint32_t by = last->agent % kUnits;
         const bool generic = by == 0 || by == static_cast<std::uint32_t>(Unit::cp_async);
-        const bool fenced = fenced_[last.agent] >= last.epoch ||
-                            (!at_fence_[i].empty() && at_fence_[i][last.agent] >= last.epoch);
-        if (generic && !fenced) missing_fence(w, op, lane, at, last);
+        const bool fenced = fenced_[last->agent] >= last->epoch ||
+                            (!at_fence_[i].empty() && at_fence_[i][last->agent] >= last->epoch);
+        if (generic && !fenced) missing_fence(w, op, lane, at, *last);
       }
     }
     if (write) {
       for (Slot& r : cell.reads) {
-        if (r.epoch != 0 && (r.mask & mask) != 0 && r.agent != self && !ordered(r))
+        if (r.epoch != 0 && (r.mask & mask) != 0 && r.agent != self && !silent && !ordered(r))
           conflict(w, op, lane, block, at, r, true, false, unit);
         r.epoch = 0;
       }
+      for (Slot& same : cell.same) same.epoch = 0;
       if (cell.write.agent == self && cell.write.epoch == epoch)
         cell.write.mask |= mask;
       else

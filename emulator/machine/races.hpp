@@ -36,9 +36,11 @@ class RaceTracker {
  public:
   explicit RaceTracker(Cluster& cluster);
 
-  /// Bytes [offset, offset + bytes) of `block` accessed by the warp itself, or by its asynchronous unit.
+  /// Bytes [offset, offset + bytes) of `block` accessed by the warp itself, or by its asynchronous unit. A
+  /// `silent` write stores what is there already: it disturbs nobody, and whoever is ordered after it may
+  /// read.
   void access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
-              bool write, std::uint32_t unit = 0, std::uint32_t epoch = 0);
+              bool write, std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
 
   std::uint32_t begin(const Warp& w, std::uint32_t unit) { return ++unit_epoch_[agent(w, unit)]; }
   /// The warp has waited for everything of `unit` up to `epoch`.
@@ -62,6 +64,7 @@ class RaceTracker {
   };
   struct Cell {  ///< 16 bytes of shared memory
     Slot write;
+    std::array<Slot, 3> same;  ///< later writers of the same bytes
     std::array<Slot, 8> reads;
   };
   std::uint32_t index(const Warp& w) const;

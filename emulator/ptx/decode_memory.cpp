@@ -61,6 +61,16 @@ void count_global(Cluster& c, const u64* address, std::uint32_t mask, std::uint3
       u64{bytes} * static_cast<unsigned>(std::popcount(mask));
 }
 
+/// Whether a store would leave the bytes as they are.
+bool stores_the_same(const Warp& w, const Op& op, int lane, const std::uint8_t* data) {
+  const Program& p = *w.block->cluster->program;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    const u64 v = w.value(p.lists[op.target + i], op.dsize, lane);
+    if (std::memcmp(data + std::size_t{i} * op.width, &v, op.width) != 0) return false;
+  }
+  return true;
+}
+
 /// Finds the memory of all lanes; lanes without any lose their bit in the returned mask.
 std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, std::uint8_t** data) {
   const auto space = static_cast<Space>(op.c);
@@ -78,7 +88,8 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
         if ((op.flags & 0x100) != 0)
           r->synchronize(w, u64{p.block->rank} << 32 | p.offset);
         else
-          r->access(w, op, l, *p.block, p.offset, bytes, access == Access::write);
+          r->access(w, op, l, *p.block, p.offset, bytes, access == Access::write, 0, 0,
+                    access == Access::write && stores_the_same(w, op, l, p.data));
       }
     } else if ((op.flags & 0x100) != 0 && p.space == Space::global) {
       if (RaceTracker* r = w.block->cluster->races.get()) r->synchronize(w, address[l]);

@@ -64,6 +64,18 @@ TEST_CASE("races between warps") {
   CHECK(writes.report.findings.front().has_other);
 }
 
+TEST_CASE("warps that store the same bytes twice do not race") {
+  // Both warps clear all of it, each synchronises with itself only: every reader is ordered after one of the
+  // writers.
+  const std::string clear =
+      "and.b32 %r5, %t, 31; mul.lo.u32 %r5, %r5, 4; add.u32 %r5, %r5, %r3; mov.u32 %r6, 0; st.shared.u32 "
+      "[%r5], %r6; ld.shared.u32 %r7, [%r5]; st.global.u32 [%o], %r7;";
+  for (const Policy p : kPolicies) CHECK(two_warps(clear, p).text() == "");
+  finds("shared-race",
+        two_warps(
+            "and.b32 %r5, %t, 31; mul.lo.u32 %r5, %r5, 4; add.u32 %r5, %r5, %r3; st.shared.u32 [%r5], %t;"));
+}
+
 TEST_CASE("shared memory that asynchronous work still owns") {
   const std::string begin =
       "@%p1 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, "
