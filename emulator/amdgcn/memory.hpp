@@ -13,9 +13,10 @@
 
 namespace kiln::emulator::amdgcn {
 
-/// Address windows of this device. Flat addresses in the two apertures are LDS offsets and private offsets.
-inline constexpr std::uint64_t kSharedAperture = 0x0000'1000'0000'0000,
-                               kPrivateAperture = 0x0000'2000'0000'0000;
+/// Address windows of this device. Flat addresses in the two apertures are LDS offsets and private offsets;
+/// code may learn their upper 16 bits from the SH_MEM_BASES register.
+inline constexpr std::uint64_t kSharedAperture = 0x0001'0000'0000'0000,
+                               kPrivateAperture = 0x0002'0000'0000'0000;
 inline constexpr std::uint64_t kKernargBase = 0x0000'6000'0000'0000, kScratchBase = 0x0000'6800'0000'0000;
 inline constexpr std::uint64_t kApertureMask = 0xffff'ffff'0000'0000;
 

@@ -188,7 +188,8 @@ void bitcmp(Wave& w, const Inst& in, bool value, bool wide) {
 void getreg(Wave& w, const Inst& in) {
   const Modifiers& m = in.mod;
   u64 value = m.hwreg == 1 ? w.mode : 0;
-  if (m.hwreg == 4) value = static_cast<u64>(w.index);
+  if (m.hwreg == 4) value = static_cast<u64>(w.index);                        // HW_ID
+  if (m.hwreg == 15) value = kSharedAperture >> 32 | kPrivateAperture >> 48;  // SH_MEM_BASES
   value >>= m.hwreg_offset;
   w.set_scalar32(in.ops[0],
                  static_cast<u32>(m.hwreg_bits >= 32 ? value : value & ((u64{1} << m.hwreg_bits) - 1)));

@@ -368,11 +368,11 @@ void parse_hwreg(std::string_view s, Modifiers& m, std::string_view text) {
   }
   if (part.empty()) fail(text, s);
   const auto id = integer(part[0]);
-  m.hwreg = static_cast<std::uint8_t>(id                           ? *id
-                                      : part[0] == "HW_REG_MODE"   ? 1
-                                      : part[0] == "HW_REG_HW_ID"  ? 4
-                                      : part[0] == "HW_REG_XCC_ID" ? 20
-                                                                   : 63);
+  static constexpr std::pair<std::string_view, int> names[] = {
+      {"HW_REG_MODE", 1}, {"HW_REG_HW_ID", 4}, {"HW_REG_SH_MEM_BASES", 15}, {"HW_REG_XCC_ID", 20}};
+  int number = 63;
+  for (const auto& [name, value] : names) number = part[0] == name ? value : number;
+  m.hwreg = static_cast<std::uint8_t>(id ? *id : number);
   if (part.size() > 3) {
     m.hwreg_offset = static_cast<std::uint8_t>(integer(part[1]).value_or(0));
     m.hwreg_bits = static_cast<std::uint8_t>(integer(part[2]).value_or(32));

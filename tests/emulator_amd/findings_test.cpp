@@ -24,7 +24,7 @@ void caught(const char* kind, const std::string& wrong, const std::string& right
   if (!toolchain()) return;
   CAPTURE(kind);
   for (const Way& way : kWays) {
-    CAPTURE(way.name);
+    CAPTURE(std::string(way.name));
     const auto bad = run(wrong, target, lanes, way.policy), good = run(right, target, lanes, way.policy);
     CHECK_MESSAGE(has_finding(bad, kind), "not found; instead: " << describe(bad));
     CHECK_MESSAGE(good.findings.empty(), describe(good));

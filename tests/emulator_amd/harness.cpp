@@ -1,7 +1,9 @@
 // See harness.hpp.
 #include "harness.hpp"
 
+#include <dlfcn.h>
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -34,20 +36,29 @@ fs::path work_folder() {
   return folder;
 }
 
-std::vector<std::byte> run_clang(const std::string& text, const char* suffix, const std::string& arguments) {
+std::vector<std::byte> read_bytes(const fs::path& path) {
+  const std::string text = slurp(path);
+  std::vector<std::byte> out(text.size());
+  std::memcpy(out.data(), text.data(), text.size());
+  return out;
+}
+
+/// Path without extension of a new scratch file.
+std::string scratch_name() {
   static int serial = 0;
   std::string base = (work_folder() / "p").string();
-  base += std::to_string(++serial);
+  return base += std::to_string(getpid()) + "_" + std::to_string(++serial);
+}
+
+std::vector<std::byte> run_clang(const std::string& text, const char* suffix, const std::string& arguments) {
+  const std::string base = scratch_name();
   const std::string source = base + suffix, object = base + ".o", log = base + ".log";
   std::ofstream(source, std::ios::binary) << text;
   const std::string command =
       clang() + " " + arguments + " -o " + object + " " + source + " > " + log + " 2>&1";
   const int rc = std::system(command.c_str());
   REQUIRE_MESSAGE(rc == 0, command << "\n" << slurp(log));
-  const std::string bytes = slurp(object);
-  std::vector<std::byte> out(bytes.size());
-  std::memcpy(out.data(), bytes.data(), bytes.size());
-  return out;
+  return read_bytes(object);
 }
 
 }  // namespace
@@ -126,31 +137,101 @@ bool has_finding(const emu::Report& report, const std::string& kind) {
   return false;
 }
 
+namespace {
+
+/// Debian's HIPRTC, which knows gfx90a. It may abort the process, so it runs in another one (the test case
+/// below).
+const char* const kHiprtc = "libamdhip64.so.5";
+
+bool has_hiprtc() {
+  static const bool found = [] {
+    void* handle = dlopen(kHiprtc, RTLD_LAZY | RTLD_LOCAL);
+    if (handle == nullptr)
+      MESSAGE("HIPRTC is skipped: no " << kHiprtc << " (package libamdhip64-5)");
+    else
+      dlclose(handle);
+    return handle != nullptr;
+  }();
+  return found;
+}
+
+std::vector<std::byte> compile_with_hiprtc(const std::string& program) {
+  const fs::path folder = fs::path(KILN_SOURCE_DIR) / "tests/amd_programs";
+  const std::string base = scratch_name();
+  std::ofstream(base + ".hip", std::ios::binary)
+      << slurp(folder / "prelude.h") << slurp(folder / (program + ".hip"));
+  char self[4096];
+  const auto n = readlink("/proc/self/exe", self, sizeof self - 1);
+  REQUIRE(n > 0);
+  self[n] = '\0';
+  const std::string command =
+      "KILN_TEST_HIPRTC=" + base + " " + self + " -tc='HIPRTC child' > " + base + ".log 2>&1";
+  const int rc = std::system(command.c_str());
+  REQUIRE_MESSAGE(rc == 0, command << "\n" << slurp(base + ".log"));
+  return read_bytes(base + ".o");
+}
+
+void run_module(const amd::Module& module, const std::string& program, const std::string& target,
+                const std::function<void(Device&, const Run&, const std::string&)>& body) {
+  for (const Way& way : kWays) {
+    CAPTURE(program);
+    CAPTURE(target);
+    CAPTURE(std::string(way.name));
+    Device device;
+    body(
+        device,
+        [&](emu::Dim3 grid, emu::Dim3 block, std::vector<std::vector<std::byte>> args) {
+          amd::Launch l = launch_of(grid, block, std::move(args));
+          l.policy = way.policy;
+          l.seed = way.seed;
+          auto report = amd::launch(device.memory, module, l);
+          CHECK(report.completed);
+          CHECK_MESSAGE(report.findings.empty(), describe(report));
+          return report;
+        },
+        target);
+  }
+}
+
+}  // namespace
+
 void each_way(const std::string& program, const std::vector<std::string>& targets,
               const std::function<void(Device&, const Run&, const std::string&)>& body) {
   if (!toolchain()) return;
   for (const std::string& target : targets) {
     const auto module = amd::Module::from_code_object(compile_program(program, target), program);
     REQUIRE(module.target() == target);
-    for (const Way& way : kWays) {
-      CAPTURE(program);
-      CAPTURE(target);
-      CAPTURE(way.name);
-      Device device;
-      body(
-          device,
-          [&](emu::Dim3 grid, emu::Dim3 block, std::vector<std::vector<std::byte>> args) {
-            amd::Launch l = launch_of(grid, block, std::move(args));
-            l.policy = way.policy;
-            l.seed = way.seed;
-            auto report = amd::launch(device.memory, module, l);
-            CHECK(report.completed);
-            CHECK_MESSAGE(report.findings.empty(), describe(report));
-            return report;
-          },
-          target);
+    run_module(module, program, target, body);
+    if (target == "gfx90a" && has_hiprtc()) {
+      run_module(amd::Module::from_code_object(compile_with_hiprtc(program), program), program + " (HIPRTC)",
+                 target, body);
     }
   }
+}
+
+TEST_CASE("HIPRTC child") {
+  const char* base = std::getenv("KILN_TEST_HIPRTC");
+  if (base == nullptr) return;
+  void* library = dlopen(kHiprtc, RTLD_NOW);
+  REQUIRE(library != nullptr);
+  const auto create =
+      reinterpret_cast<int (*)(void**, const char*, const char*, int, const char**, const char**)>(
+          dlsym(library, "hiprtcCreateProgram"));
+  const auto compile =
+      reinterpret_cast<int (*)(void*, int, const char**)>(dlsym(library, "hiprtcCompileProgram"));
+  const auto code_size = reinterpret_cast<int (*)(void*, std::size_t*)>(dlsym(library, "hiprtcGetCodeSize"));
+  const auto code = reinterpret_cast<int (*)(void*, char*)>(dlsym(library, "hiprtcGetCode"));
+  REQUIRE((create != nullptr && compile != nullptr && code_size != nullptr && code != nullptr));
+  void* program = nullptr;
+  const std::string source = slurp(std::string(base) + ".hip");
+  REQUIRE(create(&program, source.c_str(), "program.hip", 0, nullptr, nullptr) == 0);
+  const char* options[] = {"--offload-arch=gfx90a", "-O3"};
+  REQUIRE(compile(program, 2, options) == 0);
+  std::size_t size = 0;
+  REQUIRE(code_size(program, &size) == 0);
+  std::string bytes(size, '\0');
+  REQUIRE(code(program, bytes.data()) == 0);
+  std::ofstream(std::string(base) + ".o", std::ios::binary) << bytes;
 }
 
 }  // namespace amd_test
