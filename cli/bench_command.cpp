@@ -92,7 +92,7 @@ Action add_bench(CLI::App& command, Common& common) {
 Action add_tune(CLI::App& command, Common&) {
   auto config = std::make_shared<std::string>();
   command.add_option("CONFIG", *config, "Config to tune")->required();
-  return []() -> int {
+  return [config]() -> int {
     throw Error(ErrorCode::bad_input,
                 "tune is not available yet; `kiln bench` compares configs, `kiln plan` shows what the "
                 "planner picked");

@@ -1,0 +1,137 @@
+// list, validate, plan, generate, inspect: documents, determinism, and every bad config is a clear error.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "tests/cli/command.hpp"
+
+using kiln::test::is_one_line;
+using kiln::test::run_kiln;
+using kiln::test::scratch;
+
+namespace {
+
+const std::string kGood = R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 128})";
+
+std::string slurp(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("list names every shipped config, and each one validates") {
+  const auto list = run_kiln("list --json").json();
+  REQUIRE(list.size() > 10);
+  std::string names;
+  for (const auto& entry : list) {
+    for (const char* key : {"name", "target", "operation", "dtype", "depth", "path"})
+      CHECK(entry.contains(key));
+    CHECK(std::filesystem::exists(entry["path"].get<std::string>()));
+    names += " " + entry["name"].get<std::string>();
+  }
+  const auto result = run_kiln("validate --json" + names);
+  CHECK(result.status == 0);
+  for (const auto& entry : result.json()) {
+    CHECK_MESSAGE(entry["ok"] == true, entry.dump());
+    CHECK(entry["errors"].empty());
+  }
+}
+
+TEST_CASE("validate says where and why, and exits with 2") {
+  struct Bad {
+    const char *config, *pointer;
+  };
+  const Bad cases[] = {
+      {R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 128, "BNN": 64})", "/BNN"},
+      {R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": "128"})", "/depth"},
+      {R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 0})", "/depth"},
+      {R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16"})", "/depth"},
+      {R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 1e999})", "/depth"},
+      {R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 128, "mma_shape": [16, 8, 7]})",
+       "/mma_shape"},
+      {R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 128, "BK": 24})", "/BK"},
+      {R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 256, "num_kv_stages": 9})",
+       "/num_kv_stages"},
+      {R"({"target": "sm_42", "operation": "prefill", "dtype": "bf16", "depth": 128})", "/target"},
+  };
+  for (const Bad& bad : cases) {
+    CAPTURE(std::string(bad.config));
+    const auto result = run_kiln("validate --json -", bad.config);
+    CHECK(result.status == 2);
+    const auto document = result.json();
+    REQUIRE(document.size() == 1);
+    CHECK(document[0]["ok"] == false);
+    bool found = false;
+    for (const auto& error : document[0]["errors"]) {
+      for (const char* key : {"pointer", "value", "rule", "suggestion"}) CHECK(error.contains(key));
+      found = found || error["pointer"].get<std::string>().starts_with(bad.pointer);
+    }
+    CHECK_MESSAGE(found, document.dump());
+    // The same config is refused, with nothing on standard output, by what would emit code.
+    const auto plan = run_kiln("generate - --out refused", bad.config);
+    CHECK(plan.status == 2);
+    CHECK(plan.out.empty());
+    CHECK(!std::filesystem::exists(scratch() + "refused"));
+  }
+}
+
+TEST_CASE("text that is no config: one line, status 2") {
+  for (const std::string& text :
+       {std::string(), std::string("{\"target\": "), std::string("[]"), std::string("\0\x01\xff", 3),
+        std::string(100000, '['), "{\"depth\": " + std::string(1000000, '9') + "}"}) {
+    const auto result = run_kiln("plan -", text);
+    CHECK(result.status == 2);
+    CHECK(result.out.empty());
+    CHECK(result.err.starts_with("kiln: "));
+    CHECK(result.err.size() < 3000);
+  }
+  const auto huge = run_kiln("plan -", std::string(std::size_t{5} << 20, '9'));
+  CHECK(huge.status == 2);
+  CHECK(is_one_line(huge.err));
+}
+
+TEST_CASE("plan holds every part, whatever the form") {
+  const auto document = run_kiln("plan --json -", kGood).json();
+  for (const char* key : {"name", "resolved", "systems", "resources"}) CHECK(document.contains(key));
+  for (const char* key : {"smem_bytes", "num_threads", "max_registers"})
+    CHECK(document["resources"][key].get<int>() > 0);
+  CHECK(document["resolved"]["depth"] == 128);
+  CHECK(run_kiln("plan -", kGood).json() == document);
+}
+
+TEST_CASE("generate twice gives the same bytes, and files named as documented") {
+  const auto first = run_kiln("generate - --out a --json", kGood),
+             second = run_kiln("generate - --out b --json", kGood);
+  REQUIRE(first.status == 0);
+  const auto entry = first.json()[0];
+  const std::string name = entry["name"];
+  CHECK(entry["source"] == "a/" + name + ".cu");
+  CHECK(entry["manifest"] == "a/" + name + ".json");
+  const std::string source = slurp(scratch() + "a/" + name + ".cu");
+  CHECK(source.size() == entry["bytes"].get<std::size_t>());
+  CHECK(source == slurp(scratch() + "b/" + name + ".cu"));
+  CHECK(slurp(scratch() + "a/" + name + ".json") == slurp(scratch() + "b/" + name + ".json"));
+  CHECK(source.find("#include") == std::string::npos);
+}
+
+TEST_CASE("one bad config among good ones: nothing is written") {
+  std::ofstream(scratch() + "good.json") << kGood;
+  std::ofstream(scratch() + "bad.json") << R"({"target": "sm_90a"})";
+  CHECK(run_kiln("generate good.json bad.json --out none").status == 2);
+  CHECK(!std::filesystem::exists(scratch() + "none"));
+  const auto validate = run_kiln("validate good.json bad.json --json");
+  CHECK(validate.status == 2);
+  CHECK(validate.json()[0]["ok"] == true);
+  CHECK(validate.json()[1]["ok"] == false);
+}
+
+TEST_CASE("inspect works without a compiler") {
+  const auto result = run_kiln("inspect --json -", kGood, "KILN_NVRTC=/nonexistent");
+  CHECK(result.status == 0);
+  CHECK(result.json()["manifest"]["entry"].is_string());
+  CHECK(run_kiln("inspect -", kGood).out.find("resources") != std::string::npos);
+}

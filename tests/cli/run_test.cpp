@@ -1,0 +1,202 @@
+// run, compile, verify, cache, doctor on the emulated device, and the exit status of everything that can go
+// wrong.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/problem/npy.hpp"
+#include "runtime/problem/workload.hpp"
+#include "tests/cli/command.hpp"
+
+using kiln::test::is_one_line;
+using kiln::test::run_kiln;
+using kiln::test::scratch;
+
+namespace {
+
+const std::string kConfig = "prefill_bf16_d64_causal_sm90a";
+
+bool have_nvrtc() {
+  static const bool found = [] {
+    for (const auto& c : run_kiln("doctor --json").json()["compilers"]) {
+      if (c["kind"] == "nvrtc" && c["found"] == true) return true;
+    }
+    return false;
+  }();
+  return found;
+}
+
+void write_tensor(const std::string& name, std::vector<std::int64_t> shape, std::uint64_t seed) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  kiln::write_npy(scratch() + name, kiln::npy_from_floats(shape, kiln::random_normal(count, seed, 0)));
+}
+
+}  // namespace
+
+TEST_CASE("run --check passes and fills the documented keys; the second run comes from the cache") {
+  if (!have_nvrtc()) return;
+  const std::string command =
+      "run " + kConfig +
+      " --device emulated --seqlen-q 70 --seqlen-k 90 --heads-q 2 --heads-kv 1 --check --json";
+  const auto first = run_kiln(command);
+  CHECK(first.status == 0);
+  CHECK(first.err.empty());
+  const auto document = first.json();
+  for (const char* key :
+       {"name", "device", "cache", "compile_ms", "launch_us", "max_abs_err", "rel_err", "lse_err", "check"}) {
+    CHECK_MESSAGE(document.contains(key), key);
+  }
+  CHECK(document["device"] == "emulated");
+  CHECK(document["cache"] == "miss");
+  CHECK(document["check"] == true);
+  CHECK(document["rel_err"].get<double>() < 5e-3);
+  CHECK(document["rel_err"].get<double>() > 0);
+  const auto again = run_kiln(command).json();
+  CHECK(again["cache"] == "disk");
+  CHECK(again["rel_err"] == document["rel_err"]);
+  CHECK(run_kiln("cache stats --json").json()["entries"] == 1);
+  CHECK(run_kiln("cache list --json").json()[0]["name"] == kConfig);
+  CHECK(run_kiln("cache clear --json").json()["removed"] == 1);
+  CHECK(run_kiln("cache stats --json").json()["entries"] == 0);
+}
+
+TEST_CASE("lengths of 0, k shorter than q, and ragged lengths through contiguous and ragged kernels") {
+  if (!have_nvrtc()) return;
+  for (const char* config : {"prefill_bf16_d64_causal_sm90a", "prefill_bf16_d64_ragged_causal_sm90a"}) {
+    const auto result =
+        run_kiln(std::string("run ") + config +
+                 " --device emulated --policy random --seed 5 --lengths-q 0,5,70,1 --lengths-k "
+                 "9,0,20,40 --check --json");
+    CHECK_MESSAGE(result.json()["check"] == true, result.out);
+    CHECK(result.json()["requests"].size() == 4);
+  }
+  CHECK(run_kiln("run " + kConfig + " --device emulated --seqlen-q 0 --check").status == 0);
+}
+
+TEST_CASE("real tensors in, float32 tensors out, in the documented shapes") {
+  if (!have_nvrtc()) return;
+  write_tensor("q.npy", {2, 33, 4, 64}, 1);
+  write_tensor("k.npy", {2, 50, 2, 64}, 2);
+  write_tensor("v.npy", {2, 50, 2, 64}, 3);
+  const auto result =
+      run_kiln("run " + kConfig +
+               " --device emulated --q q.npy --k k.npy --v v.npy --out o.npy --lse l.npy --check --json");
+  CHECK_MESSAGE(result.json()["check"] == true, result.err);
+  const auto o = kiln::read_npy(scratch() + "o.npy"), lse = kiln::read_npy(scratch() + "l.npy");
+  CHECK(o.type == kiln::NpyType::f32);
+  CHECK(o.shape == std::vector<std::int64_t>{2, 33, 4, 64});
+  CHECK(lse.shape == std::vector<std::int64_t>{2, 4, 33});
+
+  // The same rows as ragged tensors give the same numbers, whatever the operand kind.
+  auto flat = [](const char* name, const char* to) {
+    auto array = kiln::read_npy(scratch() + name);
+    array.shape = {array.shape[0] * array.shape[1], array.shape[2], array.shape[3]};
+    kiln::write_npy(scratch() + to, array);
+  };
+  flat("q.npy", "rq.npy");
+  flat("k.npy", "rk.npy");
+  flat("v.npy", "rv.npy");
+  CHECK(run_kiln(
+            "run " + kConfig +
+            " --device emulated --lengths-q 33,33 --lengths-k 50,50 --q rq.npy --k rk.npy --v rv.npy --out "
+            "ro.npy --lse rl.npy")
+            .status == 0);
+  const auto ragged = kiln::read_npy(scratch() + "ro.npy"), ragged_lse = kiln::read_npy(scratch() + "rl.npy");
+  CHECK(ragged.shape == std::vector<std::int64_t>{66, 4, 64});
+  CHECK(ragged.data == o.data);
+  CHECK(ragged_lse.shape == std::vector<std::int64_t>{4, 66});
+  CHECK(kiln::to_floats(ragged_lse)[40] == kiln::to_floats(lse)[4 * 33 + 7]);
+
+  // A truncated input: one line, and no output file.
+  std::filesystem::resize_file(scratch() + "v.npy", 1000);
+  const auto cut =
+      run_kiln("run " + kConfig + " --device emulated --q q.npy --k k.npy --v v.npy --out cut.npy");
+  CHECK(cut.status == 2);
+  CHECK(is_one_line(cut.err));
+  CHECK(cut.err.find("truncated") != std::string::npos);
+  CHECK(!std::filesystem::exists(scratch() + "cut.npy"));
+}
+
+TEST_CASE("a trace, CSV and JSON lines") {
+  if (!have_nvrtc()) return;
+  std::ofstream(scratch() + "t.csv") << "TIMESTAMP,ContextTokens,GeneratedTokens\na,374,1\nb,20,1\nc,3,1\n";
+  std::ofstream(scratch() + "t.jsonl") << "{\"input_length\": 374}\n{\"input_length\": 20}\n";
+  const auto csv = run_kiln("run " + kConfig +
+                            " --device emulated --trace t.csv --requests 2 --max-length 64 --check --json")
+                       .json();
+  const auto lines =
+      run_kiln("run " + kConfig +
+               " --device emulated --trace t.jsonl --requests 2 --max-length 64 --check --json")
+          .json();
+  CHECK(csv["requests"].size() == 2);
+  CHECK(csv["requests"][0]["seqlen_q"] == 64);
+  CHECK(csv["requests"][1]["seqlen_k"] == 20);
+  CHECK(csv["rel_err"] == lines["rel_err"]);
+}
+
+TEST_CASE("bad usage: one line on standard error, nothing on standard output, status 2") {
+  for (const std::string& arguments : {std::string(""),
+                                       std::string("lst"),
+                                       std::string("run"),
+                                       "run " + kConfig + " --sed 3",
+                                       "run " + kConfig + " --seqlen-q abc",
+                                       "run " + kConfig + " --device toaster",
+                                       "run " + kConfig + " --policy sometimes",
+                                       "run " + kConfig + " --lengths-q 1,x",
+                                       "run " + kConfig + " --lengths-q 1,2 --lengths-k 3",
+                                       "run " + kConfig + " --lengths-q 1 --batch 2",
+                                       "run " + kConfig + " --heads-q 3 --heads-kv 2",
+                                       "run " + kConfig + " --batch 0",
+                                       "run " + kConfig + " --seqlen-q -1",
+                                       "run " + kConfig + " --seqlen-q 99999999999999999999",
+                                       "run " + kConfig + " --seqlen-q 2000000000 --batch 2",
+                                       "run " + kConfig + " --requests 3",
+                                       "run " + kConfig + " --trace /nonexistent",
+                                       "run " + kConfig + " --q nothing.npy",
+                                       std::string("run no_such_config"),
+                                       std::string("cache"),
+                                       std::string("cache sats"),
+                                       "compile " + kConfig + " --emit sass",
+                                       "compile " + kConfig + " --emit hsaco --out x",
+                                       "tune " + kConfig,
+                                       "verify --mutate " + kConfig,
+                                       "inspect --html x " + kConfig,
+                                       "plan " + kConfig + " " + kConfig,
+                                       std::string("emulate /nonexistent.ptx"),
+                                       std::string("sweep " KILN_SOURCE_DIR "/CMakeLists.txt")}) {
+    CAPTURE(arguments);
+    const auto result = run_kiln(arguments);
+    CHECK(result.status == 2);
+    CHECK(result.out.empty());
+    CHECK_MESSAGE(is_one_line(result.err), result.err);
+  }
+  CHECK(run_kiln("lst").err.find("did you mean 'list'") != std::string::npos);
+  CHECK(run_kiln("run " + kConfig + " --sed 3").err.find("did you mean '--seed'") != std::string::npos);
+}
+
+TEST_CASE("what the machine lacks: status 3 and how to get it") {
+  const auto compiler = run_kiln("compile " + kConfig, "", "KILN_NVRTC=/nonexistent");
+  CHECK(compiler.status == 3);
+  CHECK(compiler.err.find("install") != std::string::npos);
+  CHECK(run_kiln("generate " + kConfig + " --out g", "", "KILN_NVRTC=/nonexistent").status == 0);
+  CHECK(run_kiln("run " + kConfig + " --device hip").status == 3);
+  CHECK(run_kiln("doctor --json", "", "KILN_NVRTC=/nonexistent").status == 0);
+}
+
+TEST_CASE("every command explains itself") {
+  for (const char* command :
+       {"", "list", "validate", "plan", "generate", "compile", "run", "inspect", "verify", "sweep", "tune",
+        "bench", "emulate", "cache", "cache prune", "doctor"}) {
+    const auto result = run_kiln(std::string(command) + " --help");
+    CHECK(result.status == 0);
+    CHECK(result.out.find("Usage") != std::string::npos);
+  }
+}
+
+TEST_CASE("output that cannot be written is an error") {
+  CHECK(run_kiln("list --json >/dev/full 2>err #").status == 1);
+  CHECK(run_kiln("generate " + kConfig + " --out /proc/none").status == 2);
+}
