@@ -10,12 +10,13 @@ namespace kiln::emulator {
   X(mov16)                                                                                                   \
   X(mov32)                                                                                                   \
   X(mov64)                                                                                                   \
-  X(mov_pred) X(add16) X(add32) X(add64) X(sub16) X(sub32) X(sub64) X(mul16) X(mul32) X(mul64) X(mad32) X(   \
-      mad64) X(and16) X(and32) X(and64) X(or16) X(or32) X(or64) X(xor16) X(xor32) X(xor64) X(not16) X(not32) \
-      X(not64) X(and_pred) X(or_pred) X(xor_pred) X(not_pred) X(shl32) X(shl64) X(shr_u32) X(shr_s32)        \
-          X(shr_u64) X(shr_s64) X(min_s32) X(min_u32) X(max_s32) X(max_u32) X(min_s64) X(min_u64) X(max_s64) \
-              X(max_u64) X(wide_u32) X(wide_s32) X(madwide_u32) X(madwide_s32) X(neg32) X(neg64) X(abs32)    \
-                  X(abs64) X(selp16) X(selp32) X(selp64) X(lop3) X(shf_l_wrap) X(shf_r_wrap) X(shf_l_clamp)  \
+  X(mov_pred)                                                                                                \
+  X(add16) X(add32) X(add64) X(sub16) X(sub32) X(sub64) X(mul16) X(mul32) X(mul64) X(mad32) X(mad64) X(      \
+      and16) X(and32) X(and64) X(or16) X(or32) X(or64) X(xor16) X(xor32) X(xor64) X(not16) X(not32) X(not64) \
+      X(and_pred) X(or_pred) X(xor_pred) X(not_pred) X(shl32) X(shl64) X(shr_u32) X(shr_s32) X(shr_u64)      \
+          X(shr_s64) X(min_s32) X(min_u32) X(max_s32) X(max_u32) X(min_s64) X(min_u64) X(max_s64) X(max_u64) \
+              X(wide_u32) X(wide_s32) X(madwide_u32) X(madwide_s32) X(neg32) X(neg64) X(abs32) X(abs64)      \
+                  X(selp16) X(selp32) X(selp64) X(lop3) X(shf_l_wrap) X(shf_r_wrap) X(shf_l_clamp)           \
                       X(shf_r_clamp) X(cvt_64_u32) X(cvt_64_s32) X(cvt_32_64) X(fadd) X(fsub) X(fmul)        \
                           X(ffma) X(fadd_ftz) X(fsub_ftz) X(fmul_ftz) X(ffma_ftz) X(fmin) X(fmax) X(fneg)    \
                               X(fabs) X(bf16x2_f32) X(eq32) X(ne32) X(lt_s32) X(le_s32) X(gt_s32) X(ge_s32)  \

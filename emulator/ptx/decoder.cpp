@@ -21,8 +21,9 @@ void run_scalar(Warp& w, const Op& op) {
 const std::unordered_map<std::string_view, DecodeFn>& table() {
   static const auto map = [] {
     std::unordered_map<std::string_view, DecodeFn> m;
-    for (const auto& group : {integer_table(), float_table(), convert_table(), memory_table(),
-                              control_table(), sync_table(), async_table(), matrix_table(), extended_table()})
+    for (const auto& group :
+         {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
+          async_table(), matrix_table(), extended_table(), bits_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();

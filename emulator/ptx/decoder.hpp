@@ -115,12 +115,16 @@ void decode_mad_saturated(Decoder& d);
 /// True if all live lanes of `members` are here; else blocks the group until they are.
 bool converge(Warp& w, const Op& op, std::uint32_t members);
 
+/// Handler of a call of vprintf: op.a and op.b are the frame offsets of its parameters, op.c of its result.
+void run_vprintf(Warp& w, const Op& op);
+
 using DecodeFn = void (*)(Decoder&);
 struct DecodeEntry {
   std::string_view opcode;
   DecodeFn decode;
 };
 std::vector<DecodeEntry> integer_table();
+std::vector<DecodeEntry> bits_table();
 std::vector<DecodeEntry> float_table();
 std::vector<DecodeEntry> convert_table();
 std::vector<DecodeEntry> memory_table();
