@@ -12,6 +12,7 @@ namespace {
 OpTable make_table() {
   OpTable t;
   add_scalar_ops(t);
+  add_control_ops(t);
   add_scalar_memory_ops(t);
   add_integer_ops(t);
   add_compare_ops(t);

@@ -11,6 +11,7 @@ namespace kiln::emulator::amdgcn {
 using OpTable = std::unordered_map<std::string, OpInfo>;
 
 void add_scalar_ops(OpTable& table);          // ops_scalar.cpp
+void add_control_ops(OpTable& table);         // ops_control.cpp
 void add_scalar_memory_ops(OpTable& table);   // ops_smem.cpp
 void add_integer_ops(OpTable& table);         // ops_integer.cpp
 void add_compare_ops(OpTable& table);         // ops_compare.cpp

@@ -1,7 +1,6 @@
-// Scalar ALU, branches and program control.
+// Scalar ALU and hardware registers.
 #include <bit>
 
-#include "emulator/amdgcn/module.hpp"
 #include "emulator/amdgcn/ops.hpp"
 
 namespace kiln::emulator::amdgcn {
@@ -64,10 +63,6 @@ void wrexec(Wave& w, const Inst& in) {
   w.set_scalar64(in.ops[0], result);
   w.scc = result != 0;
 }
-template <auto F>
-void branch(Wave& w, const Inst& in) {
-  if (F(w)) w.pc = in.target;
-}
 /// SOPK: the destination is the first source.
 template <auto F>
 void sk(Wave& w, const Inst& in) {
@@ -124,29 +119,6 @@ u32 lshl_add(u32 a, u32 b, bool& c) {
   return static_cast<u32>(r);
 }
 
-void jump(Wave& w, u64 address, const Inst& in) {
-  const int index = w.grid.program.find(address - kImageBase);
-  if (index < 0) throw Error("jump to an address that holds no instruction, by '" + in.text + "'");
-  w.pc = index;
-}
-u64 after(const Inst& in) {
-  return kImageBase + in.address + in.size;
-}
-void getpc(Wave& w, const Inst& in) {
-  w.set_scalar64(in.ops[0], after(in));
-}
-void setpc(Wave& w, const Inst& in) {
-  jump(w, w.scalar64(in.ops[0]), in);
-}
-void swappc(Wave& w, const Inst& in) {
-  const u64 to = w.scalar64(in.ops[1]);
-  w.set_scalar64(in.ops[0], after(in));
-  jump(w, to, in);
-}
-void call(Wave& w, const Inst& in) {
-  w.set_scalar64(in.ops[0], after(in));
-  w.pc = in.target;
-}
 void mov32(Wave& w, const Inst& in) {
   const bool d = w.scalar_defined(in.ops[1]);
   w.set_scalar32(in.ops[0], w.scalar32(in.ops[1]));
@@ -200,23 +172,6 @@ void setreg(Wave& w, const Inst& in) {
   const u64 field = (m.hwreg_bits >= 32 ? u64{0xffffffff} : (u64{1} << m.hwreg_bits) - 1) << m.hwreg_offset;
   w.mode = static_cast<u32>((w.mode & ~field) | (u64{w.scalar32(in.ops[0])} << m.hwreg_offset & field));
 }
-void nothing(Wave&, const Inst&) {}
-void wait(Wave& w, const Inst& in) {
-  w.wait(in.mod.vmcnt, in.mod.lgkmcnt);
-}
-void barrier(Wave& w, const Inst&) {
-  w.at_barrier = true;
-}
-void end_program(Wave& w, const Inst&) {
-  w.drain();
-  w.ended = true;
-}
-void trap(Wave& w, const Inst& in) {
-  w.report("trap", in, -1, "the kernel stopped itself with s_trap");
-  w.grid.completed = false;
-  w.grid.stop = true;
-}
-
 }  // namespace
 
 void add_scalar_ops(OpTable& t) {
@@ -225,9 +180,6 @@ void add_scalar_ops(OpTable& t) {
   };
   const auto compare = [&](const char* name, Exec exec, Num num = Num::b32) {
     t[name] = {.exec = exec, .cls = Class::salu, .num = num, .dsts = 0};
-  };
-  const auto control = [&](const char* name, Exec exec, Class cls, std::uint8_t dsts = 0) {
-    t[name] = {.exec = exec, .cls = cls, .num = Num::b64, .dsts = dsts};
   };
   add("s_mov_b32", mov32);
   add("s_mov_b64", s1x<([](u64 a, bool&) { return a; })>, Num::b64);
@@ -478,48 +430,6 @@ void add_scalar_ops(OpTable& t) {
   compare("s_setreg_b32", setreg);
   compare("s_setreg_imm32_b32", [](Wave& w, const Inst& in) { setreg(w, in); });
   add("s_getreg_b32", getreg);
-  add("s_getpc_b64", getpc, Num::b64);
-
-  control("s_branch", branch<([](Wave&) { return true; })>, Class::branch);
-  control("s_cbranch_scc0", branch<([](Wave& w) { return !w.scc; })>, Class::branch);
-  control("s_cbranch_scc1", branch<([](Wave& w) { return w.scc; })>, Class::branch);
-  control("s_cbranch_vccz", branch<([](Wave& w) { return w.s64(kVcc) == 0; })>, Class::branch);
-  control("s_cbranch_vccnz", branch<([](Wave& w) { return w.s64(kVcc) != 0; })>, Class::branch);
-  control("s_cbranch_execz", branch<([](Wave& w) { return w.exec() == 0; })>, Class::branch);
-  control("s_cbranch_execnz", branch<([](Wave& w) { return w.exec() != 0; })>, Class::branch);
-  control("s_setpc_b64", setpc, Class::branch);
-  control("s_swappc_b64", swappc, Class::branch, 1);
-  control("s_call_b64", call, Class::branch, 1);
-  control("s_waitcnt", wait, Class::wait);
-  control("s_barrier", barrier, Class::barrier);
-  control("s_endpgm", end_program, Class::end);
-  control("s_endpgm_saved", end_program, Class::end);
-  control("s_trap", trap, Class::message);
-  for (const char* name : {"s_nop",
-                           "s_sleep",
-                           "s_setprio",
-                           "s_sendmsg",
-                           "s_sendmsghalt",
-                           "s_sethalt",
-                           "s_icache_inv",
-                           "s_dcache_inv",
-                           "s_dcache_inv_vol",
-                           "s_dcache_wb",
-                           "s_dcache_wb_vol",
-                           "s_incperflevel",
-                           "s_decperflevel",
-                           "s_ttracedata",
-                           "s_wakeup",
-                           "s_set_gpr_idx_off",
-                           "s_code_end",
-                           "buffer_wbl2",
-                           "buffer_inv",
-                           "buffer_wbinvl1",
-                           "buffer_wbinvl1_vol",
-                           "buffer_invl2",
-                           "s_sched_barrier"}) {
-    control(name, nothing, Class::message);
-  }
 }
 
 }  // namespace kiln::emulator::amdgcn
