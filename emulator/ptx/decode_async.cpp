@@ -391,7 +391,7 @@ void decode_bulk(Decoder& d) {
     if (op < 0 || b.to_shared) d.unsupported();
     b.reduce_op = static_cast<ReduceOp>(op);
     if (!b.tensor) {
-      switch (d.types().back()) {
+      switch (d.last_type()) {
         case Type::u32:
         case Type::b32:
           b.type = TensorType::u32;

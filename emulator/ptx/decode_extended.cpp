@@ -55,7 +55,7 @@ void run_carry(Warp& w, const Op& op) {
 }  // namespace
 
 void decode_carry(Decoder& d) {
-  const Type t = d.types().back();
+  const Type t = d.last_type();
   const int size = size_of(t);
   const auto o = d.in->opcode;
   const bool mad = o.starts_with("mad");
@@ -247,7 +247,7 @@ void decode_setp_pair(Decoder& d) {
   Set s;
   s.op = comparison(d);
   s.ftz = d.has("ftz");
-  s.source = d.types().back();
+  s.source = d.last_type();
   s.join = d.operands() > 3 ? d.which({"and", "or", "xor"}) : -1;
   const Operand& first = d.operand(0);
   const Ref r = d.dst(first, 3), e = first.items.empty() ? kNoRef : d.dst(first.items[0], 3);

@@ -320,7 +320,7 @@ u64 compare_half(const Op& op, u64 a, u64 b, u64) {
   return r || (nan && op.count >= 16);
 }
 void decode_setp(Decoder& d) {
-  const Type t = d.types().back();
+  const Type t = d.last_type();
   static constexpr std::string_view kOps[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                               "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
   int op = -1;

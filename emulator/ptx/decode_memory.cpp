@@ -171,7 +171,7 @@ void decode_ldst(Decoder& d) {
   }
   std::string_view name;
   Space space = d.space_of(name);
-  const Type t = d.types().back();
+  const Type t = d.last_type();
   int width = size_of(t);
   const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
   const Operand& value = d.operand(load ? 0 : 1);
@@ -321,7 +321,7 @@ void decode_atom(Decoder& d) {
   if (which < 0) d.unsupported();
   std::string_view name;
   const Space space = d.space_of(name);
-  const Type t = d.types().back();
+  const Type t = d.last_type();
   const int width = size_of(t);
   if (width > 8) d.unsupported();
   const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
@@ -364,7 +364,7 @@ u64 window_of(Space s) {
 void decode_cvta(Decoder& d) {
   std::string_view name;
   const Space space = d.space_of(name);
-  const int size = size_of(d.types().back());
+  const int size = size_of(d.last_type());
   if (size != 8) d.unsupported();
   const Ref r = d.dst(d.operand(0), 8), a = d.src(d.operand(1), 8);
   const bool symbol_shared = d.operand(1).kind == Operand::Kind::symbol && space == Space::shared;
@@ -410,7 +410,7 @@ void run_mapa(Warp& w, const Op& op) {
   });
 }
 void decode_mapa(Decoder& d) {
-  const int size = size_of(d.types().back());
+  const int size = size_of(d.last_type());
   std::string_view name;
   const bool generic = d.space_of(name) == Space::generic;
   const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4);
@@ -426,7 +426,7 @@ void run_getctarank(Warp& w, const Op& op) {
 void decode_getctarank(Decoder& d) {
   std::string_view name;
   const bool generic = d.space_of(name) == Space::generic;
-  const int size = size_of(d.types().back());
+  const int size = size_of(d.last_type());
   const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), size);
   Op& op = d.emit(run_getctarank, Kind::integer);
   op.d = r, op.a = a, op.asize = static_cast<std::uint8_t>(size), op.flags = generic;

@@ -199,6 +199,16 @@ Type Decoder::type(std::size_t i) const {
   if (i >= all.size()) fail("missing type in");
   return all[i];
 }
+Type Decoder::last_type() const {
+  const auto all = types();
+  if (all.empty()) fail("missing type in");
+  return all.back();
+}
+std::uint32_t Decoder::local_offset(std::uint32_t variable) const {
+  const auto it = local_offset_.find(variable);
+  if (it == local_offset_.end()) fail("variable of another function in");
+  return it->second;
+}
 int Decoder::which(std::initializer_list<std::string_view> known) const {
   int i = 0;
   for (const auto k : known) {
@@ -222,6 +232,7 @@ Ref Decoder::dst(const Operand& o, int size) {
 }
 
 Ref Decoder::constant(std::uint64_t value, int size) {
+  if (size < 1 || size > 8) fail("unsupported operand size in");
   if (size == 3) {
     const std::uint32_t mask = value != 0 ? 0xffffffffu : 0;
     const auto [it, fresh] = constants_[3].try_emplace(mask, 0);
@@ -276,9 +287,9 @@ Ref Decoder::src(const Operand& o, int size) {
         case Space::shared:
           return constant(program.shared_offset[o.id] + offset, size);
         case Space::local:
-          return constant(local_offset_.at(o.id) + offset, size);
+          return constant(local_offset(o.id) + offset, size);
         case Space::param: {
-          if (!is_kernel_param(o.id)) return constant(local_offset_.at(o.id) + offset, size);
+          if (!is_kernel_param(o.id)) return constant(local_offset(o.id) + offset, size);
           std::size_t at = 0;
           for (const std::uint32_t p : module.functions[kernel_].params) {
             const Variable& pv = module.variables[p];

@@ -37,6 +37,7 @@ class Decoder {
   /// The instruction's type modifiers, in order.
   std::vector<Type> types() const;
   Type type(std::size_t i = 0) const;
+  Type last_type() const;
   /// A modifier among `known`; index, or -1.
   int which(std::initializer_list<std::string_view> known) const;
   bool has(std::string_view m) const { return in->has(m); }
@@ -69,7 +70,7 @@ class Decoder {
                   Ref c = kNoRef, int cs = 0);
   void touch(Ref r, int bytes, bool write);
 
-  std::uint32_t local_offset(std::uint32_t variable) const { return local_offset_.at(variable); }
+  std::uint32_t local_offset(std::uint32_t variable) const;
   std::uint32_t label_pc_patch(std::uint32_t statement);  ///< registers a branch to be patched
 
   template <class T>

@@ -96,3 +96,47 @@ TEST_CASE("module variables are initialised, pointers relocated") {
   CHECK(o.out[0] == 107);
   CHECK(o.text() == "");
 }
+
+TEST_CASE("mutated modules are errors or modules, never a crash") {
+  const std::string whole = kernel(
+      "{ .param .b32 a; .param .b32 r; st.param.b32 [a], %t; call.uni (r), f, (a); ld.param.b32 %r1, [r]; }\n"
+      "mov.b64 %d1, {%r1, %r2}; ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%in+16]; setp.lt.and.s32 %p1|%p2, "
+      "%r1, %r2, !%p3;\n"
+      "@%p1 bra L; mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, "
+      "%r4}, {%r5, %r6}, {%f1, %f2, %f3, %f4};\n"
+      "cvt.rn.bf16x2.f32 %r1, %f1, %f2; cp.async.cg.shared.global [%r1], [%in], 16; bar.sync 1, 64; "
+      "shfl.sync.bfly.b32 %r1|%p1, %r2, 1, 31, -1;\n"
+      "ts: .branchtargets L, M; brx.idx %r1, ts; L: M: wgmma.wait_group.sync.aligned 0;",
+      ".func (.param .b32 x) f(.param .b32 y)\n{\nret;\n}\n.global .b8 h[4] = {1, 2};\n.global .align 8 .u64 "
+      "g = generic(h);\n\n");
+  std::uint64_t state = 88172645463325252ull;
+  const auto random = [&](std::size_t n) {
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return static_cast<std::size_t>(state % n);
+  };
+  int refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = whole;
+    for (std::size_t k = 1 + random(4); k > 0; --k) {
+      const std::size_t at = random(text.size());
+      switch (random(3)) {
+        case 0:
+          text[at] = static_cast<char>(random(256));
+          break;
+        case 1:
+          text.erase(at, 1 + random(16));
+          break;
+        default:
+          text.insert(at, text.substr(random(text.size()), random(32)));
+          break;
+      }
+    }
+    try {
+      Module::from_ptx(text);
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  CHECK(refused > 1000);
+  CHECK(refused < 3000);
+}
