@@ -51,10 +51,10 @@ device=${KILN_DEVICE:-auto}
 config=llama3_8b_prefill_sm90a
 if [ "${device%%:*}" = emulated ] || { [ "$device" = auto ] && ! $kiln doctor --json | grep -q '"device": "cuda'; }; then
   device=emulated
-  heads=(--heads-q 4 --heads-kv 1)
-  requests=6
-  max=192
-  echo "no GPU used: the emulated device gets 4 query heads over 1 KV head (the model has 32 over 8), $requests requests,"
+  heads=(--heads-q 8 --heads-kv 2)
+  requests=8
+  max=512
+  echo "no GPU used: the emulated device gets 8 query heads over 2 KV heads (the model has 32 over 8), $requests requests,"
   echo "lengths cut to $max tokens; the code that runs is the same"
 else
   heads=(--heads-q 32 --heads-kv 8)

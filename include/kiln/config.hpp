@@ -1,5 +1,6 @@
-// The config a user writes, as a value. Every key but the four required ones is optional: the planner fills the rest.
-// Key names and meanings are those of docs/config.md; the JSON Schema is configs/kiln-config.schema.json.
+// The config a user writes, as a value. Every key but the four required ones is optional: the planner fills
+// the rest. Key names and meanings are those of docs/config.md; the JSON Schema is
+// configs/kiln-config.schema.json.
 #pragma once
 
 #include <array>

@@ -13,7 +13,8 @@ enum class ErrorCode {
   bad_config,   ///< the config breaks one or more rules (see Error::violations); exit status 2
   bad_input,    ///< a problem, file or argument is malformed or does not fit the config; exit status 2
   environment,  ///< a compiler, driver or device is missing or too old; exit status 3
-  compile,      ///< the kernel compiler refused emitted source, or a static check on its output failed; exit status 1
+  compile,      ///< the kernel compiler refused emitted source, or a static check on its output failed; exit
+                ///< status 1
   device,       ///< the device reported an error; exit status 1
   internal,     ///< a broken invariant: a bug in kiln; exit status 1
 };
@@ -26,7 +27,8 @@ struct Violation {
   std::string suggestion;  ///< nearest legal value or values, or empty
 };
 
-/// The one exception type of kiln. what() is one line per violation, or one line that says what, where and what to do.
+/// The one exception type of kiln. what() is one line per violation, or one line that says what, where and
+/// what to do.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -1,4 +1,5 @@
-// From config to source: the whole generator in three calls. Pure: no files, no environment, no compiler, no device.
+// From config to source: the whole generator in three calls. Pure: no files, no environment, no compiler, no
+// device.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class Schedule;  // generator/schedules/schedule.hpp
 class Plan {
  public:
   explicit Plan(std::shared_ptr<const Schedule> schedule) : schedule_(std::move(schedule)) {}
-  const Config& resolved() const;     ///< the config with every applicable key filled in
+  const Config& resolved() const;  ///< the config with every applicable key filled in
   Resources resources() const;
   std::string to_json(int indent = 2) const;  ///< {name, resolved, systems, resources}
   const Schedule& schedule() const { return *schedule_; }

@@ -1,5 +1,6 @@
 // What the generator hands to the runtime: emitted text plus the manifest by which it is launched.
-// The runtime knows nothing of tiles or swizzles: everything it needs to pack arguments and size the grid is here.
+// The runtime knows nothing of tiles or swizzles: everything it needs to pack arguments and size the grid is
+// here.
 #pragma once
 
 #include <array>
@@ -11,9 +12,9 @@
 
 namespace kiln {
 
-/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head" or "batch"; the "seq" of a ragged
-/// operand runs over all rows of all sequences and its "batch" has extent 1. Extents and strides come from the tensor
-/// at launch.
+/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head" or "batch"; the "seq" of a
+/// ragged operand runs over all rows of all sequences and its "batch" has extent 1. Extents and strides come
+/// from the tensor at launch.
 struct TensorMapDim {
   std::string axis;
   int box = 1;  ///< elements along this dimension moved by one copy, 1..256
@@ -29,12 +30,14 @@ struct TensorMapSpec {
 /// One kernel parameter, in order. `role` says what the runtime puts there:
 ///   tensor_map  q k v o
 ///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k
-///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared once, but
-///               launches that may overlap (different streams) need one each
-///   i32         batch heads_q heads_kv seqlen_q seqlen_k (the longest, for ragged operands) num_m_blocks num_tiles
+///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
+///               once, but launches that may overlap (different streams) need one each
+///   i32         batch heads_q heads_kv seqlen_q seqlen_k (the longest, for ragged operands) num_m_blocks
+///   num_tiles
 ///               total_q total_k
-///               section_heads: how many of the batch * heads_q heads are worked on together; a divisor of it, the
-///               largest whose K and V (shared by heads_q / heads_kv heads each) fit in 32 MiB of L2, at least 1
+///               section_heads: how many of the batch * heads_q heads are worked on together; a divisor of
+///               it, the largest whose K and V (shared by heads_q / heads_kv heads each) fit in 32 MiB of L2,
+///               at least 1
 ///   i64         {q,k,v,o}_stride_{batch,seq,head}: strides in elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
 struct KernelParam {
@@ -44,9 +47,10 @@ struct KernelParam {
   TensorMapSpec map;  ///< for tensor_map
 };
 
-/// Grid of a launch, with num_m_blocks = ceil(longest seqlen_q / block_rows) and num_tiles = num_m_blocks * heads_q * batch.
-/// `tiles`: (num_m_blocks, heads_q, batch). `persistent`: one work item is taken by a whole cluster of C = cluster[0] blocks, so
-/// (min(num_tiles * C, SMs * ctas_per_sm rounded down to a multiple of C), 1, 1).
+/// Grid of a launch, with num_m_blocks = ceil(longest seqlen_q / block_rows) and num_tiles = num_m_blocks *
+/// heads_q * batch. `tiles`: (num_m_blocks, heads_q, batch). `persistent`: one work item is taken by a whole
+/// cluster of C = cluster[0] blocks, so (min(num_tiles * C, SMs * ctas_per_sm rounded down to a multiple of
+/// C), 1, 1).
 struct GridRule {
   enum class Kind { tiles, persistent };
   Kind kind = Kind::tiles;
@@ -84,7 +88,8 @@ struct Manifest {
 /// Emitted source. `text` is a pure function of the resolved config and the kiln version.
 struct KernelSource {
   std::string text;
-  /// Bytes of the head comment: the cache key hashes the text after it, so a new version alone does not void caches.
+  /// Bytes of the head comment: the cache key hashes the text after it, so a new version alone does not void
+  /// caches.
   std::size_t head_bytes = 0;
   Manifest manifest;
 };

@@ -27,6 +27,8 @@ std::size_t size_of(DType dtype);
 inline bool is_amd(Target target) {
   return target == Target::gfx90a || target == Target::gfx942 || target == Target::gfx950;
 }
-inline bool is_fp8(DType dtype) { return dtype == DType::fp8_e4m3 || dtype == DType::fp8_e4m3fnuz; }
+inline bool is_fp8(DType dtype) {
+  return dtype == DType::fp8_e4m3 || dtype == DType::fp8_e4m3fnuz;
+}
 
 }  // namespace kiln
