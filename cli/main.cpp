@@ -66,7 +66,7 @@ int complain(const std::string& text, int status) {
   return status;
 }
 
-std::string first_line(std::string text) {
+std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   const int status = kiln::cli::guarded(argc, argv);
   kiln::cli::progress("");
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "kiln: cannot write to standard output\n");
+    std::fputs("kiln: cannot write to standard output\n", stderr);
     return status == 0 ? 1 : status;
   }
   return status;

@@ -239,6 +239,7 @@ std::vector<std::int64_t> to_integers(const NpyArray& array, std::string_view na
         fail(name, "holds " + std::to_string(value) + ", which is too large");
       }
     }
+    // NOLINTNEXTLINE(bugprone-signed-char-misuse): int8 elements are numbers, not characters.
     out[i] = static_cast<std::int64_t>(value);
   });
   return out;
