@@ -14,7 +14,8 @@ enum class Target : std::uint8_t { gfx90a, gfx942, gfx950 };
 
 inline constexpr int kLanes = 64;
 inline constexpr int kAccBase = 256;  ///< AGPR n is vector register kAccBase + n
-inline constexpr int kVectorRegisters = 512;
+/// VGPRs and AGPRs, and room behind them: hand-written code may name a last register where a tuple is meant.
+inline constexpr int kVectorRegisters = 512 + 64;
 inline constexpr int kFlatScratch = 102, kVcc = 106, kM0 = 124,
                      kExec = 126;  ///< SGPR numbers of the encoding
 inline constexpr int kScalarRegisters = 128;

@@ -64,8 +64,8 @@ struct Wave {
   const int index;
   int pc = 0;  ///< index of the next instruction
   bool scc = false, ended = false, at_barrier = false;
-  std::uint32_t s[kScalarRegisters] = {};
-  std::uint64_t s_defined[2] = {};  ///< one bit per scalar register
+  std::uint32_t s[kScalarRegisters + 16] = {};
+  std::uint64_t s_defined[3] = {};  ///< one bit per scalar register
   std::vector<Lanes> v;             ///< VGPRs, then AGPRs from kAccBase on
   std::uint64_t defined[kVectorRegisters] = {};
   std::uint32_t mode = 0x2f0;  ///< the MODE hardware register: round to nearest even, denormals on

@@ -39,6 +39,7 @@ void stamp_lds(Wave& w, Pending& op) {
   Lds& lds = w.wg.lds;
   const Inst& in = *op.inst;
   const bool dma = in.cls == Class::dma;
+  const bool flat = in.cls == Class::vmem_load || in.cls == Class::vmem_store || in.cls == Class::vmem_atomic;
   const auto access = in.cls == Class::lds_atomic || in.cls == Class::vmem_atomic ? Lds::Access::atomic
                       : op.lds_write                                              ? Lds::Access::write
                                                                                   : Lds::Access::read;
@@ -67,7 +68,7 @@ void stamp_lds(Wave& w, Pending& op) {
   for_lanes(op.exec, [&](int lane) {
     if (dma) {
       touch(lane, op.lds_address[lane]);
-    } else if (op.vm) {  // flat: only the lanes whose address lies in the LDS aperture
+    } else if (flat) {  // only the lanes whose address lies in the LDS aperture
       if ((op.address[lane] & kApertureMask) == kSharedAperture) touch(lane, op.address[lane] & 0xffffffffU);
     } else {
       touch(lane, op.address[lane]);

@@ -23,12 +23,16 @@ std::byte* locate(Wave& w, Pending& op, int lane, u64 address, std::size_t bytes
     const u64 offset = address & 0xffffffffU;
     if (!w.wg.lds.contains(offset, bytes)) return nullptr;
     if (write) w.wg.lds.mark(static_cast<u32>(offset), bytes, true);
+    if (!write && w.grid.launch.findings &&
+        w.wg.lds.state(static_cast<u32>(offset), bytes) == Lds::State::never_written) {
+      w.report("uninitialized-lds", *op.inst, lane,
+               "LDS byte " + std::to_string(offset) + " is read and was never written");
+    }
     return w.wg.lds.data() + offset;
   }
   if (in_private(address)) return scratch_at(w, lane, static_cast<u32>(address));
   const auto ref = w.grid.memory.at(address, bytes, write);
   if (ref.data != nullptr && write && ref.shadow != nullptr) std::memset(ref.shadow, kWritten, bytes);
-  static_cast<void>(op);
   return reinterpret_cast<std::byte*>(ref.data);
 }
 

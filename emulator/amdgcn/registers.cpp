@@ -103,8 +103,13 @@ std::uint32_t Wave::scalar32(const Operand& o) const {
       return s64(kVcc) == 0;
     case Operand::Kind::execz:
       return exec() == 0;
-    default:
+    case Operand::Kind::shared_base:
+    case Operand::Kind::shared_limit:
+    case Operand::Kind::private_base:
+    case Operand::Kind::private_limit:
       return static_cast<std::uint32_t>(scalar64(o));
+    default:
+      return 0;  // no scalar: "off", or an operand that is not there
   }
 }
 

@@ -99,6 +99,19 @@ TEST_CASE("waves race in LDS without a barrier") {
          128);
 }
 
+TEST_CASE("flat addresses that lie in LDS are tracked like LDS instructions") {
+  const std::string aim =
+      "v_lshlrev_b32 v1, 2, v0\ns_mov_b64 s[8:9], src_shared_base\nv_mov_b32 v11, s9\nv_mov_b32 v10, v1\n"
+      "v_mov_b32 v13, s9\nv_xor_b32 v12, 0x100, v1\n";
+  const std::string write = "flat_store_dword v[10:11], v0\n", wait = "s_waitcnt vmcnt(0) lgkmcnt(0)\n";
+  const std::string read = "flat_load_dword v2, v[12:13]\n" + wait + kStore2;
+  caught("lds-race", aim + write + wait + read, aim + write + wait + "s_barrier\n" + read, "gfx942", 128);
+  caught("lds-race", aim + write + "s_barrier\n" + read, aim + write + wait + "s_barrier\n" + read, "gfx90a",
+         128);
+  const std::string own = "flat_load_dword v2, v[10:11]\n" + wait + kStore2;
+  caught("uninitialized-lds", aim + own, aim + write + own);
+}
+
 TEST_CASE("atomics of several waves do not race, a plain read beside them does") {
   const std::string one = kLane4 + "v_mov_b32 v4, 0\nv_mov_b32 v5, 1\n";
   const std::string first = one +
@@ -127,6 +140,40 @@ TEST_CASE("another wave reads what a load to LDS brings") {
          128);
   caught("lds-race", dma + "s_waitcnt vmcnt(0)\n" + read, dma + "s_waitcnt vmcnt(0)\ns_barrier\n" + read,
          "gfx942", 128);
+}
+
+TEST_CASE("a double buffer with a weakened wait or a missing barrier is caught") {
+  if (!toolchain()) return;
+  const std::string good = program_source("dma_copy");
+  const auto findings = [&](const std::string& from, const std::string& to, const std::string& target,
+                            const Way& way) {
+    std::string source = good;
+    if (!from.empty()) {
+      const auto at = source.find(from);
+      REQUIRE(at != std::string::npos);
+      source.replace(at, from.size(), to);
+    }
+    Device d;
+    const auto x = d.upload(std::vector<std::uint32_t>(4096, 1), "x"),
+               y = d.reserve<std::uint32_t>(4096, "y");
+    auto l = launch_of({}, {256, 1, 1}, {arg(x), arg(y), arg(16384), arg(4)});
+    l.policy = way.policy;
+    l.seed = way.seed;
+    return amd::launch(d.memory, amd::Module::from_code_object(compile_text(source, target)), l);
+  };
+  for (const std::string& target : kTargets) {
+    for (const Way& way : {kWays[0], kWays[1], kWays[2]}) {
+      CAPTURE(target);
+      CAPTURE(std::string(way.name));
+      CHECK(findings("", "", target, way).findings.empty());
+      // One load fewer is waited for; no wait at all; no barrier before the reads; none before the buffer is
+      // refilled.
+      CHECK(!findings("vmcnt(4)", "vmcnt(5)", target, way).findings.empty());
+      CHECK(!findings("s_waitcnt vmcnt(4)\\n\\ts_barrier", "s_barrier", target, way).findings.empty());
+      CHECK(!findings("vmcnt(4)\\n\\ts_barrier", "vmcnt(4)", target, way).findings.empty());
+      CHECK(!findings("lgkmcnt(0)\\n\\ts_barrier", "lgkmcnt(0)", target, way).findings.empty());
+    }
+  }
 }
 
 TEST_CASE("a load to LDS over bytes that a read still needs") {

@@ -83,13 +83,15 @@ std::vector<std::byte> compile_text(const std::string& source, const std::string
           " --offload-arch=" + target);
 }
 
+std::string program_source(const std::string& name) {
+  const fs::path folder = fs::path(KILN_SOURCE_DIR) / "tests/amd_programs";
+  return slurp(folder / "prelude.h") + slurp(folder / (name + ".hip"));
+}
+
 std::vector<std::byte> compile_program(const std::string& name, const std::string& target, bool assembly) {
   static std::map<std::string, std::vector<std::byte>> done;
   auto& entry = done[name + target + (assembly ? "s" : "o")];
-  if (entry.empty()) {
-    const fs::path folder = fs::path(KILN_SOURCE_DIR) / "tests/amd_programs";
-    entry = compile_text(slurp(folder / "prelude.h") + slurp(folder / (name + ".hip")), target, assembly);
-  }
+  if (entry.empty()) entry = compile_text(program_source(name), target, assembly);
   return entry;
 }
 
@@ -156,10 +158,8 @@ bool has_hiprtc() {
 }
 
 std::vector<std::byte> compile_with_hiprtc(const std::string& program) {
-  const fs::path folder = fs::path(KILN_SOURCE_DIR) / "tests/amd_programs";
   const std::string base = scratch_name();
-  std::ofstream(base + ".hip", std::ios::binary)
-      << slurp(folder / "prelude.h") << slurp(folder / (program + ".hip"));
+  std::ofstream(base + ".hip", std::ios::binary) << program_source(program);
   char self[4096];
   const auto n = readlink("/proc/self/exe", self, sizeof self - 1);
   REQUIRE(n > 0);

@@ -22,6 +22,8 @@ bool toolchain();
 /// common prelude.
 std::vector<std::byte> compile_program(const std::string& name, const std::string& target,
                                        bool assembly = false);
+/// The program's source with the prelude.
+std::string program_source(const std::string& name);
 /// The same for source text.
 std::vector<std::byte> compile_text(const std::string& source, const std::string& target,
                                     bool assembly = false, const std::string& options = "");

@@ -145,6 +145,46 @@ TEST_CASE("bytes that are no code object give one clear line") {
   }
 }
 
+TEST_CASE("garbled assembly gives an error or a report, never a crash") {
+  if (!toolchain()) return;
+  Random random(3);
+  int ran = 0, refused = 0;
+  for (const std::string program : {"reduce", "gemm_mfma", "private_array", "dma_copy"}) {
+    const std::string good = text_of(compile_program(program, "gfx942", true));
+    for (int i = 0; i < 150; ++i) {
+      std::string text = good;
+      for (int k = 0; k < 3; ++k) {
+        const std::size_t at = random.next() % text.size();
+        switch (random.next() % 3) {
+          case 0:
+            text[at] = "0123456789:[],vsa-"[random.next() % 18];
+            break;
+          case 1:
+            text.erase(at, 1 + random.next() % 4);
+            break;
+          default:
+            text.insert(at, good.substr(random.next() % good.size(), random.next() % 12));
+        }
+      }
+      const std::string error = error_of([&] {
+        const auto module = amd::Module::from_assembly(text);
+        Device d;
+        const auto p = d.upload(std::vector<std::uint32_t>(4096, 1), "p");
+        auto l = launch_of({}, {64, 1, 1}, {});
+        l.kernarg.resize(256);
+        for (std::size_t w = 0; w < 256; w += 8) std::memcpy(l.kernarg.data() + w, &p, 8);
+        l.instruction_budget = 20000;
+        l.policy = static_cast<emu::Policy>(i % 3);
+        amd::launch(d.memory, module, l);
+      });
+      CHECK(!error.empty());
+      ++(error == "no error" ? ran : refused);
+    }
+  }
+  CHECK(ran > 20);
+  CHECK(refused > 20);
+}
+
 TEST_CASE("illegal launches are refused") {
   if (!toolchain()) return;
   const auto module = amd::Module::from_code_object(compile_program("reduce", "gfx90a"), "m");
