@@ -144,8 +144,8 @@ int guarded(int argc, char** argv) {
 }  // namespace
 }  // namespace kiln::cli
 
-// NOLINTNEXTLINE(bugprone-exception-escape): only printing could still throw here, and then nobody is
-// reading.
+// Only printing could still throw here, and then nobody is reading.
+// NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, kiln::cli::on_interrupt);
   const int status = kiln::cli::guarded(argc, argv);
