@@ -201,7 +201,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
 
 void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.banner("consumers: 64 query rows each");
-  w.line("SETMAXNREG_INC({});", p.math_registers);
+  if (p.moves_registers()) w.line("SETMAXNREG_INC({});", p.math_registers);
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
   const int span = p.span_bytes;
@@ -225,7 +225,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
   w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.BN / 4, p.BN);
   w.blank();
-  w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
+  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks >= 0)");
   if (p.causal || p.lse) {
@@ -290,7 +290,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
     w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
     p.work->emit_step(w);
   } else {
-    w.line("tile += {};", p.tile_step());
+    w.line("tile += gridDim.x;");
   }
   w.close();
   w.line("if (lane == 0) bulk_wait_read();");

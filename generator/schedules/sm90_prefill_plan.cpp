@@ -19,9 +19,9 @@ int default_bn(int depth, int ov_depth, bool causal, int num_math_warpgroups) {
   const int wide = std::max(depth, ov_depth);
   if (num_math_warpgroups == 3) return wide <= 64 ? 128 : 96;
   if (wide <= 64) return 192;
-  if (wide <= 128) return causal ? 128 : 160;
+  if (wide <= 128) return causal ? 128 : 176;
   if (wide <= 192) return 112;
-  return 80;
+  return 64;
 }
 
 int swizzle_span(SwizzleMode mode) {
@@ -67,7 +67,6 @@ bool check_meaning(const Config& c, Violations& out) {
                       "cache_depth",
                       "nope_depth",
                       "v_from_k",
-                      "cluster",
                       "exp_offload",
                       "pv_operand"},
                      out);
@@ -92,7 +91,8 @@ bool check_meaning(const Config& c, Violations& out) {
   takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
-  takes(c.pv_operand.value_or("rs") == "rs", "/pv_operand", "keeps P in registers", "rs");
+  takes(c.pv_operand.value_or("registers") == "registers", "/pv_operand", "keeps P in registers",
+        "registers");
   takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
   takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
   takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
@@ -187,16 +187,6 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
 
-  // Blocks of a cluster walk the same KV tiles in step, so their query tiles must see the same keys.
-  if (!c.cluster) c.cluster = 1;
-  p.cluster = *c.cluster;
-  if (p.cluster != 1 && (p.cluster != 2 || p.causal || p.ragged)) {
-    refuse("sm90_prefill", {"/cluster"},
-           "clusters of 2 blocks share K and V tiles, without causal mask and ragged operands",
-           p.causal || p.ragged ? "1" : "1, 2");
-    return std::nullopt;
-  }
-
   // Registers: O, S and P of a lane within what the warpgroup's share leaves (hopper.md 4.2).
   const int live = p.ov_depth / 2 + p.BN / 2 + p.BN / 4;
   // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
@@ -236,9 +226,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.separate_o = q + o + p.num_kv_stages * per_stage + spare <= 232448;
 
   p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-                                         2, p.math_warps(), p.cluster});
+                                         2, p.math_warps()});
   p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,
-                                         p.math_warps(), p.cluster});
+                                         p.math_warps()});
   p.dynamic = p.causal || p.ragged;
   if (p.dynamic) p.work.emplace("work", 2, 1);
 

@@ -17,7 +17,6 @@ struct PrefillPlan {
   bool ping_pong = false;
 
   int depth, ov_depth, BM, BN, num_kv_stages, num_qk_stages;
-  int cluster = 1;          ///< blocks that share K and V: each loads its part of a tile for all of them
   int num_math_warpgroups;  ///< BM / 64
   int span_bytes;           ///< swizzle span of every tile
   bool causal, ragged, lse;
@@ -35,6 +34,8 @@ struct PrefillPlan {
   std::optional<Wgmma> qk, pv;
 
   int num_threads() const { return 128 * (1 + num_math_warpgroups); }
+  /// With one consumer warpgroup every thread may have 255 registers anyway.
+  bool moves_registers() const { return num_math_warpgroups > 1; }
   int math_warps() const { return 4 * num_math_warpgroups; }
   SmemTile q_tile() const { return {64, span_bytes, 2}; }  ///< one warpgroup's rows
   SmemTile o_tile() const { return {64, span_bytes, 2}; }
@@ -44,13 +45,6 @@ struct PrefillPlan {
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / 2; }
-  /// Work items are taken per cluster.
-  std::string first_tile() const {
-    return cluster == 1 ? "blockIdx.x" : fmt::format("blockIdx.x / {}", cluster);
-  }
-  std::string tile_step() const {
-    return cluster == 1 ? "gridDim.x" : fmt::format("gridDim.x / {}", cluster);
-  }
   int k_steps() const { return depth / 16; }  ///< wgmma steps of QK
   int v_steps() const { return BN / 16; }     ///< wgmma steps of PV
 };

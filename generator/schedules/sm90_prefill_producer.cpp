@@ -43,13 +43,8 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
       std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
                                     panel * pipeline.tile().panel_bytes());
       std::string row = fmt::format("({}) * {}", block, p.BN);
-      if (p.cluster > 1) {
-        dst += fmt::format(" + rank * {}", pipeline.box_rows() * p.span_bytes);
-        row += fmt::format(" + rank * {}", pipeline.box_rows());
-      }
-      w.line("{}({}, &{}_map, {}, {}, {}{});", p.cluster > 1 ? "tma_load_multicast" : "tma_load", dst, name,
-             ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
-             kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
+      w.line("tma_load({}, &{}_map, {}, {}, {});", dst, name, ring.full(qk),
+             coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"), kEvictLast);
     }
   }
   ring.emit_step(w);
@@ -59,13 +54,13 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
 
 void emit_producer(Writer& w, const PrefillPlan& p) {
   w.banner("producer: one thread issues every copy");
-  w.line("SETMAXNREG_DEC({});", p.producer_registers);
+  if (p.moves_registers()) w.line("SETMAXNREG_DEC({});", p.producer_registers);
   w.open("if (threadIdx.x / 32 == 0 && elect_one())");
   p.k->ring().emit_state(w, true);
   p.v->ring().emit_state(w, true);
   if (p.dynamic) p.work->emit_state(w, true);
   w.line("u32 q_phase = 1;");
-  w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
+  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
@@ -88,7 +83,7 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
     w.line("mbarrier_arrive({});", p.work->full(0));
     p.work->emit_step(w);
   } else {
-    w.line("tile += {};", p.tile_step());
+    w.line("tile += gridDim.x;");
   }
   w.close();
   w.close();

@@ -22,11 +22,7 @@ std::string TMAConsumerPipeline::descriptor_high() const {
 }
 
 void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
-  if (shape_.cluster == 1) {
-    w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));
-  } else {
-    w.line("if (lane < {}) mbarrier_arrive_cluster({}, lane);", shape_.cluster, ring_.empty(qk));
-  }
+  w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));
   if (qk == num_qk_stages_effective() - 1) ring_.emit_step(w);
 }
 

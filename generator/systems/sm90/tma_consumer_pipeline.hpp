@@ -26,7 +26,6 @@ class TMAConsumerPipeline {
     int span_bytes = 128;   ///< swizzle span
     int element_bytes = 2;
     int consumer_warps = 8;  ///< arrivals that empty a slot: one elected lane per math warp
-    int cluster = 1;         ///< blocks that fill each other's slots (multicast) and so release to each other
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
@@ -46,10 +45,7 @@ class TMAConsumerPipeline {
   SmemTile tile() const { return {shape_.BN, shape_.span_bytes, shape_.element_bytes}; }
   const StagedPipeline& ring() const { return ring_; }
   int ring_bytes() const { return full_kv_bytes() * shape_.num_kv_stages; }
-  /// Arrivals that empty a slot.
-  int empty_arrivals() const { return shape_.consumer_warps * shape_.cluster; }
-  /// Rows of one box: each block of the cluster loads its share of the tile for all.
-  int box_rows() const { return shape_.BN / shape_.cluster; }
+  int consumer_warps() const { return shape_.consumer_warps; }
 
   /// construct(): `const u32 NAME_desc`, the low descriptor word of slot 0.
   void emit_construct(Writer& w) const;
