@@ -11,8 +11,8 @@
 #include <kiln/config.hpp>
 #include <kiln/generator.hpp>
 #include <kiln/source.hpp>
-#include "generator/layout/proof.hpp"
 #include <nlohmann/json.hpp>
+#include "generator/layout/proof.hpp"
 
 namespace kiln {
 

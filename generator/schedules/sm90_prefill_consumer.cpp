@@ -130,19 +130,19 @@ void emit_store(Writer& w, const PrefillPlan& p) {
 
 // Rows of V past a ragged sequence are those of the next one: P is 0 there, but 0 * NaN is NaN.
 void emit_zero_tail(Writer& w, const PrefillPlan& p) {
-  const int chunks = p.span_bytes / 16;
+  const int chunks = p.span_bytes / 16, threads = 128 * p.num_math_warpgroups;
   w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
   w.line("const int v_rows = work.seqlen_k - n * {};", p.BN);
   w.open("if (v_rows < {})", p.BN);
   p.v->emit_wait(w, 0);
-  w.open("for (int i = v_rows * {} + threadIdx.x % 128; i < {}; i += 128)", chunks, p.BN * chunks);
+  w.open("for (int i = v_rows * {} + threadIdx.x - 128; i < {}; i += {})", chunks, p.BN * chunks, threads);
   for (int panel = 0; panel < p.v->num_panels(); ++panel) {
     w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->full_kv_bytes(),
            panel * p.v->tile().panel_bytes());
   }
   w.close();
   w.line("fence_proxy_async();");
-  w.line("named_barrier_sync(4 + consumer, 128);");
+  w.line("named_barrier_sync(7, {});  // every consumer reads these rows", threads);
   w.close();
 }
 

@@ -193,7 +193,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
   p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
-  const int limit = p.num_math_warpgroups == 3 ? 132 : 212;
+  const int limit = p.num_math_warpgroups == 3 ? 128 : 200;
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
     refuse("sm90_prefill", {"/BN"},
