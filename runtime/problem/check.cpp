@@ -67,7 +67,7 @@ Tolerance tolerance_of(const Config& resolved) {
               out = resolved.out_dtype.value_or(resolved.dtype);
   // P is rounded to the input type before P V, O to the output type: about 1.2 units of 2^-mantissa each, and
   // a margin of two.
-  if (is_fp8(resolved.dtype) || is_fp8(kv) || is_fp8(out)) return {5e-2, 2e-2};
+  if (is_fp8(resolved.dtype) || is_fp8(kv) || is_fp8(out)) return {4e-2, 2e-2};
   if (resolved.dtype == DType::bf16 || out == DType::bf16) return {4e-3, 1e-3};
   return {1e-3, 1e-3};
 }

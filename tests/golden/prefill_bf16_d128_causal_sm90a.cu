@@ -1,6 +1,6 @@
 // prefill_bf16_d128_causal_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[64,128,16],"BM":128,"BN":128,"BK":128,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill","cluster":1}
+// Config: {"name":"prefill_bf16_d128_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[64,128,16],"BM":128,"BN":128,"BK":128,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
 // Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 128 keys a tile, 2 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
 // Shared memory (196744 bytes):
@@ -233,6 +233,9 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
     const int num_tiles,
     const int section_heads,
     const float scale_log2) {
+  #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("trap;");  // built for plain sm_90, which has neither wgmma nor setmaxnreg
+  #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
   const u32 smem_q = smem + 0;
@@ -934,4 +937,5 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
     }
     if (lane == 0) bulk_wait_read();
   }
+  #endif
 }

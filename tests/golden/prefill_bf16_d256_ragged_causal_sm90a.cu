@@ -1,17 +1,17 @@
 // prefill_bf16_d256_ragged_causal_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d256_ragged_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[64,80,16],"BM":128,"BN":80,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill","cluster":1}
-// Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 80 keys a tile, 2 KV stages, 1 qk stages,
+// Config: {"name":"prefill_bf16_d256_ragged_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[64,64,16],"BM":128,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
+// Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 64 keys a tile, 2 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
-// Shared memory (229512 bytes):
+// Shared memory (196744 bytes):
 //         0 ..   65536  q          Q, 64 rows per consumer warpgroup
-//     65536 ..  147456  k          K stages
-//    147456 ..  229376  v          V stages
-//    229376 ..  229408  mbar_q     Q full/empty per consumer warpgroup
-//    229408 ..  229440  mbar_k     K ring full/empty
-//    229440 ..  229472  mbar_v     V ring full/empty
-//    229472 ..  229504  mbar_work  work ring full/empty
-//    229504 ..  229512  work       work items handed to the consumers
+//     65536 ..  131072  k          K stages
+//    131072 ..  196608  v          V stages
+//    196608 ..  196640  mbar_q     Q full/empty per consumer warpgroup
+//    196640 ..  196672  mbar_k     K ring full/empty
+//    196672 ..  196704  mbar_v     V ring full/empty
+//    196704 ..  196736  mbar_work  work ring full/empty
+//    196736 ..  196744  work       work items handed to the consumers
 //
 // Regenerate: kiln generate prefill_bf16_d256_ragged_causal_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin prefill_bf16_d256_ragged_causal_sm90a.cu
@@ -174,35 +174,31 @@ __device__ __forceinline__ void wgmma_m64n256k16_rs(float (&d)[128], u32 a0, u32
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 
-// d += A (64 x 16, shared memory) * B (16 x 80, K contiguous) in bf16.
-__device__ __forceinline__ void wgmma_m64n80k16_ss(float (&d)[40], u64 a, u64 b) {
+// d += A (64 x 16, shared memory) * B (16 x 64, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n64k16_ss(float (&d)[32], u64 a, u64 b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39"
-      "}, %40, %41, 1, 1, 1, 0, 0;\n"
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, 1, 1, 1, 0, 0;\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
       : "l"(a), "l"(b));
 }
 
-// d = A (64 x 16, shared memory) * B (16 x 80, K contiguous) in bf16.
-__device__ __forceinline__ void wgmma_m64n80k16_ss_first(float (&d)[40], u64 a, u64 b) {
+// d = A (64 x 16, shared memory) * B (16 x 64, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n64k16_ss_first(float (&d)[32], u64 a, u64 b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39"
-      "}, %40, %41, 0, 1, 1, 0, 0;\n"
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, 0, 1, 1, 0, 0;\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39])
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
       : "l"(a), "l"(b));
 }
 
@@ -232,7 +228,7 @@ __device__ __forceinline__ Work decode_work(int tile, const int* cu_seqlens_q, c
   work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;
   // The last row of the tile sees keys up to its own position, m + seqlen_k - seqlen_q.
   const int last_key = min(work.seqlen_k, work.m_start + 128 + work.seqlen_k - work.seqlen_q);
-  work.num_blocks = (max(last_key, 0) + 79) / 80;
+  work.num_blocks = (max(last_key, 0) + 63) / 64;
   if (work.m_start >= work.seqlen_q) work.num_blocks = -1;
   return work;
 }
@@ -254,16 +250,19 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     const long long o_stride_seq,
     const long long o_stride_head,
     const float scale_log2) {
+  #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("trap;");  // built for plain sm_90, which has neither wgmma nor setmaxnreg
+  #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
   const u32 smem_q = smem + 0;
   const u32 smem_k = smem + 65536;
-  const u32 smem_v = smem + 147456;
-  const u32 mbar_q_full = smem + 229376, mbar_q_empty = smem + 229392;
-  const u32 mbar_k_full = smem + 229408, mbar_k_empty = smem + 229424;
-  const u32 mbar_v_full = smem + 229440, mbar_v_empty = smem + 229456;
-  const u32 mbar_work_full = smem + 229472, mbar_work_empty = smem + 229488;
-  volatile int* const work_slots = (volatile int*)(smem_bytes + 229504);
+  const u32 smem_v = smem + 131072;
+  const u32 mbar_q_full = smem + 196608, mbar_q_empty = smem + 196624;
+  const u32 mbar_k_full = smem + 196640, mbar_k_empty = smem + 196656;
+  const u32 mbar_v_full = smem + 196672, mbar_v_empty = smem + 196688;
+  const u32 mbar_work_full = smem + 196704, mbar_work_empty = smem + 196720;
+  volatile int* const work_slots = (volatile int*)(smem_bytes + 196736);
   const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 
   if (threadIdx.x == 0) {
@@ -307,11 +306,11 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           int n = work.num_blocks - 1;
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-          mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 40960);
-          tma_load(smem_k + k_stage * 40960 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 40960 + 10240, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 40960 + 20480, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 40960 + 30720, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
+          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
           k_phase ^= k_stage; k_stage ^= 1;
           // Q rows of consumer warpgroup 0
           mbarrier_wait(mbar_q_empty + 0, q_phase);
@@ -332,28 +331,28 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           for (--n; n >= 0; --n) {
             // K(n) into the next slot
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-            mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 40960);
-            tma_load(smem_k + k_stage * 40960 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 40960 + 10240, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 40960 + 20480, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 40960 + 30720, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
+            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, work.k_start + (n) * 64, work.kv_head, 0, 0x14F0000000000000ull);
             k_phase ^= k_stage; k_stage ^= 1;
             // V(n + 1) into the next slot
             mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-            mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 40960);
-            tma_load(smem_v + v_stage * 40960 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 40960 + 10240, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 40960 + 20480, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 40960 + 30720, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (n + 1) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+            mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
+            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 8192, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (n + 1) * 64, work.kv_head, 0, 0x14F0000000000000ull);
             v_phase ^= v_stage; v_stage ^= 1;
           }
           // V(0) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-          mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 40960);
-          tma_load(smem_v + v_stage * 40960 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 40960 + 10240, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 40960 + 20480, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 40960 + 30720, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (0) * 80, work.kv_head, 0, 0x14F0000000000000ull);
+          mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
+          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 8192, &v_map, mbar_v_full + v_stage * 8, 64, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
           v_phase ^= v_stage; v_stage ^= 1;
         }
         // Next work item; the last fetch of the launch leaves the counter as it was found.
@@ -374,7 +373,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
     const u32 q_desc = ((smem_q + consumer * 32768) >> 4) | 0x10000u;
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
-    const u32 v_desc = (smem_v >> 4) | 0x2800000u;
+    const u32 v_desc = (smem_v >> 4) | 0x2000000u;
     // stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span
     const u32 o_warp = smem + 0 + consumer * 32768 + warp * 2048;
     const u32 o_row = o_warp + (lane & 15) * 128;
@@ -387,9 +386,9 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     u32 work_phase = 0;
     u32 q_phase = 0;
 
-    float s_acc[40];  // S: 64 x 80 scores
+    float s_acc[32];  // S: 64 x 64 scores
     float o_acc[128];  // O: 64 x 256
-    u32 p[20];  // P: 64 x 80 as the A operand of P V
+    u32 p[16];  // P: 64 x 64 as the A operand of P V
 
     for (int tile = blockIdx.x; tile < num_tiles;) {
       const Work work = decode_work(tile, cu_seqlens_q, cu_seqlens_k, heads_q, heads_kv, num_m_blocks, section_heads);
@@ -422,30 +421,30 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2560;
+            const u32 k_low = k_desc + k_stage * 2048;
             wgmma_fence();
-            wgmma_m64n80k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 640, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 642, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 644, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 646, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1280, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1282, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1284, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1286, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1920, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1922, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1924, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1926, 0x40000040u));
+            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(0);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             k_phase ^= k_stage; k_stage ^= 1;
             // keys past the end of the sequence or past the row's own position do not count
-            const int tile_limit = work.seqlen_k - n * 80 - 2 * (lane & 3);
+            const int tile_limit = work.seqlen_k - n * 64 - 2 * (lane & 3);
             const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);
             const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);
             if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
@@ -464,10 +463,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
             if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
             if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
-            if (64 >= limit_0) s_acc[32] = -kInfinity; if (65 >= limit_0) s_acc[33] = -kInfinity;
-            if (64 >= limit_1) s_acc[34] = -kInfinity; if (65 >= limit_1) s_acc[35] = -kInfinity;
-            if (72 >= limit_0) s_acc[36] = -kInfinity; if (73 >= limit_0) s_acc[37] = -kInfinity;
-            if (72 >= limit_1) s_acc[38] = -kInfinity; if (73 >= limit_1) s_acc[39] = -kInfinity;
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
             max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
             max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
@@ -476,8 +471,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
             max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
             max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -500,10 +493,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
             s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
             s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
-            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
             // row sums, two chains each
             float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
             float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
@@ -514,8 +503,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
             sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
             sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
-            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
             row_sum_0 += sum_0a_0 + sum_0b_0;
             row_sum_1 += sum_1a_0 + sum_1b_0;
             p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
@@ -526,62 +513,59 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
             p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
             p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
-            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
             // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-            const int v_rows = work.seqlen_k - n * 80;
-            if (v_rows < 80) {
+            const int v_rows = work.seqlen_k - n * 64;
+            if (v_rows < 64) {
               mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-              for (int i = v_rows * 8 + threadIdx.x % 128; i < 640; i += 128) {
-                zero_16_bytes(smem_v + v_stage * 40960 + 0 + i * 16);
-                zero_16_bytes(smem_v + v_stage * 40960 + 10240 + i * 16);
-                zero_16_bytes(smem_v + v_stage * 40960 + 20480 + i * 16);
-                zero_16_bytes(smem_v + v_stage * 40960 + 30720 + i * 16);
+              for (int i = v_rows * 8 + threadIdx.x - 128; i < 512; i += 256) {
+                zero_16_bytes(smem_v + v_stage * 32768 + 0 + i * 16);
+                zero_16_bytes(smem_v + v_stage * 32768 + 8192 + i * 16);
+                zero_16_bytes(smem_v + v_stage * 32768 + 16384 + i * 16);
+                zero_16_bytes(smem_v + v_stage * 32768 + 24576 + i * 16);
               }
               fence_proxy_async();
-              named_barrier_sync(4 + consumer, 128);
+              named_barrier_sync(7, 256);  // every consumer reads these rows
             }
           }
 
           // ---- KV tiles that some row of this warpgroup sees in part
-          const int first_clean = max(work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q + 1, 0) / 80;
+          const int first_clean = max(work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q + 1, 0) / 64;
           for (--n; n >= first_clean; --n) {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2560;
+            const u32 k_low = k_desc + k_stage * 2048;
             wgmma_fence();
-            wgmma_m64n80k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 640, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 642, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 644, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 646, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1280, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1282, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1284, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1286, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1920, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1922, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1924, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1926, 0x40000040u));
+            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
             wgmma_commit();
             // O += P(n+1) V(n+1)
             mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2560;
+            const u32 v_low = v_desc + v_stage * 2048;
             wgmma_fence();
             wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(1);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             k_phase ^= k_stage; k_stage ^= 1;
             // keys past the end of the sequence or past the row's own position do not count
-            const int tile_limit = work.seqlen_k - n * 80 - 2 * (lane & 3);
+            const int tile_limit = work.seqlen_k - n * 64 - 2 * (lane & 3);
             const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);
             const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);
             if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
@@ -600,10 +584,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
             if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
             if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
-            if (64 >= limit_0) s_acc[32] = -kInfinity; if (65 >= limit_0) s_acc[33] = -kInfinity;
-            if (64 >= limit_1) s_acc[34] = -kInfinity; if (65 >= limit_1) s_acc[35] = -kInfinity;
-            if (72 >= limit_0) s_acc[36] = -kInfinity; if (73 >= limit_0) s_acc[37] = -kInfinity;
-            if (72 >= limit_1) s_acc[38] = -kInfinity; if (73 >= limit_1) s_acc[39] = -kInfinity;
             // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
             max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
@@ -613,8 +593,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
             max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
             max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -647,10 +625,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
             s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
             s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
-            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
             // row sums, two chains each
             float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
             float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
@@ -661,8 +635,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
             sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
             sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
-            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
             row_sum_0 += sum_0a_0 + sum_0b_0;
             row_sum_1 += sum_1a_0 + sum_1b_0;
             WGMMA_WAIT(0);
@@ -710,42 +682,39 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
             p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
             p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
-            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
           }
 
           // ---- KV tiles that every row sees whole
           for (; n >= 0; --n) {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2560;
+            const u32 k_low = k_desc + k_stage * 2048;
             wgmma_fence();
-            wgmma_m64n80k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 640, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 642, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 644, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 646, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1280, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1282, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1284, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1286, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1920, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1922, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1924, 0x40000040u));
-            wgmma_m64n80k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1926, 0x40000040u));
+            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
             wgmma_commit();
             // O += P(n+1) V(n+1)
             mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2560;
+            const u32 v_low = v_desc + v_stage * 2048;
             wgmma_fence();
             wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(1);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
@@ -759,8 +728,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
             max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
             max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -793,10 +760,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
             s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
             s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
-            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
             // row sums, two chains each
             float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
             float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
@@ -807,8 +770,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
             sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
             sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
-            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
             row_sum_0 += sum_0a_0 + sum_0b_0;
             row_sum_1 += sum_1a_0 + sum_1b_0;
             WGMMA_WAIT(0);
@@ -856,20 +817,17 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
             p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
             p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
-            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
           }
 
           // ---- O += P(0) V(0)
           {
             mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2560;
+            const u32 v_low = v_desc + v_stage * 2048;
             wgmma_fence();
             wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
             wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(0);
             if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
@@ -954,4 +912,5 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     }
     if (lane == 0) bulk_wait_read();
   }
+  #endif
 }

@@ -49,7 +49,7 @@ Case make_case() {
 
 TEST_CASE("a right result passes, with the errors that rounding makes") {
   const Case c = make_case();
-  const CheckReport report = check_output(c.work, c.output, c.reference, {5e-3, 1e-3});
+  const CheckReport report = check_output(c.work, c.output, c.reference, {4e-3, 1e-3});
   CHECK(report.passed());
   CHECK(report.all.rel_err > 1e-4);
   CHECK(report.all.rel_err < 3e-3);
@@ -80,7 +80,7 @@ TEST_CASE("every kind of damage fails") {
     CAPTURE(name);
     Case c = make_case();
     damage(c.output);
-    CHECK(!check_output(c.work, c.output, c.reference, {5e-3, 1e-3}).passed());
+    CHECK(!check_output(c.work, c.output, c.reference, {4e-3, 1e-3}).passed());
   }
 }
 
