@@ -30,7 +30,7 @@ TEST_CASE("list names every shipped config, and each one validates") {
   for (const auto& entry : list) {
     for (const char* key : {"name", "target", "operation", "dtype", "depth", "path"})
       CHECK(entry.contains(key));
-    CHECK(std::filesystem::exists(entry["path"].get<std::string>()));
+    CHECK(std::filesystem::exists(std::filesystem::path(KILN_SOURCE_DIR) / entry["path"].get<std::string>()));
     names += " " + entry["name"].get<std::string>();
   }
   const auto result = run_kiln("validate --json" + names);
