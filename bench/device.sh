@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# One full round on a machine with a GPU: check every shipped config, run a real trace, then time beside torch's cuDNN.
+#
+#   bench/device.sh KILN OUT [TRACE] [--no-check]
+#
+# KILN is the built command, OUT a folder for logs, TRACE a request trace (CSV or JSON lines). Needs NVRTC and a driver;
+# the timing part needs python3 with torch. Set KILN_ONLY to a regular expression to take fewer configs.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+kiln=$(realpath "$1") out=$2 trace="" check=1
+for argument in "${@:3}"; do
+  if [ "$argument" = --no-check ]; then check=0; else trace=$argument; fi
+done
+mkdir -p "$out"
+export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$(mktemp -d)}
+failed=0
+configs=$("$kiln" list --json | python3 -c 'import json, sys; print("\n".join(c["name"] for c in json.load(sys.stdin)))' |
+  grep -E "${KILN_ONLY:-.}")
+
+check_config() {
+  local config=$1 bn lengths
+  bn=$("$KILN" plan "$config" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["resolved"]["BN"])')
+  lengths=1,$((bn - 1)),$bn,$((bn + 1)),$((3 * bn + 7))
+  if timeout 120 "$KILN" run "$config" --device cuda --heads-q 8 --heads-kv 2 --lengths-q "$lengths" --lengths-k "$lengths" --check >"$LOGS/$config.lengths" 2>&1 &&
+    timeout 120 "$KILN" run "$config" --device cuda --batch 2 --heads-q 16 --heads-kv 16 --seqlen-q 8192 --seqlen-k 8192 --check >"$LOGS/$config.long" 2>&1; then
+    echo "ok      $config  $(grep -h '^check' "$LOGS/$config.lengths" "$LOGS/$config.long" | grep -oE 'relative error [0-9.e-]+' | tr '\n' ' ')"
+  else
+    echo "FAILED  $config"; tail -n 3 "$LOGS/$config.lengths" "$LOGS/$config.long" 2>/dev/null
+  fi
+}
+if [ "$check" = 1 ]; then
+  export -f check_config
+  KILN=$kiln LOGS=$(mktemp -d) xargs -P 6 -I{} bash -c 'check_config {}' <<<"$configs" | tee "$out/checks.txt"
+  failed=$((failed + $(grep -c FAILED "$out/checks.txt")))
+  echo "$(grep -c '^ok' "$out/checks.txt") shipped configs passed, $(grep -c FAILED "$out/checks.txt") failed"
+  if [ -n "$trace" ]; then
+    "$kiln" run llama3_8b_prefill_sm90a --device cuda --heads-q 32 --heads-kv 8 --trace "$trace" --requests 32 --max-length 8192 --check |
+      tee "$out/trace.txt" || failed=$((failed + 1))
+  fi
+fi
+
+kernels=$(mktemp -d)
+for config in $(grep -E '^prefill_bf16_d(64|128|256)_(causal_)?sm90a$' <<<"$configs"); do
+  "$kiln" generate "$config" --out "$kernels" >/dev/null && "$kiln" compile "$config" --emit cubin --out "$kernels/$config.cubin" >/dev/null ||
+    failed=$((failed + 1))
+done
+python3 -u bench/device/peers.py "$kernels" --reps "${KILN_REPS:-5}" | tee "$out/peers.txt" || failed=$((failed + 1))
+[ "$failed" = 0 ]
