@@ -10,16 +10,16 @@
 namespace kiln::sm90 {
 namespace {
 
-// Fastest tiles measured on H200 (bench/NOTES.md); depths in between take the next larger entry's BN.
+// Fastest tiles measured on H200 (bench/NOTES.md); depths in between take the next larger entry.
 int default_bm(int depth, int ov_depth) {
   return std::max(depth, ov_depth) <= 64 ? 192 : 128;
 }
 
-int default_bn(int depth, int ov_depth, bool causal, int num_math_warpgroups) {
+int default_bn(int depth, int ov_depth, int num_math_warpgroups) {
   const int wide = std::max(depth, ov_depth);
   if (num_math_warpgroups == 3) return wide <= 64 ? 128 : 96;
   if (wide <= 64) return 192;
-  if (wide <= 128) return causal ? 128 : 176;
+  if (wide <= 128) return 128;
   if (wide <= 192) return 112;
   return 64;
 }
@@ -138,7 +138,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
   p.num_math_warpgroups = p.BM / 64;
-  if (!c.BN) c.BN = default_bn(p.depth, p.ov_depth, p.causal, p.num_math_warpgroups);
+  if (!c.BN) c.BN = default_bn(p.depth, p.ov_depth, p.num_math_warpgroups);
   p.BN = *c.BN;
 
   const int row_bytes_gcd = std::gcd(p.depth * 2, p.ov_depth * 2);
