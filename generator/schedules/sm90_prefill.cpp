@@ -16,6 +16,14 @@ class Sm90Prefill final : public Schedule {
   Resources resources() const override {
     return {plan_.smem.bytes(), plan_.num_threads(), plan_.math_registers};
   }
+  std::vector<layout::Proof> layout_proofs() const override {
+    auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.depth, false);
+    for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.depth, false))
+      proofs.push_back(std::move(proof));
+    for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), plan_.ov_depth, true))
+      proofs.push_back(std::move(proof));
+    return proofs;
+  }
   KernelSource emit() const override { return sm90::emit_prefill(plan_); }
 
  private:

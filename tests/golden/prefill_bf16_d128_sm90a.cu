@@ -1,15 +1,16 @@
 // prefill_bf16_d128_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"none","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[64,176,16],"BM":128,"BN":176,"BK":128,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
-// Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 176 keys a tile, 2 KV stages, 1 qk stages,
+// Config: {"name":"prefill_bf16_d128_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"none","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[64,128,16],"BM":128,"BN":128,"BK":128,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
+// Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 128 keys a tile, 2 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
-// Shared memory (213088 bytes):
+// Shared memory (196704 bytes):
 //         0 ..   32768  q          Q, 64 rows per consumer warpgroup
-//     32768 ..  122880  k          K stages
-//    122880 ..  212992  v          V stages
-//    212992 ..  213024  mbar_q     Q full/empty per consumer warpgroup
-//    213024 ..  213056  mbar_k     K ring full/empty
-//    213056 ..  213088  mbar_v     V ring full/empty
+//     32768 ..   98304  k          K stages
+//     98304 ..  163840  v          V stages
+//    163840 ..  196608  o          O on its way out, 64 rows per consumer warpgroup
+//    196608 ..  196640  mbar_q     Q full/empty per consumer warpgroup
+//    196640 ..  196672  mbar_k     K ring full/empty
+//    196672 ..  196704  mbar_v     V ring full/empty
 //
 // Regenerate: kiln generate prefill_bf16_d128_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin prefill_bf16_d128_sm90a.cu
@@ -149,17 +150,15 @@ __device__ __forceinline__ void wgmma_m64n128k16_rs(float (&d)[64], u32 a0, u32 
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 
-// d += A (64 x 16, shared memory) * B (16 x 176, K contiguous) in bf16.
-__device__ __forceinline__ void wgmma_m64n176k16_ss(float (&d)[88], u64 a, u64 b) {
+// d += A (64 x 16, shared memory) * B (16 x 128, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n128k16_ss(float (&d)[64], u64 a, u64 b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87"
-      "}, %88, %89, 1, 1, 1, 0, 0;\n"
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, %64, %65, 1, 1, 1, 0, 0;\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
@@ -167,24 +166,19 @@ __device__ __forceinline__ void wgmma_m64n176k16_ss(float (&d)[88], u64 a, u64 b
         "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), 
         "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
         "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), 
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), 
-        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), 
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), 
-        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87])
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "l"(a), "l"(b));
 }
 
-// d = A (64 x 16, shared memory) * B (16 x 176, K contiguous) in bf16.
-__device__ __forceinline__ void wgmma_m64n176k16_ss_first(float (&d)[88], u64 a, u64 b) {
+// d = A (64 x 16, shared memory) * B (16 x 128, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n128k16_ss_first(float (&d)[64], u64 a, u64 b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n176k16.f32.bf16.bf16 {"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
-      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
-      "%80, %81, %82, %83, %84, %85, %86, %87"
-      "}, %88, %89, 0, 1, 1, 0, 0;\n"
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+      "}, %64, %65, 0, 1, 1, 0, 0;\n"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
         "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
         "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
@@ -192,10 +186,7 @@ __device__ __forceinline__ void wgmma_m64n176k16_ss_first(float (&d)[88], u64 a,
         "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), 
         "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
         "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), 
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), 
-        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), 
-        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), 
-        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87])
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "l"(a), "l"(b));
 }
 
@@ -217,7 +208,7 @@ __device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv,
   work.head = flat_head - work.batch * heads_q;
   work.kv_head = work.head / (heads_q / heads_kv);
   work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;
-  work.num_blocks = (work.seqlen_k + 175) / 176;
+  work.num_blocks = (work.seqlen_k + 127) / 128;
   return work;
 }
 
@@ -240,10 +231,10 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
   const u32 smem = smem_address(smem_bytes);
   const u32 smem_q = smem + 0;
   const u32 smem_k = smem + 32768;
-  const u32 smem_v = smem + 122880;
-  const u32 mbar_q_full = smem + 212992, mbar_q_empty = smem + 213008;
-  const u32 mbar_k_full = smem + 213024, mbar_k_empty = smem + 213040;
-  const u32 mbar_v_full = smem + 213056, mbar_v_empty = smem + 213072;
+  const u32 smem_v = smem + 98304;
+  const u32 mbar_q_full = smem + 196608, mbar_q_empty = smem + 196624;
+  const u32 mbar_k_full = smem + 196640, mbar_k_empty = smem + 196656;
+  const u32 mbar_v_full = smem + 196672, mbar_v_empty = smem + 196688;
   const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 
   if (threadIdx.x == 0) {
@@ -281,9 +272,9 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
           int n = work.num_blocks - 1;
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-          mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 45056);
-          tma_load(smem_k + k_stage * 45056 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
-          tma_load(smem_k + k_stage * 45056 + 22528, &k_map, mbar_k_full + k_stage * 8, 64, (n) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
+          mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
+          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
           k_phase ^= k_stage; k_stage ^= 1;
           // Q rows of consumer warpgroup 0
           mbarrier_wait(mbar_q_empty + 0, q_phase);
@@ -300,22 +291,22 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
           for (--n; n >= 0; --n) {
             // K(n) into the next slot
             mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-            mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 45056);
-            tma_load(smem_k + k_stage * 45056 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
-            tma_load(smem_k + k_stage * 45056 + 22528, &k_map, mbar_k_full + k_stage * 8, 64, (n) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
+            mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
+            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, (n) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
             k_phase ^= k_stage; k_stage ^= 1;
             // V(n + 1) into the next slot
             mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-            mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 45056);
-            tma_load(smem_v + v_stage * 45056 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (n + 1) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
-            tma_load(smem_v + v_stage * 45056 + 22528, &v_map, mbar_v_full + v_stage * 8, 64, (n + 1) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
+            mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
+            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (n + 1) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, (n + 1) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
             v_phase ^= v_stage; v_stage ^= 1;
           }
           // V(0) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-          mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 45056);
-          tma_load(smem_v + v_stage * 45056 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (0) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
-          tma_load(smem_v + v_stage * 45056 + 22528, &v_map, mbar_v_full + v_stage * 8, 64, (0) * 176, work.kv_head, work.batch, 0x14F0000000000000ull);
+          mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
+          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, (0) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, (0) * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
           v_phase ^= v_stage; v_stage ^= 1;
         }
         tile += gridDim.x;
@@ -329,9 +320,9 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
     const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;
     const u32 q_desc = ((smem_q + consumer * 16384) >> 4) | 0x10000u;
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
-    const u32 v_desc = (smem_v >> 4) | 0x5800000u;
+    const u32 v_desc = (smem_v >> 4) | 0x4000000u;
     // stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span
-    const u32 o_warp = smem + 0 + consumer * 16384 + warp * 2048;
+    const u32 o_warp = smem + 163840 + consumer * 16384 + warp * 2048;
     const u32 o_row = o_warp + (lane & 15) * 128;
     const u32 o_swizzle = (((u32)lane >> 4) ^ (lane & 7)) << 4;
     u32 k_stage = 0;
@@ -340,9 +331,9 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
     u32 v_phase = 0;
     u32 q_phase = 0;
 
-    float s_acc[88];  // S: 64 x 176 scores
+    float s_acc[64];  // S: 64 x 128 scores
     float o_acc[64];  // O: 64 x 128
-    u32 p[44];  // P: 64 x 176 as the A operand of P V
+    u32 p[32];  // P: 64 x 128 as the A operand of P V
 
     for (int tile = blockIdx.x; tile < num_tiles;) {
       const Work work = decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks);
@@ -366,22 +357,22 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
           {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2816;
+            const u32 k_low = k_desc + k_stage * 2048;
             wgmma_fence();
-            wgmma_m64n176k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1408, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1410, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1412, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1414, 0x40000040u));
+            wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(0);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             k_phase ^= k_stage; k_stage ^= 1;
             // keys past the end of the sequence do not count
-            const int tile_limit = work.seqlen_k - n * 176 - 2 * (lane & 3);
+            const int tile_limit = work.seqlen_k - n * 128 - 2 * (lane & 3);
             const int limit_0 = tile_limit, limit_1 = tile_limit;
             if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
             if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
@@ -415,18 +406,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             if (112 >= limit_1) s_acc[58] = -kInfinity; if (113 >= limit_1) s_acc[59] = -kInfinity;
             if (120 >= limit_0) s_acc[60] = -kInfinity; if (121 >= limit_0) s_acc[61] = -kInfinity;
             if (120 >= limit_1) s_acc[62] = -kInfinity; if (121 >= limit_1) s_acc[63] = -kInfinity;
-            if (128 >= limit_0) s_acc[64] = -kInfinity; if (129 >= limit_0) s_acc[65] = -kInfinity;
-            if (128 >= limit_1) s_acc[66] = -kInfinity; if (129 >= limit_1) s_acc[67] = -kInfinity;
-            if (136 >= limit_0) s_acc[68] = -kInfinity; if (137 >= limit_0) s_acc[69] = -kInfinity;
-            if (136 >= limit_1) s_acc[70] = -kInfinity; if (137 >= limit_1) s_acc[71] = -kInfinity;
-            if (144 >= limit_0) s_acc[72] = -kInfinity; if (145 >= limit_0) s_acc[73] = -kInfinity;
-            if (144 >= limit_1) s_acc[74] = -kInfinity; if (145 >= limit_1) s_acc[75] = -kInfinity;
-            if (152 >= limit_0) s_acc[76] = -kInfinity; if (153 >= limit_0) s_acc[77] = -kInfinity;
-            if (152 >= limit_1) s_acc[78] = -kInfinity; if (153 >= limit_1) s_acc[79] = -kInfinity;
-            if (160 >= limit_0) s_acc[80] = -kInfinity; if (161 >= limit_0) s_acc[81] = -kInfinity;
-            if (160 >= limit_1) s_acc[82] = -kInfinity; if (161 >= limit_1) s_acc[83] = -kInfinity;
-            if (168 >= limit_0) s_acc[84] = -kInfinity; if (169 >= limit_0) s_acc[85] = -kInfinity;
-            if (168 >= limit_1) s_acc[86] = -kInfinity; if (169 >= limit_1) s_acc[87] = -kInfinity;
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
             max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
             max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
@@ -443,12 +422,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
             max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
             max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
-            max_0a = fmaxf(max_0a, s_acc[64]); max_0b = fmaxf(max_0b, s_acc[65]); max_1a = fmaxf(max_1a, s_acc[66]); max_1b = fmaxf(max_1b, s_acc[67]);
-            max_0a = fmaxf(max_0a, s_acc[68]); max_0b = fmaxf(max_0b, s_acc[69]); max_1a = fmaxf(max_1a, s_acc[70]); max_1b = fmaxf(max_1b, s_acc[71]);
-            max_0a = fmaxf(max_0a, s_acc[72]); max_0b = fmaxf(max_0b, s_acc[73]); max_1a = fmaxf(max_1a, s_acc[74]); max_1b = fmaxf(max_1b, s_acc[75]);
-            max_0a = fmaxf(max_0a, s_acc[76]); max_0b = fmaxf(max_0b, s_acc[77]); max_1a = fmaxf(max_1a, s_acc[78]); max_1b = fmaxf(max_1b, s_acc[79]);
-            max_0a = fmaxf(max_0a, s_acc[80]); max_0b = fmaxf(max_0b, s_acc[81]); max_1a = fmaxf(max_1a, s_acc[82]); max_1b = fmaxf(max_1b, s_acc[83]);
-            max_0a = fmaxf(max_0a, s_acc[84]); max_0b = fmaxf(max_0b, s_acc[85]); max_1a = fmaxf(max_1a, s_acc[86]); max_1b = fmaxf(max_1b, s_acc[87]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -487,18 +460,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
             s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
             s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
-            s_acc[64] = exp2_approx(fmaf(s_acc[64], scale_log2, -shift_0)); s_acc[65] = exp2_approx(fmaf(s_acc[65], scale_log2, -shift_0));
-            s_acc[66] = exp2_approx(fmaf(s_acc[66], scale_log2, -shift_1)); s_acc[67] = exp2_approx(fmaf(s_acc[67], scale_log2, -shift_1));
-            s_acc[68] = exp2_approx(fmaf(s_acc[68], scale_log2, -shift_0)); s_acc[69] = exp2_approx(fmaf(s_acc[69], scale_log2, -shift_0));
-            s_acc[70] = exp2_approx(fmaf(s_acc[70], scale_log2, -shift_1)); s_acc[71] = exp2_approx(fmaf(s_acc[71], scale_log2, -shift_1));
-            s_acc[72] = exp2_approx(fmaf(s_acc[72], scale_log2, -shift_0)); s_acc[73] = exp2_approx(fmaf(s_acc[73], scale_log2, -shift_0));
-            s_acc[74] = exp2_approx(fmaf(s_acc[74], scale_log2, -shift_1)); s_acc[75] = exp2_approx(fmaf(s_acc[75], scale_log2, -shift_1));
-            s_acc[76] = exp2_approx(fmaf(s_acc[76], scale_log2, -shift_0)); s_acc[77] = exp2_approx(fmaf(s_acc[77], scale_log2, -shift_0));
-            s_acc[78] = exp2_approx(fmaf(s_acc[78], scale_log2, -shift_1)); s_acc[79] = exp2_approx(fmaf(s_acc[79], scale_log2, -shift_1));
-            s_acc[80] = exp2_approx(fmaf(s_acc[80], scale_log2, -shift_0)); s_acc[81] = exp2_approx(fmaf(s_acc[81], scale_log2, -shift_0));
-            s_acc[82] = exp2_approx(fmaf(s_acc[82], scale_log2, -shift_1)); s_acc[83] = exp2_approx(fmaf(s_acc[83], scale_log2, -shift_1));
-            s_acc[84] = exp2_approx(fmaf(s_acc[84], scale_log2, -shift_0)); s_acc[85] = exp2_approx(fmaf(s_acc[85], scale_log2, -shift_0));
-            s_acc[86] = exp2_approx(fmaf(s_acc[86], scale_log2, -shift_1)); s_acc[87] = exp2_approx(fmaf(s_acc[87], scale_log2, -shift_1));
             // row sums, two chains each
             float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
             float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
@@ -517,12 +478,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
             sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
             sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
-            sum_0a_0 += s_acc[64]; sum_0b_0 += s_acc[65]; sum_1a_0 += s_acc[66]; sum_1b_0 += s_acc[67];
-            sum_0a_0 += s_acc[68]; sum_0b_0 += s_acc[69]; sum_1a_0 += s_acc[70]; sum_1b_0 += s_acc[71];
-            sum_0a_0 += s_acc[72]; sum_0b_0 += s_acc[73]; sum_1a_0 += s_acc[74]; sum_1b_0 += s_acc[75];
-            sum_0a_0 += s_acc[76]; sum_0b_0 += s_acc[77]; sum_1a_0 += s_acc[78]; sum_1b_0 += s_acc[79];
-            sum_0a_0 += s_acc[80]; sum_0b_0 += s_acc[81]; sum_1a_0 += s_acc[82]; sum_1b_0 += s_acc[83];
-            sum_0a_0 += s_acc[84]; sum_0b_0 += s_acc[85]; sum_1a_0 += s_acc[86]; sum_1b_0 += s_acc[87];
             row_sum_0 += sum_0a_0 + sum_0b_0;
             row_sum_1 += sum_1a_0 + sum_1b_0;
             p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
@@ -541,32 +496,26 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
             p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
             p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
-            p[32] = pack_bf16(s_acc[64], s_acc[65]); p[33] = pack_bf16(s_acc[66], s_acc[67]);
-            p[34] = pack_bf16(s_acc[68], s_acc[69]); p[35] = pack_bf16(s_acc[70], s_acc[71]);
-            p[36] = pack_bf16(s_acc[72], s_acc[73]); p[37] = pack_bf16(s_acc[74], s_acc[75]);
-            p[38] = pack_bf16(s_acc[76], s_acc[77]); p[39] = pack_bf16(s_acc[78], s_acc[79]);
-            p[40] = pack_bf16(s_acc[80], s_acc[81]); p[41] = pack_bf16(s_acc[82], s_acc[83]);
-            p[42] = pack_bf16(s_acc[84], s_acc[85]); p[43] = pack_bf16(s_acc[86], s_acc[87]);
           }
 
           // ---- KV tiles
           for (--n; n >= 0; --n) {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2816;
+            const u32 k_low = k_desc + k_stage * 2048;
             wgmma_fence();
-            wgmma_m64n176k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1408, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1410, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1412, 0x40000040u));
-            wgmma_m64n176k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1414, 0x40000040u));
+            wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
             wgmma_commit();
             // O += P(n+1) V(n+1)
             mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2816;
+            const u32 v_low = v_desc + v_stage * 2048;
             wgmma_fence();
             wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
             wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
@@ -576,9 +525,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
             wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
             wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[32], p[33], p[34], p[35], descriptor(v_low + 1024, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[36], p[37], p[38], p[39], descriptor(v_low + 1152, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[40], p[41], p[42], p[43], descriptor(v_low + 1280, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(1);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
@@ -600,12 +546,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
             max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
             max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
-            max_0a = fmaxf(max_0a, s_acc[64]); max_0b = fmaxf(max_0b, s_acc[65]); max_1a = fmaxf(max_1a, s_acc[66]); max_1b = fmaxf(max_1b, s_acc[67]);
-            max_0a = fmaxf(max_0a, s_acc[68]); max_0b = fmaxf(max_0b, s_acc[69]); max_1a = fmaxf(max_1a, s_acc[70]); max_1b = fmaxf(max_1b, s_acc[71]);
-            max_0a = fmaxf(max_0a, s_acc[72]); max_0b = fmaxf(max_0b, s_acc[73]); max_1a = fmaxf(max_1a, s_acc[74]); max_1b = fmaxf(max_1b, s_acc[75]);
-            max_0a = fmaxf(max_0a, s_acc[76]); max_0b = fmaxf(max_0b, s_acc[77]); max_1a = fmaxf(max_1a, s_acc[78]); max_1b = fmaxf(max_1b, s_acc[79]);
-            max_0a = fmaxf(max_0a, s_acc[80]); max_0b = fmaxf(max_0b, s_acc[81]); max_1a = fmaxf(max_1a, s_acc[82]); max_1b = fmaxf(max_1b, s_acc[83]);
-            max_0a = fmaxf(max_0a, s_acc[84]); max_0b = fmaxf(max_0b, s_acc[85]); max_1a = fmaxf(max_1a, s_acc[86]); max_1b = fmaxf(max_1b, s_acc[87]);
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
@@ -654,18 +594,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
             s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
             s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
-            s_acc[64] = exp2_approx(fmaf(s_acc[64], scale_log2, -shift_0)); s_acc[65] = exp2_approx(fmaf(s_acc[65], scale_log2, -shift_0));
-            s_acc[66] = exp2_approx(fmaf(s_acc[66], scale_log2, -shift_1)); s_acc[67] = exp2_approx(fmaf(s_acc[67], scale_log2, -shift_1));
-            s_acc[68] = exp2_approx(fmaf(s_acc[68], scale_log2, -shift_0)); s_acc[69] = exp2_approx(fmaf(s_acc[69], scale_log2, -shift_0));
-            s_acc[70] = exp2_approx(fmaf(s_acc[70], scale_log2, -shift_1)); s_acc[71] = exp2_approx(fmaf(s_acc[71], scale_log2, -shift_1));
-            s_acc[72] = exp2_approx(fmaf(s_acc[72], scale_log2, -shift_0)); s_acc[73] = exp2_approx(fmaf(s_acc[73], scale_log2, -shift_0));
-            s_acc[74] = exp2_approx(fmaf(s_acc[74], scale_log2, -shift_1)); s_acc[75] = exp2_approx(fmaf(s_acc[75], scale_log2, -shift_1));
-            s_acc[76] = exp2_approx(fmaf(s_acc[76], scale_log2, -shift_0)); s_acc[77] = exp2_approx(fmaf(s_acc[77], scale_log2, -shift_0));
-            s_acc[78] = exp2_approx(fmaf(s_acc[78], scale_log2, -shift_1)); s_acc[79] = exp2_approx(fmaf(s_acc[79], scale_log2, -shift_1));
-            s_acc[80] = exp2_approx(fmaf(s_acc[80], scale_log2, -shift_0)); s_acc[81] = exp2_approx(fmaf(s_acc[81], scale_log2, -shift_0));
-            s_acc[82] = exp2_approx(fmaf(s_acc[82], scale_log2, -shift_1)); s_acc[83] = exp2_approx(fmaf(s_acc[83], scale_log2, -shift_1));
-            s_acc[84] = exp2_approx(fmaf(s_acc[84], scale_log2, -shift_0)); s_acc[85] = exp2_approx(fmaf(s_acc[85], scale_log2, -shift_0));
-            s_acc[86] = exp2_approx(fmaf(s_acc[86], scale_log2, -shift_1)); s_acc[87] = exp2_approx(fmaf(s_acc[87], scale_log2, -shift_1));
             // row sums, two chains each
             float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
             float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
@@ -684,12 +612,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
             sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
             sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
-            sum_0a_0 += s_acc[64]; sum_0b_0 += s_acc[65]; sum_1a_0 += s_acc[66]; sum_1b_0 += s_acc[67];
-            sum_0a_0 += s_acc[68]; sum_0b_0 += s_acc[69]; sum_1a_0 += s_acc[70]; sum_1b_0 += s_acc[71];
-            sum_0a_0 += s_acc[72]; sum_0b_0 += s_acc[73]; sum_1a_0 += s_acc[74]; sum_1b_0 += s_acc[75];
-            sum_0a_0 += s_acc[76]; sum_0b_0 += s_acc[77]; sum_1a_0 += s_acc[78]; sum_1b_0 += s_acc[79];
-            sum_0a_0 += s_acc[80]; sum_0b_0 += s_acc[81]; sum_1a_0 += s_acc[82]; sum_1b_0 += s_acc[83];
-            sum_0a_0 += s_acc[84]; sum_0b_0 += s_acc[85]; sum_1a_0 += s_acc[86]; sum_1b_0 += s_acc[87];
             row_sum_0 += sum_0a_0 + sum_0b_0;
             row_sum_1 += sum_1a_0 + sum_1b_0;
             WGMMA_WAIT(0);
@@ -729,18 +651,13 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
             p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
             p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
-            p[32] = pack_bf16(s_acc[64], s_acc[65]); p[33] = pack_bf16(s_acc[66], s_acc[67]);
-            p[34] = pack_bf16(s_acc[68], s_acc[69]); p[35] = pack_bf16(s_acc[70], s_acc[71]);
-            p[36] = pack_bf16(s_acc[72], s_acc[73]); p[37] = pack_bf16(s_acc[74], s_acc[75]);
-            p[38] = pack_bf16(s_acc[76], s_acc[77]); p[39] = pack_bf16(s_acc[78], s_acc[79]);
-            p[40] = pack_bf16(s_acc[80], s_acc[81]); p[41] = pack_bf16(s_acc[82], s_acc[83]);
-            p[42] = pack_bf16(s_acc[84], s_acc[85]); p[43] = pack_bf16(s_acc[86], s_acc[87]);
           }
+          if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
 
           // ---- O += P(0) V(0)
           {
             mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2816;
+            const u32 v_low = v_desc + v_stage * 2048;
             wgmma_fence();
             wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
             wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
@@ -750,9 +667,6 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
             wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
             wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[32], p[33], p[34], p[35], descriptor(v_low + 1024, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[36], p[37], p[38], p[39], descriptor(v_low + 1152, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[40], p[41], p[42], p[43], descriptor(v_low + 1280, 0x40000040u));
             wgmma_commit();
             WGMMA_WAIT(0);
             if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
@@ -768,7 +682,8 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
         const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
         const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
         // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
-        named_barrier_sync(4 + consumer, 128);  // O takes Q's place: every warp has finished reading Q
+        if (lane == 0) bulk_wait_read();  // the store of the item before
+        __syncwarp();
         stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
                     pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
         stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
@@ -791,10 +706,7 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
           tma_store(&o_map, o_warp + 0, 0, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
           tma_store(&o_map, o_warp + 8192, 64, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
           bulk_commit();
-          bulk_wait_read();
-          if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
         }
-        __syncwarp();
       }
       tile += gridDim.x;
     }

@@ -3,13 +3,15 @@
 #include <fmt/format.h>
 
 #include "generator/emit/writer.hpp"
+#include "generator/layout/tma.hpp"
+#include "generator/layout/wgmma.hpp"
 
 namespace kiln::sm90 {
 namespace {
 
-// Layout field of the descriptor, bits 62-63.
-unsigned layout_bits(int span_bytes) {
-  return (span_bytes == 128 ? 1u : span_bytes == 64 ? 2u : 3u) << 30;
+DescriptorFields fields_of(const layout::SmemDescriptor& descriptor) {
+  const auto bits = descriptor.encode();
+  return {static_cast<unsigned>(bits), static_cast<unsigned>(bits >> 32)};
 }
 
 std::string ptx_type(DType dtype) {
@@ -26,24 +28,62 @@ std::string ptx_type(DType dtype) {
 }  // namespace
 
 DescriptorFields k_major_descriptor(const SmemTile& tile) {
-  const unsigned sbo = static_cast<unsigned>(8 * tile.span_bytes) >> 4;  // next group of 8 rows
-  return {1u << 16, layout_bits(tile.span_bytes) | sbo};  // LBO is ignored in swizzled K-major modes
+  return fields_of(layout::k_major_descriptor(tile.mode(), 0, tile.rows));
 }
 
 DescriptorFields mn_major_descriptor(const SmemTile& tile) {
-  const unsigned lbo = static_cast<unsigned>(tile.panel_bytes()) >> 4;  // next panel along N
-  const unsigned sbo =
-      static_cast<unsigned>(8 * tile.span_bytes) >> 4;  // next group of 8 rows of the contraction
-  return {lbo << 16, layout_bits(tile.span_bytes) | sbo};
+  return fields_of(*layout::mn_major_descriptor(tile.mode(), 0, tile.rows));
 }
 
 int k_major_step(const SmemTile& tile, int step) {
-  const int steps_per_panel = tile.span_bytes / 32;  // one step is 32 bytes of the contraction
-  return (step % steps_per_panel) * 2 + (step / steps_per_panel) * (tile.panel_bytes() >> 4);
+  return layout::k_major_step_bytes(tile.mode(), step, tile.rows) >> 4;
 }
 
 int mn_major_step(const SmemTile& tile, int step) {
-  return step * ((16 * tile.span_bytes) >> 4);
+  return layout::mn_major_step_bytes(tile.mode(), step) >> 4;
+}
+
+std::vector<layout::Proof> operand_proofs(const std::string& name, const SmemTile& tile, int columns,
+                                          bool mn_major) {
+  const auto swizzle = layout::byte_swizzle(tile.mode());
+  const auto map = [&](int row, int column) {
+    return layout::panel_tile_byte(row, column, tile.rows, tile.element_bytes, tile.span_bytes, swizzle);
+  };
+  // The copy engine fills every byte of the tile once.
+  std::vector<bool> written(static_cast<std::size_t>(tile.rows * columns));
+  bool bijective = true;
+  for (int row = 0; row < tile.rows; ++row) {
+    for (int column = 0; column < columns; ++column) {
+      const auto element = map(row, column) / static_cast<unsigned>(tile.element_bytes);
+      if (element >= written.size() || written[element])
+        bijective = false;
+      else
+        written[element] = true;
+    }
+  }
+  // Every contraction step's descriptor finds the elements where the copy engine put them.
+  const int step_elements = 32 / tile.element_bytes;
+  const int steps = (mn_major ? tile.rows : columns) / step_elements;
+  bool agree = true;
+  for (int step = 0; step < steps; ++step) {
+    for (int mn = 0; mn < (mn_major ? columns : tile.rows); ++mn) {
+      for (int k = 0; k < step_elements; ++k) {
+        const int contraction = step * step_elements + k;
+        if (mn_major) {
+          const auto d = *layout::mn_major_descriptor(
+              tile.mode(), static_cast<unsigned>(layout::mn_major_step_bytes(tile.mode(), step)), tile.rows);
+          agree &= layout::mn_major_address(d, mn, k, tile.element_bytes) == map(contraction, mn);
+        } else {
+          const auto d = layout::k_major_descriptor(
+              tile.mode(), static_cast<unsigned>(layout::k_major_step_bytes(tile.mode(), step, tile.rows)),
+              tile.rows);
+          agree &= layout::k_major_address(d, mn, k, tile.element_bytes) == map(mn, contraction);
+        }
+      }
+    }
+  }
+  return {{name + ": tensor copy fills every byte once", bijective, 0},
+          {name + ": wgmma descriptors read what the tensor copy wrote", agree, 0}};
 }
 
 Wgmma::Wgmma(DType dtype, int n, A a, bool b_mn_major)

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include <kiln/types.hpp>
+#include <kiln/config.hpp>
 #include "generator/emit/prelude.hpp"
+#include "generator/layout/proof.hpp"
 
 namespace kiln::sm90 {
 
@@ -16,6 +18,9 @@ struct SmemTile {
 
   int panel_bytes() const { return rows * span_bytes; }
   int panel_columns() const { return span_bytes / element_bytes; }
+  SwizzleMode mode() const {
+    return span_bytes == 128 ? SwizzleMode::b128 : span_bytes == 64 ? SwizzleMode::b64 : SwizzleMode::b32;
+  }
 };
 
 /// Constant parts of descriptors. `low` is what is added to (address >> 4); `high` the upper word.
@@ -30,6 +35,11 @@ DescriptorFields mn_major_descriptor(const SmemTile& tile);
 /// Descriptor step (in 16-byte units) of contraction step `step` (16 two-byte or 32 one-byte elements each).
 int k_major_step(const SmemTile& tile, int step);
 int mn_major_step(const SmemTile& tile, int step);
+
+/// L1 proofs of a tile of `columns` columns: the tensor copy fills it and the descriptors of every
+/// contraction step find its elements. `mn_major`: rows lie along the contraction (V).
+std::vector<layout::Proof> operand_proofs(const std::string& name, const SmemTile& tile, int columns,
+                                          bool mn_major);
 
 /// One wgmma instruction form; emits its wrappers into the prelude.
 class Wgmma {

@@ -1,0 +1,126 @@
+// sm90_prefill as planned and emitted: defaults, documented constants, layout proofs, budgets, and what is
+// refused.
+#include <doctest/doctest.h>
+
+#include <kiln/generator.hpp>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include "generator/schedules/schedule.hpp"
+
+using namespace kiln;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json base(const Json& more = Json::object()) {
+  Json config{{"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 128}};
+  config.update(more);
+  return config;
+}
+Plan plan_of(const Json& config) {
+  return make_plan(parse_config(config.dump(), "test"));
+}
+bool refused_at(const Json& config, const std::string& pointer, const std::string& rule) {
+  try {
+    plan_of(config);
+  } catch (const Error& error) {
+    for (const Violation& v : error.violations()) {
+      if (v.pointer == pointer && v.rule.rfind(rule, 0) == 0) return true;
+    }
+  }
+  return false;
+}
+int count(const std::string& text, const std::string& pattern) {
+  const std::regex expression(pattern);
+  return static_cast<int>(
+      std::distance(std::sregex_iterator(text.begin(), text.end(), expression), std::sregex_iterator()));
+}
+
+}  // namespace
+
+TEST_CASE("a minimal sm_90a config resolves to tiles, roles and stages") {
+  const Json plan = Json::parse(plan_of(base()).to_json());
+  const Json& r = plan["resolved"];
+  CHECK(r["schedule"] == "sm90_prefill");
+  CHECK(r["BM"] == 128);
+  CHECK(r["BN"] == 128);
+  CHECK(r["BK"] == 128);
+  CHECK(r["num_threads"] == 384);
+  CHECK(r["num_kv_stages"] == 2);
+  CHECK(r["num_qk_stages"] == 1);
+  CHECK(r["swizzle"] == "128B");
+  CHECK(r["mma_shape"] == Json{64, 128, 16});
+  CHECK(plan["resources"]["smem_bytes"].get<int>() <= 232448);
+  CHECK(plan["resources"]["num_threads"] == 384);
+}
+
+TEST_CASE("the K and V rings have the constants of the consumer pipeline") {
+  const Json systems =
+      Json::parse(plan_of(base({{"num_qk_stages", 2}})).to_json())["systems"]["tma_consumer_pipeline"];
+  const Json &k = systems["k"], &v = systems["v"];
+  CHECK(k["is_k_major"] == true);
+  CHECK(k["BMN"] == 128);
+  CHECK(k["BK"] == 64);
+  CHECK(k["num_qk_stages_effective"] == 2);
+  CHECK(k["staged_k_bytes"] == 128 * 64 * 2);
+  CHECK(k["full_kv_bytes"] == 128 * 128 * 2);
+  CHECK(k["num_barriers"] == 2 * 2 * 2);
+  CHECK(v["is_k_major"] == false);
+  CHECK(v["num_qk_stages_effective"] == 1);
+  CHECK(v["full_kv_bytes"] == 128 * 128 * 2);
+  CHECK(v["num_barriers"] == 2 * 2);
+  // Without rope the chunks of a K slot fill it (property G-12).
+  CHECK(k["num_qk_stages"].get<int>() * k["staged_k_bytes"].get<int>() == k["full_kv_bytes"].get<int>());
+}
+
+TEST_CASE("every operand tile is where its descriptors look, in every swizzle") {
+  for (const int depth : {64, 96, 128, 192, 256}) {
+    for (const char* swizzle : {"auto", "64B", "32B"}) {
+      const Plan plan = plan_of(base({{"depth", depth}, {"swizzle", swizzle}}));
+      const auto proofs = plan.schedule().layout_proofs();
+      CHECK(proofs.size() == 6);
+      for (const auto& proof : proofs) CHECK_MESSAGE(proof.holds, depth, " ", swizzle, " ", proof.what);
+    }
+  }
+}
+
+TEST_CASE(
+    "the emitted kernel holds the planned number of matrix instructions and registers within the launch's "
+    "pool") {
+  for (const char* mask : {"none", "causal"}) {
+    for (const int depth : {64, 128, 256}) {
+      const KernelSource source = generate(plan_of(base({{"depth", depth}, {"mask", mask}})));
+      const int bn = Json::parse(source.manifest.config_json)["BN"];
+      const int bodies = std::string(mask) == "causal" ? 2 : 1;
+      const auto called = [&](int n, const char* form) {
+        return count(source.text, "\\n +wgmma_m64n" + std::to_string(n) + "k16_" + form + "(_first)?\\(");
+      };
+      CHECK(called(bn, "ss") == (1 + bodies) * depth / 16);
+      CHECK(called(depth, "rs") == (1 + bodies) * bn / 16);
+      // setmaxnreg redistributes what the launch allocated; asking for more would wait for ever.
+      std::smatch dec, inc;
+      REQUIRE(std::regex_search(source.text, dec, std::regex("SETMAXNREG_DEC\\((\\d+)\\);")));
+      REQUIRE(std::regex_search(source.text, inc, std::regex("SETMAXNREG_INC\\((\\d+)\\);")));
+      const int groups = source.manifest.num_threads / 128;
+      const int launch = 65536 / source.manifest.num_threads / 8 * 8 * groups;
+      CHECK(std::stoi(dec[1]) + (groups - 1) * std::stoi(inc[1]) <= launch);
+      CHECK(source.text.find("#include") == std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("what sm90_prefill cannot do is refused at its key") {
+  CHECK(refused_at(base({{"BM", 96}}), "/BM", "schema"));
+  CHECK(refused_at(base({{"BN", 192}}), "/BN", "sm90_prefill"));  // registers
+  CHECK(refused_at(base({{"BN", 100}}), "/BN", "schema"));
+  CHECK(refused_at(base({{"BK", 64}}), "/BK", "V8"));
+  CHECK(refused_at(base({{"num_kv_stages", 4}}), "/num_kv_stages", "V15"));
+  CHECK(refused_at(base({{"num_kv_stages", 1}}), "/num_kv_stages", "V25"));
+  CHECK(refused_at(base({{"num_threads", 256}}), "/num_threads", "sm90_prefill"));
+  CHECK(refused_at(base({{"mma_shape", {64, 64, 16}}}), "/mma_shape", "sm90_prefill"));
+  CHECK(refused_at(base({{"depth", 96}, {"swizzle", "128B"}}), "/swizzle", "V20"));
+  CHECK(refused_at(base({{"swizzle", "none"}}), "/swizzle", "V20"));
+  CHECK(refused_at(base({{"mask", {{"sliding_window", 64}}}}), "/mask", "not-yet"));
+  CHECK(refused_at(base({{"cluster", 2}}), "/cluster", "not-yet"));
+  CHECK(refused_at(base({{"sink", true}}), "/sink", "not-yet"));
+}
