@@ -103,8 +103,9 @@ bool select_group(Warp& w) {
   w.timed_out = g.timed_out;
   w.wait = {};
   w.stop_pc = 0xffffffffu;
+  // A group blocked right here is no reason to stop: this one would be parked before its first instruction.
   for (const Group& o : w.others)
-    if (o.frame == w.frame && o.pc >= w.pc)
+    if (o.frame == w.frame && o.pc > w.pc)
       w.stop_pc = std::min(w.stop_pc, o.pc);
     else if (o.frame == w.frame && o.pc < w.pc && o.wait.kind == WaitKind::converge)
       continue;

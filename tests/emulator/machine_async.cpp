@@ -90,6 +90,21 @@ TEST_CASE("blocks of a cluster read each other's shared memory") {
   }
 }
 
+TEST_CASE("lanes pass the place where others of their warp wait for them") {
+  // The upper half waits at X until the lower half has arrived and waits at W; then it reaches W from below.
+  const std::string ptx = kernel(
+      "mov.u32 %r1, bar; setp.lt.u32 %p1, %t, 16; setp.eq.u32 %p3, %t, 0; @%p3 mbarrier.init.shared.b64 "
+      "[%r1], 16; bar.warp.sync 0xffffffff; @%p1 bra ARRIVE;\n"
+      "X: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0; @!%p2 bra X; bra W;\n"
+      "ARRIVE: mbarrier.arrive.shared.b64 _, [%r1];\nW: bar.warp.sync 0xffffffff; st.global.u32 [%o], %t;",
+      ".shared .align 8 .b64 bar;\n");
+  for (const Policy p : kPolicies) {
+    const Outcome o = run(ptx, {.policy = p});
+    CHECK(o.text() == "");
+    for (std::uint32_t l = 0; l < 32; ++l) CHECK(o.out[l] == l);
+  }
+}
+
 TEST_CASE("a grid of blocks that wait for each other makes progress") {
   // Block 0 spins on a flag that block 1 sets: one host thread must switch between them.
   const std::string ptx = kernel(
