@@ -42,6 +42,16 @@ __device__ __forceinline__ void mbarrier_arrive(u32 bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
+//@ section mbarrier_arrive_cluster needs types
+// Arrives on the barrier at the same offset in block `cta` of the cluster.
+__device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 cta) {
+  asm volatile(
+      "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }" ::"r"(bar),
+      "r"(cta)
+      : "memory");
+}
+
 //@ section mbarrier_wait needs types
 // Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
 __device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
@@ -54,6 +64,30 @@ __device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
       "r"(parity)
       : "memory");
 }
+
+//@ section mbarrier_wait_cluster needs types
+// As mbarrier_wait, for barriers that blocks of the whole cluster arrive on.
+__device__ __forceinline__ void mbarrier_wait_cluster(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+//@ section cluster_rank needs types
+__device__ __forceinline__ u32 cluster_rank() {
+  u32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+
+//@ section cluster_sync
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 //@ section named_barrier
 __device__ __forceinline__ void named_barrier_sync(int id, int threads) {
@@ -75,6 +109,17 @@ __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar,
       "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
       "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
       "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+//@ section tma_load_multicast needs types
+// As tma_load, written to the same offset of every block in `mask`, completing on the barrier at that offset there.
+__device__ __forceinline__ void tma_load_multicast(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3,
+                                                   u64 policy, u16 mask) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %8, %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy), "h"(mask)
       : "memory");
 }
 

@@ -205,7 +205,8 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
   const int span = p.span_bytes;
-  w.line("const u32 q_desc = ((smem_q + consumer * {}) >> 4) | {:#x}u;", p.q_stride(),
+  w.line("const u32 q_desc = {} | {:#x}u;",
+         descriptor_base(fmt::format("smem_q + consumer * {}", p.q_stride()), p.cluster),
          k_major_descriptor(p.q_tile()).low);
   p.k->emit_construct(w);
   p.v->emit_construct(w);
@@ -225,7 +226,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
   w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.BN / 4, p.BN);
   w.blank();
-  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
+  w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks >= 0)");
   if (p.causal || p.lse) {
@@ -290,7 +291,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
     w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
     p.work->emit_step(w);
   } else {
-    w.line("tile += gridDim.x;");
+    w.line("tile += {};", p.tile_step());
   }
   w.close();
   w.line("if (lane == 0) bulk_wait_read();");

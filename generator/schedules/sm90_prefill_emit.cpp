@@ -17,7 +17,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     param.map.l2_promotion_bytes = 256;
     return param;
   };
-  std::vector<KernelParam> params{map("q", 64), map("k", p.BN), map("v", p.BN), map("o", 16)};
+  std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
+                                  map("o", 16)};
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
@@ -85,7 +86,11 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("const int flat_head = tile / num_m_blocks;");
     w.line("const int m_block = tile - flat_head * num_m_blocks;");
   }
-  w.line("work.m_start = m_block * {};", p.BM);
+  if (p.cluster > 1) {
+    w.line("work.m_start = (m_block * {} + (int)cluster_rank()) * {};", p.cluster, p.BM);
+  } else {
+    w.line("work.m_start = m_block * {};", p.BM);
+  }
   w.line("work.batch = flat_head / heads_q;");
   w.line("work.head = flat_head - work.batch * heads_q;");
   w.line("work.kv_head = work.head / (heads_q / heads_kv);");
@@ -126,6 +131,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
     p.work->emit_addresses(w, p.smem_work_barriers);
     w.line("volatile int* const work_slots = (volatile int*)(smem_bytes + {});", p.smem_work);
   }
+  if (p.cluster > 1) w.line("const u32 rank = cluster_rank();");
   w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");
   w.blank();
   w.open("if (threadIdx.x == 0)");
@@ -133,12 +139,17 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  p.k->ring().emit_init(w, 1, p.math_warps());
-  p.v->ring().emit_init(w, 1, p.math_warps());
+  p.k->ring().emit_init(w, 1, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, 1, p.v->empty_arrivals());
   if (p.dynamic) p.work->emit_init(w, 1, p.math_warps());
   w.line("fence_mbarrier_init();");
   w.close();
-  w.line("__syncthreads();");
+  if (p.cluster > 1) {
+    w.comment("every block of the cluster must see the others' barriers before it fills their slots");
+    w.line("cluster_arrive(); cluster_wait();");
+  } else {
+    w.line("__syncthreads();");
+  }
 }
 
 }  // namespace
@@ -162,6 +173,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
     prelude.use(section);
   }
   if (p.ragged) prelude.use("zero_16_bytes"), prelude.use("copy_16_bytes");
+  if (p.cluster > 1) {
+    for (const char* section : {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster",
+                                "mbarrier_wait_cluster", "tma_load_multicast"})
+      prelude.use(section);
+  }
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
@@ -179,7 +195,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   std::vector<std::string> texts;
   for (const auto& param : params) texts.push_back(parameter_text(param));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
-  body.open("{}({})", entry_name(name), fmt::join(texts, ",\n    "));
+  body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
+            entry_name(name), fmt::join(texts, ",\n    "));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has neither wgmma nor setmaxnreg");
   body.line("#else");
@@ -190,6 +207,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.reopen("else");
   emit_consumer(body, p);
   body.close();
+  if (p.cluster > 1) {
+    body.comment("no block leaves while another may still arrive on its barriers");
+    body.line("__syncwarp();");
+    body.line("cluster_arrive(); cluster_wait();");
+  }
   body.line("#endif");
   body.close();
 
@@ -201,7 +223,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.config_json = to_json(p.config, -1);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::persistent, p.BM, 1};
+  m.grid = {GridRule::Kind::persistent, p.BM * p.cluster, 1};
+  m.cluster = {p.cluster, 1, 1};
   m.params = params;
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;

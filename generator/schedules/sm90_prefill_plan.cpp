@@ -67,6 +67,7 @@ bool check_meaning(const Config& c, Violations& out) {
                       "cache_depth",
                       "nope_depth",
                       "v_from_k",
+                      "cluster",
                       "exp_offload",
                       "pv_operand"},
                      out);
@@ -187,6 +188,15 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
 
+  // Blocks of a cluster walk the same KV tiles in step, so their query tiles must see the same keys.
+  p.cluster = c.cluster.value_or(1);
+  if (p.cluster != 1 && (p.cluster != 2 || p.causal || p.ragged)) {
+    refuse("sm90_prefill", {"/cluster"},
+           "clusters of 2 blocks share K and V tiles, without causal mask and ragged operands",
+           p.causal || p.ragged ? "1" : "1, 2");
+    return std::nullopt;
+  }
+
   // Registers: O, S and P of a lane within what the warpgroup's share leaves (hopper.md 4.2).
   const int live = p.ov_depth / 2 + p.BN / 2 + p.BN / 4;
   // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
@@ -226,9 +236,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.separate_o = q + o + p.num_kv_stages * per_stage + spare <= 232448;
 
   p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-                                         2, p.math_warps()});
+                                         2, p.math_warps(), p.cluster});
   p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,
-                                         p.math_warps()});
+                                         p.math_warps(), p.cluster});
   p.dynamic = p.causal || p.ragged;
   if (p.dynamic) p.work.emplace("work", 2, 1);
 

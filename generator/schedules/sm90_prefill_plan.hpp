@@ -17,6 +17,7 @@ struct PrefillPlan {
   bool ping_pong = false;
 
   int depth, ov_depth, BM, BN, num_kv_stages, num_qk_stages;
+  int cluster = 1;          ///< blocks that share K and V: each loads its part of a tile for all of them
   int num_math_warpgroups;  ///< BM / 64
   int span_bytes;           ///< swizzle span of every tile
   bool causal, ragged, lse;
@@ -45,6 +46,13 @@ struct PrefillPlan {
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / 2; }
+  /// Work items are taken per cluster.
+  std::string first_tile() const {
+    return cluster == 1 ? "blockIdx.x" : fmt::format("blockIdx.x / {}", cluster);
+  }
+  std::string tile_step() const {
+    return cluster == 1 ? "gridDim.x" : fmt::format("gridDim.x / {}", cluster);
+  }
   int k_steps() const { return depth / 16; }  ///< wgmma steps of QK
   int v_steps() const { return BN / 16; }     ///< wgmma steps of PV
 };

@@ -36,15 +36,20 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
   const auto& ring = pipeline.ring();
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
-    ring.emit_wait_empty(w, qk);
+    pipeline.emit_wait_empty(w, qk);
     w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
     for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
       const int panel = qk * pipeline.panels_per_chunk() + i;
       std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
                                     panel * pipeline.tile().panel_bytes());
       std::string row = fmt::format("({}) * {}", block, p.BN);
-      w.line("tma_load({}, &{}_map, {}, {}, {});", dst, name, ring.full(qk),
-             coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"), kEvictLast);
+      if (p.cluster > 1) {
+        dst += fmt::format(" + rank * {}", pipeline.box_rows() * p.span_bytes);
+        row += fmt::format(" + rank * {}", pipeline.box_rows());
+      }
+      w.line("{}({}, &{}_map, {}, {}, {}{});", p.cluster > 1 ? "tma_load_multicast" : "tma_load", dst, name,
+             ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
+             kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
     }
   }
   ring.emit_step(w);
@@ -60,7 +65,7 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   p.v->ring().emit_state(w, true);
   if (p.dynamic) p.work->emit_state(w, true);
   w.line("u32 q_phase = 1;");
-  w.open("for (int tile = blockIdx.x; tile < num_tiles;)");
+  w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
@@ -83,7 +88,7 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
     w.line("mbarrier_arrive({});", p.work->full(0));
     p.work->emit_step(w);
   } else {
-    w.line("tile += gridDim.x;");
+    w.line("tile += {};", p.tile_step());
   }
   w.close();
   w.close();

@@ -109,6 +109,18 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("two blocks of a cluster load half of every tile each") {
+  const KernelSource source = generate(plan_of(base({{"BN", 128}, {"cluster", 2}})));
+  CHECK(source.manifest.cluster == std::array<int, 3>{2, 1, 1});
+  CHECK(source.manifest.grid.block_rows == 256);
+  CHECK(source.manifest.params[1].map.dims[1].box == 64);
+  CHECK(source.manifest.params[2].map.dims[1].box == 64);
+  // The rank in a shared address (bits 24 on) must not reach a descriptor's leading byte offset.
+  CHECK(count(source.text, "const u32 [qkv]_desc = ") == 3);
+  CHECK(count(source.text, "_desc = \\(\\(\\([^;]*\\) & 0x3ffff\\) >> 4\\)") == 3);
+  CHECK(count(source.text, "mbarrier_init\\(mbar_[kv]_empty \\+ \\d+, 16\\)") == 4);
+}
+
 TEST_CASE("what sm90_prefill cannot do is refused at its key") {
   CHECK(refused_at(base({{"BM", 96}}), "/BM", "schema"));
   CHECK(refused_at(base({{"BN", 192}}), "/BN", "sm90_prefill"));  // registers
@@ -121,6 +133,7 @@ TEST_CASE("what sm90_prefill cannot do is refused at its key") {
   CHECK(refused_at(base({{"depth", 96}, {"swizzle", "128B"}}), "/swizzle", "V20"));
   CHECK(refused_at(base({{"swizzle", "none"}}), "/swizzle", "V20"));
   CHECK(refused_at(base({{"mask", {{"sliding_window", 64}}}}), "/mask", "not-yet"));
-  CHECK(refused_at(base({{"cluster", 2}}), "/cluster", "not-yet"));
+  CHECK(refused_at(base({{"cluster", 4}}), "/cluster", "sm90_prefill"));
+  CHECK(refused_at(base({{"cluster", 2}, {"mask", "causal"}}), "/cluster", "sm90_prefill"));
   CHECK(refused_at(base({{"sink", true}}), "/sink", "not-yet"));
 }

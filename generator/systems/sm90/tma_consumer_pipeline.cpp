@@ -8,7 +8,8 @@ TMAConsumerPipeline::TMAConsumerPipeline(const Shape& shape)
 
 void TMAConsumerPipeline::emit_construct(Writer& w) const {
   const auto fields = shape_.is_k ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
-  w.line("const u32 {0}_desc = (smem_{0} >> 4) | {1:#x}u;", name(), fields.low);
+  w.line("const u32 {0}_desc = {1} | {2:#x}u;", name(), descriptor_base("smem_" + name(), shape_.cluster),
+         fields.low);
 }
 
 std::string TMAConsumerPipeline::get() const {
@@ -21,8 +22,17 @@ std::string TMAConsumerPipeline::descriptor_high() const {
   return fmt::format("{:#x}u", fields.high);
 }
 
+void TMAConsumerPipeline::emit_wait_empty(Writer& w, int qk) const {
+  if (shape_.cluster == 1) return ring_.emit_wait_empty(w, qk);
+  w.line("mbarrier_wait_cluster({}, {});", ring_.empty(qk), ring_.phase());
+}
+
 void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
-  w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));
+  if (shape_.cluster == 1) {
+    w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));
+  } else {
+    w.line("if (lane < {}) mbarrier_arrive_cluster({}, lane);", shape_.cluster, ring_.empty(qk));
+  }
   if (qk == num_qk_stages_effective() - 1) ring_.emit_step(w);
 }
 

@@ -26,6 +26,7 @@ class TMAConsumerPipeline {
     int span_bytes = 128;   ///< swizzle span
     int element_bytes = 2;
     int consumer_warps = 8;  ///< arrivals that empty a slot: one elected lane per math warp
+    int cluster = 1;         ///< blocks that fill each other's slots (multicast) and so release to each other
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
@@ -45,7 +46,10 @@ class TMAConsumerPipeline {
   SmemTile tile() const { return {shape_.BN, shape_.span_bytes, shape_.element_bytes}; }
   const StagedPipeline& ring() const { return ring_; }
   int ring_bytes() const { return full_kv_bytes() * shape_.num_kv_stages; }
-  int consumer_warps() const { return shape_.consumer_warps; }
+  /// Arrivals that empty a slot.
+  int empty_arrivals() const { return shape_.consumer_warps * shape_.cluster; }
+  /// Rows of one box: each block of the cluster loads its share of the tile for all.
+  int box_rows() const { return shape_.BN / shape_.cluster; }
 
   /// construct(): `const u32 NAME_desc`, the low descriptor word of slot 0.
   void emit_construct(Writer& w) const;
@@ -55,6 +59,8 @@ class TMAConsumerPipeline {
   std::string descriptor_high() const;
   /// wait<qk>(): until chunk qk of the current slot is in shared memory.
   void emit_wait(Writer& w, int qk) const { ring_.emit_wait_full(w, qk); }
+  /// The producer's wait for a slot that every consumer, of the whole cluster, has released.
+  void emit_wait_empty(Writer& w, int qk) const;
   /// release<qk>(): one arrival per warp; steps the state after the last chunk.
   void emit_release(Writer& w, int qk) const;
   void emit_release_all(Writer& w) const;

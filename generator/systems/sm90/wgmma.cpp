@@ -35,6 +35,12 @@ DescriptorFields mn_major_descriptor(const SmemTile& tile) {
   return fields_of(*layout::mn_major_descriptor(tile.mode(), 0, tile.rows));
 }
 
+std::string descriptor_base(const std::string& address, int cluster) {
+  if (cluster > 1) return fmt::format("((({}) & 0x3ffff) >> 4)", address);
+  const bool sum = address.find(' ') != std::string::npos;
+  return sum ? fmt::format("(({}) >> 4)", address) : fmt::format("({} >> 4)", address);
+}
+
 int k_major_step(const SmemTile& tile, int step) {
   return layout::k_major_step_bytes(tile.mode(), step, tile.rows) >> 4;
 }

@@ -32,6 +32,10 @@ DescriptorFields k_major_descriptor(const SmemTile& tile);
 /// MN-major operand (V): rows along the contraction, contiguous along N; panels follow each other along N.
 DescriptorFields mn_major_descriptor(const SmemTile& tile);
 
+/// Emitted expression of the address field (address >> 4). In a cluster a shared address carries the rank of
+/// its block from bit 24 on, which would run into the leading byte offset of a descriptor.
+std::string descriptor_base(const std::string& address, int cluster);
+
 /// Descriptor step (in 16-byte units) of contraction step `step` (16 two-byte or 32 one-byte elements each).
 int k_major_step(const SmemTile& tile, int step);
 int mn_major_step(const SmemTile& tile, int step);
