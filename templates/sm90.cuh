@@ -43,11 +43,12 @@ __device__ __forceinline__ void mbarrier_arrive(u32 bar) {
 }
 
 //@ section mbarrier_arrive_cluster needs types
-// Arrives on the barrier at the same offset in block `cta` of the cluster.
+// Arrives on the barrier at the same offset in block `cta` of the cluster. It hands back memory that was only read, so
+// block scope is enough; release at cluster scope would cost a full memory barrier per tile.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 cta) {
   asm volatile(
       "{ .reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1;\n"
-      "  mbarrier.arrive.release.cluster.shared::cluster.b64 _, [remote]; }" ::"r"(bar),
+      "  mbarrier.arrive.shared::cluster.b64 _, [remote]; }" ::"r"(bar),
       "r"(cta)
       : "memory");
 }
@@ -58,19 +59,6 @@ __device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
   asm volatile(
       "{ .reg .pred done;\n"
       "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-      "  @done bra DONE;\n"
-      "  bra WAIT;\n"
-      "DONE: }" ::"r"(bar),
-      "r"(parity)
-      : "memory");
-}
-
-//@ section mbarrier_wait_cluster needs types
-// As mbarrier_wait, for barriers that blocks of the whole cluster arrive on.
-__device__ __forceinline__ void mbarrier_wait_cluster(u32 bar, u32 parity) {
-  asm volatile(
-      "{ .reg .pred done;\n"
-      "WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
       "  @done bra DONE;\n"
       "  bra WAIT;\n"
       "DONE: }" ::"r"(bar),

@@ -174,8 +174,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   }
   if (p.ragged) prelude.use("zero_16_bytes"), prelude.use("copy_16_bytes");
   if (p.cluster > 1) {
-    for (const char* section : {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster",
-                                "mbarrier_wait_cluster", "tma_load_multicast"})
+    for (const char* section :
+         {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
       prelude.use(section);
   }
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");

@@ -36,7 +36,7 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
   const auto& ring = pipeline.ring();
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
-    pipeline.emit_wait_empty(w, qk);
+    ring.emit_wait_empty(w, qk);
     w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
     for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
       const int panel = qk * pipeline.panels_per_chunk() + i;

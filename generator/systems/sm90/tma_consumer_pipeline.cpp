@@ -22,11 +22,6 @@ std::string TMAConsumerPipeline::descriptor_high() const {
   return fmt::format("{:#x}u", fields.high);
 }
 
-void TMAConsumerPipeline::emit_wait_empty(Writer& w, int qk) const {
-  if (shape_.cluster == 1) return ring_.emit_wait_empty(w, qk);
-  w.line("mbarrier_wait_cluster({}, {});", ring_.empty(qk), ring_.phase());
-}
-
 void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
   if (shape_.cluster == 1) {
     w.line("if (lane == 0) mbarrier_arrive({});", ring_.empty(qk));

@@ -59,8 +59,6 @@ class TMAConsumerPipeline {
   std::string descriptor_high() const;
   /// wait<qk>(): until chunk qk of the current slot is in shared memory.
   void emit_wait(Writer& w, int qk) const { ring_.emit_wait_full(w, qk); }
-  /// The producer's wait for a slot that every consumer, of the whole cluster, has released.
-  void emit_wait_empty(Writer& w, int qk) const;
   /// release<qk>(): one arrival per warp; steps the state after the last chunk.
   void emit_release(Writer& w, int qk) const;
   void emit_release_all(Writer& w) const;
