@@ -59,7 +59,8 @@ int compile(const Options& options, bool json) {
     fmt::print("{}: {} of {}, {} registers, {} bytes spilled, {} shared, cache {}, {:.1f} ms\n",
                bold(source.manifest.name), bytes_text(bytes.size()), emit, binary->registers,
                binary->spill_bytes,
-               bytes_text(static_cast<std::uint64_t>(source.manifest.smem_bytes + binary->static_smem_bytes)),
+               bytes_text(static_cast<std::uint64_t>(source.manifest.smem_bytes) +
+                          static_cast<std::uint64_t>(binary->static_smem_bytes)),
                to_string(binary->cache), ms);
     if (!options.out.empty()) fmt::print("written to {}\n", options.out);
     for (const std::string& warning : binary->warnings) fmt::print("{} {}\n", bad("check failed:"), warning);
