@@ -42,6 +42,7 @@ void load_runs(BulkCopy& b, Block& target) {
         to[i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
     else
       std::memcpy(to, m.at(r.global), r.bytes);
+    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(to), r.bytes);
     std::memset(target.shadow.data() + r.shared, kWritten, r.bytes);
   }
 }

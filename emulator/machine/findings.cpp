@@ -7,13 +7,25 @@
 namespace kiln::emulator {
 
 std::span<const std::string_view> finding_kinds() {
-  static constexpr std::string_view kKinds[] = {
-      "out-of-bounds",       "misaligned",         "uninitialized-read",
-      "async-register",      "async-memory",       "shared-race",
-      "missing-proxy-fence", "transaction-count",  "mbarrier-overrun",
-      "invalid-mbarrier",    "barrier-count",      "divergent-barrier",
-      "wgmma-mismatch",      "deadlock",           "register-budget",
-      "bad-tensor-map",      "instruction-budget", "trap"};
+  static constexpr std::string_view kKinds[] = {"out-of-bounds",
+                                                "misaligned",
+                                                "uninitialized-read",
+                                                "async-register",
+                                                "async-memory",
+                                                "shared-race",
+                                                "missing-proxy-fence",
+                                                "transaction-count",
+                                                "mbarrier-overrun",
+                                                "invalid-mbarrier",
+                                                "barrier-count",
+                                                "divergent-barrier",
+                                                "wgmma-mismatch",
+                                                "deadlock",
+                                                "register-budget",
+                                                "bad-tensor-map",
+                                                "bad-coordinates",
+                                                "instruction-budget",
+                                                "trap"};
   return kKinds;
 }
 

@@ -278,8 +278,8 @@ void run_bulk(Warp& w, const Op& op) {
       }
       if (b.bytes == 0) return;
     }
-    Block* home = check_shared(w, op, l, shared, b.bytes, d.tensor ? kTensorSharedAlignment : 16,
-                               d.to_shared && d.dst_cluster, offset);
+    Block* home = check_shared(w, op, l, shared, d.tensor ? box_footprint(map) : b.bytes,
+                               d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
     if (home == nullptr) return abort_cluster(c);
     if (d.from_shared_cta) {
       std::uint32_t source = 0;
@@ -294,7 +294,12 @@ void run_bulk(Warp& w, const Op& op) {
         std::int32_t coordinates[5] = {};
         for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
           coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, l));
-        box_runs(map, std::span(coordinates, static_cast<std::size_t>(d.rank)), offset, b.runs);
+        const std::span at(coordinates, static_cast<std::size_t>(d.rank));
+        if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
+          report(w, op, l, "bad-coordinates", text);
+          return abort_cluster(c);
+        }
+        box_runs(map, at, offset, b.runs, !d.to_shared);
       } else {
         const u64 global = part(w, d.to_shared ? d.src : d.dst, l);
         if (global % 16 != 0) {

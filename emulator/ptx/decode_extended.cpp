@@ -161,7 +161,9 @@ bool compare_bits(const Set& s, u64 a, u64 b) {
   switch (s.source) {
     case Type::f16:
     case Type::f16x2:
-      return compare(s.op, to_double(FloatFormat::f16, a & 0xffff), to_double(FloatFormat::f16, b & 0xffff));
+      a = flush_operand(FloatFormat::f16, a & 0xffff, s.ftz);
+      b = flush_operand(FloatFormat::f16, b & 0xffff, s.ftz);
+      return compare(s.op, to_double(FloatFormat::f16, a), to_double(FloatFormat::f16, b));
     case Type::bf16:
     case Type::bf16x2:
       return compare(s.op, to_double(FloatFormat::bf16, a & 0xffff),
@@ -225,13 +227,18 @@ void decode_set(Decoder& d) {
       reinterpret_cast<std::intptr_t>(d.own(s));
 }
 
-void run_setp_pair(Warp& w, const Op& op) {
+/// Two results: of the halves, or of one comparison and its complement.
+void run_setp(Warp& w, const Op& op) {
   const auto& s = *static_cast<const Set*>(op.aux);
+  const bool pair = s.source == Type::f16x2 || s.source == Type::bf16x2;
+  const auto size = static_cast<std::uint8_t>(size_of(s.source));
   std::uint32_t lo = 0, hi = 0;
   each_lane(w, [&](int l) {
-    const u64 a = w.value(op.a, 4, l), b = w.value(op.b, 4, l), c = op.c == kNoRef ? 0 : w.value(op.c, 3, l);
-    lo |= joined(s, compare_bits(s, a, b), c) ? 1u << l : 0;
-    hi |= joined(s, compare_bits(s, a >> 16, b >> 16), c) ? 1u << l : 0;
+    const u64 a = w.value(op.a, size, l), b = w.value(op.b, size, l),
+              c = op.c == kNoRef ? 0 : w.value(op.c, 3, l);
+    const bool first = compare_bits(s, a, b), second = pair ? compare_bits(s, a >> 16, b >> 16) : !first;
+    lo |= joined(s, first, c) ? 1u << l : 0;
+    hi |= joined(s, second, c) ? 1u << l : 0;
   });
   const auto store = [&](Ref r, std::uint32_t v) {
     std::uint32_t& p = *w.out<std::uint32_t>(r);
@@ -243,7 +250,7 @@ void run_setp_pair(Warp& w, const Op& op) {
 
 }  // namespace
 
-void decode_setp_pair(Decoder& d) {
+void decode_setp_lanes(Decoder& d) {
   Set s;
   s.op = comparison(d);
   s.ftz = d.has("ftz");
@@ -251,7 +258,8 @@ void decode_setp_pair(Decoder& d) {
   s.join = d.operands() > 3 ? d.which({"and", "or", "xor"}) : -1;
   const Operand& first = d.operand(0);
   const Ref r = d.dst(first, 3), e = first.items.empty() ? kNoRef : d.dst(first.items[0], 3);
-  const Ref a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4);
+  const int size = size_of(s.source);
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
   Ref c = kNoRef;
   if (s.join >= 0) {
     Operand p = d.operand(3);
@@ -259,7 +267,7 @@ void decode_setp_pair(Decoder& d) {
     p.negated = false;
     c = d.src(p, 3);
   }
-  Op& op = d.emit(run_setp_pair, Kind::predicate);
+  Op& op = d.emit(run_setp, Kind::predicate);
   op.d = r, op.e = e, op.a = a, op.b = b, op.c = c;
   op.aux = d.own(s);
 }

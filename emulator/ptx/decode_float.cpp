@@ -195,8 +195,8 @@ u64 run_testp(const Op& op, u64 a, u64, u64) {
       return !(exponent == top && mantissa != 0);
     case 3:
       return exponent == top && mantissa != 0;
-    case 4:
-      return exponent != 0 && exponent != top;
+    case 4:  // zeros count as normal
+      return exponent != top && (exponent != 0 || mantissa == 0);
     default:
       return exponent == 0 && mantissa != 0;
   }
@@ -224,10 +224,10 @@ void decode_fma(Decoder& d) {
   float_fma(d);
 }
 
-template <int Op2>  // 0 neg, 1 abs
+template <u64 (*Apply)(FloatFormat, u64, bool)>
 u64 sign_bits(const Op& op, u64 a, u64, u64) {
-  const u64 s = static_cast<u64>(op.imm);
-  return Op2 == 0 ? a ^ s : a & ~s;
+  const auto one = [&](u64 x) { return Apply(format_of(op), x, (op.flags & 8) != 0); };
+  return op.count == 2 ? one(a >> 16) << 16 | one(a & 0xffff) : one(a);
 }
 
 }  // namespace
@@ -284,23 +284,11 @@ void float_negabs(Decoder& d) {
   if (t == Type::f32 && !d.has("ftz")) return rows(d, neg ? Alu::fneg : Alu::fabs, 1);
   const Form f = form_of(d, t);
   const Ref r = d.dst(d.operand(0), f.size), a = d.src(d.operand(1), f.size);
-  const u64 s = f.size == 8 ? u64{1} << 63 : f.pair ? 0x80008000u : f.size == 4 ? 0x80000000u : 0x8000u;
-  if (d.has("ftz") && t == Type::f32) {
-    const auto run = neg ? static_cast<Scalar>([](const Op&, u64 x, u64, u64) -> u64 {
-      return std::bit_cast<std::uint32_t>(
-                 flush_subnormal(std::bit_cast<float>(static_cast<std::uint32_t>(x)))) ^
-             0x80000000u;
-    })
-                         : static_cast<Scalar>([](const Op&, u64 x, u64, u64) -> u64 {
-                             return std::bit_cast<std::uint32_t>(flush_subnormal(
-                                        std::bit_cast<float>(static_cast<std::uint32_t>(x)))) &
-                                    0x7fffffffu;
-                           });
-    d.emit_scalar(run, Kind::floating, r, 4, a, 4);
-    return;
-  }
-  d.emit_scalar(neg ? sign_bits<0> : sign_bits<1>, Kind::floating, r, f.size, a, f.size).imm =
-      static_cast<std::int64_t>(s);
+  Op& op =
+      d.emit_scalar(neg ? sign_bits<float_neg> : sign_bits<float_abs>, Kind::floating, r, f.size, a, f.size);
+  op.width = static_cast<std::uint8_t>(f.format);
+  op.count = f.pair ? 2 : 1;
+  op.flags = d.has("ftz") ? 8 : 0;
 }
 
 std::vector<DecodeEntry> float_table() {

@@ -1,4 +1,5 @@
 // Integer arithmetic, logic, shifts, bit fields, moves, selection and comparison.
+#include <algorithm>
 #include <bit>
 
 #include "emulator/machine/machine.hpp"
@@ -93,7 +94,12 @@ u64 mul_wide16(const Op& op, u64 a, u64 b, u64 c) {
 u64 mul_24(const Op& op, u64 a, u64 b, u64 c) {
   const s64 x = op.flags & 1 ? static_cast<s64>(a << 40) >> 40 : static_cast<s64>(a & 0xffffff);
   const s64 y = op.flags & 1 ? static_cast<s64>(b << 40) >> 40 : static_cast<s64>(b & 0xffffff);
-  return static_cast<u64>(op.flags & 2 ? (x * y) >> 16 : x * y) + c;
+  const s64 product = op.flags & 2 ? (x * y) >> 16 : x * y;
+  if (op.flags & 4) {  // .sat: s32 only
+    const s64 sum = product + static_cast<std::int32_t>(c);
+    return static_cast<u64>(std::clamp<s64>(sum, INT32_MIN, INT32_MAX));
+  }
+  return static_cast<u64>(product) + c;
 }
 
 void decode_mul(Decoder& d) {
@@ -138,8 +144,8 @@ void decode_mul24(Decoder& d) {
   const bool mad = d.in->opcode == "mad24";
   const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4);
   const Ref c = mad ? d.src(d.operand(3), 4) : kNoRef;
-  d.emit_scalar(mul_24, Kind::integer, r, 4, a, 4, b, 4, c, mad ? 4 : 0).flags =
-      static_cast<std::uint16_t>((d.type() == Type::s32 ? 1 : 0) | (d.has("hi") ? 2 : 0));
+  d.emit_scalar(mul_24, Kind::integer, r, 4, a, 4, b, 4, c, mad ? 4 : 0).flags = static_cast<std::uint16_t>(
+      (d.type() == Type::s32 ? 1 : 0) | (d.has("hi") ? 2 : 0) | (d.has("sat") ? 4 : 0));
 }
 
 template <bool Rem>
@@ -286,41 +292,10 @@ void decode_selp(Decoder& d) {
   d.emit_alu(pick(d, d.type(), Alu::selp16, Alu::selp32, Alu::selp64), Kind::integer, r, a, b, p);
 }
 
-u64 compare_half(const Op& op, u64 a, u64 b, u64) {
-  const auto f = static_cast<FloatFormat>(op.width);
-  const double x = to_double(f, a), y = to_double(f, b);
-  const bool nan = x != x || y != y;
-  bool r = false;
-  switch (op.count % 16) {
-    case 0:
-      r = x == y;
-      break;
-    case 1:
-      r = x < y || x > y;
-      break;
-    case 2:
-      r = x < y;
-      break;
-    case 3:
-      r = x <= y;
-      break;
-    case 4:
-      r = x > y;
-      break;
-    case 5:
-      r = x >= y;
-      break;
-    case 6:
-      r = !nan;
-      break;
-    default:
-      r = nan;
-      break;
-  }
-  return r || (nan && op.count >= 16);
-}
 void decode_setp(Decoder& d) {
   const Type t = d.last_type();
+  if (t == Type::f16 || t == Type::bf16 || t == Type::f16x2 || t == Type::bf16x2 || d.has("ftz"))
+    return decode_setp_lanes(d);
   static constexpr std::string_view kOps[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
                                               "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
   int op = -1;
@@ -330,15 +305,6 @@ void decode_setp(Decoder& d) {
   const Operand& first = d.operand(0);
   const Ref r = d.dst(first, 3), e = first.items.empty() ? kNoRef : d.dst(first.items[0], 3);
   const int size = size_of(t);
-  if (t == Type::f16 || t == Type::bf16) {
-    const Ref a = d.src(d.operand(1), 2), b = d.src(d.operand(2), 2);
-    if (e != kNoRef || d.operands() > 3) d.unsupported();
-    Op& o = d.emit_scalar(compare_half, Kind::predicate, r, 3, a, 2, b, 2);
-    o.width = static_cast<std::uint8_t>(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16);
-    o.count = static_cast<std::uint8_t>(op < 6 ? op : op == 16 ? 6 : op == 17 ? 7 : op - 10 + 16);
-    return;
-  }
-  if (t == Type::f16x2 || t == Type::bf16x2) return decode_setp_pair(d);
   const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
   Ref c = kNoRef;
   std::int64_t join = 0;

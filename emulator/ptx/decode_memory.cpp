@@ -245,7 +245,12 @@ u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
         case Type::f32:
           return float_add(FloatFormat::f32, old, v, {.ftz = (op.flags & 8) != 0});
         case Type::f64:
-          return float_add(FloatFormat::f64, old, v);
+          // The adders beside global memory pass a NaN on as it is.
+          if (static_cast<Space>(op.c) != Space::shared) {
+            if (is_nan(FloatFormat::f64, v)) return v;
+            if (is_nan(FloatFormat::f64, old)) return old;
+          }
+          return float_add(FloatFormat::f64, v, old);
         case Type::f16:
           return float_add(FloatFormat::f16, old, v);
         case Type::bf16:

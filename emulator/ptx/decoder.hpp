@@ -109,7 +109,7 @@ void decode_st_async(Decoder& d);
 /// Rarer forms of common opcodes (decode_extended.cpp).
 void decode_carry(Decoder& d);
 bool decode_integer_pairs(Decoder& d);
-void decode_setp_pair(Decoder& d);
+void decode_setp_lanes(Decoder& d);
 void decode_cvt_pack(Decoder& d);
 void decode_mad_saturated(Decoder& d);
 

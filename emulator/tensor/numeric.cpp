@@ -16,7 +16,7 @@ namespace {
 constexpr std::array<FormatTraits, 7> kTraits{{
     {16, 10, 15, 0, 0x7bff, true, 0x7fff},                            // f16
     {16, 7, 127, 0, 0x7f7f, true, 0x7fff},                            // bf16
-    {32, 10, 127, 13, 0x3fbff, true, 0x7fffffff},                     // tf32
+    {32, 10, 127, 13, 0x3fbff, true, 0x7fffe000},                     // tf32
     {8, 3, 7, 0, 0x7e, false, 0x7f},                                  // e4m3
     {8, 2, 15, 0, 0x7b, true, 0x7f},                                  // e5m2
     {32, 23, 127, 0, 0x7f7fffff, true, 0x7fffffff},                   // f32
@@ -66,6 +66,25 @@ bool round_up(const FloatOptions& options, bool negative, bool odd, bool above_h
   return false;
 }
 
+/// The NaN that cvt makes of one. f64, and bf16 on its way to f32, carry sign and payload along; everything
+/// else becomes canonical. cvt.rna to tf32 knows no NaN: it truncates the pattern, with .satfinite less one
+/// unit.
+std::uint64_t convert_nan(FloatFormat to, FloatFormat from, std::uint64_t bits, const FloatOptions& options) {
+  if (to == FloatFormat::tf32 && options.rounding == Rounding::rna) {
+    const std::uint32_t pattern = static_cast<std::uint32_t>(bits);
+    return (options.satfinite ? pattern - 0x2000u : pattern) & 0xffffe000u;
+  }
+  if (from == FloatFormat::bf16 && to == FloatFormat::f32) return bits << 16;
+  if (from != FloatFormat::f64 && to != FloatFormat::f64) return canonical_nan(to);
+  if (options.ftz && from == FloatFormat::f32) bits = canonical_nan(from);
+  const FormatTraits &f = traits(from), &t = traits(to);
+  const std::uint64_t payload = bits & ((1ull << f.mantissa) - 1), quiet = 1ull << (t.mantissa - 1);
+  const std::uint64_t moved =
+      t.mantissa >= f.mantissa ? payload << (t.mantissa - f.mantissa) : payload >> (f.mantissa - t.mantissa);
+  const std::uint64_t sign = bits & sign_mask(from) ? sign_mask(to) : 0;
+  return sign | (t.max_finite + 1) | quiet | moved;
+}
+
 }  // namespace
 
 const FormatTraits& traits(FloatFormat format) {
@@ -88,8 +107,10 @@ bool is_nan(FloatFormat format, std::uint64_t bits) {
 }
 
 std::uint64_t flush_operand(FloatFormat format, std::uint64_t bits, bool ftz) {
-  if (!ftz || format != FloatFormat::f32 || (bits & 0x7f800000u) != 0) return bits;
-  return bits & 0x80000000u;
+  if (!ftz || (format != FloatFormat::f32 && format != FloatFormat::f16)) return bits;
+  const FormatTraits& t = traits(format);
+  const std::uint64_t least_normal = 1ull << t.mantissa, magnitude = bits & ~sign_mask(format);
+  return magnitude < least_normal ? bits & sign_mask(format) : bits;
 }
 
 std::uint64_t infinity(FloatFormat format, bool negative, const FloatOptions& options) {
@@ -172,14 +193,16 @@ std::uint64_t from_double(FloatFormat format, double value, const FloatOptions& 
 
 std::uint64_t convert_float(FloatFormat to, FloatFormat from, std::uint64_t bits,
                             const FloatOptions& options) {
-  bits = flush_operand(from, bits, options.ftz);
-  if (to == FloatFormat::f64 && from != FloatFormat::f64 && is_nan(from, bits)) {
-    return finish(to, canonical_nan(to), options);
-  }
-  return from_double(to, to_double(from, bits), options);
+  FloatOptions applied = options;
+  // Between f16 and f32 subnormals of either are kept under .ftz, except f32 results.
+  applied.ftz = options.ftz && to != FloatFormat::f16;
+  if (from == FloatFormat::f32) bits = flush_operand(from, bits, applied.ftz);
+  if (is_nan(from, bits)) return finish(to, convert_nan(to, from, bits, applied), applied);
+  return from_double(to, to_double(from, bits), applied);
 }
 
 std::uint64_t round_to_integral(FloatFormat format, std::uint64_t bits, const FloatOptions& options) {
+  if (format == FloatFormat::f64 && is_nan(format, bits)) return finish(format, bits | kQuietF64, options);
   const double value = to_double(format, flush_operand(format, bits, options.ftz));
   double rounded = value;
   switch (options.rounding) {

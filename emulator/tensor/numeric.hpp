@@ -1,11 +1,13 @@
 // Number formats of PTX and their arithmetic, bit by bit: conversions, rounding modes, saturation, NaN rules,
 // approximations.
+// What the PTX ISA leaves open (NaN payloads, .ftz on f16, ...) follows an H200; the conformance suite holds
+// it there.
 //
 // Values travel as bits in the low part of a uint64_t ("bits"), named by a FloatFormat. Every function is
 // pure, thread-safe and total: any bit pattern is legal. Results are exact (rounded once) unless a function
 // is called approximate. NaN rules (PTX ISA, "Floating Point Instructions"): f16, bf16, tf32 and f32 results
-// that are NaN are the canonical NaN (0x7fff, 0x7fff, 0x7fffffff, 0x7fffffff), fp8 0x7f; f64 keeps the
-// payload of its first NaN operand, made quiet.
+// that are NaN are the canonical NaN (0x7fff, 0x7fff, 0x7fffe000, 0x7fffffff), fp8 0x7f; f64 keeps the
+// payload of a NaN operand, made quiet, and conversions from and to f64 carry sign and payload along.
 #pragma once
 
 #include <bit>
@@ -19,8 +21,8 @@ enum class Rounding : std::uint8_t { rn, rz, rm, rp, rna };
 /// tf32 is an f32 pattern whose low 13 bits are ignored on reading and zero when written.
 enum class FloatFormat : std::uint8_t { f16, bf16, tf32, e4m3, e5m2, f32, f64 };
 
-/// Modifiers of cvt and of arithmetic. ftz flushes subnormal f32 inputs and results (no other format); sat
-/// clamps to [0, 1] with NaN -> 0; satfinite clamps overflow to the largest finite value; relu clamps
+/// Modifiers of cvt and of arithmetic. ftz flushes subnormal f32 and, in arithmetic, f16 inputs and results;
+/// sat clamps to [0, 1] with NaN -> 0; satfinite clamps overflow to the largest finite value; relu clamps
 /// negatives to +0.
 struct FloatOptions {
   Rounding rounding = Rounding::rn;
@@ -83,6 +85,12 @@ std::uint64_t float_min(FloatFormat format, std::uint64_t a, std::uint64_t b,
 std::uint64_t float_max(FloatFormat format, std::uint64_t a, std::uint64_t b,
                         const MinMaxOptions& options = {});
 
+/// neg and abs. They are operations like others: a NaN becomes the canonical one (f64: quiet, sign kept).
+std::uint64_t float_neg(FloatFormat format, std::uint64_t a, bool ftz = false);
+std::uint64_t float_abs(FloatFormat format, std::uint64_t a, bool ftz = false);
+
+/// Under ftz a subnormal f32 or f16 becomes a zero of its sign; other formats have no such mode.
+std::uint64_t flush_operand(FloatFormat format, std::uint64_t bits, bool ftz);
 /// Flushes a subnormal to a zero of its sign.
 inline float flush_subnormal(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);

@@ -116,14 +116,16 @@ double compute_to_odd(Operation operation, double a, double b, double c, Roundin
   return 0;
 }
 
-constexpr std::uint64_t kQuietBit = 1ull << 51;
 constexpr std::uint64_t kInvalidF64 = 0xfff8000000000000ull;
 
 std::uint64_t compute(Operation operation, FloatFormat format, std::uint64_t a, std::uint64_t b,
                       std::uint64_t c, const FloatOptions& options) {
   if (format == FloatFormat::f64) {
-    for (const std::uint64_t operand : {a, b, c}) {
-      if (is_nan(format, operand)) return finish(format, operand | kQuietBit, options);
+    // The second factor of a product comes before the addend, the addend before the first; only division, a
+    // subroutine, looks at its first operand first.
+    const bool divides = operation == Operation::div;
+    for (const std::uint64_t operand : {divides ? a : b, c, divides ? b : a}) {
+      if (is_nan(format, operand)) return finish(format, operand | kQuietF64, options);
     }
     const double result = compute_f64(operation, std::bit_cast<double>(a), std::bit_cast<double>(b),
                                       std::bit_cast<double>(c), options.rounding);
@@ -145,6 +147,7 @@ std::uint64_t min_max(FloatFormat format, std::uint64_t a, std::uint64_t b, cons
   const std::uint64_t flip = options.xorsign_abs ? (a ^ b) & sign : 0;
   const bool a_nan = is_nan(format, a), b_nan = is_nan(format, b);
   if (a_nan || b_nan) {
+    if (format == FloatFormat::f64 && a_nan && b_nan) return b | kQuietF64;
     if (options.nan || (a_nan && b_nan)) return canonical_nan(format);
     const std::uint64_t other = a_nan ? b : a;
     return options.xorsign_abs ? (other & ~sign) | flip : other;
@@ -193,6 +196,24 @@ std::uint64_t float_min(FloatFormat format, std::uint64_t a, std::uint64_t b, co
 
 std::uint64_t float_max(FloatFormat format, std::uint64_t a, std::uint64_t b, const MinMaxOptions& options) {
   return min_max(format, a, b, options, true);
+}
+
+namespace {
+
+std::uint64_t with_sign(FloatFormat format, std::uint64_t bits, std::uint64_t flipped, std::uint64_t cleared,
+                        bool ftz) {
+  if (is_nan(format, bits)) return format == FloatFormat::f64 ? bits | kQuietF64 : canonical_nan(format);
+  return (flush_operand(format, bits, ftz) ^ flipped) & ~cleared;
+}
+
+}  // namespace
+
+std::uint64_t float_neg(FloatFormat format, std::uint64_t a, bool ftz) {
+  return with_sign(format, a, sign_mask(format), 0, ftz);
+}
+
+std::uint64_t float_abs(FloatFormat format, std::uint64_t a, bool ftz) {
+  return with_sign(format, a, 0, sign_mask(format), ftz);
 }
 
 }  // namespace kiln::emulator

@@ -23,11 +23,11 @@ const FormatTraits& traits(FloatFormat format);
 /// `sticky` and 0 otherwise. significand != 0. Applies satfinite; not ftz, sat, relu.
 std::uint64_t round_pack(FloatFormat format, bool negative, int exponent, std::uint64_t significand,
                          bool sticky, const FloatOptions& options);
-/// Applies ftz (f32), relu and sat to a finished result.
+/// Applies ftz (f32, f16), relu and sat to a finished result.
 std::uint64_t finish(FloatFormat format, std::uint64_t bits, const FloatOptions& options);
 std::uint64_t infinity(FloatFormat format, bool negative, const FloatOptions& options);
-/// Flushes an f32 subnormal operand under ftz.
-std::uint64_t flush_operand(FloatFormat format, std::uint64_t bits, bool ftz);
+/// Set in every f64 NaN that an operation produces.
+inline constexpr std::uint64_t kQuietF64 = 1ull << 51;
 inline std::uint64_t sign_mask(FloatFormat format) {
   return 1ull << (traits(format).width - 1);
 }

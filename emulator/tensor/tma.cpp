@@ -19,6 +19,13 @@ std::uint32_t visited(const TensorMapRequest& map, std::uint32_t dimension) {
   return (map.box[dimension] + stride - 1) / stride;
 }
 
+/// Shared bytes from one box row to the next.
+std::uint32_t row_pitch(const TensorMapRequest& map) {
+  const std::uint32_t row = map.box[0] * bytes_of(map.type);
+  if (map.swizzle == Swizzle::none || map.interleave != TensorInterleave::none) return row;
+  return std::max(row, 16u << static_cast<unsigned>(map.swizzle));
+}
+
 /// Appends a run, or extends the last one when both sides continue.
 void append(std::vector<BoxRun>& out, std::size_t first, const BoxRun& run) {
   if (run.bytes == 0) return;
@@ -113,16 +120,33 @@ std::uint32_t box_bytes(const TensorMapRequest& map) {
   return bytes;
 }
 
+std::uint32_t box_footprint(const TensorMapRequest& map) {
+  const std::uint32_t row = map.box[0] * bytes_of(map.type);
+  return box_bytes(map) / row * row_pitch(map);
+}
+
+std::string check_coordinates(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+                              bool store) {
+  for (const std::int32_t at : coordinates) {
+    if (store && at < 0) return "tensor store at coordinate " + std::to_string(at) + ": must not be negative";
+  }
+  const std::int64_t begin = std::int64_t{coordinates[0]} * bytes_of(map.type);
+  if (map.interleave != TensorInterleave::none || begin % 16 == 0) return {};
+  return "tensor copy at innermost coordinate " + std::to_string(coordinates[0]) + ", byte " +
+         std::to_string(begin) + " of the row: must be a multiple of 16 bytes";
+}
+
 void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
-              std::uint32_t shared_address, std::vector<BoxRun>& out) {
+              std::uint32_t shared_address, std::vector<BoxRun>& out, bool store) {
   const std::size_t first = out.size();
-  const std::uint32_t element = bytes_of(map.type), row = map.box[0] * element;
+  const std::uint32_t element = bytes_of(map.type), row = map.box[0] * element, pitch = row_pitch(map);
   const std::int64_t begin = coordinates[0], extent = static_cast<std::int64_t>(map.dims[0]);
   // The part of a row that lies inside dimension 0, in elements from the row's start.
   const std::int64_t low = std::clamp<std::int64_t>(-begin, 0, map.box[0]);
   const std::int64_t high = std::clamp<std::int64_t>(extent - begin, low, map.box[0]);
   const auto inside_begin = static_cast<std::uint32_t>(low) * element;
-  const auto inside_end = static_cast<std::uint32_t>(high) * element;
+  auto inside_end = static_cast<std::uint32_t>(high) * element;
+  if (store) inside_end = std::min(row, (inside_end + 15) / 16 * 16);
 
   std::array<std::uint32_t, 5> step{};
   std::uint32_t shared = shared_address;
@@ -142,7 +166,7 @@ void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordin
     } else {
       append_swizzled(out, first, map.swizzle, {0, shared, row, true});
     }
-    shared += row;
+    shared += pitch;
     std::uint32_t dimension = 1;
     while (dimension < map.rank && ++step[dimension] == visited(map, dimension)) step[dimension++] = 0;
     if (dimension >= map.rank) return;
@@ -151,14 +175,16 @@ void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordin
 
 std::uint64_t oob_pattern(const TensorMapRequest& map) {
   if (map.oob_fill == OobFill::zeros) return 0;
-  switch (map.type) {
-    case TensorType::f16:
-    case TensorType::bf16:
-      return 0x7fff'7fff'7fff'7fffull;
-    case TensorType::f64:
-      return 0x7fff'ffff'ffff'ffffull;
-    default:
-      return 0x7fff'ffff'7fff'ffffull;
+  return 0x7ff7'7ff7'7ff7'7ff7ull;  // a NaN of every type
+}
+
+void convert_loaded(TensorType type, std::byte* data, std::size_t bytes) {
+  if (type != TensorType::tf32 && type != TensorType::tf32_ftz) return;
+  for (std::size_t at = 0; at + 4 <= bytes; at += 4) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, data + at, 4);
+    bits = static_cast<std::uint32_t>(convert_float(FloatFormat::tf32, FloatFormat::f32, bits));
+    std::memcpy(data + at, &bits, 4);
   }
 }
 

@@ -97,12 +97,26 @@ struct BoxRun {
   std::uint32_t bytes = 0;
   bool oob = false;
 };
+/// Bytes of shared memory from a box's first to its last: under a swizzle rows lie a whole span apart,
+/// however narrow.
+std::uint32_t box_footprint(const TensorMapRequest& map);
+/// Empty if the hardware takes a copy at these coordinates, else why it raises an illegal instruction (an
+/// H200 does): without interleave the innermost coordinate must lie on a multiple of 16 bytes, and
+/// coordinates of a `store` must not be negative.
+std::string check_coordinates(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+                              bool store);
 /// Walks the box at `coordinates` (signed, element units, fastest first) whose shared image starts at
 /// `shared_address`, in order of the logical box; appends maximal runs to `out`.
+/// A `store` writes whole 16-byte units: where dimension 0 ends inside one, the elements after the end are
+/// written too (an H200 does; the row pitch, a multiple of 16, leaves room for them).
 void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
-              std::uint32_t shared_address, std::vector<BoxRun>& out);
+              std::uint32_t shared_address, std::vector<BoxRun>& out, bool store = false);
 /// The byte pattern that fills out-of-bounds elements, repeated to 8 bytes.
 std::uint64_t oob_pattern(const TensorMapRequest& map);
+
+/// What a load does to elements on their way: tf32 types round to tf32 (on an H200 _ftz types
+/// keep subnormals).
+void convert_loaded(TensorType type, std::byte* data, std::size_t bytes);
 
 /// Operations of cp.reduce.async.bulk[.tensor] and of red/atom on the same types.
 enum class ReduceOp : std::uint8_t { add, min, max, inc, dec, and_, or_, xor_ };

@@ -60,7 +60,10 @@ std::map<std::uint32_t, Source> reference(const TensorMapRequest& map, const std
       source.global += static_cast<std::uint64_t>(position) * (i == 0 ? size : map.strides[i - 1]);
     }
     for (std::uint32_t byte = 0; byte < size; ++byte) {
-      std::uint32_t address = shared + index * size + byte;
+      // Under a swizzle each row of the box starts a new span.
+      const std::uint32_t columns = map.box[0], span = 16u << static_cast<unsigned>(map.swizzle);
+      const std::uint32_t pitch = map.swizzle == Swizzle::none ? columns * size : span;
+      std::uint32_t address = shared + index / columns * pitch + index % columns * size + byte;
       const std::uint32_t row = (address / 128) % 8;
       if (map.swizzle == Swizzle::b128) address ^= row * 16;
       if (map.swizzle == Swizzle::b64) address ^= (row % 4) * 16;
@@ -133,6 +136,40 @@ TEST_CASE("box walk merges what is contiguous") {
   CHECK(runs[0].bytes == 128 * 2 * 16);
   CHECK(runs[0].global == map.address + 8 * 256 + 2 * 256 * 64);
   CHECK(runs[0].shared == 256);
+}
+
+TEST_CASE("a store ends on 16 bytes; a narrow box under a swizzle takes whole spans") {
+  TensorMapRequest map = plain_map();
+  map.type = TensorType::f32;
+  map.rank = 2;
+  map.dims = {19, 4, 1, 1, 1};
+  map.strides[0] = 96;
+  map.box = {16, 1, 1, 1, 1};
+  const auto inside = [&](bool store) {
+    std::vector<BoxRun> runs;
+    box_runs(map, std::vector<std::int32_t>{4, 1}, 0, runs, store);
+    std::uint32_t bytes = 0;
+    for (const BoxRun& run : runs) bytes += run.oob ? 0 : run.bytes;
+    return bytes;
+  };
+  CHECK(inside(false) == 15 * 4);
+  CHECK(inside(true) == 16 * 4);
+  map.box = {4, 8, 1, 1, 1};
+  map.swizzle = Swizzle::b64;
+  CHECK(box_bytes(map) == 16 * 8);
+  CHECK(box_footprint(map) == 64 * 8);
+}
+
+TEST_CASE("coordinates that the hardware refuses are named") {
+  const TensorMapRequest map = plain_map();  // 2-byte elements
+  const auto check = [&](std::int32_t x, std::int32_t y, bool store) {
+    return check_coordinates(map, std::vector<std::int32_t>{x, y, 0}, store);
+  };
+  CHECK(check(8, 3, true) == "");
+  CHECK(check(-8, -3, false) == "");
+  CHECK(check(5, 0, false) ==
+        "tensor copy at innermost coordinate 5, byte 10 of the row: must be a multiple of 16 bytes");
+  CHECK(check(0, -1, true) == "tensor store at coordinate -1: must not be negative");
 }
 
 TEST_CASE("tensor maps round-trip, and stray bytes are no map") {

@@ -11,7 +11,7 @@ void own_location(std::vector<Case>& cases, const std::string& operation, const 
   for (const bool shared : {false, true}) {
     const std::string space = shared ? "shared" : "global", address = shared ? "[%sslot]" : "[%slot]";
     const std::string width = "b" + std::to_string(type == "f16" || type == "bf16" ? 16
-                                                   : type.substr(1) == "64"        ? 64
+                                                   : type.ends_with("64")          ? 64
                                                                                    : 32);
     const std::string name = "atom." + space + "." + operation + suffix;
     const std::string setup = "st." + space + "." + width + " " + address + ", $a; ";
@@ -47,6 +47,7 @@ void add_atomics(std::vector<Case>& cases) {
   for (const char* type : {"b32", "b64"}) own_location(cases, "cas", std::string(".") + type, type, ", $a");
   own_location(cases, "add", ".f32", "f32");
   own_location(cases, "add", ".f64", "f64");
+  own_location(cases, "add", ".f64", "nan64");
   own_location(cases, "add.noftz", ".f16x2", "f16x2");
   own_location(cases, "add.noftz", ".bf16x2", "bf16x2");
   own_location(cases, "add.noftz", ".f16", "f16");

@@ -49,6 +49,26 @@ void between_floats(std::vector<Case>& cases) {
   }
 }
 
+/// Which part of a NaN survives.
+void nans(std::vector<Case>& cases) {
+  const auto cvt = [&](const std::string& name, const std::string& to, const std::string& from) {
+    add_form(cases, "cvt of NaN", {name, to, {from}, {}, {}, false});
+  };
+  for (const char* to : {"f16", "bf16", "f32"}) {
+    cvt(std::string("cvt.rn.") + to + ".f64", to, "nan64");
+    cvt(std::string("cvt.rz.") + to + ".f64", to, "nan64");
+  }
+  cvt("cvt.rn.f16.f32", "f16", "nan32");
+  cvt("cvt.rn.bf16.f32", "bf16", "nan32");
+  cvt("cvt.rn.tf32.f32", "b32", "nan32");
+  cvt("cvt.rna.tf32.f32", "b32", "nan32");
+  cvt("cvt.rna.satfinite.tf32.f32", "b32", "nan32");
+  cvt("cvt.f64.f32", "f64", "nan32");
+  cvt("cvt.ftz.f64.f32", "f64", "nan32");
+  cvt("cvt.ftz.f32.f32", "f32", "nan32");
+  cvt("cvt.rzi.f64.f64", "f64", "nan64");
+}
+
 void packed(std::vector<Case>& cases) {
   const auto two = [&](const std::string& modifiers, const std::string& to, const std::string& from) {
     add_form(cases, "cvt", {"cvt" + modifiers + "." + to + "." + from, to, {from, from}, {}, {}, false});
@@ -137,6 +157,7 @@ void with_integers(std::vector<Case>& cases) {
 
 void add_conversions(std::vector<Case>& cases) {
   between_floats(cases);
+  nans(cases);
   packed(cases);
   with_integers(cases);
 }

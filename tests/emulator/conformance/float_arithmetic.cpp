@@ -43,6 +43,18 @@ void rounded(std::vector<Case>& cases) {
   }
 }
 
+/// Which of several NaN operands an f64 result takes after.
+void nans(std::vector<Case>& cases) {
+  for (const char* op :
+       {"add.rn", "add.rz", "sub.rn", "mul.rn", "div.rn", "fma.rn", "fma.rp", "min", "max"}) {
+    const std::string name = std::string(op) + ".f64";
+    const std::size_t operands = name.starts_with("fma") ? 3 : 2;
+    add_form(cases, "float", {name, "f64", std::vector<std::string>(operands, "nan64"), {}, {}, false});
+  }
+  for (const char* op : {"rcp.rn", "sqrt.rn", "abs", "neg"})
+    add_form(cases, "float", {std::string(op) + ".f64", "f64", {"nan64"}, {}, {}, false});
+}
+
 void selection(std::vector<Case>& cases) {
   const auto form = [&](const std::string& name, const std::string& type, std::size_t operands) {
     add_form(cases, "float", {name, type, std::vector<std::string>(operands, type), {}, {}, false});
@@ -154,6 +166,7 @@ void approximations(std::vector<Case>& cases) {
 
 void add_float_arithmetic(std::vector<Case>& cases) {
   rounded(cases);
+  nans(cases);
   selection(cases);
   approximations(cases);
 }

@@ -78,6 +78,7 @@ int type_bits(std::string_view type) {
   if (type == "bf16" || type == "e4m3x2" || type == "e5m2x2") return 16;
   if (type == "f16x2" || type == "bf16x2") return 32;
   if (type == "shift" || type == "few" || type == "lane" || type == "unit32" || type == "angle") return 32;
+  if (type == "nan32") return 32;
   const std::string_view digits = type.substr(1);
   return digits == "8" ? 8 : digits == "16" ? 16 : digits == "32" ? 32 : 64;
 }
@@ -91,6 +92,12 @@ std::uint64_t sample(std::string_view type, Random& random) {
     const Format& f = type == "f16x2" ? kF16 : kBf16;
     const std::uint64_t low = float_sample(f, random);
     return low | float_sample(f, random) << 16;
+  }
+  if (type == "nan32" || type == "nan64") {
+    const Format& f = type == "nan32" ? kF32 : kF64;
+    const std::uint64_t bits = random.next() >> (64 - f.bits);
+    const std::uint64_t infinity = ((1ull << (f.bits - 1)) - 1) & ~((1ull << f.mantissa) - 1);
+    return random.below(4) == 0 ? float_sample(f, random) : bits | infinity;
   }
   if (type == "shift") return random.below(71);
   if (type == "few") return random.below(4);

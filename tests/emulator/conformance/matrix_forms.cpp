@@ -33,7 +33,9 @@ std::string list(char name, int count) {
 /// Terms are at most 1 and C at most 1, so sums stay below k + 1. Tensor cores truncate; for fp8 they keep
 /// about 13 bits below the largest term.
 Bound accumulation_bound(const Shape& s, Fill fill) {
-  if (fill != Fill::random || element_bits(s.a) < 8 || s.a == "s8" || s.a == "u8" || s.a == "f64") return {};
+  if (fill == Fill::exact || fill == Fill::special || element_bits(s.a) < 8 || s.a == "s8" || s.a == "u8" ||
+      s.a == "f64")
+    return {};
   const bool fp8 = s.a == "e4m3" || s.a == "e5m2";
   const double ulp = fp8 ? 0x1p-13 : 0x1p-23;
   if (s.d == "f16") return {Bound::Kind::f16, 2 * (s.k + 1) * ulp, 0x1p-9};

@@ -49,7 +49,9 @@ std::string prologue(unsigned bytes, bool map, long from) {
 std::string wait_for_barrier() {
   return "  mov.u32 %i, 0;\nwait:\n  mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0;\n  @%p bra "
          "done;\n"
-         "  add.u32 %i, %i, 1;\n  setp.lt.u32 %p, %i, 20000;\n  @%p bra wait;\ndone:\n  bar.sync 0;\n";
+         "  add.u32 %i, %i, 1;\n  setp.lt.u32 %p, %i, 20000;\n  @%p bra wait;\n  bar.sync 0;\n  mov.b32 %v, "
+         "0x0badc0de;\n  st.shared.b32 [%s], %v;\ndone:\n  "
+         "bar.sync 0;\n";
 }
 
 /// Copies the image to the output.
@@ -98,7 +100,7 @@ std::size_t tensor_bytes(const TensorMapRequest& map) {
 }
 
 unsigned image_bytes(const TensorMapRequest& map, unsigned offset) {
-  return (kiln::emulator::box_bytes(map) + offset + 255) / 128 * 128;
+  return (kiln::emulator::box_footprint(map) + offset + 255) / 128 * 128;
 }
 
 void add_load(std::vector<Case>& cases, const std::string& note, const TensorMapRequest& map,
@@ -118,6 +120,15 @@ void add_load(std::vector<Case>& cases, const std::string& note, const TensorMap
           "], [%bar];\nissued:\n";
   c.kernel = text + wait_for_barrier() + dump(bytes);
   c.input = random_bytes(c.name, tensor_bytes(map));
+  if (map.type >= TensorType::f32_ftz || map.type == TensorType::f32) {
+    // What loads may change: NaN, infinities, subnormals, and values half-way between two of tf32.
+    Random random(seed_of(c.name + " values"));
+    for (std::size_t byte = 0; byte + 4 <= c.input.size(); byte += 4) {
+      std::uint32_t bits = static_cast<std::uint32_t>(sample("f32", random));
+      if (random.below(4) == 0) bits = (bits & 0xffffe000u) | 0x1000u;
+      std::memcpy(c.input.data() + byte, &bits, 4);
+    }
+  }
   c.output.resize(bytes);
   cases.push_back(std::move(c));
 }
@@ -175,24 +186,25 @@ void tensor_loads(std::vector<Case>& cases) {
     const std::string swizzle = std::string("swizzle ") + names[s];
     const auto map2 = dense(TensorType::bf16, 2, {columns * 2 + 5, 40}, {columns, 16}, swizzles[s]);
     const int wide = static_cast<int>(columns);
+    // Innermost coordinates are multiples of 8: the hardware refuses those off 16 bytes.
     for (const std::vector<int>& at : std::vector<std::vector<int>>{{0, 0},
                                                                     {wide, 8},
-                                                                    {-3, -2},
-                                                                    {wide + 9, 30},
-                                                                    {wide * 2 + 4, 39},
+                                                                    {-8, -2},
+                                                                    {wide + 8, 30},
+                                                                    {wide * 2, 39},
                                                                     {wide * 3, 0},
                                                                     {0, 45},
                                                                     {-wide, 0}}) {
       add_load(cases, swizzle, map2, at);
     }
     for (const unsigned offset : {128u, 256u, 384u, 640u, 896u})
-      add_load(cases, swizzle, map2, {1, 2}, offset);
-    add_load(cases, swizzle, dense(TensorType::bf16, 1, {200}, {columns}, swizzles[s]), {150});
+      add_load(cases, swizzle, map2, {8, 2}, offset);
+    add_load(cases, swizzle, dense(TensorType::bf16, 1, {200}, {columns}, swizzles[s]), {152});
     add_load(cases, swizzle, dense(TensorType::bf16, 1, {200}, {columns}, swizzles[s]), {200 - wide / 2});
     add_load(cases, swizzle, dense(TensorType::bf16, 3, {columns, 12, 5}, {columns, 8, 2}, swizzles[s]),
              {0, 8, 4});
     add_load(cases, swizzle, dense(TensorType::bf16, 4, {columns, 6, 3, 4}, {columns, 4, 2, 2}, swizzles[s]),
-             {-1, 4, 2, -1});
+             {-8, 4, 2, -1});
     add_load(cases, swizzle,
              dense(TensorType::bf16, 5, {columns, 3, 3, 3, 3}, {columns, 2, 2, 2, 2}, swizzles[s]),
              {0, 2, -1, 1, 2});
@@ -209,7 +221,7 @@ void tensor_loads(std::vector<Case>& cases) {
                {16, 4});
   }
   add_load(cases, "256 rows", dense(TensorType::u8, 2, {64, 300}, {16, 256}, Swizzle::none), {0, 100});
-  add_load(cases, "256 columns", dense(TensorType::u8, 2, {400, 4}, {256, 4}, Swizzle::none), {200, 1});
+  add_load(cases, "256 columns", dense(TensorType::u8, 2, {400, 4}, {256, 4}, Swizzle::none), {192, 1});
   for (const std::uint32_t stride : {2u, 3u}) {
     TensorMapRequest map = dense(TensorType::bf16, 3, {64, 20, 6}, {32, 8, 4}, Swizzle::b64);
     map.element_strides = {1, stride, 2, 1, 1};
@@ -227,13 +239,14 @@ void tensor_types(std::vector<Case>& cases) {
     const std::uint32_t columns = 64 / kiln::emulator::bytes_of(type);
     const std::string note = "type " + text_of(static_cast<long>(type));
     TensorMapRequest map = dense(type, 2, {columns + 3, 12}, {columns, 8}, Swizzle::b64);
-    add_load(cases, note, map, {4, 6});
+    const int inner = static_cast<int>(16 / kiln::emulator::bytes_of(type));
+    add_load(cases, note, map, {inner, 6});
     if (type >= TensorType::f16) {
       map.oob_fill = OobFill::nan;
-      add_load(cases, note + " NaN fill", map, {4, 6});
+      add_load(cases, note + " NaN fill", map, {inner, 6});
     }
     map.oob_fill = OobFill::zeros;
-    add_store(cases, note, map, {4, 6}, "");
+    add_store(cases, note, map, {inner, 6}, "");
   }
 }
 
@@ -242,17 +255,12 @@ void tensor_stores(std::vector<Case>& cases) {
   for (int s = 0; s < 4; ++s) {
     const std::uint32_t columns = (s == 0 ? 32 : 16u << s) / 2;
     const std::string note = "swizzle " + text_of(s);
+    // The hardware refuses stores, but not loads, at negative coordinates.
     const auto map2 = dense(TensorType::bf16, 2, {columns + 5, 24}, {columns, 16}, swizzles[s]);
-    for (const std::vector<int>& at :
-         std::vector<std::vector<int>>{{0, 0}, {7, 5}, {-3, -2}, {9, 20}, {500, 3}})
+    for (const std::vector<int>& at : std::vector<std::vector<int>>{{0, 0}, {8, 5}, {8, 20}, {504, 3}})
       add_store(cases, note, map2, at, "");
-    add_store(cases, note, map2, {2, 3}, "", 384);
-    add_store(cases, note, dense(TensorType::bf16, 1, {100}, {columns}, swizzles[s]), {90}, "");
-    add_store(cases, note, dense(TensorType::bf16, 4, {columns, 6, 3, 4}, {columns, 4, 2, 2}, swizzles[s]),
-              {0, 4, -1, 3}, "");
-    add_store(cases, note,
-              dense(TensorType::bf16, 5, {columns, 3, 3, 3, 2}, {columns, 2, 2, 2, 2}, swizzles[s]),
-              {0, 2, -1, 1, 0}, "");
+    add_store(cases, note, map2, {8, 3}, "", 384);
+    add_store(cases, note, dense(TensorType::bf16, 1, {104}, {columns}, swizzles[s]), {96}, "");
   }
   struct Reduction {
     const char* op;
@@ -278,7 +286,8 @@ void tensor_stores(std::vector<Case>& cases) {
     for (const TensorType type : r.types) {
       const std::uint32_t columns = 64 / kiln::emulator::bytes_of(type);
       add_store(cases, "type " + text_of(static_cast<long>(type)),
-                dense(type, 2, {columns + 3, 12}, {columns, 8}, Swizzle::b64), {4, 6}, r.op);
+                dense(type, 2, {columns + 3, 12}, {columns, 8}, Swizzle::b64),
+                {static_cast<int>(16 / kiln::emulator::bytes_of(type)), 6}, r.op);
     }
   }
 }

@@ -41,7 +41,12 @@ bool is_half(const std::string& type) {
 
 /// See accumulation_bound of mma.sync: terms at most 1, k terms and D.
 Bound bound_of(const Form& f, int k) {
-  if (f.fill != Fill::random) return {};
+  if (f.fill == Fill::exact || is_integer(f)) return {};
+  if (f.fill == Fill::special) {
+    // The largest e4m3 exponent is no infinity but 256: of small terms beside 256 * 256 13 bits are left.
+    const bool wide = f.a == "e4m3" && f.b == "e4m3" && f.d == "f32";
+    return wide ? Bound{Bound::Kind::f32, (k + 1) * 0x1p16 * 0x1p-13, 0} : Bound{};
+  }
   const bool fp8 = f.a == "e4m3" || f.a == "e5m2";
   const double ulp = fp8 ? 0x1p-13 : 0x1p-23;
   return f.d == "f16" ? Bound{Bound::Kind::f16, 2 * (k + 1) * ulp, 0x1p-9}
