@@ -1,5 +1,5 @@
-// verify: the ladder for one config. L0 the rules, L1+L2 the compiler's resources and expected instructions,
-// L3 emulated runs.
+// verify: the ladder for one config. L0 the rules, L1 the layout proofs, L2 the compiler's resources and
+// expected instructions, L3 emulated runs.
 #include <fmt/format.h>
 
 #include <kiln/kiln.hpp>
@@ -7,6 +7,7 @@
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
 #include "cli/output.hpp"
+#include "generator/schedules/schedule.hpp"
 #include "runtime/problem/ladder.hpp"
 
 namespace kiln::cli {
@@ -57,6 +58,20 @@ void climb_emulated(const Options& options, const Plan& plan, const KernelSource
   }
 }
 
+void climb_layouts(const Plan& plan, Findings& findings) {
+  const auto proofs = plan.schedule().layout_proofs();
+  std::size_t held = 0;
+  for (const auto& proof : proofs) {
+    held += proof.holds ? 1 : 0;
+    if (!proof.holds) findings.add("L1", "layout", proof.what + " does not hold");
+    if (proof.bank_conflicts > 0) {
+      findings.level(
+          "L1", fmt::format("{}: {} bank conflicts in its worst access", proof.what, proof.bank_conflicts));
+    }
+  }
+  findings.level("L1", fmt::format("{} of {} layout proofs hold", held, proofs.size()));
+}
+
 int verify(const Options& options, bool json) {
   if (options.mutate) {
     throw Error(
@@ -67,6 +82,7 @@ int verify(const Options& options, bool json) {
   const KernelSource source = generate(plan);
   Findings findings(json);
   findings.level("L0", source.manifest.name + ": every rule holds");
+  climb_layouts(plan, findings);
 
   RuntimeOptions runtime_options;
   runtime_options.device = "emulated";
