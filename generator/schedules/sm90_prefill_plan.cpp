@@ -15,9 +15,9 @@ int default_bm(int depth, int ov_depth) {
   return std::max(depth, ov_depth) <= 64 ? 192 : 128;
 }
 
-int default_bn(int depth, int ov_depth, int num_math_warpgroups) {
+int default_bn(int depth, int ov_depth, int num_math_warpgroups, bool ragged) {
   const int wide = std::max(depth, ov_depth);
-  if (num_math_warpgroups == 3) return wide <= 64 ? 128 : 96;
+  if (num_math_warpgroups == 3) return wide > 64 ? 96 : ragged ? 112 : 128;
   if (wide <= 64) return 192;
   if (wide <= 128) return 128;
   if (wide <= 192) return 112;
@@ -139,7 +139,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
   p.num_math_warpgroups = p.BM / 64;
-  if (!c.BN) c.BN = default_bn(p.depth, p.ov_depth, p.num_math_warpgroups);
+  if (!c.BN) c.BN = default_bn(p.depth, p.ov_depth, p.num_math_warpgroups, p.ragged);
   p.BN = *c.BN;
 
   const int row_bytes_gcd = std::gcd(p.depth * 2, p.ov_depth * 2);
@@ -203,7 +203,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
   p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
-  const int limit = p.num_math_warpgroups == 3 ? 128 : 200;
+  // A ragged item's bounds live through its loops.
+  const int limit = p.num_math_warpgroups == 3 ? (p.ragged ? 120 : 128) : 200;
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
     refuse("sm90_prefill", {"/BN"},
