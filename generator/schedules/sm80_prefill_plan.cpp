@@ -33,7 +33,6 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.depth / 2;
-  softmax.fp16 = c.dtype == DType::fp16;
   p.softmax.emplace(softmax);
   p.mask.emplace(p.BN / 2, p.causal);
   p.config = std::move(resolved->config);

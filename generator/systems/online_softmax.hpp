@@ -19,7 +19,6 @@ class OnlineSoftmax {
     double rescale_threshold =
         8.0;  ///< grow of the maximum (log2 units) below which O keeps its old scale; 0: always rescale
     double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
-    bool fp16 = false;       ///< P is FP16: its range allows no threshold above 8
   };
   explicit OnlineSoftmax(const Shape& shape) : shape_(shape) {}
 
