@@ -20,14 +20,18 @@ struct Options {
   DeviceOptions device;
 };
 
+// Bytes of K and V, each counted once.
+double kv_bytes(const Manifest& m, const ProblemShape& s) {
+  return static_cast<double>(s.total_k() * s.heads_kv) * static_cast<double>(s.depth + s.ov_depth) *
+         static_cast<double>(size_of(m.kv_dtype));
+}
+
 // Bytes of Q, K, V and O, each counted once.
 double tensor_bytes(const Manifest& m, const ProblemShape& s) {
-  const double q = static_cast<double>(s.total_q() * s.heads_q),
-               k = static_cast<double>(s.total_k() * s.heads_kv);
+  const auto q = static_cast<double>(s.total_q() * s.heads_q);
   const auto size = [](DType dtype) { return static_cast<double>(size_of(dtype)); };
   const auto depth = static_cast<double>(s.depth), ov_depth = static_cast<double>(s.ov_depth);
-  return q * (depth * size(m.dtype) + ov_depth * size(m.out_dtype)) +
-         k * (depth + ov_depth) * size(m.kv_dtype);
+  return q * (depth * size(m.dtype) + ov_depth * size(m.out_dtype)) + kv_bytes(m, s);
 }
 
 int bench(const Options& options, bool json) {
@@ -56,7 +60,11 @@ int bench(const Options& options, bool json) {
     const double us = result.launch_us;
     // Only what the mask leaves visible counts as work.
     const double tflops = us > 0 ? 2 * reference_cost(work.shape, mask) / us * 1e-6 : 0;
-    const double gbps = us > 0 ? tensor_bytes(source.manifest, work.shape) / us * 1e-3 : 0;
+    // Decode is held to the memory: its figure is what peers give, bytes of K and V alone.
+    const double bytes = source.manifest.operation == Operation::decode
+                             ? kv_bytes(source.manifest, work.shape)
+                             : tensor_bytes(source.manifest, work.shape);
+    const double gbps = us > 0 ? bytes / us * 1e-3 : 0;
     problem = work.shape.text();
     document.push_back({{"name", source.manifest.name},
                         {"problem", problem},

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 
 #include "runtime/problem/npy.hpp"
 #include "runtime/problem/rounding.hpp"
@@ -51,6 +52,17 @@ void require_equal(std::int64_t got, std::optional<std::int64_t> wanted, const s
                    const char* option) {
   if (wanted && *wanted != got)
     fail(fmt::format("{}: holds {} for {}, the command line says {}", path, got, option, *wanted));
+}
+
+/// A number, or the numbers of a .npy file.
+std::vector<float> read_scale(const std::string& text, const char* option) {
+  std::vector<float> values(1);
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), values[0]);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) values = to_floats(read_npy(text));
+  for (const float value : values) {
+    if (!std::isfinite(value)) fail(fmt::format("{}: a scale is not a finite number", option));
+  }
+  return values;
 }
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
@@ -104,6 +116,13 @@ void ProblemOptions::declare(CLI::App& command, bool tensors) {
                      "Q as .npy: [batch, seqlen, heads, depth], or [total, heads, depth] with lengths");
   command.add_option("--k", k, "K as .npy");
   command.add_option("--v", v, "V as .npy");
+  command.add_option("--page-table", page_table,
+                     "Page of each page_size keys as int32 .npy [batch, max_pages] (default: random pages)");
+  command.add_option("--q-scale", q_scale, "Scale of Q's stored values: a number or .npy");
+  command.add_option("--k-scale", k_scale,
+                     "Scales of K's stored values: a number, or .npy with one for each group "
+                     "(default: of random tensors by their largest values, of files 1)");
+  command.add_option("--v-scale", v_scale, "Scales of V's stored values");
 }
 
 void ProblemOptions::refuse_conflicts() const {
@@ -188,7 +207,12 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   check_shape(shape);
 
   const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
-  Workload work{shape, to_floats(tq.array), to_floats(tk.array), {}, from_k};
+  Workload work;
+  work.shape = shape;
+  work.q = to_floats(tq.array);
+  work.k = to_floats(tk.array);
+  work.v_from_k = from_k;
+  work.seed = seed;
   round_to(resolved.dtype, work.q);
   round_to(kv_dtype, work.k);
   if (!from_k) {
@@ -204,10 +228,53 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   return work;
 }
 
+void ProblemOptions::apply_scales(const Config& resolved, Workload& work) const {
+  if (!q_scale.empty()) {
+    const std::vector<float> values = read_scale(q_scale, "--q-scale");
+    if (values.size() != 1) fail(fmt::format("--q-scale: 1 scale is needed, not {}", values.size()));
+    work.q_scale = values.front();
+  }
+  const auto quantization = resolved.operand.value_or(OperandConfig{}).quantization;
+  const bool files = !k.empty();
+  const auto apply = [&](const std::string& text, const char* option, std::int64_t depth,
+                         std::optional<Scales>& scales) {
+    if (!text.empty() && !quantization)
+      fail(fmt::format("{} needs a config with operand.quantization", option));
+    if (!quantization || (text.empty() && !files)) return;
+    Scales shape{*quantization, work.shape.heads_kv, depth, {}};
+    const std::size_t count = scale_count(shape, work.shape.total_k());
+    std::vector<float> values = text.empty() ? std::vector<float>{1.0F} : read_scale(text, option);
+    if (values.size() == 1) values.assign(count, values.front());
+    if (values.size() != count)
+      fail(fmt::format("{}: {} scales are needed, not {}", option, count, values.size()));
+    shape.values = std::move(values);
+    scales = std::move(shape);
+  };
+  apply(k_scale, "--k-scale", work.shape.depth, work.k_scale);
+  if (!work.v_from_k) apply(v_scale, "--v-scale", work.shape.ov_depth, work.v_scale);
+}
+
+void ProblemOptions::apply_page_table(const Config& resolved, Workload& work) const {
+  if (page_table.empty()) return;
+  const OperandConfig operand = resolved.operand.value_or(OperandConfig{});
+  if (operand.kind != OperandKind::paged) fail("--page-table needs a config with a paged operand");
+  const NpyArray array = read_npy(page_table);
+  if (array.shape.size() != 2 || array.shape[0] != work.shape.batch()) {
+    fail(fmt::format("{}: shape {} is not [batch, max_pages] for a batch of {}", page_table,
+                     shape_text(array.shape), work.shape.batch()));
+  }
+  work.pages = given_pages(work.shape.lengths_k, operand.page_size.value_or(1), array.shape[1],
+                           to_integers(array, page_table), page_table.c_str());
+}
+
 Workload ProblemOptions::workload(const Config& resolved) const {
   refuse_conflicts();
-  if (!q.empty() || !k.empty() || !v.empty()) return workload_from_files(resolved);
-  return random_workload(shape_from_options(resolved), resolved, seed);
+  const bool files = !q.empty() || !k.empty() || !v.empty();
+  Workload work =
+      files ? workload_from_files(resolved) : random_workload(shape_from_options(resolved), resolved, seed);
+  apply_scales(resolved, work);
+  apply_page_table(resolved, work);
+  return work;
 }
 
 void DeviceOptions::declare(CLI::App& command) {

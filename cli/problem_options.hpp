@@ -16,7 +16,9 @@ struct ProblemOptions {
   std::optional<std::int64_t> batch, heads_q, heads_kv, seqlen_q, seqlen_k;
   std::string lengths_q, lengths_k, trace;
   std::optional<std::int64_t> requests, max_length;
-  std::string q, k, v;  ///< .npy files
+  std::string q, k, v;                    ///< .npy files
+  std::string page_table;                 ///< .npy file
+  std::string q_scale, k_scale, v_scale;  ///< numbers or .npy files
   std::uint64_t seed = 0;
 
   void declare(CLI::App& command, bool tensors);
@@ -27,6 +29,8 @@ struct ProblemOptions {
  private:
   ProblemShape shape_from_options(const Config& resolved) const;
   Workload workload_from_files(const Config& resolved) const;
+  void apply_scales(const Config& resolved, Workload& work) const;
+  void apply_page_table(const Config& resolved, Workload& work) const;
   void refuse_conflicts() const;
 };
 

@@ -94,14 +94,81 @@ KernelParam param_of(const Json& json) {
   return param;
 }
 
+constexpr std::pair<GridRule::Kind, std::string_view> kGridKinds[] = {
+    {GridRule::Kind::tiles, "tiles"},
+    {GridRule::Kind::persistent, "persistent"},
+    {GridRule::Kind::stream_k, "stream_k"},
+};
+
+Json grid_json(const GridRule& grid) {
+  Json out;
+  for (const auto& [value, name] : kGridKinds) {
+    if (value == grid.kind) out["kind"] = name;
+  }
+  out["block_rows"] = grid.block_rows;
+  out["ctas_per_sm"] = grid.ctas_per_sm;
+  if (grid.kind == GridRule::Kind::stream_k) out["block_keys"] = grid.block_keys;
+  return out;
+}
+
 GridRule grid_of(const Json& json) {
   GridRule grid;
   const std::string kind = string_of(json, "kind");
-  if (kind != "tiles" && kind != "persistent") malformed("'kind' has no value '" + kind + "'");
-  grid.kind = kind == "tiles" ? GridRule::Kind::tiles : GridRule::Kind::persistent;
+  bool known = false;
+  for (const auto& [value, name] : kGridKinds) {
+    if (name == kind) grid.kind = value, known = true;
+  }
+  if (!known) malformed("'kind' has no value '" + kind + "'");
   grid.block_rows = int_of(json, "block_rows");
   grid.ctas_per_sm = int_of(json, "ctas_per_sm");
+  if (grid.kind == GridRule::Kind::stream_k) {
+    grid.block_keys = int_of(json, "block_keys");
+    if (grid.block_keys < 1 || grid.block_rows < 1)
+      malformed("a stream_k grid needs block_rows and block_keys of 1 or more");
+  }
   return grid;
+}
+
+// Members that most kernels have not are left out rather than written as 0.
+void add_serving(const Manifest& m, Json& out) {
+  if (m.page_size > 0) out["page_size"] = m.page_size;
+  if (m.workspace_bytes_per_block > 0) out["workspace_bytes_per_block"] = m.workspace_bytes_per_block;
+  if (m.quantization) {
+    using Granularity = Quantization::Granularity;
+    const Quantization& q = *m.quantization;
+    Json granularity = q.block;
+    if (q.granularity == Granularity::per_tensor) granularity = "per_tensor";
+    if (q.granularity == Granularity::per_head) granularity = "per_head";
+    if (q.granularity == Granularity::per_token) granularity = "per_token";
+    out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
+  }
+}
+
+void read_serving(const Json& json, Manifest& m) {
+  if (json.contains("page_size")) m.page_size = int_of(json, "page_size");
+  if (json.contains("workspace_bytes_per_block"))
+    m.workspace_bytes_per_block = int_of(json, "workspace_bytes_per_block");
+  if (m.page_size < 0 || m.workspace_bytes_per_block < 0 || m.workspace_bytes_per_block > (1 << 26))
+    malformed("'page_size' or 'workspace_bytes_per_block' is out of range");
+  if (!json.contains("quantization")) return;
+  using Granularity = Quantization::Granularity;
+  const Json& from = member(json, "quantization");
+  Quantization q;
+  q.scale_dtype = enum_of<DType>(from, "scale_dtype", dtype_from);
+  const Json& granularity = member(from, "granularity");
+  if (granularity.is_string()) {
+    const std::string name = granularity.get<std::string>();
+    if (name != "per_tensor" && name != "per_head" && name != "per_token")
+      malformed("'granularity' has no value '" + name + "'");
+    q.granularity = name == "per_tensor" ? Granularity::per_tensor
+                    : name == "per_head" ? Granularity::per_head
+                                         : Granularity::per_token;
+  } else {
+    q.granularity = Granularity::per_block;
+    q.block = int_of(from, "granularity");
+    if (q.block < 1) malformed("'granularity' is less than one element");
+  }
+  m.quantization = q;
 }
 
 }  // namespace
@@ -113,7 +180,7 @@ std::string to_json(const Manifest& m, int indent) {
     expectations.push_back({{"instruction", e.instruction}, {"count", e.count}});
   Json config = Json::parse(m.config_json, nullptr, false);
   if (config.is_discarded()) config = m.config_json;
-  const Json out{
+  Json out{
       {"name", m.name},
       {"entry", m.entry},
       {"target", m.target},
@@ -129,14 +196,12 @@ std::string to_json(const Manifest& m, int indent) {
       {"num_threads", m.num_threads},
       {"smem_bytes", m.smem_bytes},
       {"cluster", m.cluster},
-      {"grid",
-       {{"kind", m.grid.kind == GridRule::Kind::tiles ? "tiles" : "persistent"},
-        {"block_rows", m.grid.block_rows},
-        {"ctas_per_sm", m.grid.ctas_per_sm}}},
+      {"grid", grid_json(m.grid)},
       {"params", params},
       {"expectations", expectations},
-      {"config", config},
   };
+  add_serving(m, out);
+  out["config"] = config;
   return out.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -171,6 +236,7 @@ Manifest manifest_from_json(std::string_view text) {
     m.cluster[i] = cluster[i].get<int>();
   }
   m.grid = grid_of(member(json, "grid"));
+  read_serving(json, m);
   for (const Json& param : array_of(json, "params")) m.params.push_back(param_of(param));
   for (const Json& e : array_of(json, "expectations")) {
     m.expectations.push_back({string_of(e, "instruction"), int_of(e, "count")});

@@ -44,12 +44,18 @@ typedef struct {
  * the device and o and lse back; the call then returns when they are there. */
 typedef struct {
   size_t size;
-  const DLTensor *q, *k, *v; /* [batch, seqlen, heads, depth], ragged [total, heads, depth] */
+  const DLTensor *q, *k, *v; /* [batch, seqlen, heads, depth], ragged [total, heads, depth]; k and v paged:
+                                [num_pages, page_size, heads, depth], q and o then ragged */
   DLTensor* o;
   DLTensor* lse; /* or NULL; f32 [batch, heads_q, seqlen_q], ragged [heads_q, total_q] */
   const DLTensor *cu_seqlens_q, *cu_seqlens_k; /* ragged: i32 [batch + 1]; else NULL */
   int64_t max_seqlen_q, max_seqlen_k;          /* ragged: the longest lengths */
   const double* scale;                         /* softmax scale; NULL: the config's */
+  const DLTensor* page_table; /* paged: i32 [batch, max_pages]; continuous: [batch, 1]; else NULL */
+  const DLTensor* seqlens_k;  /* paged, continuous: i32 [batch]; contiguous: the same or NULL */
+  const DLTensor *q_scale, *k_scale, *v_scale; /* f32, of a quantised kernel; else NULL */
+  const DLTensor* sink;                        /* f32 [heads_q], of a kernel with sinks; else NULL */
+  const DLTensor* mask_bits;                   /* i32 words, of a kernel with a custom mask; else NULL */
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing

@@ -58,13 +58,31 @@ struct Tensor {
 };
 
 /// One problem. Contiguous operands are [batch, seqlen, heads, depth], ragged ones [total, heads, depth].
+/// Paged K and V are [num_pages, page_size, heads_kv, depth], continuous ones [num_blocks, block_rows,
+/// heads_kv, depth]: pages of which each sequence has one. Q, O and LSE of both have the ragged form.
 struct AttentionArgs {
   Tensor q, k, v, o;
   std::optional<Tensor> lse;  ///< f32; [batch, heads_q, seqlen_q], ragged [heads_q, total_q]
-  /// Ragged: i32 [batch + 1] on the device, first 0, last the total; and the longest length of each.
+  /// Ragged: i32 [batch + 1] on the device, first 0, last the total; and the longest length of each. Paged
+  /// and continuous operands have cu_seqlens_q only, and for them max_seqlen_k 0 says: all that the page
+  /// table can name.
   std::optional<Tensor> cu_seqlens_q, cu_seqlens_k;
   std::int64_t max_seqlen_q = 0, max_seqlen_k = 0;
   std::optional<double> scale;  ///< softmax scale; unset: the manifest's
+
+  /// Paged: i32 [batch, max_pages], page of each page_size tokens; continuous: [batch, 1]. Entries past the
+  /// keys of a sequence are never used.
+  std::optional<Tensor> page_table;
+  /// i32 [batch], keys of each sequence: paged and continuous; contiguous ones may have it (unset: all rows).
+  std::optional<Tensor> seqlens_k;
+  /// f32, dense but for the page or batch dimension. k_scale and v_scale by the kernel's granularity:
+  /// per_tensor [1], per_head [heads_kv], per_token the operand's shape without depth, n elements: the
+  /// operand's shape with depth / n last. q_scale [1].
+  std::optional<Tensor> q_scale, k_scale, v_scale;
+  std::optional<Tensor> sink;  ///< f32 [heads_q]: one more logit in each softmax's denominator
+  /// i32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)]: bit j % 32 of word j / 32 of a row
+  /// set: key j is visible.
+  std::optional<Tensor> mask_bits;
 };
 
 /// Memory on the runtime's device; freed with the object. write/read/fill are complete when they return.

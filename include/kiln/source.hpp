@@ -5,16 +5,19 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <kiln/config.hpp>
 #include <kiln/types.hpp>
 
 namespace kiln {
 
-/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head" or "batch"; the "seq" of a
-/// ragged operand runs over all rows of all sequences and its "batch" has extent 1. Extents and strides come
-/// from the tensor at launch.
+/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head", "batch" or "page"; the
+/// "seq" of a ragged operand runs over all rows of all sequences, that of a paged one over the rows of a
+/// page. An axis that the tensor has not ("batch" of a ragged or paged one, "page" of the others) has
+/// extent 1. Extents and strides come from the tensor at launch.
 struct TensorMapDim {
   std::string axis;
   int box = 1;  ///< elements along this dimension moved by one copy, 1..256
@@ -29,16 +32,23 @@ struct TensorMapSpec {
 
 /// One kernel parameter, in order. `role` says what the runtime puts there:
 ///   tensor_map  q k v o
-///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k
+///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink mask_bits
+///               seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
 ///               once, but launches that may overlap (different streams) need one each
+///               item_counters: the same, batch * heads_kv * num_m_blocks of them
+///               workspace: 16-byte aligned, workspace_bytes_per_block for each block of the grid, any
+///               content
 ///   i32         batch heads_q heads_kv seqlen_q seqlen_k (the longest, for ragged operands) num_m_blocks
-///   num_tiles
-///               total_q total_k
-///               section_heads: how many of the batch * heads_q heads are worked on together; a divisor of
-///               it, the largest whose K and V (shared by heads_q / heads_kv heads each) fit in 32 MiB of L2,
-///               at least 1
-///   i64         {q,k,v,o}_stride_{batch,seq,head}: strides in elements
+///               num_tiles total_q total_k
+///               team_heads: blocks of a stream_k grid that stand side by side on different KV heads; a
+///               divisor of heads_kv that wastes few blocks of the grid page_table_stride (entries from row
+///               to row) num_pages page_size mask_stride_batch mask_stride_head mask_words: words from one
+///               batch, head, row of mask_bits to the next; 0 where all share one section_heads: how many of
+///               the batch * heads_q heads are worked on together; a divisor of it, the largest whose K and V
+///               (shared by heads_q / heads_kv heads each) fit in 32 MiB of L2, at least 1
+///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_scale,v_scale}_stride_{page,batch}: strides in
+///               elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
 struct KernelParam {
   enum class Kind { tensor_map, pointer, i32, i64, f32 };
@@ -51,11 +61,16 @@ struct KernelParam {
 /// heads_q * batch. `tiles`: (num_m_blocks, heads_q, batch). `persistent`: one work item is taken by a whole
 /// cluster of C = cluster[0] blocks, so (min(num_tiles * C, SMs * ctas_per_sm rounded down to a multiple of
 /// C), 1, 1).
+/// `stream_k`: the query heads of a KV head are rows of one tile, so num_m_blocks = ceil(longest seqlen_q *
+/// heads_q / heads_kv / block_rows) and an item is one of num_m_blocks * heads_kv * batch; blocks share the
+/// KV tiles of `block_keys` keys of all items evenly, so (min(items * max(1, ceil(longest seqlen_k /
+/// block_keys)), SMs * ctas_per_sm), 1, 1).
 struct GridRule {
-  enum class Kind { tiles, persistent };
+  enum class Kind { tiles, persistent, stream_k };
   Kind kind = Kind::tiles;
   int block_rows = 0;
   int ctas_per_sm = 1;
+  int block_keys = 0;  ///< stream_k only
 };
 
 struct Manifest {
@@ -75,7 +90,10 @@ struct Manifest {
   DType dtype = DType::bf16, kv_dtype = DType::bf16, out_dtype = DType::bf16;
   int depth = 0, ov_depth = 0;
   bool writes_lse = false;
-  double scale = 0;  ///< default softmax scale
+  double scale = 0;   ///< default softmax scale
+  int page_size = 0;  ///< tokens of a page; 0: not paged, or (continuous) taken from the tensor
+  std::optional<Quantization> quantization;  ///< of K and V
+  int workspace_bytes_per_block = 0;
 
   // What a static check of the compiled program must find.
   struct Expectation {

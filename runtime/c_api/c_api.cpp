@@ -176,6 +176,13 @@ kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* a
     problem.lse = convert.optional(args->lse, "lse", true);
     problem.cu_seqlens_q = convert.optional(args->cu_seqlens_q, "cu_seqlens_q");
     problem.cu_seqlens_k = convert.optional(args->cu_seqlens_k, "cu_seqlens_k");
+    problem.page_table = convert.optional(args->page_table, "page_table");
+    problem.seqlens_k = convert.optional(args->seqlens_k, "seqlens_k");
+    problem.q_scale = convert.optional(args->q_scale, "q_scale");
+    problem.k_scale = convert.optional(args->k_scale, "k_scale");
+    problem.v_scale = convert.optional(args->v_scale, "v_scale");
+    problem.sink = convert.optional(args->sink, "sink");
+    problem.mask_bits = convert.optional(args->mask_bits, "mask_bits");
     problem.max_seqlen_q = args->max_seqlen_q;
     problem.max_seqlen_k = args->max_seqlen_k;
     if (args->scale != nullptr) problem.scale = *args->scale;

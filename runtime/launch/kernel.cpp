@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/launch/checker.hpp"
+
 namespace kiln {
 
 TileCounters::~TileCounters() {
@@ -24,20 +26,62 @@ void TileCounters::clear(std::uint64_t stream) {
   device_.fill(of(stream), std::byte{0}, sizeof(std::int32_t));
 }
 
+SplitScratch::~SplitScratch() {
+  for (const std::uint64_t address : memory_) device_.release(address);
+}
+
+std::uint64_t SplitScratch::take(std::size_t bytes, const char* name) {
+  memory_.push_back(0);  // first, so that no failure loses the memory
+  return memory_.back() = device_.allocate(bytes, name);
+}
+
+void SplitScratch::of(std::uint64_t stream, std::int64_t items, int num_sms, ScratchAddresses& out) {
+  constexpr std::int64_t kFirstItems = 1 << 14;
+  std::lock_guard lock(mutex_);
+  Slot& slot = by_stream_[stream];
+  const std::int64_t blocks = most_blocks(manifest_, num_sms);
+  if (slot.blocks < blocks && manifest_.workspace_bytes_per_block > 0) {
+    slot.workspace =
+        take(static_cast<std::size_t>(blocks * manifest_.workspace_bytes_per_block), "workspace");
+    slot.blocks = blocks;
+  }
+  if (slot.items < items) {
+    const std::int64_t wanted = std::max({items, 2 * slot.items, kFirstItems});
+    const auto bytes = static_cast<std::size_t>(wanted) * sizeof(std::int32_t);
+    slot.counters = take(bytes, "item counters");
+    device_.fill(slot.counters, std::byte{0}, bytes);
+    slot.items = wanted;
+  }
+  out.workspace = slot.workspace;
+  out.item_counters = slot.counters;
+}
+
+void SplitScratch::clear(std::uint64_t stream) {
+  std::lock_guard lock(mutex_);
+  const Slot& slot = by_stream_[stream];
+  if (slot.items > 0)
+    device_.fill(slot.counters, std::byte{0}, static_cast<std::size_t>(slot.items) * sizeof(std::int32_t));
+}
+
 namespace {
 
 class LoadedKernel final : public Kernel {
  public:
   LoadedKernel(std::shared_ptr<Device> device, std::shared_ptr<const Binary> binary, const Manifest& manifest)
-      : device_(std::move(device)), binary_(std::move(binary)), manifest_(manifest), counters_(*device_) {
+      : device_(std::move(device)),
+        binary_(std::move(binary)),
+        manifest_(manifest),
+        counters_(*device_),
+        split_(*device_, manifest_) {
     check_roles(manifest_);
     function_ = device_->load(*binary_, manifest_);
-    needs_counter_ =
-        std::any_of(manifest_.params.begin(), manifest_.params.end(), [](const KernelParam& param) {
-          return param.kind == KernelParam::Kind::pointer && param.role == "tile_counter";
-        });
+    needs_counter_ = asks_for(manifest_, KernelParam::Kind::pointer, "tile_counter");
+    needs_split_ = asks_for(manifest_, KernelParam::Kind::pointer, "workspace") ||
+                   asks_for(manifest_, KernelParam::Kind::pointer, "item_counters");
     // Now rather than at the first launch, which may be inside a graph capture.
+    ScratchAddresses ignored;
     if (needs_counter_) counters_.of(0);
+    if (needs_split_) split_.of(0, 1, device_->info().num_sms, ignored);
   }
 
   const Manifest& manifest() const override { return manifest_; }
@@ -46,16 +90,22 @@ class LoadedKernel final : public Kernel {
 
   std::shared_ptr<const EmulationReport> launch(const AttentionArgs& args,
                                                 const LaunchOptions& options) override {
-    const Problem problem = make_problem(manifest_, args);
+    Problem problem = make_problem(manifest_, args);
     if (problem.empty()) return nullptr;  // no query rows: nothing to write
-    const std::uint64_t counter = needs_counter_ ? counters_.of(options.stream) : 0;
-    PackedParams params;
-    pack_params(manifest_, args, problem, *device_, counter, params);
     const EmulatorOptions* emulator = options.emulator;
     const int num_sms = emulator != nullptr ? emulator->num_sms : device_->info().num_sms;
+    problem.team_heads = choose_team(manifest_, problem, num_sms);
+    ScratchAddresses scratch;
+    if (needs_counter_) scratch.tile_counter = counters_.of(options.stream);
+    if (needs_split_) split_.of(options.stream, problem.num_tiles, num_sms, scratch);
+    PackedParams params;
+    pack_params(manifest_, args, problem, *device_, scratch, params);
     auto report =
         device_->launch(*function_, make_geometry(manifest_, problem, num_sms), params.view(), options);
-    if (report && !report->completed && needs_counter_) counters_.clear(options.stream);
+    if (report && !report->completed) {
+      if (needs_counter_) counters_.clear(options.stream);
+      if (needs_split_) split_.clear(options.stream);
+    }
     return report;
   }
 
@@ -76,8 +126,9 @@ class LoadedKernel final : public Kernel {
   std::shared_ptr<const Binary> binary_;
   Manifest manifest_;
   TileCounters counters_;
+  SplitScratch split_;
   std::unique_ptr<DeviceFunction> function_;
-  bool needs_counter_ = false;
+  bool needs_counter_ = false, needs_split_ = false;
 };
 
 }  // namespace

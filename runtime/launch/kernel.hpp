@@ -36,4 +36,33 @@ class TileCounters {
   std::vector<std::uint64_t> blocks_;
 };
 
+/// What split-KV launches of one stream share: the workspace for partial results, and a zeroed counter per
+/// work item. Sized for the whole device at the first launch; counters grow with the largest problem seen, so
+/// a problem captured into a graph must have been launched before.
+class SplitScratch {
+ public:
+  SplitScratch(Device& device, const Manifest& manifest) : device_(device), manifest_(manifest) {}
+  ~SplitScratch();
+  SplitScratch(const SplitScratch&) = delete;
+  SplitScratch& operator=(const SplitScratch&) = delete;
+
+  /// Fills in what the manifest's parameters ask for.
+  void of(std::uint64_t stream, std::int64_t items, int num_sms, ScratchAddresses& out);
+  /// Clears counters that a stopped launch left behind.
+  void clear(std::uint64_t stream);
+
+ private:
+  struct Slot {
+    std::uint64_t workspace = 0, counters = 0;
+    std::int64_t blocks = 0, items = 0;
+  };
+  std::uint64_t take(std::size_t bytes, const char* name);
+
+  Device& device_;
+  const Manifest& manifest_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Slot> by_stream_;
+  std::vector<std::uint64_t> memory_;  ///< also what was outgrown: launches under way may still use it
+};
+
 }  // namespace kiln

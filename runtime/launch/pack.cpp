@@ -12,7 +12,7 @@ namespace {
 struct Context {
   const AttentionArgs& args;
   const Problem& problem;
-  std::uint64_t tile_counter;
+  const ScratchAddresses& scratch;
 };
 
 template <class Value>
@@ -26,6 +26,8 @@ const Tensor* tensor_of(const AttentionArgs& args, std::string_view role) {
   if (role == "k") return &args.k;
   if (role == "v") return &args.v;
   if (role == "o") return &args.o;
+  if (role == "k_scale") return args.k_scale ? &*args.k_scale : &args.k;
+  if (role == "v_scale") return args.v_scale ? &*args.v_scale : &args.v;
   return nullptr;
 }
 
@@ -41,7 +43,16 @@ constexpr Role<std::uint64_t> kPointers[] = {
     {"lse", [](const Context& c) { return address_of(c.args.lse); }},
     {"cu_seqlens_q", [](const Context& c) { return address_of(c.args.cu_seqlens_q); }},
     {"cu_seqlens_k", [](const Context& c) { return address_of(c.args.cu_seqlens_k); }},
-    {"tile_counter", [](const Context& c) { return c.tile_counter; }},
+    {"page_table", [](const Context& c) { return address_of(c.args.page_table); }},
+    {"seqlens_k", [](const Context& c) { return address_of(c.args.seqlens_k); }},
+    {"q_scale", [](const Context& c) { return address_of(c.args.q_scale); }},
+    {"k_scale", [](const Context& c) { return address_of(c.args.k_scale); }},
+    {"v_scale", [](const Context& c) { return address_of(c.args.v_scale); }},
+    {"sink", [](const Context& c) { return address_of(c.args.sink); }},
+    {"mask_bits", [](const Context& c) { return address_of(c.args.mask_bits); }},
+    {"tile_counter", [](const Context& c) { return c.scratch.tile_counter; }},
+    {"item_counters", [](const Context& c) { return c.scratch.item_counters; }},
+    {"workspace", [](const Context& c) { return c.scratch.workspace; }},
 };
 
 constexpr Role<std::int64_t> kIntegers[] = {
@@ -55,6 +66,13 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"section_heads", [](const Context& c) { return c.problem.section_heads; }},
     {"total_q", [](const Context& c) { return c.problem.total_q; }},
     {"total_k", [](const Context& c) { return c.problem.total_k; }},
+    {"team_heads", [](const Context& c) { return c.problem.team_heads; }},
+    {"page_table_stride", [](const Context& c) { return c.problem.page_table_stride; }},
+    {"num_pages", [](const Context& c) { return c.problem.num_pages; }},
+    {"page_size", [](const Context& c) { return c.problem.page_size; }},
+    {"mask_stride_batch", [](const Context& c) { return c.problem.mask_stride_batch; }},
+    {"mask_stride_head", [](const Context& c) { return c.problem.mask_stride_head; }},
+    {"mask_words", [](const Context& c) { return c.problem.mask_words; }},
 };
 
 constexpr Role<float> kFloats[] = {
@@ -71,15 +89,19 @@ const Role<Value>* find(const Role<Value> (&table)[N], std::string_view name) {
 }
 
 bool is_axis(std::string_view axis) {
-  return axis == "depth" || axis == "head" || axis == "seq" || axis == "batch";
+  return axis == "depth" || axis == "head" || axis == "seq" || axis == "batch" || axis == "page";
 }
 
-/// Position of an axis in a tensor's shape, or -1 for the one a ragged tensor has not: "batch".
-int axis_index(std::string_view axis, bool ragged) {
+/// Position of an axis in the shape of a tensor (or of its scales), or -1 for one that it has not.
+int axis_index(std::string_view axis, std::string_view tensor, OperandKind kind) {
+  const bool query = tensor == "q" || tensor == "o";
+  const bool pages = !query && (kind == OperandKind::paged || kind == OperandKind::continuous);
+  const bool ragged = query ? kind != OperandKind::contiguous : kind == OperandKind::ragged;
   if (axis == "depth") return ragged ? 2 : 3;
   if (axis == "head") return ragged ? 1 : 2;
   if (axis == "seq") return ragged ? 0 : 1;
-  if (axis == "batch") return ragged ? -1 : 0;
+  if (axis == "batch") return ragged || pages ? -1 : 0;
+  if (axis == "page") return pages ? 0 : -1;
   return -1;
 }
 
@@ -92,7 +114,9 @@ std::optional<StrideRole> parse_stride(std::string_view role) {
   const std::size_t at = role.find(kInfix);
   if (at == std::string_view::npos) return std::nullopt;
   const StrideRole parsed{role.substr(0, at), role.substr(at + kInfix.size())};
-  if (parsed.axis != "batch" && parsed.axis != "seq" && parsed.axis != "head") return std::nullopt;
+  const bool scale = parsed.tensor.ends_with("_scale");
+  const bool leading = parsed.axis == "batch" || parsed.axis == "page";
+  if (!leading && (scale || (parsed.axis != "seq" && parsed.axis != "head"))) return std::nullopt;
   return parsed;
 }
 
@@ -111,8 +135,8 @@ std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
   return (span + 15) / 16 * 16;
 }
 
-TensorMapBytes encode_map(const TensorMapSpec& spec, const Tensor& tensor, const Problem& problem,
-                          Device& device) {
+TensorMapBytes encode_map(const TensorMapSpec& spec, std::string_view role, const Tensor& tensor,
+                          const Problem& problem, Device& device) {
   TensorMapRequest request;
   request.address = tensor.address;
   request.dtype = tensor.dtype;
@@ -120,7 +144,7 @@ TensorMapBytes encode_map(const TensorMapSpec& spec, const Tensor& tensor, const
   request.swizzle_bytes = spec.swizzle_bytes;
   request.l2_promotion_bytes = spec.l2_promotion_bytes;
   for (std::size_t i = 0; i < spec.dims.size(); ++i) {
-    const int axis = axis_index(spec.dims[i].axis, problem.ragged);
+    const int axis = axis_index(spec.dims[i].axis, role, problem.kind);
     // The driver refuses extent 0; a kernel with nothing to load never uses the map.
     const std::int64_t extent =
         axis < 0 ? 1 : std::max<std::int64_t>(tensor.shape[static_cast<std::size_t>(axis)], 1);
@@ -151,7 +175,8 @@ void check_roles(const Manifest& manifest) {
     bool known = false;
     switch (param.kind) {
       case KernelParam::Kind::tensor_map: {
-        known = tensor_of({}, param.role) != nullptr && !param.map.dims.empty() && param.map.dims.size() <= 5;
+        known = tensor_of({}, param.role) != nullptr && param.role.size() == 1 && !param.map.dims.empty() &&
+                param.map.dims.size() <= 5;
         for (const TensorMapDim& dim : param.map.dims) known = known && is_axis(dim.axis);
         known = known && param.map.dims[0].axis == "depth";
         bytes += 128;
@@ -184,12 +209,13 @@ void check_roles(const Manifest& manifest) {
 }
 
 void pack_params(const Manifest& manifest, const AttentionArgs& args, const Problem& problem, Device& device,
-                 std::uint64_t tile_counter, PackedParams& out) {
-  const Context context{args, problem, tile_counter};
+                 const ScratchAddresses& scratch, PackedParams& out) {
+  const Context context{args, problem, scratch};
   for (const KernelParam& param : manifest.params) {
     switch (param.kind) {
       case KernelParam::Kind::tensor_map: {
-        const TensorMapBytes map = encode_map(param.map, *tensor_of(args, param.role), problem, device);
+        const TensorMapBytes map =
+            encode_map(param.map, param.role, *tensor_of(args, param.role), problem, device);
         out.add_bytes(map.data(), map.size(), 64);
         break;
       }
@@ -204,7 +230,7 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
         break;
       case KernelParam::Kind::i64: {
         const StrideRole role = *parse_stride(param.role);
-        const int axis = axis_index(role.axis, problem.ragged);
+        const int axis = axis_index(role.axis, role.tensor, problem.kind);
         const Tensor& tensor = *tensor_of(args, role.tensor);
         out.add(axis < 0 ? std::int64_t{0} : tensor.strides[static_cast<std::size_t>(axis)]);
         break;
@@ -213,12 +239,28 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
   }
 }
 
+std::int64_t most_blocks(const Manifest& manifest, int num_sms) {
+  return std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
+}
+
+std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms) {
+  if (manifest.grid.kind != GridRule::Kind::stream_k) return 1;
+  const std::int64_t blocks = most_blocks(manifest, num_sms);
+  for (std::int64_t team = problem.heads_kv; team > 1; --team) {
+    if (problem.heads_kv % team == 0 && 25 * (blocks % team) <= blocks && team <= blocks) return team;
+  }
+  return 1;
+}
+
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms) {
   LaunchGeometry geometry;
   const auto narrow = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
   const std::array<int, 3>& cluster = manifest.cluster;
   if (manifest.grid.kind == GridRule::Kind::tiles) {
     geometry.grid = {narrow(problem.num_m_blocks), narrow(problem.heads_q), narrow(problem.batch)};
+  } else if (manifest.grid.kind == GridRule::Kind::stream_k) {
+    geometry.grid = {narrow(std::min(problem.num_tiles * problem.kv_tiles, most_blocks(manifest, num_sms))),
+                     1, 1};
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
     const std::int64_t size = std::max(cluster[0], 1);

@@ -32,10 +32,21 @@ class PackedParams {
 /// Checks that every role of the manifest is known; Error (bad_input) names the first that is not.
 void check_roles(const Manifest& manifest);
 
-/// Fills `out` by the manifest's roles. `tile_counter` is the address of a zeroed i32, when a parameter asks
-/// for one.
+/// Memory that the runtime keeps for launches of one stream; 0 where no parameter asks.
+struct ScratchAddresses {
+  std::uint64_t tile_counter = 0, item_counters = 0, workspace = 0;
+};
+
+/// Fills `out` by the manifest's roles.
 void pack_params(const Manifest& manifest, const AttentionArgs& args, const Problem& problem, Device& device,
-                 std::uint64_t tile_counter, PackedParams& out);
+                 const ScratchAddresses& scratch, PackedParams& out);
+
+/// Most blocks that a persistent or stream_k grid has on `num_sms` multiprocessors.
+std::int64_t most_blocks(const Manifest& manifest, int num_sms);
+
+/// Problem::team_heads of a stream_k grid: the largest divisor of heads_kv by which whole teams fill the
+/// device but for a 25th.
+std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms);
 
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms);
 

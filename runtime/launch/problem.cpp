@@ -1,84 +1,14 @@
 #include "runtime/launch/problem.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
-#include <limits>
-#include <numeric>
+
+#include "runtime/launch/checker.hpp"
 
 namespace kiln {
 namespace {
 
-constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
-
-std::string show(const std::vector<std::int64_t>& values) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < values.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : ", ", values[i]);
-  return text + "]";
-}
-
-/// Collects broken rules, so that a caller sees all of them at once.
-class Checker {
- public:
-  template <class... Args>
-  void require(bool holds, fmt::format_string<Args...> format, Args&&... args) {
-    if (!holds)
-      problems_ += (problems_.empty() ? "" : "\n") + fmt::format(format, std::forward<Args>(args)...);
-  }
-  bool ok() const { return problems_.empty(); }
-  void done(const std::string& kernel) const {
-    if (!ok()) throw Error(ErrorCode::bad_input, kernel + ": " + problems_);
-  }
-
-  /// Shape of the right rank with sane extents; the other rules rely on it.
-  bool shaped(const char* name, const Tensor& tensor, std::size_t rank, const char* layout) {
-    const bool right_rank = tensor.shape.size() == rank && tensor.strides.size() == rank;
-    require(right_rank, "{} has shape {} and {} strides, {} is needed", name, show(tensor.shape),
-            tensor.strides.size(), layout);
-    if (!right_rank) return false;
-    bool sane = true;
-    std::int64_t elements = 1;
-    for (std::int64_t extent : tensor.shape) {
-      sane = sane && extent >= 0 && extent <= kMaxInt;
-      if (sane && extent > 0) {
-        sane = elements <= std::numeric_limits<std::int64_t>::max() / 16 / extent;
-        elements *= sane ? extent : 1;
-      }
-    }
-    require(sane, "{} has shape {}, extents must be 0 to {}", name, show(tensor.shape), kMaxInt);
-    return sane;
-  }
-
-  void operand(const char* name, const Tensor& tensor, DType dtype, std::int64_t depth, bool mapped) {
-    require(tensor.dtype == dtype, "{} is {}, the kernel takes {}", name, to_string(tensor.dtype),
-            to_string(dtype));
-    require(tensor.shape.back() == depth, "{} has depth {}, the kernel takes {}", name, tensor.shape.back(),
-            depth);
-    require(tensor.strides.back() == 1 || tensor.shape.back() == 1,
-            "{} has stride {} in its last dimension, 1 is needed", name, tensor.strides.back());
-    const bool empty =
-        std::accumulate(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>()) == 0;
-    require(empty || tensor.address != 0, "{} has no memory (null address)", name);
-    require(tensor.address % 16 == 0, "{} lies at {:#x}, a multiple of 16 is needed", name, tensor.address);
-    for (std::size_t i = 0; i + 1 < tensor.shape.size(); ++i) {
-      const auto bytes = tensor.strides[i] * static_cast<std::int64_t>(size_of(dtype));
-      require(tensor.shape[i] <= 1 || bytes % 16 == 0,
-              "{} has stride {} in dimension {}, a multiple of {} is needed", name, tensor.strides[i], i,
-              16 / size_of(dtype));
-      require(!mapped || tensor.shape[i] <= 1 || (bytes >= 0 && bytes < (std::int64_t{1} << 40)),
-              "{} has stride {} in dimension {}, 0 to 2^40 bytes can be mapped", name, tensor.strides[i], i);
-    }
-  }
-
- private:
-  std::string problems_;
-};
-
 bool is_mapped(const Manifest& manifest, std::string_view role) {
-  for (const KernelParam& param : manifest.params) {
-    if (param.kind == KernelParam::Kind::tensor_map && param.role == role) return true;
-  }
-  return false;
+  return asks_for(manifest, KernelParam::Kind::tensor_map, role);
 }
 
 void check_lse(Checker& check, const Manifest& manifest, const AttentionArgs& args, const Problem& problem) {
@@ -150,17 +80,15 @@ Tensor Tensor::dense(std::uint64_t address, DType dtype, std::vector<std::int64_
 Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   Checker check;
   Problem problem;
-  problem.ragged = manifest.operand == OperandKind::ragged;
-  if (manifest.operand != OperandKind::contiguous && !problem.ragged) {
-    throw Error(ErrorCode::bad_input, manifest.name + ": operands of kind " +
-                                          std::string(to_string(manifest.operand)) +
-                                          " cannot be launched yet");
-  }
-  const std::size_t rank = problem.ragged ? 3 : 4;
+  problem.kind = manifest.operand;
+  problem.ragged = manifest.operand != OperandKind::contiguous;
+  const bool pages = problem.has_pages();
+  const std::size_t rank = problem.ragged ? 3 : 4, kv_rank = manifest.operand == OperandKind::ragged ? 3 : 4;
   const char* layout = problem.ragged ? "[total, heads, depth]" : "[batch, seqlen, heads, depth]";
+  const char* kv_layout = pages ? "[num_pages, page_size, heads, depth]" : layout;
   bool shaped = check.shaped("q", args.q, rank, layout);
-  shaped = check.shaped("k", args.k, rank, layout) && shaped;
-  shaped = check.shaped("v", args.v, rank, layout) && shaped;
+  shaped = check.shaped("k", args.k, kv_rank, kv_layout) && shaped;
+  shaped = check.shaped("v", args.v, kv_rank, kv_layout) && shaped;
   shaped = check.shaped("o", args.o, rank, layout) && shaped;
   if (!shaped) check.done(manifest.name);
 
@@ -177,20 +105,24 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   check.require(leading(args.v) == leading(args.k), "v has shape {}, it must match k's {} but for the depth",
                 show(args.v.shape), show(args.k.shape));
   problem.heads_q = args.q.shape[rank - 2];
-  problem.heads_kv = args.k.shape[rank - 2];
-  check.require(problem.heads_kv > 0 && problem.heads_q % problem.heads_kv == 0,
-                "{} query heads cannot share {} key heads evenly", problem.heads_q, problem.heads_kv);
+  problem.heads_kv = args.k.shape[kv_rank - 2];
+  const bool heads_divide = problem.heads_kv > 0 && problem.heads_q % problem.heads_kv == 0;
+  check.require(heads_divide, "{} query heads cannot share {} key heads evenly", problem.heads_q,
+                problem.heads_kv);
 
   if (problem.ragged) {
     problem.total_q = args.q.shape[0];
-    problem.total_k = args.k.shape[0];
+    problem.total_k = pages ? args.k.shape[0] * args.k.shape[1] : args.k.shape[0];
     problem.seqlen_q = args.max_seqlen_q;
     problem.seqlen_k = args.max_seqlen_k;
     if (args.cu_seqlens_q && !args.cu_seqlens_q->shape.empty())
       problem.batch = args.cu_seqlens_q->shape[0] - 1;
     check.require(problem.batch >= 0, "cu_seqlens_q is empty, [batch + 1] is needed");
     check_lengths(check, "cu_seqlens_q", args.cu_seqlens_q, problem.seqlen_q, problem.total_q, problem.batch);
-    check_lengths(check, "cu_seqlens_k", args.cu_seqlens_k, problem.seqlen_k, problem.total_k, problem.batch);
+    if (!pages) {
+      check_lengths(check, "cu_seqlens_k", args.cu_seqlens_k, problem.seqlen_k, problem.total_k,
+                    problem.batch);
+    }
   } else {
     problem.batch = args.q.shape[0];
     problem.seqlen_q = args.q.shape[1];
@@ -200,6 +132,9 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
     check.require(args.k.shape[0] == problem.batch, "k has batch {}, q has {}", args.k.shape[0],
                   problem.batch);
   }
+  check_pages(check, manifest, args, problem);
+  check_scales(check, manifest, args);
+  check_modifiers(check, manifest, args, problem);
   check_lse(check, manifest, args, problem);
 
   const double scale = args.scale.value_or(manifest.scale);
@@ -207,15 +142,26 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   problem.scale = static_cast<float>(scale);
   problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
 
+  // A stream_k kernel packs the query heads of a KV head into the rows of one tile.
+  const bool packs = manifest.grid.kind == GridRule::Kind::stream_k;
+  const std::int64_t group = packs && heads_divide ? problem.heads_q / problem.heads_kv : 1;
+  const std::int64_t heads = packs ? problem.heads_kv : problem.heads_q;
   const std::int64_t rows = std::max(manifest.grid.block_rows, 1);
-  problem.num_m_blocks = (problem.seqlen_q + rows - 1) / rows;
-  const bool fits =
-      problem.num_m_blocks == 0 || problem.heads_q == 0 || problem.batch == 0 ||
-      problem.heads_q <= kMaxInt / problem.num_m_blocks / std::max<std::int64_t>(problem.batch, 1);
+  problem.num_m_blocks = (problem.seqlen_q * group + rows - 1) / rows;
+  const bool fits = problem.num_m_blocks == 0 || heads == 0 || problem.batch == 0 ||
+                    heads <= kMaxInt / problem.num_m_blocks / std::max<std::int64_t>(problem.batch, 1);
   check.require(fits && problem.total_q <= kMaxInt && problem.total_k <= kMaxInt,
                 "the problem is too large: {} sequences of {} rows and {} heads", problem.batch,
                 problem.seqlen_q, problem.heads_q);
-  if (fits) problem.num_tiles = problem.num_m_blocks * problem.heads_q * problem.batch;
+  if (fits) problem.num_tiles = problem.num_m_blocks * heads * problem.batch;
+  if (packs && fits) {
+    // An empty sequence takes one tile too: somebody must write its zeros.
+    const std::int64_t keys = std::max(manifest.grid.block_keys, 1);
+    problem.kv_tiles = std::max<std::int64_t>(1, (problem.seqlen_k + keys - 1) / keys);
+    check.require(problem.num_tiles == 0 || problem.kv_tiles <= kMaxInt / problem.num_tiles,
+                  "the problem is too large: {} work items of {} KV tiles", problem.num_tiles,
+                  problem.kv_tiles);
+  }
   check.require(
       manifest.grid.kind != GridRule::Kind::tiles || (problem.heads_q <= 65535 && problem.batch <= 65535),
       "{} heads in a batch of {}: this kernel's grid takes 65535 of each", problem.heads_q, problem.batch);

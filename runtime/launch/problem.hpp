@@ -11,11 +11,18 @@ namespace kiln {
 struct Problem {
   std::int64_t batch = 0, heads_q = 0, heads_kv = 0;
   std::int64_t seqlen_q = 0, seqlen_k = 0;  ///< the longest, for ragged operands
-  std::int64_t total_q = 0, total_k = 0;    ///< rows of all sequences
-  std::int64_t num_m_blocks = 0, num_tiles = 0;
+  std::int64_t total_q = 0, total_k = 0;    ///< rows of all sequences; total_k of pages: of all pages
+  std::int64_t num_m_blocks = 0;
+  std::int64_t num_tiles = 0;  ///< work items: num_m_blocks * heads (stream_k: KV heads) * batch
+  std::int64_t team_heads = 1;
+  std::int64_t kv_tiles = 0;       ///< stream_k: most KV tiles of one item
   std::int64_t section_heads = 1;  ///< query heads whose K and V fit the L2 cache together
   float scale = 0, scale_log2 = 0;
-  bool ragged = false;
+  OperandKind kind = OperandKind::contiguous;
+  bool ragged = false;  ///< Q, O and LSE have the ragged form
+  std::int64_t num_pages = 0, page_size = 0, page_table_stride = 0;
+  std::int64_t mask_stride_batch = 0, mask_stride_head = 0, mask_words = 0;
+  bool has_pages() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   bool empty() const { return num_tiles == 0; }
 };
 

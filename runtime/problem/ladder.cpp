@@ -25,7 +25,17 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
   std::vector<LadderCase> cases{{1, 1},        {bn - 1, bn - 1}, {bn, bn}, {bn + 1, bn + 1},
                                 {33, longest}, {bm + 1, 5},      {7, 0}};
   if (resolved.operation == Operation::decode) {
-    for (LadderCase& c : cases) c.q = 1;
+    // Few queries, also several for speculative decoding and none at all.
+    cases = {{1, 1}, {1, bn - 1}, {1, bn}, {2, bn + 1},    {16, longest},
+             {1, 0}, {4, 3},      {0, 5},  {3, 6 * bn + 1}};
+  }
+  const OperandConfig operand = resolved.operand.value_or(OperandConfig{});
+  if (operand.kind == OperandKind::paged) {
+    // Where pages end; pages longer than several tiles are met by the others.
+    const std::int64_t page = operand.page_size.value_or(1);
+    for (const std::int64_t keys : {page - 1, page, page + 1, 2 * page}) {
+      if (keys > 0 && keys <= 4 * bn) cases.push_back({std::min<std::int64_t>(keys, 3), keys});
+    }
   }
   if (!small && resolved.operation == Operation::prefill) cases.push_back({longest, longest});
   return cases;
@@ -38,6 +48,11 @@ LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& sour
   ProblemShape shape;
   shape.heads_q = heads_q;
   shape.heads_kv = std::max<std::int64_t>(1, heads_q / 2);
+  if (resolved.operation == Operation::decode) {
+    // Groups are rows of the matrix instruction there: a larger one.
+    shape.heads_kv = heads_q;
+    shape.heads_q = heads_q * resolved.group.value_or(4);
+  }
   shape.depth = resolved.depth;
   shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
   shape.ragged = true;

@@ -25,7 +25,24 @@ struct HeadView {
   std::int64_t q_stride, k_stride, v_stride;  // elements from row to row
   std::int64_t depth, ov_depth, queries, keys;
   std::int64_t head, heads;
+  // Scales of the stored values: of a token counted over all requests and a KV head; null: 1.
+  const Scales *k_scale, *v_scale;
+  double q_scale;
+  std::int64_t first_k, kv_head;
+
+  double key(std::int64_t row, std::int64_t d) const {
+    const double stored = k[row * k_stride + d];
+    return k_scale == nullptr ? stored : stored * k_scale->at(first_k + row, kv_head, d);
+  }
+  double value(std::int64_t row, std::int64_t d) const {
+    const double stored = v[row * v_stride + d];
+    return v_scale == nullptr ? stored : stored * v_scale->at(first_k + row, kv_head, d);
+  }
 };
+
+const Scales* address_of(const std::optional<Scales>& scales) {
+  return scales ? &*scales : nullptr;
+}
 
 HeadView view_of(const Workload& work, std::int64_t request, std::int64_t head, std::int64_t first_q,
                  std::int64_t first_k) {
@@ -47,6 +64,11 @@ HeadView view_of(const Workload& work, std::int64_t request, std::int64_t head, 
   view.ov_depth = s.ov_depth;
   view.queries = s.lengths_q[static_cast<std::size_t>(request)];
   view.keys = s.lengths_k[static_cast<std::size_t>(request)];
+  view.k_scale = address_of(work.k_scale);
+  view.v_scale = work.v_from_k ? view.k_scale : address_of(work.v_scale);
+  view.q_scale = work.q_scale;
+  view.first_k = first_k;
+  view.kv_head = kv_head;
   view.head = head;
   view.heads = s.heads_q;
   return view;
@@ -60,14 +82,14 @@ void dot_products(const HeadView& h, const RowId* rows, std::int64_t count, std:
   for (std::int64_t begin = first; begin < last; begin += kKeyTile) {
     const std::int64_t tile_keys = std::min(kKeyTile, last - begin);
     for (std::int64_t j = 0; j < tile_keys; ++j) {
-      const float* key = h.k + (begin + j) * h.k_stride;
-      for (std::int64_t d = 0; d < h.depth; ++d) tile[static_cast<std::size_t>(d * kKeyTile + j)] = key[d];
+      for (std::int64_t d = 0; d < h.depth; ++d)
+        tile[static_cast<std::size_t>(d * kKeyTile + j)] = h.key(begin + j, d);
     }
     for (std::int64_t r = 0; r < count; ++r) {
       const float* query = h.q + rows[r].row * h.q_stride;
       double sums[kKeyTile] = {};
       for (std::int64_t d = 0; d < h.depth; ++d) {
-        const double x = query[d];
+        const double x = query[d] * h.q_scale;
         const double* column = &tile[static_cast<std::size_t>(d * kKeyTile)];
         for (std::int64_t j = 0; j < kKeyTile; ++j) sums[j] += x * column[j];
       }
@@ -139,7 +161,7 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
   }
   std::vector<double> value(static_cast<std::size_t>(h.ov_depth));
   for (std::int64_t j = 0; j < width; ++j) {
-    std::copy(h.v + (first + j) * h.v_stride, h.v + (first + j) * h.v_stride + h.ov_depth, value.begin());
+    for (std::int64_t d = 0; d < h.ov_depth; ++d) value[static_cast<std::size_t>(d)] = h.value(first + j, d);
     for (std::int64_t r = 0; r < count; ++r) {
       const double p = scores[static_cast<std::size_t>(r * width + j)];
       if (p == 0) continue;

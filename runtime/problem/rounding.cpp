@@ -73,6 +73,7 @@ void with_codec(DType dtype, Visit visit) {
       return visit(
           float{}, [](float x) { return x; }, [](float x) { return x; });
     case DType::int8:
+      return visit(std::int8_t{}, float_to_int8, [](std::int8_t x) { return static_cast<float>(x); });
     case DType::i32:
       break;
   }
@@ -100,6 +101,11 @@ std::uint16_t float_to_fp16(float value) {
   }
   const std::uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
   return static_cast<std::uint16_t>(sign | ((rounded - (112U << 23)) >> 13));
+}
+
+std::int8_t float_to_int8(float value) {
+  if (std::isnan(value)) return 0;
+  return static_cast<std::int8_t>(std::nearbyint(std::fmin(std::fmax(value, -127.0F), 127.0F)));
 }
 
 std::uint8_t float_to_e4m3(float value) {

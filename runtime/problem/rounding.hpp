@@ -16,12 +16,14 @@ std::uint16_t float_to_bf16(float value);     ///< overflow becomes infinity, Na
 std::uint16_t float_to_fp16(float value);     ///< the same, gradual underflow included
 std::uint8_t float_to_e4m3(float value);      ///< OCP: saturates at 448, NaN is 0x7f
 std::uint8_t float_to_e4m3fnuz(float value);  ///< saturates at 240, NaN is 0x80, no negative zero
+std::int8_t float_to_int8(float value);       ///< saturates at +-127; NaN is 0
 float bf16_to_float(std::uint16_t bits);
 float fp16_to_float(std::uint16_t bits);
 float e4m3_to_float(std::uint8_t bits);
 float e4m3fnuz_to_float(std::uint8_t bits);
 
-/// Storage bytes of `values` in `dtype` (bf16, fp16, both FP8, f32); other types are an Error (internal).
+/// Storage bytes of `values` in `dtype` (bf16, fp16, both FP8, int8, f32); other types are an Error
+/// (internal).
 std::vector<std::byte> encode(DType dtype, std::span<const float> values);
 std::vector<float> decode(DType dtype, std::span<const std::byte> bytes);
 /// Rounds every value to the nearest one that `dtype` can hold.

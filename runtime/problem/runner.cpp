@@ -11,7 +11,7 @@ namespace {
 // A value that the first launch writes poison over is caught whatever the kernel does later; rows past the
 // last are guards.
 struct DeviceTensors {
-  DeviceBuffer q, k, v, o, lse, cu_q, cu_k;
+  DeviceBuffer q, k, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale;
 };
 
 DeviceBuffer upload(Runtime& runtime, std::span<const std::byte> bytes, const char* name) {
@@ -36,8 +36,8 @@ class Job {
       : kernel_(kernel), manifest_(kernel.manifest()), work_(work), shape_(work.shape), options_(options) {
     const bool lse = manifest_.writes_lse;
     t_.q = upload(runtime, encode(manifest_.dtype, work.q), "Q");
-    t_.k = upload(runtime, encode(manifest_.kv_dtype, work.k), "K");
-    if (!work.v_from_k) t_.v = upload(runtime, encode(manifest_.kv_dtype, work.v), "V");
+    choose_form();
+    upload_keys(runtime);
     o_bytes_ = rows() * static_cast<std::size_t>(shape_.ov_depth) * size_of(manifest_.out_dtype);
     t_.o = runtime.allocate(std::max<std::size_t>(o_bytes_, 16), "O");
     t_.o.fill(kPoison);
@@ -76,11 +76,93 @@ class Job {
 
  private:
   std::size_t rows() const { return static_cast<std::size_t>(shape_.total_q() * shape_.heads_q); }
-  bool ragged_kernel() const { return manifest_.operand == OperandKind::ragged; }
+  bool asks(std::string_view role) const {
+    return std::any_of(manifest_.params.begin(), manifest_.params.end(),
+                       [&](const KernelParam& param) { return param.role == role; });
+  }
+  bool ragged_kernel() const { return manifest_.operand != OperandKind::contiguous; }
+
+  // Pages, padded rows with lengths on the device, or rows as they are.
+  void choose_form() {
+    if (manifest_.operand == OperandKind::paged) {
+      pages_ = work_.pages ? *work_.pages : random_pages(shape_.lengths_k, manifest_.page_size, work_.seed);
+    } else if (manifest_.operand == OperandKind::continuous) {
+      pages_ = random_blocks(shape_.lengths_k, work_.seed);
+    } else if (manifest_.operand == OperandKind::contiguous && asks("seqlens_k") && !shape_.uniform()) {
+      const auto& q = shape_.lengths_q;
+      if (std::adjacent_find(q.begin(), q.end(), std::not_equal_to<>()) == q.end())
+        padded_rows_ = longest(shape_.lengths_k) + 1;
+    }
+  }
+
+  void upload_keys(Runtime& runtime) {
+    const auto row_bytes = [&](std::int64_t depth) {
+      return static_cast<std::size_t>(shape_.heads_kv * depth) * size_of(manifest_.kv_dtype);
+    };
+    const std::byte poison = poison_of(manifest_.kv_dtype);
+    t_.k =
+        upload(runtime, in_form(encode(manifest_.kv_dtype, work_.k), row_bytes(shape_.depth), poison), "K");
+    if (!work_.v_from_k) {
+      t_.v = upload(runtime, in_form(encode(manifest_.kv_dtype, work_.v), row_bytes(shape_.ov_depth), poison),
+                    "V");
+    }
+    if (asks("q_scale")) {
+      const auto scale = static_cast<float>(work_.q_scale);
+      t_.q_scale = upload(runtime, std::as_bytes(std::span(&scale, 1)), "Q scale");
+    }
+    if (asks("k_scale") && work_.k_scale) t_.k_scale = upload_scales(runtime, *work_.k_scale, "K scales");
+    if (asks("v_scale") && work_.v_scale) t_.v_scale = upload_scales(runtime, *work_.v_scale, "V scales");
+    if (pages_) {
+      t_.table = upload(runtime, std::as_bytes(std::span<const std::int32_t>(pages_->entries)), "page table");
+    }
+    if (pages_ || padded_rows_ > 0) t_.lengths_k = upload_offsets(runtime, shape_.lengths_k, "seqlens_k");
+  }
+
+  std::vector<std::byte> in_form(std::vector<std::byte> rows, std::size_t row_bytes, std::byte poison) const {
+    if (pages_) return pack_pages(rows, row_bytes, shape_.lengths_k, *pages_, poison);
+    if (padded_rows_ > 0) return pack_padded(rows, row_bytes, shape_.lengths_k, padded_rows_, poison);
+    return rows;
+  }
+
+  DeviceBuffer upload_scales(Runtime& runtime, const Scales& scales, const char* name) const {
+    std::vector<std::byte> bytes = encode(DType::f32, scales.values);
+    if (scales.by_token()) {
+      const auto row = static_cast<std::size_t>(scales.heads * scales.groups()) * sizeof(float);
+      bytes = in_form(std::move(bytes), row, poison_of(DType::f32));
+    }
+    return upload(runtime, bytes, name);
+  }
+
+  // Scales as the kernel takes them: per token in the form of their operand without its depth.
+  std::optional<Tensor> scales_of(const DeviceBuffer& buffer, const std::optional<Scales>& scales,
+                                  const Tensor& operand) const {
+    if (buffer.address() == 0 || !scales) return std::nullopt;
+    std::vector<std::int64_t> shape{static_cast<std::int64_t>(scales->values.size())};
+    if (scales->by_token()) shape.assign(operand.shape.begin(), operand.shape.end() - 1);
+    if (scales->quantization.granularity == Scales::Granularity::per_block) shape.push_back(scales->groups());
+    return Tensor::dense(buffer.address(), DType::f32, std::move(shape));
+  }
+
+  void add_scales(AttentionArgs& args) const {
+    args.scale = options_.scale;
+    if (t_.q_scale.address() != 0) {
+      args.q_scale = Tensor::dense(t_.q_scale.address(), DType::f32, {1});
+    } else if (work_.q_scale != 1) {
+      // A factor of Q is one of the softmax scale.
+      args.scale = options_.scale.value_or(manifest_.scale) * work_.q_scale;
+    }
+    args.k_scale = scales_of(t_.k_scale, work_.k_scale, args.k);
+    args.v_scale = scales_of(t_.v_scale, work_.v_scale, args.v);
+  }
 
   // What the kernel is called with: once, or per request where a contiguous kernel meets different lengths.
   void plan(Runtime& runtime) {
-    if (ragged_kernel()) {
+    if (padded_rows_ > 0) {
+      launches_.push_back(contiguous_args(0, shape_.batch()));
+    } else if (pages_) {
+      t_.cu_q = upload_offsets(runtime, shape_.offsets_q(), "cu_seqlens_q");
+      launches_.push_back(ragged_args());
+    } else if (ragged_kernel()) {
       t_.cu_q = upload_offsets(runtime, shape_.offsets_q(), "cu_seqlens_q");
       t_.cu_k = upload_offsets(runtime, shape_.offsets_k(), "cu_seqlens_k");
       launches_.push_back(ragged_args());
@@ -95,23 +177,36 @@ class Job {
     const ProblemShape& s = shape_;
     AttentionArgs args;
     args.q = Tensor::dense(t_.q.address(), manifest_.dtype, {s.total_q(), s.heads_q, s.depth});
-    args.k = Tensor::dense(t_.k.address(), manifest_.kv_dtype, {s.total_k(), s.heads_kv, s.depth});
-    args.v = Tensor::dense(t_.v.address(), manifest_.kv_dtype, {s.total_k(), s.heads_kv, s.ov_depth});
+    std::vector<std::int64_t> rows{s.total_k()};
+    if (pages_) rows = {pages_->num_pages, pages_->page_size};
+    const auto keys = [&](const DeviceBuffer& buffer, std::int64_t depth) {
+      std::vector<std::int64_t> shape = rows;
+      shape.insert(shape.end(), {s.heads_kv, depth});
+      return Tensor::dense(buffer.address(), manifest_.kv_dtype, std::move(shape));
+    };
+    args.k = keys(t_.k, s.depth);
+    args.v = keys(t_.v, s.ov_depth);
     args.o = Tensor::dense(t_.o.address(), manifest_.out_dtype, {s.total_q(), s.heads_q, s.ov_depth});
     if (manifest_.writes_lse)
       args.lse = Tensor::dense(t_.lse.address(), DType::f32, {s.heads_q, s.total_q()});
     args.cu_seqlens_q = Tensor::dense(t_.cu_q.address(), DType::i32, {s.batch() + 1});
-    args.cu_seqlens_k = Tensor::dense(t_.cu_k.address(), DType::i32, {s.batch() + 1});
+    if (pages_) {
+      args.page_table = Tensor::dense(t_.table.address(), DType::i32, {s.batch(), pages_->max_pages});
+      args.seqlens_k = Tensor::dense(t_.lengths_k.address(), DType::i32, {s.batch()});
+    } else {
+      args.cu_seqlens_k = Tensor::dense(t_.cu_k.address(), DType::i32, {s.batch() + 1});
+    }
     args.max_seqlen_q = longest(s.lengths_q);
     args.max_seqlen_k = longest(s.lengths_k);
-    args.scale = options_.scale;
+    add_scales(args);
     return args;
   }
 
   AttentionArgs contiguous_args(std::int64_t first, std::int64_t batch) const {
     const ProblemShape& s = shape_;
     const auto request = static_cast<std::size_t>(first);
-    const std::int64_t q = s.lengths_q[request], k = s.lengths_k[request];
+    const std::int64_t q = s.lengths_q[request];
+    const std::int64_t k = padded_rows_ > 0 ? padded_rows_ : s.lengths_k[request];
     const std::int64_t row_q = s.offsets_q()[request], row_k = s.offsets_k()[request];
     const auto tensor = [&](const DeviceBuffer& buffer, DType dtype, std::int64_t row, std::int64_t rows,
                             std::int64_t heads, std::int64_t depth) {
@@ -127,7 +222,15 @@ class Job {
       const auto offset = static_cast<std::uint64_t>(row_q * s.heads_q) * sizeof(float);
       args.lse = Tensor::dense(t_.lse.address() + offset, DType::f32, {batch, s.heads_q, q});
     }
-    args.scale = options_.scale;
+    if (padded_rows_ > 0) args.seqlens_k = Tensor::dense(t_.lengths_k.address(), DType::i32, {s.batch()});
+    add_scales(args);
+    // Requests launched one by one have the scales of their own rows.
+    const auto skip = [&](std::optional<Tensor>& scale, const std::optional<Scales>& scales) {
+      if (!scale || !scales || !scales->by_token() || padded_rows_ > 0) return;
+      scale->address += static_cast<std::uint64_t>(row_k * scales->heads * scales->groups()) * sizeof(float);
+    };
+    skip(args.k_scale, work_.k_scale);
+    skip(args.v_scale, work_.v_scale);
     return args;
   }
 
@@ -171,6 +274,8 @@ class Job {
   const RunOptions& options_;
   DeviceTensors t_;
   std::size_t o_bytes_ = 0;
+  std::optional<PageTable> pages_;
+  std::int64_t padded_rows_ = 0;  ///< rows of a sequence of a contiguous operand with lengths; 0: as they are
   std::vector<AttentionArgs> launches_;
 };
 

@@ -125,16 +125,26 @@ std::vector<float> random_normal(std::size_t count, std::uint64_t seed, std::uin
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
   check_shape(shape);
   const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
-  Workload work{shape, {}, {}, {}, resolved.v_from_k.value_or(false)};
+  Workload work;
+  work.shape = shape;
+  work.v_from_k = resolved.v_from_k.value_or(false);
+  work.seed = seed;
+  const std::optional<Quantization> quantization = resolved.operand.value_or(OperandConfig{}).quantization;
   const auto fill = [&](std::int64_t rows, std::int64_t heads, std::int64_t depth, DType dtype,
                         std::uint64_t stream) {
     std::vector<float> values = random_normal(static_cast<std::size_t>(rows * heads * depth), seed, stream);
-    round_to(dtype, values);
+    if (stream == 0 || !quantization) round_to(dtype, values);
     return values;
   };
   work.q = fill(shape.total_q(), shape.heads_q, shape.depth, resolved.dtype, 0);
   work.k = fill(shape.total_k(), shape.heads_kv, shape.depth, kv_dtype, 1);
   if (!work.v_from_k) work.v = fill(shape.total_k(), shape.heads_kv, shape.ov_depth, kv_dtype, 2);
+  if (quantization) {
+    work.k_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.depth, work.k);
+    if (!work.v_from_k) {
+      work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v);
+    }
+  }
   return work;
 }
 

@@ -4,11 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <kiln/config.hpp>
 #include <kiln/types.hpp>
+
+#include "runtime/problem/pages.hpp"
+#include "runtime/problem/scales.hpp"
 
 namespace kiln {
 
@@ -36,10 +40,17 @@ struct Workload {
   ProblemShape shape;
   std::vector<float> q, k, v;  ///< [total, heads, depth]; `v` is empty when V is the head of each K row
   bool v_from_k = false;
+
+  // Of quantised operands `k` and `v` are what is stored; the scales multiply it, as `q_scale` does Q.
+  double q_scale = 1;
+  std::optional<Scales> k_scale, v_scale;
+
+  std::optional<PageTable> pages;  ///< of a paged kernel; unset: a random one by `seed`
+  std::uint64_t seed = 0;
 };
 
-/// Standard normal values for every tensor, rounded to `dtype` (Q) and `kv_dtype`. Same seed, same values, on
-/// any machine.
+/// Standard normal values for every tensor, rounded to `dtype` (Q) and `kv_dtype`; quantised K and V with
+/// scales by their largest values. Same seed, same values, on any machine.
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
 
 /// `count` standard normal values of stream `stream` of `seed`.

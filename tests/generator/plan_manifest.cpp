@@ -62,6 +62,45 @@ TEST_CASE("manifests survive a round trip") {
   CHECK(back.expectations[0].count == 16);
 }
 
+TEST_CASE("what serving kernels add survives a round trip, and damage to it is refused") {
+  Manifest m = sample();
+  m.operand = OperandKind::paged;
+  m.page_size = 16;
+  m.workspace_bytes_per_block = 4096;
+  m.grid = {GridRule::Kind::stream_k, 16, 2, 64};
+  using Granularity = Quantization::Granularity;
+  for (const auto& [granularity, block] : {std::pair{Granularity::per_tensor, 0},
+                                           {Granularity::per_head, 0},
+                                           {Granularity::per_token, 0},
+                                           {Granularity::per_block, 32}}) {
+    m.quantization = Quantization{granularity, block, DType::f32};
+    const Manifest back = manifest_from_json(to_json(m));
+    CHECK(to_json(back) == to_json(m));
+    REQUIRE(back.quantization);
+    CHECK(back.quantization->granularity == granularity);
+    CHECK(back.quantization->block == block);
+    CHECK(back.page_size == 16);
+    CHECK(back.workspace_bytes_per_block == 4096);
+    CHECK(back.grid.kind == GridRule::Kind::stream_k);
+    CHECK(back.grid.block_keys == 64);
+  }
+  const auto good = nlohmann::ordered_json::parse(to_json(m));
+  const auto damaged = [&](const auto& change) {
+    auto bad = good;
+    change(bad);
+    return refusal(bad);
+  };
+  CHECK(refusal(good).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["page_size"] = -1; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["page_size"] = "16"; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["workspace_bytes_per_block"] = 1 << 30; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["grid"].erase("block_keys"); }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["grid"]["block_keys"] = 0; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["quantization"] = 1; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["quantization"]["granularity"] = "per_cat"; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["quantization"]["granularity"] = 0; }).empty());
+}
+
 TEST_CASE("damaged manifests are refused at the damaged member") {
   const auto good = nlohmann::ordered_json::parse(to_json(sample()));
   CHECK(refusal(good).empty());

@@ -239,6 +239,97 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
         CHECK(got[static_cast<std::size_t>(row * 64 + column)] == expected);
       }
     }
+
+    // Pages of 6 rows: rows 2.. of head 1 of page 3; the box ends with its page, not in the next.
+    Given paged = contiguous(runtime, 4, 16, 6, 2, 2, 64);
+    paged.lengths_q = upload<std::int32_t>(runtime, {0, 9, 16});
+    paged.lengths_k = upload<std::int32_t>(runtime, {6, 6, 0, 1, 2, 3});
+    for (Tensor* tensor : {&paged.args.q, &paged.args.o})
+      *tensor = Tensor::dense(tensor->address, DType::bf16, {16, 2, 64});
+    paged.args.cu_seqlens_q = Tensor::dense(paged.lengths_q.address(), DType::i32, {3});
+    paged.args.seqlens_k = Tensor::dense(paged.lengths_k.address(), DType::i32, {2});
+    paged.args.page_table = Tensor::dense(paged.lengths_k.address() + 8, DType::i32, {2, 2});
+    paged.args.max_seqlen_q = 9;
+    source = with(2, 1, 3);
+    source.manifest.operand = OperandKind::paged;
+    source.manifest.page_size = 6;
+    source.manifest.params[0].map = {{{"depth", 64}, {"seq", 8}, {"head", 1}, {"page", 1}}, 0, 256};
+    runtime.load(source)->launch(paged.args);
+    got = read_all<std::uint16_t>(paged.o);
+    for (int row = 0; row < 8; ++row) {
+      const int expected = row < 4 ? (1 + ((3 * 6 + row + 2) * 2 + 1) * 64) % 65536 : 0;
+      CHECK(got[static_cast<std::size_t>(row * 64)] == expected);
+    }
+  }
+}
+
+TEST_CASE("what serving adds reaches the kernel; counters are zero, the workspace is its own") {
+  const char* const body = R"(
+extern "C" __global__ void kernel(long long* o, const int* page_table, const int* seqlens_k, int page_table_stride,
+    int num_pages, int page_size, long long k_page, long long v_batch, int* item_counters, float* workspace,
+    const float* k_scale, long long k_scale_page) {
+  float* const mine = workspace + blockIdx.x * 32;
+  mine[threadIdx.x] = threadIdx.x;
+  if (threadIdx.x != 0 || blockIdx.x != 0) return;
+  int counters = 0;
+  for (int i = 0; i < 12; ++i) counters += item_counters[i] != 0;
+  long long values[] = {page_table[21], seqlens_k[1], page_table_stride, num_pages, page_size, k_page, v_batch, counters,
+    gridDim.x, (long long)workspace % 16, k_scale == nullptr, k_scale_page};
+#pragma unroll
+  for (int i = 0; i < sizeof(values) / 8; ++i) o[i] = values[i];
+}
+)";
+  KernelSource source = make_source("serving", body);
+  Manifest& manifest = source.manifest;
+  manifest.target = "sm_80";
+  manifest.operand = OperandKind::paged;
+  manifest.page_size = 16;
+  manifest.grid = {GridRule::Kind::stream_k, 16, 2, 64};
+  manifest.depth = manifest.ov_depth = 64;
+  manifest.workspace_bytes_per_block = 128;
+  manifest.quantization = Quantization{Quantization::Granularity::per_token, 0, DType::f32};
+  for (const char* role : {"o", "page_table", "seqlens_k"})
+    manifest.params.push_back({Kind::pointer, role, {}});
+  for (const char* role : {"page_table_stride", "num_pages", "page_size"})
+    manifest.params.push_back({Kind::i32, role, {}});
+  for (const char* role : {"k_stride_page", "v_stride_batch"})
+    manifest.params.push_back({Kind::i64, role, {}});
+  for (const char* role : {"item_counters", "workspace", "k_scale"})
+    manifest.params.push_back({Kind::pointer, role, {}});
+  manifest.params.push_back({Kind::i64, "k_scale_stride_page", {}});
+
+  for (const std::string& selector : devices()) {
+    CAPTURE(selector);
+    RuntimeOptions options = quiet();
+    options.device = selector;
+    Runtime runtime(options);
+    const auto kernel = runtime.load(source);
+    Given given = contiguous(runtime, 7, 3, 16, 8, 2, 64);
+    std::vector<std::int32_t> table(60, 5);
+    table[21] = 77;
+    const DeviceBuffer entries = upload(runtime, table), lengths = upload<std::int32_t>(runtime, {3, 200, 0}),
+                       offsets = upload<std::int32_t>(runtime, {0, 5, 10, 21}),
+                       scales = runtime.allocate(7 * 16 * 2 * 4);
+    for (Tensor* tensor : {&given.args.q, &given.args.o})
+      *tensor = Tensor::dense(tensor->address, DType::bf16, {21, 8, 64});
+    given.args.page_table = Tensor::dense(entries.address(), DType::i32, {3, 20});
+    given.args.seqlens_k = Tensor::dense(lengths.address(), DType::i32, {3});
+    given.args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {4});
+    given.args.k_scale = Tensor::dense(scales.address(), DType::f32, {7, 16, 2});
+    given.args.max_seqlen_q = 5;
+    given.args.max_seqlen_k = 200;
+    for (int launch = 0; launch < 2; ++launch) {
+      const auto report = kernel->launch(given.args);
+      if (report) CHECK(report->findings.empty());
+      // 12 items (2 of 16 rows, 2 heads, 3 sequences) of at most 4 KV tiles.
+      const std::int64_t grid = std::min(48, runtime.device().num_sms * 2);
+      const std::vector<std::int64_t> expected{77, 200, 20, 7, 16, 16 * 2 * 64, 0, 0, grid, 0, 0, 32};
+      const auto got = read_all<std::int64_t>(given.o);
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        CAPTURE(i);
+        CHECK(got[i] == expected[i]);
+      }
+    }
   }
 }
 

@@ -209,7 +209,7 @@ TEST_CASE("roles the runtime does not know are refused at load, by name") {
     return error_of([&] { check_roles(manifest); }, &message) == ErrorCode::bad_input && has(message, name);
   };
   using Kind = KernelParam::Kind;
-  CHECK(refused({Kind::pointer, "page_table", {}}, "\"page_table\""));
+  CHECK(refused({Kind::pointer, "page_tables", {}}, "\"page_tables\""));
   CHECK(refused({Kind::i32, "q", {}}, "\"q\""));
   CHECK(refused({Kind::i64, "q_stride_depth", {}}, "\"q_stride_depth\""));
   CHECK(refused({Kind::i64, "x_stride_head", {}}, "\"x_stride_head\""));
@@ -217,7 +217,9 @@ TEST_CASE("roles the runtime does not know are refused at load, by name") {
   CHECK(refused({Kind::tensor_map, "lse", {{{"depth", 8}}, 0, 0}}, "\"lse\""));
   CHECK(refused({Kind::tensor_map, "q", {}}, "\"q\""));
   CHECK(refused({Kind::tensor_map, "q", {{{"seq", 8}}, 0, 0}}, "\"q\""));
-  CHECK(refused({Kind::tensor_map, "q", {{{"depth", 8}, {"page", 8}}, 0, 0}}, "\"q\""));
+  CHECK(refused({Kind::tensor_map, "q", {{{"depth", 8}, {"pages", 8}}, 0, 0}}, "\"q\""));
+  CHECK(refused({Kind::tensor_map, "k_scale", {{{"depth", 8}}, 0, 0}}, "\"k_scale\""));
+  CHECK(refused({Kind::i64, "k_scale_stride_head", {}}, "\"k_scale_stride_head\""));
   Manifest many = manifest_of(OperandKind::contiguous);
   for (int i = 0; i < 65; ++i) many.params.push_back({Kind::i32, "batch", {}});
   CHECK(error_of([&] { check_roles(many); }) == ErrorCode::bad_input);

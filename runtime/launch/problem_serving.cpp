@@ -1,0 +1,148 @@
+// Rules over the operands that serving adds to a launch: page tables, lengths on the device, scales of
+// quantised K and V, sinks and bit masks. What lies on the device (page numbers, lengths) is the caller's
+// promise: looking at it would cost a synchronisation.
+#include "runtime/launch/checker.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr auto kPointer = KernelParam::Kind::pointer;
+
+/// Common to all small operands: type, alignment, shape.
+void check_small(Checker& check, const char* name, const Tensor& tensor, DType dtype,
+                 const std::vector<std::int64_t>& shape, const char* form) {
+  check.require(tensor.dtype == dtype, "{} is {}, {} is needed", name, to_string(tensor.dtype),
+                to_string(dtype));
+  check.require(tensor.shape == shape && tensor.strides.size() == shape.size(),
+                "{} has shape {}, {} = {} is needed", name, show(tensor.shape), form, show(shape));
+  check.require(tensor.address != 0 && tensor.address % 4 == 0, "{} lies at {:#x}, a multiple of 4 is needed",
+                name, tensor.address);
+}
+
+void check_dense(Checker& check, const char* name, const Tensor& tensor, std::size_t first) {
+  const Tensor dense = Tensor::dense(tensor.address, tensor.dtype, tensor.shape);
+  bool holds = tensor.strides.size() == dense.strides.size();
+  for (std::size_t i = first; holds && i < dense.strides.size(); ++i)
+    holds = tensor.shape[i] <= 1 || tensor.strides[i] == dense.strides[i];
+  check.require(holds, "{} must be dense{}", name, first > 0 ? " but for its first dimension" : "");
+}
+
+void check_page_table(Checker& check, const AttentionArgs& args, Problem& problem) {
+  check.require(args.page_table.has_value(), "{} operands need a page_table", to_string(problem.kind));
+  if (!args.page_table) return;
+  const Tensor& table = *args.page_table;
+  const bool continuous = problem.kind == OperandKind::continuous;
+  const std::int64_t pages = table.shape.size() == 2 ? table.shape[1] : 0;
+  const std::vector<std::int64_t> wanted{problem.batch, continuous ? 1 : pages};
+  check_small(check, "page_table", table, DType::i32, wanted,
+              continuous ? "[batch, 1]" : "[batch, max_pages]");
+  if (table.shape != wanted || table.strides.size() != 2) return;
+  const bool rows = problem.batch <= 1 || (table.strides[0] >= pages && table.strides[0] <= kMaxInt);
+  check.require(rows && (pages <= 1 || table.strides[1] == 1),
+                "page_table has strides {}, rows of {} entries one after the other are needed",
+                show(table.strides), pages);
+  problem.page_table_stride = problem.batch <= 1 ? pages : table.strides[0];
+  const std::int64_t capacity =
+      problem.page_size > 0 && pages > kMaxInt / problem.page_size ? kMaxInt : pages * problem.page_size;
+  check.require(problem.seqlen_k >= 0 && problem.seqlen_k <= capacity,
+                "max_seqlen_k is {}, the page table holds 0 to {} ({} pages of {})", problem.seqlen_k,
+                capacity, pages, problem.page_size);
+  if (problem.seqlen_k == 0) problem.seqlen_k = capacity;
+}
+
+/// Shape of the scales of one operand.
+std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand) {
+  using Granularity = Quantization::Granularity;
+  std::vector<std::int64_t> shape(operand.shape.begin(), operand.shape.end() - 1);
+  switch (q.granularity) {
+    case Granularity::per_tensor:
+      return {1};
+    case Granularity::per_head:
+      return {shape.back()};
+    case Granularity::per_token:
+      return shape;
+    case Granularity::per_block:
+      break;
+  }
+  shape.push_back((operand.shape.back() + q.block - 1) / q.block);
+  return shape;
+}
+
+}  // namespace
+
+void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
+  if (problem.has_pages()) {
+    problem.num_pages = args.k.shape[0];
+    problem.page_size = args.k.shape[1];
+    check.require(manifest.page_size == 0 || problem.page_size == manifest.page_size,
+                  "k has pages of {} rows, the kernel takes {}", problem.page_size, manifest.page_size);
+    check.require(problem.page_size > 0, "k has pages of no rows");
+    check_page_table(check, args, problem);
+    check.require(args.seqlens_k.has_value(), "{} operands need seqlens_k", to_string(problem.kind));
+  } else {
+    check.require(!args.page_table, "page_table was given, but the kernel takes {} operands",
+                  to_string(problem.kind));
+  }
+  if (!args.seqlens_k) return;
+  const bool takes = problem.has_pages() || asks_for(manifest, kPointer, "seqlens_k");
+  check.require(takes, "seqlens_k was given, but the kernel takes {} operands without it",
+                to_string(problem.kind));
+  if (!takes) return;
+  check_small(check, "seqlens_k", *args.seqlens_k, DType::i32, {problem.batch}, "[batch]");
+  check_dense(check, "seqlens_k", *args.seqlens_k, 0);
+}
+
+void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args) {
+  const auto one = [&](const char* name, const std::optional<Tensor>& scale, const Tensor& operand) {
+    const bool asked = asks_for(manifest, kPointer, name);
+    check.require(asked || !scale, "{} was given, but the kernel takes none", name);
+    check.require(!asked || scale, "the kernel needs {}", name);
+    if (!asked || !scale) return;
+    const Quantization q = name[0] == 'q' ? Quantization{} : manifest.quantization.value_or(Quantization{});
+    const std::vector<std::int64_t> shape = scale_shape(q, operand);
+    check_small(check, name, *scale, q.scale_dtype, shape, "one scale for each group of values");
+    if (scale->shape == shape) check_dense(check, name, *scale, shape.size() > 2 ? 1 : 0);
+  };
+  one("q_scale", args.q_scale, args.q);
+  one("k_scale", args.k_scale, args.k);
+  one("v_scale", args.v_scale, args.v);
+}
+
+void check_modifiers(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
+  if (asks_for(manifest, kPointer, "sink")) {
+    check.require(args.sink.has_value(), "the kernel needs sink, a logit for each query head");
+    if (args.sink) {
+      check_small(check, "sink", *args.sink, DType::f32, {problem.heads_q}, "[heads_q]");
+      check_dense(check, "sink", *args.sink, 0);
+    }
+  } else {
+    check.require(!args.sink, "sink was given, but the kernel takes none");
+  }
+  if (!asks_for(manifest, kPointer, "mask_bits")) {
+    check.require(!args.mask_bits, "mask_bits was given, but the kernel takes none");
+    return;
+  }
+  check.require(args.mask_bits.has_value(), "the kernel needs mask_bits");
+  if (!args.mask_bits) return;
+  const Tensor& mask = *args.mask_bits;
+  const bool ranked = mask.shape.size() == 4;
+  const auto one_or = [&](std::size_t i, std::int64_t all) {
+    return ranked && mask.shape[i] == 1 ? std::int64_t{1} : all;
+  };
+  const std::vector<std::int64_t> shape{one_or(0, problem.batch), one_or(1, problem.heads_q),
+                                        problem.seqlen_q, (problem.seqlen_k + 31) / 32};
+  check_small(check, "mask_bits", mask, DType::i32, shape,
+              "[batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)]");
+  if (mask.shape != shape || mask.strides.size() != 4) return;
+  check.require(mask.strides[3] == 1 || mask.shape[3] <= 1, "mask_bits has stride {} in its last dimension",
+                mask.strides[3]);
+  const auto stride = [&](std::size_t i) { return mask.shape[i] > 1 ? mask.strides[i] : 0; };
+  problem.mask_stride_batch = stride(0);
+  problem.mask_stride_head = stride(1);
+  problem.mask_words = stride(2);
+  for (std::size_t i = 0; i < 3; ++i)
+    check.require(stride(i) >= 0 && stride(i) <= kMaxInt, "mask_bits has stride {} in dimension {}",
+                  mask.strides[i], i);
+}
+
+}  // namespace kiln

@@ -1,0 +1,211 @@
+// Arguments of serving kernels against the manifest: pages, lengths on the device, scales, sinks, masks; and
+// the grid that shares KV tiles.
+#include <doctest/doctest.h>
+
+#include "runtime/device/device.hpp"
+#include "runtime/launch/pack.hpp"
+#include "runtime/launch/problem.hpp"
+#include "tests/runtime/support.hpp"
+
+using namespace kiln;
+using namespace kiln::test;
+
+namespace {
+
+using Kind = KernelParam::Kind;
+
+Manifest manifest_of(OperandKind operand) {
+  Manifest m;
+  m.name = "decode";
+  m.entry = "kernel";
+  m.target = "sm_80";
+  m.operation = Operation::decode;
+  m.operand = operand;
+  m.depth = 128;
+  m.ov_depth = 64;
+  m.page_size = operand == OperandKind::paged ? 16 : 0;
+  m.grid = {GridRule::Kind::stream_k, 16, 2, 64};
+  m.num_threads = 128;
+  m.scale = 0.5;
+  return m;
+}
+
+AttentionArgs paged() {
+  AttentionArgs args;
+  args.q = Tensor::dense(0x1000, DType::bf16, {9, 8, 128});
+  args.k = Tensor::dense(0x2000, DType::bf16, {100, 16, 2, 128});
+  args.v = Tensor::dense(0x3000, DType::bf16, {100, 16, 2, 64});
+  args.o = Tensor::dense(0x4000, DType::bf16, {9, 8, 64});
+  args.cu_seqlens_q = Tensor::dense(0x5000, DType::i32, {4});
+  args.seqlens_k = Tensor::dense(0x6000, DType::i32, {3});
+  args.page_table = Tensor::dense(0x7000, DType::i32, {3, 20});
+  args.max_seqlen_q = 5;
+  args.max_seqlen_k = 300;
+  return args;
+}
+
+template <class Change>
+std::string refusal(const Manifest& manifest, AttentionArgs args, const Change& change) {
+  change(args);
+  std::string message;
+  const auto code = error_of([&] { make_problem(manifest, args); }, &message);
+  CHECK((!code || *code == ErrorCode::bad_input));
+  return message;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return true;
+  MESSAGE("\"" << part << "\" is not in: " << text);
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
+  const Manifest m = manifest_of(OperandKind::paged);
+  const Problem p = make_problem(m, paged());
+  CHECK(p.ragged);
+  CHECK(p.batch == 3);
+  CHECK(p.num_pages == 100);
+  CHECK(p.page_size == 16);
+  CHECK(p.page_table_stride == 20);
+  CHECK(p.total_k == 1600);
+  CHECK(p.num_m_blocks == 2);  // 5 rows of a group of 4 heads, 16 to a tile
+  CHECK(p.num_tiles == 12);    // times 2 KV heads, 3 sequences
+  CHECK(p.kv_tiles == 5);
+  CHECK(make_geometry(m, p, 132).grid == std::array<std::uint32_t, 3>{60, 1, 1});
+  CHECK(make_geometry(m, p, 4).grid == std::array<std::uint32_t, 3>{8, 1, 1});
+
+  CHECK(choose_team(m, p, 132) == 2);
+  Problem many = p;
+  many.heads_kv = 8;
+  CHECK(choose_team(m, many, 132) == 8);  // 264 blocks are 33 teams
+  CHECK(choose_team(m, many, 66) == 8);   // 132: 4 of them idle
+  CHECK(choose_team(m, many, 3) == 2);    // 6
+  CHECK(choose_team(manifest_of(OperandKind::contiguous), many, 1) == 2);
+
+  AttentionArgs open = paged();
+  open.max_seqlen_k = 0;
+  CHECK(make_problem(m, open).seqlen_k == 320);
+  AttentionArgs empty = paged();
+  empty.page_table = Tensor::dense(0x7000, DType::i32, {3, 0});
+  empty.max_seqlen_k = 0;
+  CHECK(make_problem(m, empty).kv_tiles == 1);  // zeros are still to be written
+}
+
+TEST_CASE("a continuous problem takes its page from the tensor") {
+  const Manifest m = manifest_of(OperandKind::continuous);
+  AttentionArgs args = paged();
+  args.page_table = Tensor::dense(0x7000, DType::i32, {3, 1});
+  args.k = Tensor::dense(0x2000, DType::bf16, {5, 333, 2, 128});
+  args.v = Tensor::dense(0x3000, DType::bf16, {5, 333, 2, 64});
+  CHECK(make_problem(m, args).page_size == 333);
+  CHECK(has(refusal(m, args, [](auto& a) { a.page_table->shape[1] = 2; }), "[batch, 1] = [3, 1]"));
+  CHECK(has(refusal(m, args, [](auto& a) { a.max_seqlen_k = 334; }), "holds 0 to 333"));
+}
+
+TEST_CASE("every broken rule of pages has its line") {
+  const Manifest m = manifest_of(OperandKind::paged);
+  const auto bad = [&](const auto& change) { return refusal(m, paged(), change); };
+  CHECK(bad([](AttentionArgs&) {}).empty());
+  CHECK(has(bad([](auto& a) { a.page_table.reset(); }), "paged operands need a page_table"));
+  CHECK(has(bad([](auto& a) { a.seqlens_k.reset(); }), "paged operands need seqlens_k"));
+  CHECK(has(bad([](auto& a) { a.page_table->dtype = DType::f32; }), "page_table is f32, i32 is needed"));
+  CHECK(has(bad([](auto& a) { a.page_table->shape = {3}; }), "[batch, max_pages]"));
+  CHECK(has(bad([](auto& a) { a.page_table->shape = {2, 20}; }), "[batch, max_pages] = [3, 20]"));
+  CHECK(has(bad([](auto& a) { a.page_table->strides = {19, 1}; }), "page_table has strides [19, 1]"));
+  CHECK(has(bad([](auto& a) { a.page_table->strides = {20, 2}; }), "page_table has strides [20, 2]"));
+  CHECK(has(bad([](auto& a) { a.page_table->address = 2; }), "page_table lies at 0x2"));
+  CHECK(bad([](auto& a) { a.page_table->strides = {64, 1}; }).empty());
+  CHECK(has(bad([](auto& a) { a.seqlens_k->shape = {4}; }), "seqlens_k has shape [4], [batch] = [3]"));
+  CHECK(has(bad([](auto& a) { a.seqlens_k->address = 0; }), "seqlens_k lies at 0x0"));
+  CHECK(has(bad([](auto& a) { a.max_seqlen_k = 321; }), "the page table holds 0 to 320 (20 pages of 16)"));
+  CHECK(has(bad([](auto& a) { a.max_seqlen_k = -1; }), "max_seqlen_k is -1"));
+  CHECK(has(bad([](auto& a) {
+              a.k = Tensor::dense(0x2000, DType::bf16, {100, 32, 2, 128});
+              a.v = Tensor::dense(0x3000, DType::bf16, {100, 32, 2, 64});
+            }),
+            "k has pages of 32 rows, the kernel takes 16"));
+  CHECK(has(bad([](auto& a) {
+              a.k = Tensor::dense(0x2000, DType::bf16, {1600, 2, 128});
+            }),
+            "[num_pages, page_size, heads, depth]"));
+  CHECK(has(bad([](auto& a) {
+              a.q = Tensor::dense(0x1000, DType::bf16, {3, 3, 8, 128});
+            }),
+            "[total, heads, depth]"));
+  CHECK(has(bad([](auto& a) { a.cu_seqlens_q.reset(); }), "needs cu_seqlens_q"));
+
+  const Manifest dense = manifest_of(OperandKind::contiguous);
+  AttentionArgs args;
+  args.q = Tensor::dense(0x1000, DType::bf16, {3, 1, 8, 128});
+  args.k = Tensor::dense(0x2000, DType::bf16, {3, 100, 2, 128});
+  args.v = Tensor::dense(0x3000, DType::bf16, {3, 100, 2, 64});
+  args.o = Tensor::dense(0x4000, DType::bf16, {3, 1, 8, 64});
+  CHECK(refusal(dense, args, [](AttentionArgs&) {}).empty());
+  CHECK(has(refusal(dense, args, [](auto& a) { a.page_table = paged().page_table; }),
+            "page_table was given, but the kernel takes contiguous"));
+  const auto lengths = [](AttentionArgs& a) { a.seqlens_k = paged().seqlens_k; };
+  CHECK(has(refusal(dense, args, lengths), "without it"));
+  Manifest takes = dense;
+  takes.params.push_back({Kind::pointer, "seqlens_k", {}});
+  CHECK(refusal(takes, args, lengths).empty());
+  CHECK(refusal(takes, args, [](AttentionArgs&) {}).empty());
+}
+
+TEST_CASE("scales have the shape of their granularity") {
+  using Granularity = Quantization::Granularity;
+  Manifest m = manifest_of(OperandKind::paged);
+  m.kv_dtype = DType::fp8_e4m3;
+  AttentionArgs args = paged();
+  args.k.dtype = args.v.dtype = DType::fp8_e4m3;
+  CHECK(has(refusal(m, args, [](auto& a) { a.k_scale = Tensor::dense(64, DType::f32, {1}); }),
+            "k_scale was given, but the kernel takes none"));
+  m.params = {{Kind::pointer, "k_scale", {}}, {Kind::pointer, "v_scale", {}}};
+  CHECK(has(refusal(m, args, [](AttentionArgs&) {}), "the kernel needs k_scale"));
+  const auto with = [&](Granularity granularity, std::vector<std::int64_t> k, std::vector<std::int64_t> v) {
+    m.quantization = Quantization{granularity, 32, DType::f32};
+    return refusal(m, args, [&](AttentionArgs& a) {
+      a.k_scale = Tensor::dense(64, DType::f32, k);
+      a.v_scale = Tensor::dense(64, DType::f32, v);
+    });
+  };
+  CHECK(with(Granularity::per_tensor, {1}, {1}).empty());
+  CHECK(with(Granularity::per_head, {2}, {2}).empty());
+  CHECK(with(Granularity::per_token, {100, 16, 2}, {100, 16, 2}).empty());
+  CHECK(with(Granularity::per_block, {100, 16, 2, 4}, {100, 16, 2, 2}).empty());
+  CHECK(has(with(Granularity::per_head, {8}, {2}), "k_scale has shape [8]"));
+  CHECK(has(with(Granularity::per_token, {100, 16, 2}, {1600, 2}), "v_scale has shape [1600, 2]"));
+  m.quantization = Quantization{Granularity::per_block, 32, DType::f32};
+  CHECK(has(refusal(m, args,
+                    [](AttentionArgs& a) {
+                      a.k_scale = Tensor::dense(64, DType::f32, {100, 16, 2, 4});
+                      a.k_scale->strides[1] = 9;
+                      a.v_scale = Tensor::dense(64, DType::bf16, {100, 16, 2, 2});
+                    }),
+            "k_scale must be dense but for its first dimension"));
+}
+
+TEST_CASE("sinks and bit masks") {
+  Manifest m = manifest_of(OperandKind::paged);
+  CHECK(has(refusal(m, paged(), [](auto& a) { a.sink = Tensor::dense(64, DType::f32, {8}); }),
+            "sink was given"));
+  m.params = {{Kind::pointer, "sink", {}}, {Kind::pointer, "mask_bits", {}}};
+  const auto with = [&](std::vector<std::int64_t> sink, std::vector<std::int64_t> mask) {
+    AttentionArgs args = paged();
+    args.sink = Tensor::dense(64, DType::f32, std::move(sink));
+    args.mask_bits = Tensor::dense(64, DType::i32, std::move(mask));
+    return refusal(m, args, [](AttentionArgs&) {});
+  };
+  CHECK(with({8}, {3, 8, 5, 10}).empty());
+  CHECK(with({8}, {1, 1, 5, 10}).empty());
+  CHECK(has(with({2}, {1, 1, 5, 10}), "sink has shape [2], [heads_q] = [8]"));
+  CHECK(has(with({8}, {1, 1, 5, 9}), "mask_bits has shape"));
+  AttentionArgs args = paged();
+  args.sink = Tensor::dense(64, DType::f32, {8});
+  args.mask_bits = Tensor::dense(64, DType::i32, {3, 1, 5, 10});
+  const Problem p = make_problem(m, args);
+  CHECK(p.mask_stride_batch == 50);
+  CHECK(p.mask_stride_head == 0);
+  CHECK(p.mask_words == 10);
+}
