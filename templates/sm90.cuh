@@ -195,6 +195,30 @@ __device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2,
                : "memory");
 }
 
+//@ section stmatrix_trans needs types
+// As stmatrix_x4 with every matrix transposed on its way.
+__device__ __forceinline__ void stmatrix_x4_trans(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1),
+               "r"(r2), "r"(r3)
+               : "memory");
+}
+
+//@ section atomic_add_acq_rel
+// Adds, after everything this thread has seen is visible to the device; what the other adders did before is visible after.
+__device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
+  int before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
+//@ section load_16_bytes needs types
+// Global to shared memory.
+__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
+      : "memory");
+}
+
 //@ section zero_16_bytes needs types
 __device__ __forceinline__ void zero_16_bytes(u32 address) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");

@@ -2,6 +2,7 @@
 // here.
 #include "generator/schedules/schedule.hpp"
 #include "generator/schedules/sm80_prefill.hpp"
+#include "generator/schedules/sm90_decode.hpp"
 #include "generator/schedules/sm90_prefill.hpp"
 
 namespace kiln {
@@ -11,6 +12,7 @@ std::span<const ScheduleEntry> schedules() {
   static const std::vector<ScheduleEntry> entries{
       {"sm90_prefill", Target::sm_90a, Operation::prefill, make_sm90_prefill},
       {"sm90_prefill_pingpong", Target::sm_90a, Operation::prefill, make_sm90_prefill_pingpong},
+      {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
   };
   return entries;

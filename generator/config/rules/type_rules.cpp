@@ -79,6 +79,8 @@ std::string heads(const Config& c) {
 }
 
 std::string block_rows_tma(const Config& c) {
+  // Decode on sm_90a packs query rows along N.
+  if (c.target == Target::sm_90a && c.operation == Operation::decode) return "";
   return c.BM && *c.BM % 64 != 0
              ? fmt::format("BM ({}) must be a multiple of 64, the rows of a warpgroup", *c.BM)
              : "";
@@ -88,6 +90,7 @@ std::string block_rows_sm100(const Config& c) {
   return legal ? "" : fmt::format("BM ({}) must be 32, 64, 128 or 256", *c.BM);
 }
 std::string threads_sm90(const Config& c) {
+  if (c.operation == Operation::decode) return "";
   if (!c.num_threads || (*c.num_threads % 128 == 0 && *c.num_threads >= 256)) return "";
   return fmt::format("num_threads ({}) must be 128 for the producer and 128 for each consumer",
                      *c.num_threads);

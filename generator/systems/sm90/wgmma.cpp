@@ -92,11 +92,12 @@ std::vector<layout::Proof> operand_proofs(const std::string& name, const SmemTil
           {name + ": wgmma descriptors read what the tensor copy wrote", agree, 0}};
 }
 
-Wgmma::Wgmma(DType dtype, int n, A a, bool b_mn_major)
-    : dtype_(dtype), n_(n), a_(a), b_mn_major_(b_mn_major) {}
+Wgmma::Wgmma(DType dtype, int n, A a, bool b_mn_major, bool a_mn_major)
+    : dtype_(dtype), n_(n), a_(a), b_mn_major_(b_mn_major), a_mn_major_(a_mn_major) {}
 
 std::string Wgmma::name(bool first) const {
-  return fmt::format("wgmma_m64n{}k{}_{}{}", n_, k(), a_ == A::smem ? "ss" : "rs", first ? "_first" : "");
+  return fmt::format("wgmma_m64n{}k{}_{}{}{}", n_, k(), a_ == A::smem ? "ss" : "rs", a_mn_major_ ? "_ta" : "",
+                     first ? "_first" : "");
 }
 
 void Wgmma::add_to(Prelude& prelude, bool first) const {
@@ -107,8 +108,10 @@ void Wgmma::add_to(Prelude& prelude, bool first) const {
   Writer w;
   const std::string type = ptx_type(dtype_);
   w.comment("d {}= A (64 x {}, {}) * B ({} x {}, {}) in {}.", first ? "" : "+", k(),
-            a_ == A::smem ? "shared memory" : "registers", k(), n_,
-            b_mn_major_ ? "N contiguous" : "K contiguous", type);
+            a_ != A::smem ? "registers"
+            : a_mn_major_ ? "shared memory, M contiguous"
+                          : "shared memory",
+            k(), n_, b_mn_major_ ? "N contiguous" : "K contiguous", type);
   w.open("__device__ __forceinline__ void {}(float (&d)[{}], {}, u64 b)", name(first), d_regs,
          a_ == A::smem ? "u64 a" : "u32 a0, u32 a1, u32 a2, u32 a3");
   w.line("asm volatile(");
@@ -128,7 +131,7 @@ void Wgmma::add_to(Prelude& prelude, bool first) const {
   // Immediates: accumulate, scale A, scale B, then the transpose bits (16-bit types): A's only when it is in
   // SMEM.
   if (!is_fp8(dtype_))
-    tail = a_ == A::smem ? fmt::format(", 0, {}", b_mn_major_ ? 1 : 0)
+    tail = a_ == A::smem ? fmt::format(", {}, {}", a_mn_major_ ? 1 : 0, b_mn_major_ ? 1 : 0)
                          : fmt::format(", {}", b_mn_major_ ? 1 : 0);
   w.line("    \"}}, {}, %{}, {}, 1, 1{};\\n\"", a_text, d_regs + a_operands, first ? 0 : 1, tail);
   for (int i = 0; i < d_regs; i += 8) {

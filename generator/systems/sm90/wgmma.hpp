@@ -49,8 +49,9 @@ std::vector<layout::Proof> operand_proofs(const std::string& name, const SmemTil
 class Wgmma {
  public:
   enum class A { smem, registers };
-  /// `n`: columns of B; `b_mn_major`: B is contiguous along N (16-bit types only).
-  Wgmma(DType dtype, int n, A a, bool b_mn_major);
+  /// `n`: columns of B; `b_mn_major`, `a_mn_major`: B is contiguous along N, A in shared memory along M
+  /// (16-bit types only).
+  Wgmma(DType dtype, int n, A a, bool b_mn_major, bool a_mn_major = false);
 
   /// Name of the wrapper; `first` overwrites the accumulator instead of adding to it.
   std::string name(bool first) const;
@@ -61,7 +62,7 @@ class Wgmma {
   DType dtype_;
   int n_;
   A a_;
-  bool b_mn_major_;
+  bool b_mn_major_, a_mn_major_;
 };
 
 }  // namespace kiln::sm90

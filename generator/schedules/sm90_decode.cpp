@@ -1,0 +1,50 @@
+#include "generator/schedules/sm90_decode.hpp"
+
+#include "generator/schedules/sm90_decode_plan.hpp"
+
+namespace kiln {
+namespace {
+
+class Sm90Decode final : public Schedule {
+ public:
+  explicit Sm90Decode(sm90::DecodePlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    const auto& p = plan_;
+    return {{"mha_operand",
+             {{"k", p.operand->constants(2, 128, p.depth)}, {"v", p.operand->constants(2, 128, p.ov_depth)}}},
+            {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
+  }
+  Resources resources() const override {
+    const int fitting = 65536 / (plan_.num_threads() * plan_.ctas_per_sm) / 8 * 8;
+    return {plan_.smem.bytes(), plan_.num_threads(), fitting < 255 ? fitting : 255};
+  }
+  std::vector<layout::Proof> layout_proofs() const override {
+    const auto& p = plan_;
+    std::vector<layout::Proof> proofs;
+    const auto add = [&](const char* name, const sm90::SmemTile& tile, int columns, bool mn_major) {
+      for (auto& proof : sm90::operand_proofs(name, tile, columns, mn_major))
+        proofs.push_back(std::move(proof));
+    };
+    add("K", p.k->tile(), 64 * p.depth_panels, false);
+    add("V", p.v->tile(), 64 * p.ov_panels, true);
+    add("Q", p.q_tile(), 64 * p.depth_panels, false);
+    add("P", p.p_tile(), p.BN, false);
+    return proofs;
+  }
+  KernelSource emit() const override { return sm90::emit_decode(plan_); }
+
+ private:
+  sm90::DecodePlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_sm90_decode(Config config, Violations& out) {
+  auto plan = sm90::plan_decode(std::move(config), out);
+  if (!plan) return nullptr;
+  return std::make_unique<Sm90Decode>(std::move(*plan));
+}
+
+}  // namespace kiln

@@ -1,0 +1,271 @@
+// The consumer warpgroup of sm90_decode. Per KV tile:
+//
+//   S' = K Q'                  keys on the M side: a lane holds keys (lane >> 2) + 8 i and rows 2 (lane & 3)
+//   + {0, 1} + 8 j maximum of each row        over the lane's keys, the warp (shuffles), the four warps
+//   (shared memory) P = exp2(S' - max)         to shared memory, transposed: P is the B operand of O' += V'
+//   P'
+//
+// The product of tile n runs while that of K with the next tile is issued; both are waited for together.
+#include "generator/schedules/sm90_decode_parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+/// Registers of an M block that hold row index `c`: two keys (or two depths).
+std::array<int, 2> registers_of(int c) {
+  return {4 * (c / 2) + c % 2, 4 * (c / 2) + c % 2 + 2};
+}
+
+void emit_load_q(Writer& w, const DecodePlan& p) {
+  const int chunks = 8 * p.depth_panels, real = p.depth / 8;
+  w.comment(
+      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
+  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
+  w.line("const int r = i / {0}, c = i % {0};", chunks);
+  w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
+  w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
+  std::string address = "q + ";
+  if (!p.stream->ragged_q()) address += "s.batch * q_stride_batch + ";
+  address +=
+      "(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head "
+      "+ 8 * c";
+  const std::string inside = chunks > real ? fmt::format(" && c < {}", real) : "";
+  w.line("if (r < rows{}) load_16_bytes(at, {});", inside, address);
+  w.line("else zero_16_bytes(at);");
+  w.close();
+  w.line("fence_proxy_async();");
+  w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
+}
+
+void emit_reset(Writer& w, const DecodePlan& p) {
+  for (int c = 0; c < p.columns(); ++c) w.line("row_max[{0}] = -kInfinity; row_sum[{0}] = 0.0f;", c);
+  for (int j = 0; j < p.out_blocks(); ++j) {
+    for (int i = 0; i < p.s_regs(); i += 4)
+      w.line("o_acc_{0}[{1}] = o_acc_{0}[{2}] = o_acc_{0}[{3}] = o_acc_{0}[{4}] = 0.0f;", j, i, i + 1, i + 2,
+             i + 3);
+  }
+  if (p.causal) {
+    w.comment("keys that each row of the lane sees: up to its own position");
+    for (int c = 0; c < p.columns(); ++c)
+      w.line(
+          "key_limit[{}] = s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + (s.m_block * {} + {} + 2 * (lane "
+          "& 3)) / group;",
+          c, p.BM, row_of(c));
+    w.line(
+        "const int clean_end = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + "
+        "s.m_block * {} / group);",
+        p.BM);
+  } else {
+    w.line("const int clean_end = s.sequence.seqlen_k;  // keys that every row sees");
+  }
+}
+
+void emit_qk(Writer& w, const DecodePlan& p) {
+  w.comment("S' = K(n) Q'");
+  p.k->emit_wait(w, 0);
+  w.line("const u32 k_low = {};", p.k->get());
+  w.line("wgmma_fence();");
+  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
+  for (int i = 0; i < p.key_blocks(); ++i) {
+    for (int step = 0; step < p.depth / 16; ++step) {
+      w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p.qk->name(step == 0),
+             i, (64 * 128 * i >> 4) + k_major_step(p.k->tile(), step), p.k->descriptor_high(),
+             k_major_step(p.q_tile(), step), q_high);
+    }
+  }
+  w.line("wgmma_commit();");
+  w.line("WGMMA_WAIT(0);");
+  w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(0));
+  p.k->ring().emit_step(w);
+  w.open("if (n > s.tile_begin)");
+  w.line("if (lane == 0) mbarrier_arrive({});  // V(n - 1)", p.v->ring().empty(0));
+  p.v->ring().emit_step(w);
+  w.close();
+}
+
+void emit_scores(Writer& w, const DecodePlan& p) {
+  if (p.softcap > 0) {
+    w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
+    for (int i = 0; i < p.key_blocks(); ++i)
+      for (int r = 0; r < p.s_regs(); ++r)
+        w.line("s_acc_{0}[{1}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc_{0}[{1}] * cap_scale));",
+               i, r);
+  }
+  std::string border = fmt::format("(n + 1) * {} > clean_end", p.BN);
+  if (p.window > 0) border += fmt::format(" || n * {} < s.sequence.seqlen_k - {}", p.BN, p.window);
+  w.open("if ({})", border);
+  w.comment("a border tile: keys that a row does not see");
+  w.line("const int first_key = n * {} + 16 * warp + (lane >> 2);", p.BN);
+  for (int c = 0; c < p.columns(); ++c) {
+    if (p.causal) {
+      w.line("const int left_{0} = min(key_limit[{0}], s.sequence.seqlen_k) - first_key;", c);
+      if (p.window > 0) w.line("const int hidden_{0} = key_limit[{0}] - {1} - first_key;", c, p.window);
+    } else if (c == 0) {
+      w.line("const int left = s.sequence.seqlen_k - first_key;");
+    }
+    for (int i = 0; i < p.key_blocks(); ++i) {
+      for (int half = 0; half < 2; ++half) {
+        const int key = 64 * i + 8 * half, reg = registers_of(c)[static_cast<std::size_t>(half)];
+        const std::string limit = p.causal ? fmt::format("left_{}", c) : "left";
+        std::string condition = fmt::format("{} >= {}", key, limit);
+        if (p.window > 0) condition += fmt::format(" || {} < hidden_{}", key, c);
+        w.line("if ({}) s_acc_{}[{}] = -kInfinity;", condition, i, reg);
+      }
+    }
+  }
+  w.close();
+}
+
+void emit_max(Writer& w, const DecodePlan& p) {
+  w.comment("maximum of each row over the tile");
+  w.line("float tile_max[{}];", p.columns());
+  for (int c = 0; c < p.columns(); ++c) {
+    const auto [a, b] = registers_of(c);
+    std::string text = fmt::format("fmaxf(s_acc_0[{}], s_acc_0[{}])", a, b);
+    for (int i = 1; i < p.key_blocks(); ++i)
+      text = fmt::format("fmaxf({0}, fmaxf(s_acc_{1}[{2}], s_acc_{1}[{3}]))", text, i, a, b);
+    w.line("tile_max[{}] = {};", c, text);
+  }
+  for (int step : {4, 8, 16}) {
+    for (int c = 0; c < p.columns(); ++c)
+      w.line("tile_max[{0}] = fmaxf(tile_max[{0}], __shfl_xor_sync(0xffffffffu, tile_max[{0}], {1}));", c,
+             step);
+  }
+  w.open("if (lane < 4)");
+  for (int c = 0; c < p.columns(); c += 2)
+    w.line("*(float2*)(row_exchange + warp * {} + {} + 2 * lane) = make_float2(tile_max[{}], tile_max[{}]);",
+           p.BM, row_of(c), c, c + 1);
+  w.close();
+  w.line("named_barrier_sync(1, {});  // also: every warp's product with P(n - 1) is done",
+         DecodePlan::kConsumerThreads);
+  w.line("bool grew = false;");
+  w.line("float alpha[{0}], base[{0}];", p.columns());
+  for (int c = 0; c < p.columns(); c += 2) {
+    w.open("");
+    for (int i = 0; i < 4; ++i)
+      w.line("const float2 m_{} = *(const float2*)(row_exchange + {} + 2 * (lane & 3));", i,
+             i * p.BM + row_of(c));
+    for (int e = 0; e < 2; ++e) {
+      const char* member = e == 0 ? "x" : "y";
+      w.line(
+          "const float new_{0} = fmaxf(row_max[{1}], fmaxf(fmaxf(m_0.{0}, m_1.{0}), fmaxf(m_2.{0}, "
+          "m_3.{0})));",
+          member, c + e);
+      w.line("base[{0}] = new_{1} == -kInfinity ? 0.0f : new_{1} * factor;", c + e, member);
+      w.line("alpha[{0}] = exp2_approx(row_max[{0}] * factor - base[{0}]);", c + e);
+      w.line("grew = grew || new_{0} > row_max[{1}];", member, c + e);
+      w.line("row_max[{0}] = new_{1};", c + e, member);
+    }
+    w.close();
+  }
+  w.open("if (__any_sync(0xffffffffu, grew))");
+  for (int c = 0; c < p.columns(); ++c) {
+    const auto [a, b] = registers_of(c);
+    w.line("row_sum[{0}] *= alpha[{0}];", c);
+    for (int j = 0; j < p.out_blocks(); ++j)
+      w.line("o_acc_{0}[{1}] *= alpha[{3}]; o_acc_{0}[{2}] *= alpha[{3}];", j, a, b, c);
+  }
+  w.close();
+}
+
+void emit_probabilities(Writer& w, const DecodePlan& p) {
+  w.comment("P(n) = exp2(S' - max), and its row sums");
+  for (int i = 0; i < p.key_blocks(); ++i) {
+    for (int c = 0; c < p.columns(); ++c) {
+      const auto [a, b] = registers_of(c);
+      w.line(
+          "s_acc_{0}[{1}] = exp2_approx(fmaf(s_acc_{0}[{1}], factor, -base[{3}])); s_acc_{0}[{2}] = "
+          "exp2_approx(fmaf(s_acc_{0}[{2}], factor, -base[{3}])); row_sum[{3}] += s_acc_{0}[{1}] + "
+          "s_acc_{0}[{2}];",
+          i, a, b, c);
+    }
+    emit_transposed(w, p, fmt::format("smem_p + {} + transposed_at", i * p.BM * 128),
+                    fmt::format("s_acc_{}", i), pack_of(p.config.dtype), "");
+  }
+  w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
+  w.line("const int v_rows = max(s.sequence.seqlen_k - n * {}, 0);", p.BN);
+  w.open("if (v_rows < {})", p.BN);
+  p.v->emit_wait(w, 0);
+  w.open("for (int i = v_rows * 8 + threadIdx.x; i < {}; i += {})", p.BN * 8, DecodePlan::kConsumerThreads);
+  const std::string slot =
+      p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->full_kv_bytes()) : "";
+  for (int panel = 0; panel < p.ov_panels; ++panel)
+    w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * 128);
+  w.close();
+  w.close();
+  w.line("fence_proxy_async();");
+  w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
+}
+
+void emit_pv(Writer& w, const DecodePlan& p) {
+  w.comment("O' += V(n)' P(n)'");
+  p.v->emit_wait(w, 0);
+  w.line("const u32 v_low = {};", p.v->get());
+  w.line("wgmma_fence();");
+  const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
+  for (int j = 0; j < p.out_blocks(); ++j) {
+    for (int step = 0; step < p.BN / 16; ++step) {
+      w.line("{}(o_acc_{}, descriptor(v_low + {}, {}), descriptor(p_desc + {}, {}));", p.pv->name(false), j,
+             (p.BN * 128 * j >> 4) + mn_major_step(p.v->tile(), step), p.v->descriptor_high(),
+             k_major_step(p.p_tile(), step), p_high);
+    }
+  }
+  w.line("wgmma_commit();");
+}
+
+}  // namespace
+
+void emit_decode_consumer(Writer& w, const DecodePlan& p) {
+  w.banner("consumer warpgroup");
+  w.line("const int warp = threadIdx.x / 32;");
+  w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
+  if (p.softcap > 0) {
+    constexpr double kLog2E = 1.4426950408889634;
+    w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * kLog2E);
+    w.line("const float cap_scale = scale * {:.9g}f;  // 2 log2(e) / cap", 2 * kLog2E / p.softcap);
+  } else {
+    w.line("const float factor = scale_log2;");
+  }
+  w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
+  w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p.p_tile()).low);
+  p.k->emit_construct(w);
+  p.v->emit_construct(w);
+  w.comment(
+      "stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % "
+      "2, swizzled");
+  w.line(
+      "const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ "
+      "(lane & 7)) << "
+      "4);");
+  w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
+  w.line("volatile int* const arrivals_before = (volatile int*)(smem_bytes + {});", p.smem_flag);
+  p.k->ring().emit_state(w, false);
+  p.v->ring().emit_state(w, false);
+  for (int i = 0; i < p.key_blocks(); ++i)
+    w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
+  for (int j = 0; j < p.out_blocks(); ++j)
+    w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
+  w.line("float row_max[{0}], row_sum[{0}];", p.columns());
+  if (p.causal) w.line("int key_limit[{}];", p.columns());
+  p.stream->emit_loop_open(w);
+  w.line(
+      "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
+      p.BM);
+  emit_load_q(w, p);
+  emit_reset(w, p);
+  w.line("#pragma unroll 1");
+  w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
+  emit_qk(w, p);
+  emit_scores(w, p);
+  emit_max(w, p);
+  emit_probabilities(w, p);
+  emit_pv(w, p);
+  w.close();
+  w.line("WGMMA_WAIT(0);");
+  w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
+  p.v->ring().emit_step(w);
+  emit_decode_epilogue(w, p);
+  w.close();
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,200 @@
+// The end of a segment of sm90_decode. A whole item is written at once. Of a split item each block leaves a
+// part
+//
+//   part: O' not yet divided by the sum, [BM][ov] floats, then (maximum, sum) of each row
+//
+// in its workspace and arrives at the item's counter; the last one to arrive adds all parts up, in their
+// order.
+#include "generator/schedules/sm90_decode_parts.hpp"
+
+namespace kiln::sm90 {
+
+const char* pack_of(DType type) {
+  return type == DType::bf16 ? "pack_bf16" : "pack_fp16";
+}
+
+void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, const std::string& acc,
+                     const char* pack, const std::string& factor) {
+  const auto reg = [&](int r) {
+    return factor.empty() ? fmt::format("{}[{}]", acc, r)
+                          : fmt::format("{}[{}] * {}[{}]", acc, r, factor, 2 * (r / 4) + r % 2);
+  };
+  const auto pair = [&](int r) { return fmt::format("{}({}, {})", pack, reg(r), reg(r + 1)); };
+  for (int r = 0; r < p.s_regs(); r += 8)
+    w.line("stmatrix_x4_trans({} + {}, {}, {}, {}, {});", at, 2 * r * 128, pair(r), pair(r + 2), pair(r + 4),
+           pair(r + 6));
+}
+
+namespace {
+
+constexpr int kThreads = DecodePlan::kConsumerThreads;
+
+void sync(Writer& w) {
+  w.line("named_barrier_sync(1, {});", kThreads);
+}
+
+/// Maximum `top` and sum of `row` (expressions) in, the inverse sum out; `writer` (a condition) says which
+/// threads write the log-sum-exp.
+void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, const std::string& top,
+                     const std::string& sum, const std::string& inverse, const std::string& writer) {
+  w.open("");
+  w.line("const int packed = s.m_block * {} + {}, head = s.kv_head * group + packed % group;", p.BM, row);
+  w.line("float top = {} * factor, sum = {}, own = 1.0f;", top, sum);
+  if (p.sink) {
+    w.comment("the sink is one more logit, without a value");
+    w.line("const float sink_log2 = {} < rows ? sink[head] * 1.44269504f : 0.0f;", row);
+    w.line("const float higher = fmaxf(top, sink_log2);");
+    w.line("own = exp2_approx(top - higher);");
+    w.line("sum = sum * own + exp2_approx(sink_log2 - higher);");
+    w.line("top = higher;");
+  }
+  w.line("{} = sum > 0.0f ? own / sum : 0.0f;", inverse);
+  if (p.lse) {
+    w.line(
+        "if ({}{} < rows) lse[{} + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * "
+        "0.693147180559945f : -kInfinity;",
+        writer, row,
+        p.stream->ragged_q() ? "(long long)head * total_q + s.sequence.q_start"
+                             : "((long long)s.batch * heads_q + head) * s.sequence.seqlen_q");
+  }
+  w.close();
+}
+
+std::string output_address(const DecodePlan& p) {
+  return fmt::format(
+      "o + {}(s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * "
+      "o_stride_head",
+      p.stream->ragged_q() ? "" : "s.batch * o_stride_batch + ");
+}
+
+void emit_whole(Writer& w, const DecodePlan& p) {
+  w.comment("the whole item: through shared memory, so that rows leave in 16-byte words");
+  w.line("float inv_sum[{}];", p.columns());
+  for (int c = 0; c < p.columns(); ++c) {
+    const std::string row = fmt::format("{} + 2 * (lane & 3)", row_of(c));
+    emit_finish_row(w, p, "(" + row + ")", fmt::format("row_max[{}]", c), fmt::format("row_sum[{}]", c),
+                    fmt::format("inv_sum[{}]", c), "threadIdx.x < 4 && ");
+  }
+  for (int j = 0; j < p.out_blocks(); ++j)
+    emit_transposed(w, p, fmt::format("smem_o + {} + transposed_at", j * p.BM * 128),
+                    fmt::format("o_acc_{}", j), pack_of(*p.config.out_dtype), "inv_sum");
+  sync(w);
+  const int chunks = p.ov_depth / 8;
+  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, kThreads);
+  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p.BM);
+  w.line("copy_16_bytes({} + 8 * c, smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4));",
+         output_address(p), p.BM * 128);
+  w.close();
+}
+
+void emit_part(Writer& w, const DecodePlan& p) {
+  w.comment("this block's part");
+  w.line("float* const part = workspace + (blockIdx.x * 2ll + s.second_slot) * {};", p.partial_floats());
+  for (int c = 0; c < p.columns(); ++c) {
+    w.open("if ({} + 2 * (lane & 3) < rows)", row_of(c));
+    w.line("float* const at = part + ({} + 2 * (lane & 3)) * {} + 16 * warp + (lane >> 2);", row_of(c),
+           p.padded_ov());
+    for (int j = 0; j < p.out_blocks(); ++j)
+      w.line("at[{}] = o_acc_{}[{}]; at[{}] = o_acc_{}[{}];", 64 * j, j, 4 * (c / 2) + c % 2, 64 * j + 8, j,
+             4 * (c / 2) + c % 2 + 2);
+    w.line(
+        "if (threadIdx.x < 4) *(float2*)(part + {} + 2 * ({} + 2 * lane)) = make_float2(row_max[{}], "
+        "row_sum[{}]);",
+        p.BM * p.padded_ov(), row_of(c), c, c);
+    w.close();
+  }
+  sync(w);
+  w.line("if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);");
+  sync(w);
+}
+
+void emit_combine(Writer& w, const DecodePlan& p) {
+  w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
+  w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
+  w.line("const long long stride = problem.team_heads * 2ll * {};", p.partial_floats());
+  w.line(
+      "const float* const parts = workspace + (s.first_team * problem.team_heads + (int)blockIdx.x % "
+      "problem.team_heads) * 2ll * {};",
+      p.partial_floats());
+  w.line("const int shift = s.first_second ? {} : 0;  // part 0 may be the second of its block",
+         p.partial_floats());
+  w.line("#pragma unroll 1");
+  w.open("for (int r = warp; r < rows; r += 4)");
+  w.comment("maximum and sum of a row over all parts: a part a lane");
+  w.line("float top = -kInfinity, sum = 0.0f;");
+  w.open("for (int i = lane; i < s.parts; i += 32)");
+  w.line(
+      "const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + {} + 2 * r));",
+      p.BM * p.padded_ov());
+  w.line("const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;");
+  w.line("sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);");
+  w.line("top = higher;");
+  w.close();
+  w.line("float all = top;");
+  w.line(
+      "for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));");
+  w.line("sum *= exp2_approx(top * factor - (all == -kInfinity ? 0.0f : all * factor));");
+  w.line("for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
+  w.open("if (lane == 0)");
+  w.line("const float total = sum;");
+  w.line("float inverse;");
+  emit_finish_row(w, p, "r", "all", "total", "inverse", "");
+  w.line("row_exchange[r] = all == -kInfinity ? 0.0f : all * factor;");
+  w.line("row_exchange[{} + r] = inverse;", p.BM);
+  w.close();
+  w.close();
+  sync(w);
+  const int quads = p.ov_depth / 4;
+  const char* pack = pack_of(*p.config.out_dtype);
+  w.line("#pragma unroll 1");
+  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", quads, kThreads);
+  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", quads, p.BM);
+  w.line("const float base = row_exchange[r], inverse = row_exchange[{} + r];", p.BM);
+  w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
+  w.line("#pragma unroll 16");
+  w.open("for (int i = 0; i < s.parts; ++i)");
+  w.line("const float* const other = parts + i * stride + (i == 0 ? shift : 0);");
+  w.line("const float4 o = __ldcg((const float4*)(other + r * {} + 4 * c));", p.padded_ov());
+  w.line("const float weight = exp2_approx(__ldcg(other + {} + 2 * r) * factor - base);",
+         p.BM * p.padded_ov());
+  w.line("sum.x += weight * o.x; sum.y += weight * o.y; sum.z += weight * o.z; sum.w += weight * o.w;");
+  w.close();
+  w.line(
+      "*(uint2*)({} + 4 * c) = make_uint2({}(sum.x * inverse, sum.y * inverse), {}(sum.z * inverse, sum.w * "
+      "inverse));",
+      output_address(p), pack, pack);
+  w.close();
+}
+
+}  // namespace
+
+void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
+  w.banner("row sums over the lanes and warps");
+  for (int step : {4, 8, 16})
+    for (int c = 0; c < p.columns(); ++c)
+      w.line("row_sum[{0}] += __shfl_xor_sync(0xffffffffu, row_sum[{0}], {1});", c, step);
+  w.open("if (lane < 4)");
+  for (int c = 0; c < p.columns(); c += 2)
+    w.line("*(float2*)(row_exchange + warp * {} + {} + 2 * lane) = make_float2(row_sum[{}], row_sum[{}]);",
+           p.BM, row_of(c), c, c + 1);
+  w.close();
+  sync(w);
+  for (int c = 0; c < p.columns(); ++c)
+    w.line(
+        "row_sum[{0}] = row_exchange[{1} + 2 * (lane & 3)] + row_exchange[{2} + 2 * (lane & 3)] + "
+        "row_exchange[{3} + 2 * (lane & 3)] + row_exchange[{4} + 2 * (lane & 3)];",
+        c, row_of(c), p.BM + row_of(c), 2 * p.BM + row_of(c), 3 * p.BM + row_of(c));
+  w.banner("output");
+  w.open("if (s.whole)");
+  emit_whole(w, p);
+  if (p.stream->splits()) {
+    w.reopen("else");
+    emit_part(w, p);
+    w.open("if (*arrivals_before == s.parts - 1)");
+    emit_combine(w, p);
+    w.close();
+  }
+  w.close();
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,190 @@
+#include "generator/schedules/sm90_decode_plan.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+constexpr int kSmemPerSm = 233472, kSmemPerBlock = 232448;  // bytes; 1024 of each block are the system's
+constexpr const char* kName = "sm90_decode";
+
+bool check_meaning(const Config& c, Violations& out) {
+  const auto before = out.size();
+  refuse_unsupported(c, kName, {"kv_dtype",
+                                "out_dtype",
+                                "ov_depth",
+                                "mma_shape",
+                                "BM",
+                                "BN",
+                                "BK",
+                                "num_threads",
+                                "swizzle",
+                                "num_kv_stages",
+                                "operand",
+                                "mask",
+                                "score_mod",
+                                "sink",
+                                "lse",
+                                "scale",
+                                "split_kv",
+                                "group",
+                                "rope_depth",
+                                "q_depth",
+                                "head_dim_offset",
+                                "cache_depth",
+                                "nope_depth",
+                                "v_from_k"},
+                     out);
+  const Config m = with_shared_defaults(c);
+  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) {
+    if (!fits) refuse_value(c, pointer, std::string(kName) + " " + std::string(what), legal, out);
+  };
+  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
+  const std::string depth = std::to_string(c.depth);
+  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(c.dtype)));
+  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(!m.operand->quantization, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
+  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
+            m.mask->kind == MaskConfig::Kind::sliding_window,
+        "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
+  takes(m.score_mod->kind == ScoreMod::Kind::none || m.score_mod->kind == ScoreMod::Kind::softcap,
+        "/score_mod", "takes none and softcap", "none, {\"softcap\": c}");
+  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
+  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+  if (!(*m.scale > 0))
+    break_rule(c, kName, {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    if (value % 16 != 0 || value < 16 || value > 512) {
+      break_rule(c, kName, {pointer}, "depth is a multiple of 16 between 16 and 512",
+                 std::to_string(std::clamp((value + 15) / 16 * 16, 16, 512)), out);
+    }
+  }
+  return out.size() == before;
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
+  const auto before = out.size();
+  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
+                          std::string_view what,
+                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  DecodePlan p;
+  p.depth = c.depth;
+  p.ov_depth = *c.ov_depth;
+  p.depth_panels = (p.depth + 63) / 64;
+  p.ov_panels = (p.ov_depth + 63) / 64;
+  p.causal = c.mask->kind != MaskConfig::Kind::none;
+  p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
+  p.softcap = c.score_mod->kind == ScoreMod::Kind::softcap ? c.score_mod->softcap : 0;
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  c.schedule = kName;
+
+  // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8.
+  if (!c.BM) c.BM = c.group ? std::clamp((*c.group + 15) / 16 * 16, 16, 64) : 16;
+  p.BM = *c.BM;
+  if (p.BM % 16 != 0 || p.BM < 16 || p.BM > 128) {
+    refuse(kName, {"/BM"}, "BM, the packed query rows, is a multiple of 16 up to 128",
+           std::to_string(std::clamp((p.BM + 15) / 16 * 16, 16, 128)));
+    return std::nullopt;
+  }
+  if (!c.BN) c.BN = 64;
+  p.BN = *c.BN;
+  if (p.BN % 64 != 0 || p.BN < 64 || p.BN > 256) {
+    refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",
+           std::to_string(std::clamp((p.BN + 63) / 64 * 64, 64, 256)));
+    return std::nullopt;
+  }
+  const int registers = p.key_blocks() * p.s_regs() + p.out_blocks() * p.s_regs() + 3 * p.columns();
+  if (registers > 200) {
+    refuse(kName, {"/BM", "/BN"}, fmt::format("S' and O' take {} registers a thread, at most 200", registers),
+           fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)));
+    return std::nullopt;
+  }
+  if (c.operand->kind == OperandKind::paged) {
+    const int page = *c.operand->page_size;
+    if (page < 1 || (p.BN % page != 0 && page % p.BN != 0)) {
+      int legal = p.BN;
+      while (legal > 1 && legal > page) legal /= 2;
+      refuse("V16", {"/operand/page_size", "/BN"},
+             fmt::format("a page is a divisor or a multiple of the {} keys of a tile", p.BN),
+             std::to_string(legal));
+      return std::nullopt;
+    }
+  }
+  if (c.swizzle &&
+      (!std::get_if<SwizzleMode>(&*c.swizzle) || *std::get_if<SwizzleMode>(&*c.swizzle) != SwizzleMode::b128))
+    refuse("V20", {"/swizzle"}, "rows are cut into panels of 128 bytes", "128B");
+  c.swizzle = SwizzleMode::b128;
+  const int bk = 64 * p.depth_panels;
+  if (c.BK && *c.BK != bk)
+    refuse("V8", {"/BK"}, "BK is the depth in whole panels: K is loaded at once", std::to_string(bk));
+  c.BK = bk;
+  const std::array<int, 3> shape{64, p.BM, 16};
+  if (c.mma_shape && *c.mma_shape != shape)
+    refuse(kName, {"/mma_shape"}, "the matrix instruction is m64 n(BM) k16, keys on the M side",
+           fmt::format("[64, {}, 16]", p.BM));
+  c.mma_shape = shape;
+  if (c.num_threads && *c.num_threads != p.num_threads())
+    refuse(kName, {"/num_threads"}, "one consumer warpgroup and one producer warp",
+           std::to_string(p.num_threads()));
+  c.num_threads = p.num_threads();
+
+  // Two blocks to a multiprocessor where three stages fit, else as many stages as fit one block.
+  const int per_stage = 128 * p.BN * (p.depth_panels + p.ov_panels);
+  const int other = 128 * p.BM * (p.depth_panels + p.key_blocks() + p.ov_panels) + 16 * p.BM + 2048;
+  const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
+  p.ctas_per_sm = fitting(2) >= 2 && registers <= 64 ? 2 : 1;  // 168 registers a thread for two
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, 8);
+  p.num_kv_stages = *c.num_kv_stages;
+  if (p.num_kv_stages < 1 || p.num_kv_stages > 16) {
+    refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 1 to 16 here", p.num_kv_stages < 1 ? "1" : "16");
+    return std::nullopt;
+  }
+
+  p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, 64 * p.depth_panels, p.num_kv_stages, 1, 128, 2, 4, 1});
+  p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, 64 * p.ov_panels, p.num_kv_stages, 1, 128, 2, 4, 1});
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv});
+
+  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
+  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  p.smem_q = p.smem.add("q", 128 * p.BM * p.depth_panels, 1024, "Q: the packed query rows");
+  p.smem_p = p.smem.add("p", 128 * p.BM * p.key_blocks(), 1024, "P, rows = query rows");
+  p.smem_o = p.smem.add("o", 128 * p.BM * p.ov_panels, 1024, "O on its way out");
+  p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
+  p.smem_barriers =
+      p.smem.add("mbar", p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes(), 8, "K and V rings");
+  p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
+  if (p.smem.bytes() > kSmemPerBlock) {
+    refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
+           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), kSmemPerBlock),
+           fmt::format("num_kv_stages {}", std::max(1, fitting(1))));
+  }
+  if (out.size() != before) return std::nullopt;
+  p.ctas_per_sm = std::clamp(kSmemPerSm / (p.smem.bytes() + 1024), 1, p.ctas_per_sm);
+
+  p.qk.emplace(c.dtype, p.BM, Wgmma::A::smem, false);
+  p.pv.emplace(c.dtype, p.BM, Wgmma::A::smem, false, true);
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,58 @@
+// MHAOperand on sm_90a: where the rows of a KV tile lie, as coordinates of a tensor map (seed-systems.md 5).
+// K and V are two tensors that share table and lengths.
+//
+//   kind        tensor map axes                      coordinates of row t of sequence b
+//   contiguous  depth, seq, head, batch              d, t, h, b
+//   ragged      depth, seq (all rows), head, batch   d, k_start + t, h, 0
+//   paged       depth, seq (rows of a page), head, page   d, t % page_size, h, page_table[b][t / page_size]
+//   continuous  depth, seq (rows of a block), head, page  d, t, h, page_table[b][0]
+//
+// A tile of BN keys is num_pages boxes of eff_page rows. Rows past the tensor and pages outside [0,
+// num_pages) read as zeros, which the copy engine guarantees: a bad table entry never becomes a wild access.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <kiln/config.hpp>
+#include <kiln/source.hpp>
+#include "generator/emit/writer.hpp"
+#include "generator/systems/mha_operand_constants.hpp"
+
+namespace kiln::sm90 {
+
+class MHAOperand {
+ public:
+  /// `page_size`: of paged operands; a divisor or a multiple of BN.
+  MHAOperand(OperandKind kind, int page_size, int BN) : kind_(kind), page_size_(page_size), BN_(BN) {}
+
+  bool table() const { return kind_ == OperandKind::paged || kind_ == OperandKind::continuous; }
+  int paged_rows() const { return kind_ == OperandKind::paged ? page_size_ : 0; }
+  int eff_page() const { return kv_sub_tile_rows(BN_, paged_rows()); }
+  int num_pages() const { return kv_num_sub_tiles(BN_, paged_rows()); }
+
+  /// Tensor map of K or V in panels of `panel_columns` columns.
+  TensorMapSpec map(int panel_columns, int span_bytes, int l2_promotion_bytes) const;
+  /// Kernel parameters beyond the maps, in order.
+  std::vector<KernelParam> params() const;
+
+  /// populate: by all lanes of a warp, `const int page = ...` of tile `n`, of which lane i keeps piece i (and
+  /// i + 32 in page_1, ...). Nothing for operands without a table.
+  void emit_populate(Writer& w, const std::string& n) const;
+  /// Coordinates after the depth column of the piece that this lane issues, `row` and `page` as populate left
+  /// them.
+  std::string coordinates(const std::string& n, int round) const;
+  /// Condition under which this lane issues a box, and how many boxes a lane may have.
+  std::string issues(int round) const;
+  int rounds() const { return (num_pages() + 31) / 32; }
+
+  /// Documented constants (seed-systems.md 5.3, 5.4).
+  nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth) const;
+
+ private:
+  OperandKind kind_;
+  int page_size_;
+  int BN_;
+};
+
+}  // namespace kiln::sm90
