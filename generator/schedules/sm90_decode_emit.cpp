@@ -166,7 +166,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.config_json = to_json(p.config, -1);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm};
+  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
   m.workspace_bytes_per_block = 2 * 4 * p.partial_floats();
   m.params = params;
   m.operation = p.config.operation;
@@ -174,6 +174,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
+  m.page_size = p.config.operand->page_size.value_or(0);
+  m.quantization = p.config.operand->quantization;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
