@@ -96,7 +96,7 @@ TEST_CASE("fp8 P from S: the key permutation that V must share (hopper.md 2.4)")
 }
 
 TEST_CASE("MFMA maps agree with the recorded tables of gfx90a and gfx942") {
-  const auto path = std::filesystem::path(__FILE__).parent_path() / "../data/mfma_layouts.json";
+  const auto path = std::filesystem::path(KILN_SOURCE_DIR) / "tests/data/mfma_layouts.json";
   std::ifstream in(path);
   REQUIRE_MESSAGE(in, path.string());
   const auto facts = nlohmann::json::parse(in);
