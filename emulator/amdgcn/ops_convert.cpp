@@ -110,6 +110,9 @@ void add_convert_ops(OpTable& t) {
   add("v_cvt_i16_f16",
       v1<([](u32 x) { return to_integer<std::int16_t>(static_cast<double>(half(x))) & 0xffff; })>, Num::f16);
   add("v_cvt_pkrtz_f16_f32", v2<([](u32 a, u32 b) { return pkrtz(as_f32(a), as_f32(b)); })>, Num::f32);
+  add("v_cvt_pk_f16_f32",
+      v2<([](u32 a, u32 b) { return u32{f32_to_f16(as_f32(a))} | u32{f32_to_f16(as_f32(b))} << 16; })>,
+      Num::f32);
   add("v_cvt_pknorm_i16_f32", v2<([](u32 a, u32 b) {
         return norm(static_cast<double>(as_f32(a)), 32767, -1) |
                norm(static_cast<double>(as_f32(b)), 32767, -1) << 16;

@@ -36,11 +36,19 @@ void fill_amd(Config& c) {
   fill(c.mma_shape, amd_shape(c));
   const auto [mma_m, mma_n, mma_k] = *c.mma_shape;
   const bool fp8_wide_k = is_fp8(c.dtype) && mma_k == 128;
-  fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) ? 64 : 32, mma_k));
+  // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks (cdna.md 8).
+  const bool wide_rows =
+      prefill && !gfx950 && c.depth % 64 == 0 && c.depth <= 128 && c.BN.value_or(64) % 64 == 0;
+  fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
   if (prefill) {
     fill(c.WM, mma_m);
-    fill(c.BM, 4 * *c.WM);
-    const int fitting = c.depth > 256 || (!gfx950 && c.depth != 64) ? 32 : 64;
+    // Two waves a SIMD hide each other's softmax where O leaves them half the registers (cdna.md 11).
+    const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
+    const int waves = c.num_threads                                 ? *c.num_threads / 64
+                      : c.target == Target::gfx90a || c.depth > 128 ? 4
+                                                                    : 8;
+    fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
+    const int fitting = c.depth > 128 ? 32 : 64;
     fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
     fill(c.WN, *c.BN);
   } else {
@@ -56,9 +64,9 @@ void fill_amd(Config& c) {
   const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
   fill(c.bk_smem, halves ? 64 : *c.BK);
   fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
-  fill(c.dma, gfx950 ? "lds_direct" : "reg_staged");
+  fill(c.dma, "lds_direct");
   fill(c.full_kv, true);
-  const bool tight = !gfx950 && prefill && c.depth > 128;
+  const bool tight = !gfx950 && prefill && c.depth > 64;
   fill(c.double_buffer, prefill && !tight);
   fill(c.double_buffer_k_only, (!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256));
   fill(c.shared_kv, *c.v_from_k || (!prefill && c.depth > 256) || (tight && c.depth > 256));

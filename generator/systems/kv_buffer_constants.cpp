@@ -36,7 +36,13 @@ KVBufferConstants kv_buffer_constants(const KVBufferParams& p) {
   c.total_tiles = (p.BN / c.warp_tile_rows) * (p.full_kv ? c.num_repeats : 1);
   c.tiles_per_warp = ceil_div(c.total_tiles, c.num_warps);
   c.vm_instrs_per_load = c.uniform_split() ? 2 * c.tiles_per_warp : 0;
-  c.vm_exact = c.uniform_split() ? c.tiles_per_warp * (bk_smem * size == 64 ? 2 : 4) : 0;
+  const int copies = c.warp_tile_rows * bk_smem * size / (p.wave * p.dma_bytes);  // of one tile
+  const int share = c.total_tiles > 0 && c.total_tiles < c.num_warps && c.num_warps % c.total_tiles == 0
+                        ? c.num_warps / c.total_tiles
+                        : 1;
+  c.waves_per_tile = p.share_tiles && copies % share == 0 ? share : 1;
+  c.copies_per_wave_tile = copies / c.waves_per_tile;
+  c.vm_exact = c.uniform_split() ? c.tiles_per_warp * c.copies_per_wave_tile : 0;
   c.wtile_dim0 = p.WN;
   c.wtile_dim1 = p.BK;
   c.rows_per_k_mma = c.num_mmas;

@@ -25,7 +25,9 @@ struct KVBufferParams {
   bool transpose = true;  ///< K when true, V when false
   bool full_kv = true;
   int reg_chunk_depth = 0, reg_chunk_keys = 0, smem_depth = 0, bk_smem = 0, num_smem_stages = 2;
-  int wave = 64;  ///< lanes of a wave: 64 on AMD, 32 on sm_80
+  int wave = 64;             ///< lanes of a wave: 64 on AMD, 32 on sm_80
+  int dma_bytes = 16;        ///< bytes a lane copies with one instruction
+  bool share_tiles = false;  ///< with more warps than copy tiles, several share one (worker_base, 1.3)
 };
 
 struct KVBufferConstants {
@@ -34,11 +36,13 @@ struct KVBufferConstants {
   int smem_cols = 0, smem_stage_size = 0, smem_stage_bytes = 0, blocks_per_stage = 0, smem_total_cols = 0;
   int num_warps = 0, total_tiles = 0, tiles_per_warp = 0;
   int vm_instrs_per_load = 0;  ///< the reference's count
-  int vm_exact = 0;  ///< instructions a wave really issues per load; 0 when the split is not uniform
+  int vm_exact = 0;        ///< instructions a wave really issues per load; 0 when the split is not uniform
+  int waves_per_tile = 1;  ///< warps that share one copy tile
+  int copies_per_wave_tile = 0;  ///< instructions of one warp in one copy tile
   int wtile_dim0 = 0, wtile_dim1 = 0, rows_per_k_mma = 0, rows_per_k_tile = 0, mma_total_rows = 0;
   int vgprs = 0;  ///< 32-bit registers of a lane
 
-  bool uniform_split() const { return total_tiles % num_warps == 0; }
+  bool uniform_split() const { return waves_per_tile > 1 || total_tiles % num_warps == 0; }
   /// Register slot of a strip.
   int register_slot(int bk_tile) const { return bk_tile % reg_num_k_tiles; }
   /// DMA tiles that warp `warp` copies of one load.

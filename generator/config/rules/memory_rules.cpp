@@ -2,6 +2,8 @@
 // whole words, and bk_smem is a multiple of 8 elements.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules/amd_tiles.hpp"
 #include "generator/config/rules/rule_sets.hpp"
@@ -27,6 +29,8 @@ std::optional<KVBufferConstants> buffer_constants(const Config& c, bool transpos
   p.bk_smem = c.bk_smem.value_or(*c.BK);
   p.smem_depth = transpose ? c.smem_depth.value_or(0) : align_up(p.depth, p.bk_smem);
   p.num_smem_stages = c.num_smem_stages.value_or(2);
+  p.dma_bytes = c.dma == "lds_direct" ? std::max(4, target_info(c.target).lds_dma_bytes) : 16;
+  p.share_tiles = true;
   return kv_buffer_constants(p);
 }
 

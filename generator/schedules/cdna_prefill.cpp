@@ -1,0 +1,53 @@
+#include "generator/schedules/cdna_prefill.hpp"
+
+#include "generator/schedules/cdna_prefill_plan.hpp"
+
+namespace kiln {
+namespace {
+
+/// P leaves the accumulators of S in the key order that V's fragments have: slot by slot.
+bool p_has_order_of_v(const cdna::PrefillPlan& p) {
+  const layout::MfmaShape shape = p.mfma.shape;
+  const bool transposing = p.mfma.target == Target::gfx950;
+  const layout::FragmentMap v =
+      transposing ? layout::v_fragment(shape.m == 32 ? layout::VForm::tr32 : layout::VForm::tr16)
+                  : layout::v_fragment_perm4x4(shape.m);
+  for (int group = 0; group < p.mfma.groups(); ++group) {
+    for (int e = 0; e < p.mfma.frag(); ++e) {
+      if (v(group * shape.m, e).row != layout::p_slot_key(shape, shape, group, e)) return false;
+    }
+  }
+  return true;
+}
+
+class CdnaPrefill final : public Schedule {
+ public:
+  explicit CdnaPrefill(cdna::PrefillPlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    return {
+        {"kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
+        {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
+  }
+  Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
+  KernelSource emit() const override { return cdna::emit_prefill(plan_); }
+  std::vector<layout::Proof> layout_proofs() const override {
+    std::vector<layout::Proof> proofs = plan_.k->proofs();
+    for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));
+    proofs.push_back({"P: accumulators of S in the key order of V", p_has_order_of_v(plan_), 0});
+    return proofs;
+  }
+
+ private:
+  cdna::PrefillPlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_cdna_prefill(Config config, Violations& out) {
+  auto plan = cdna::plan_prefill(config, out);
+  return plan ? std::make_unique<CdnaPrefill>(std::move(*plan)) : nullptr;
+}
+
+}  // namespace kiln

@@ -1,0 +1,346 @@
+// The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "generator/emit/head.hpp"
+#include "generator/schedules/cdna_prefill_plan.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  using Kind = KernelParam::Kind;
+  std::vector<KernelParam> params;
+  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
+  for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+  add(Kind::i32, "heads_q");
+  add(Kind::i32, "heads_kv");
+  if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  if (p.ragged && p.lse) add(Kind::i32, "total_q");
+  if (p.causal) add(Kind::i32, "num_m_blocks");
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    for (const char* axis : {"batch", "seq", "head"}) {
+      if (p.ragged && std::string(axis) == "batch") continue;
+      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
+    }
+  }
+  add(Kind::f32, "scale_log2");
+  if (p.lse) add(Kind::f32, "scale");
+  return params;
+}
+
+std::string parameter_text(const KernelParam& param) {
+  switch (param.kind) {
+    case KernelParam::Kind::pointer:
+      if (param.role == "lse") return "float* lse";
+      if (param.role == "o") return "u16* o";
+      if (param.role.size() == 1) return "const u16* " + param.role;
+      return "const int* " + param.role;
+    case KernelParam::Kind::i32:
+      return "int " + param.role;
+    case KernelParam::Kind::i64:
+      return "long long " + param.role;
+    default:
+      return "float " + param.role;
+  }
+}
+
+/// Parameters, several to a line.
+std::string parameter_list(const std::vector<KernelParam>& params) {
+  std::string out, line;
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const std::string text = parameter_text(params[i]) + (i + 1 < params.size() ? "," : "");
+    if (line.size() + text.size() > 96) out += line + "\n    ", line.clear();
+    line += (line.empty() ? "" : " ") + text;
+  }
+  return out + line;
+}
+
+// Which rows, head and sequence; pointers to the first rows; how many KV tiles.
+void emit_work(Writer& w, const PrefillPlan& p) {
+  w.line("extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];");
+  w.line("LDS u8* const lds = (LDS u8*)smem_bytes;");
+  w.line("const u32 lds_start = (u32)(u64)lds;");
+  w.line("const int thread = (int)__builtin_amdgcn_workitem_id_x(), lane = thread & 63;");
+  w.line("const int warp = uniform(thread >> 6);");
+  w.banner("work item: {} query rows of one head of one sequence", p.BM);
+  if (p.causal) {
+    w.line(
+        "const int m_start = (num_m_blocks - 1 - (int)__builtin_amdgcn_workgroup_id_x()) * {};  // the "
+        "longest rows first",
+        p.BM);
+  } else {
+    w.line("const int m_start = (int)__builtin_amdgcn_workgroup_id_x() * {};", p.BM);
+  }
+  w.line(
+      "const int head = (int)__builtin_amdgcn_workgroup_id_y(), batch = "
+      "(int)__builtin_amdgcn_workgroup_id_z();");
+  w.line("const int kv_head = head / (heads_q / heads_kv);");
+  if (p.ragged) {
+    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
+    w.line(
+        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
+        "k_start;");
+    w.line("if (m_start >= seqlen_q) return;");
+  }
+  const char* sequence = p.ragged ? "{1}_start * {0}_stride_seq" : "batch * {0}_stride_batch";
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    const bool query = *tensor == 'q' || *tensor == 'o';
+    const std::string start = fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
+    w.line("{0}u16* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
+           tensor, start, query ? "head" : "kv_head",
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
+  }
+  w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
+         p.WM() - 1);
+  w.line("const int row = m_start + block_row;");
+  p.mask->emit_limits(w, "row");
+  if (p.causal) {
+    w.comment(
+        "Keys that some row of the block sees, that some row of this wave sees, and that all of them see.");
+    w.line("const int block_keys = min_of(seqlen_k, min_of(m_start + {}, seqlen_q) + seqlen_k - seqlen_q);",
+           p.BM);
+    w.line("const int warp_keys = min_of(seqlen_k, m_start + {0} * warp + {0} + seqlen_k - seqlen_q);",
+           p.WM());
+    w.line("const int clean_keys = min_of(seqlen_k, m_start + {} * warp + 1 + seqlen_k - seqlen_q);", p.WM());
+    w.line("const int num_tiles = (max_of(block_keys, 0) + {}) / {};", p.BN - 1, p.BN);
+  } else {
+    w.line("const int num_tiles = (seqlen_k + {}) / {};", p.BN - 1, p.BN);
+  }
+}
+
+void emit_setup(Writer& w, const PrefillPlan& p) {
+  const int size = static_cast<int>(size_of(p.config.dtype));
+  w.banner("addresses");
+  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), "seqlen_k");
+  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), "seqlen_k");
+  w.banner("accumulators");
+  const std::string accumulator = p.mfma.accumulator();
+  w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
+         p.WM());
+  w.line("{} o_acc[{}];  // O': {} columns x {}", accumulator, p.ov_depth / p.mfma.shape.m, p.ov_depth,
+         p.WM());
+  w.line("u32x{} p[{}];  // P' as the B operand of V' P'", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);
+  p.softmax->emit_reset(w);
+  for (int i = 0; i < p.ov_depth / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
+}
+
+/// All strips of one product, in chunks whose fragments fit a few registers: the fragments of the next chunk
+/// are read beside the products of this one, and nothing else moves across its end.
+void emit_product(Writer& w, const KVBuffer& buffer, int stage, const std::string& b, const std::string& c,
+                  bool first) {
+  constexpr int kChunkRegisters = 32;
+  const KVMmaOp& op = buffer.kv_mma_op();
+  const int steps = op.steps();
+  const int chunk = steps * op.registers_per_step() <= kChunkRegisters ? steps : 1;
+  const int chunks = buffer.num_k_tiles() * steps / chunk;
+  const auto each_step = [&](int i, auto visit) {
+    for (int s = i * chunk; s < (i + 1) * chunk; ++s) visit(s / steps, s % steps);
+  };
+  const auto load = [&](int i) {
+    each_step(i, [&](int strip, int step) { buffer.emit_load_from_shared(w, stage, strip, step); });
+  };
+  // With one strip of registers a whole strip cannot be read ahead: its slot is in use.
+  const bool ahead = buffer.reg_num_k_tiles() > 1 || chunk < steps;
+  if (ahead) load(0);
+  for (int i = 0; i < chunks; ++i) {
+    const bool next = ahead && i + 1 < chunks;
+    w.comment("strip {}{}{}", i * chunk / steps, chunk == steps ? "" : fmt::format(", step {}", i % steps),
+              next ? "; the next fragments first" : "");
+    if (!ahead || next) load(ahead ? i + 1 : i);
+    each_step(i, [&](int strip, int step) { op.emit_mma(w, b, c, strip, step, first); });
+    if (i + 1 < chunks) w.line("SCHEDULE_FENCE();");
+  }
+}
+
+// S' = K(n) Q'
+void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
+  w.comment("S' = K(n) Q'");
+  p.k->kv_mma_op().emit_registers(w);
+  emit_product(w, *p.k, stage, "q_reg", "s_acc", true);
+}
+
+void emit_softmax(Writer& w, const PrefillPlan& p) {
+  if (p.causal) {
+    w.comment("the limit of some row lies in this tile");
+    w.open("if ((n + 1) * {} > clean_keys)", p.BN);
+  } else {
+    w.comment("the sequence ends in this tile");
+    w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
+  }
+  p.mask->emit_apply(w, fmt::format("n * {}", p.BN));
+  w.close();
+  w.comment("P = exp2(S - max), O follows the maximum");
+  p.softmax->emit_max(w);
+  p.softmax->emit_rescale(w);
+  p.softmax->emit_exp(w);
+}
+
+// O' += V(n)' P'
+void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
+  w.comment("O' += V(n)' P'");
+  p.v->kv_mma_op().emit_registers(w);
+  emit_product(w, *p.v, stage, "p", "o_acc", false);
+}
+
+void open_if_visible(Writer& w, const PrefillPlan& p) {
+  if (p.causal) {
+    w.open("if (n * {} < warp_keys)", p.BN);
+  } else {
+    w.open("");
+  }
+}
+
+/// Waits until all but `loads` of the youngest loads have landed.
+void emit_wait(Writer& w, const PrefillPlan& p, int loads) {
+  w.line("WAIT_LOADS_AND_SYNC({});", p.counted ? loads : 0);
+}
+
+void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
+  const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
+  const int vm_k = p.k->vm_exact(), vm_v = p.v->vm_exact();
+  w.banner("KV tile n in stage {}", stage);
+  w.comment("K(n) has landed, and every wave has finished tile n - 1");
+  emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
+  if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
+  if (p.k_stages == 2) {
+    w.open("if (n + 1 < num_tiles)");
+    p.k->emit_load_from_dram(w, 1 - k_stage);
+    if (p.v_stages == 2) p.v->emit_load_from_dram(w, 1 - v_stage);
+    w.close();
+  }
+  open_if_visible(w, p);
+  emit_qk(w, p, k_stage);
+  emit_softmax(w, p);
+  w.close();
+  if (p.k_stages == 2) {
+    w.comment("V(n) has landed; what was started after it may still fly");
+    w.open("if (n + 1 < num_tiles)");
+    emit_wait(w, p, vm_k + (p.v_stages == 2 ? vm_v : 0));
+    w.reopen("else");
+    emit_wait(w, p, 0);
+    w.close();
+  } else {
+    w.comment("V(n) has landed, and every wave has finished K(n)");
+    emit_wait(w, p, 0);
+    w.open("if (n + 1 < num_tiles)");
+    p.k->emit_load_from_dram(w, 0);
+    w.close();
+  }
+  open_if_visible(w, p);
+  emit_pv(w, p, v_stage);
+  w.close();
+  w.line("if (++n == num_tiles) break;");
+}
+
+void emit_main(Writer& w, const PrefillPlan& p) {
+  w.banner("Q, and the first tiles on their way");
+  const int size = static_cast<int>(size_of(p.config.dtype));
+  p.q->emit_load(w, "q_head", fmt::format("q_stride_seq * {}", size), "(seqlen_q - m_start)", "block_row");
+  w.open("if (num_tiles > 0)");
+  p.k->emit_load_from_dram(w, 0);
+  if (p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
+  w.comment(
+      "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
+  for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
+  w.open("for (int n = 0;;)");
+  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, stage);
+  w.close();
+  w.close();
+}
+
+void emit_epilogue(Writer& w, const PrefillPlan& p) {
+  w.banner("epilogue: O / row_sum, LSE");
+  p.softmax->emit_finish(w);
+  if (p.lse) {
+    w.open("if (lane < {} && row < seqlen_q)", p.WM());
+    w.line(p.ragged ? "float* const lse_row = lse + (long long)head * total_q + q_start + row;"
+                    : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row;");
+    w.line(
+        "*lse_row = row_sum > 0.0f ? row_max * scale + log2_approx(row_sum) * 0.693147180559945f : "
+        "-kInfinity;");
+    w.close();
+  }
+  p.q->emit_store(w, "o_head", "o_stride_seq * 2", "(seqlen_q - m_start)", "block_row");
+}
+
+std::string head_facts(const PrefillPlan& p) {
+  return fmt::format(
+      "Schedule cdna_prefill: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n"
+      "Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n"
+      "LDS ({} bytes):\n"
+      "  {:>7} .. {:>7}  K, {} stage{}\n  {:>7} .. {:>7}  V, {} stage{}",
+      p.BM, p.num_warps, p.WM(), p.BN, p.BK, p.k->copies(), p.v->copies(),
+      p.counted ? "count them" : "drain them all", p.smem_bytes, 0, p.smem_v, p.k_stages,
+      p.k_stages == 1 ? "" : "s", p.smem_v, p.smem_bytes, p.v_stages, p.v_stages == 1 ? "" : "s");
+}
+
+Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
+  Manifest m;
+  m.name = *p.config.name;
+  m.entry = entry_name(m.name);
+  m.target = std::string(to_string(p.config.target));
+  m.config_json = to_json(p.config, -1);
+  m.num_threads = p.num_threads;
+  m.smem_bytes = p.smem_bytes;
+  m.grid = {GridRule::Kind::tiles, p.BM, 1};
+  m.params = std::move(params);
+  m.operation = p.config.operation;
+  m.operand = p.config.operand->kind;
+  m.dtype = p.config.dtype;
+  m.kv_dtype = *p.config.kv_dtype;
+  m.out_dtype = *p.config.out_dtype;
+  m.depth = p.depth;
+  m.ov_depth = p.ov_depth;
+  m.writes_lse = p.lse;
+  m.scale = *p.config.scale;
+  const int products =
+      p.k->num_k_tiles() * p.k->kv_mma_op().products() + p.v->num_k_tiles() * p.v->kv_mma_op().products();
+  m.expectations.push_back({p.mfma.mnemonic(), p.k_stages * products});
+  return m;
+}
+
+}  // namespace
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  Prelude prelude("cdna.hip");
+  for (const char* section : {"types", "uniform", "waits", "schedule_fence"}) prelude.use(section);
+  const auto use_pack = [&](DType type) {
+    // Before CDNA4 there is no conversion to BF16.
+    prelude.use(type == DType::fp16                 ? "pack_fp16"
+                : p.config.target == Target::gfx950 ? "pack_bf16"
+                                                    : "pack_bf16_by_hand");
+  };
+  use_pack(p.config.dtype);
+  use_pack(*p.config.out_dtype);
+  if (p.lse) prelude.use("log2_approx");
+  p.k->use(prelude);
+  p.v->use(prelude);
+  p.q->use(prelude);
+  p.softmax->use(prelude);
+
+  const auto params = kernel_params(p);
+  KernelSource source;
+  source.manifest = manifest(p, params);
+
+  Writer body;
+  body.raw(prelude.text());
+  body.line("#define kInfinity __builtin_inff()");
+  body.blank();
+  body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
+  body.open("void {}({})", source.manifest.entry, parameter_list(params));
+  emit_work(body, p);
+  emit_setup(body, p);
+  emit_main(body, p);
+  emit_epilogue(body, p);
+  body.close();
+
+  const std::string head = kernel_head(
+      source.manifest.name, source.manifest.config_json, head_facts(p),
+      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
+                  source.manifest.target, source.manifest.name));
+  source.head_bytes = head.size();
+  source.text = head + body.take();
+  return source;
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,205 @@
+#include "generator/schedules/cdna_prefill_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/rules.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+/// The conflict-free swizzle of K (cdna.md 7): rows of 64 and 128 bytes, by the phases of each LDS.
+XorSwizzle default_swizzle_k(const Config& c) {
+  return c.target == Target::gfx950 && (*c.mma_shape)[0] == 32 ? XorSwizzle{3, 0, 4, false}
+                                                               : XorSwizzle{3, 0, 3, false};
+}
+/// V: rows are read as they lie; transposing reads of 128-byte rows want neighbouring rows apart.
+XorSwizzle default_swizzle_v(const Config& c) {
+  if (c.target != Target::gfx950 || *c.bk_smem * size_of(c.dtype) < 128) return {};
+  return {2, 1, 2, false};
+}
+
+/// What the kernel computes: anything it does not is refused here, never ignored.
+bool check_meaning(const Config& c, const Config& m, Violations& out) {
+  const auto before = out.size();
+  refuse_unsupported(c, "cdna_prefill",
+                     {"kv_dtype",
+                      "out_dtype",
+                      "ov_depth",
+                      "mma_shape",
+                      "BM",
+                      "BN",
+                      "BK",
+                      "WM",
+                      "WN",
+                      "num_threads",
+                      "swizzle",
+                      "swizzle_k",
+                      "swizzle_v",
+                      "full_kv",
+                      "bk_smem",
+                      "smem_depth",
+                      "num_smem_stages",
+                      "operand",
+                      "mask",
+                      "score_mod",
+                      "sink",
+                      "lse",
+                      "scale",
+                      "split_kv",
+                      "group",
+                      "rope_depth",
+                      "q_depth",
+                      "head_dim_offset",
+                      "cache_depth",
+                      "nope_depth",
+                      "v_from_k",
+                      "dma",
+                      "v_load",
+                      "wait_policy",
+                      "double_buffer",
+                      "double_buffer_k_only",
+                      "shared_kv",
+                      "reg_chunk_depth",
+                      "reg_chunk_keys",
+                      "scale_placement"},
+                     out);
+  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) {
+    if (!fits) refuse_value(c, pointer, "cdna_prefill " + std::string(what), legal, out);
+  };
+  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
+  const std::string depth = std::to_string(c.depth);
+  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(c.dtype)));
+  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
+        "takes contiguous and ragged operands", "contiguous, ragged");
+  takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
+  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
+        "takes none and causal", "none, causal");
+  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
+  takes(!*m.sink, "/sink", "has no sink", "false");
+  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
+  takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
+  takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
+  takes(!*m.shared_kv, "/shared_kv", "keeps K and V apart", "false");
+  takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
+  const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
+  takes(*m.num_smem_stages == stages, "/num_smem_stages",
+        "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  const int smem_depth = align_up(c.depth, *m.bk_smem);
+  takes(*m.smem_depth == smem_depth, "/smem_depth", "keeps depth columns, whole blocks of bk_smem",
+        std::to_string(smem_depth));
+  takes(*m.BN == *m.WN, "/WN", "gives every wave all keys of a tile", std::to_string(*m.BN));
+  takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
+        std::to_string((*m.mma_shape)[0]));
+  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
+  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+  takes(c.depth % *m.BK == 0, "/depth", fmt::format("takes whole strips of BK ({}) columns", *m.BK),
+        std::to_string((c.depth + *m.BK - 1) / *m.BK * *m.BK));
+  takes(c.depth <= 256, "/depth", "takes depth up to 256", "64, 128, 256");
+  if (!(*m.scale > 0)) {
+    break_rule(c, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  }
+  return out.size() == before;
+}
+
+/// Keys that follow from others once the tiles are known.
+void resolve_rest(Config& c) {
+  const auto fill_swizzle = [&](std::optional<SwizzleKey>& key, const XorSwizzle& value) {
+    if (!key)
+      key = c.swizzle ? *c.swizzle : value.bits == 0 ? SwizzleKey(SwizzleMode::none) : SwizzleKey(value);
+  };
+  fill_swizzle(c.swizzle_k, default_swizzle_k(c));
+  fill_swizzle(c.swizzle_v, default_swizzle_v(c));
+  if (!c.v_load) {
+    c.v_load = c.target != Target::gfx950 ? "perm4x4" : (*c.mma_shape)[0] == 32 ? "tr32" : "tr16";
+  }
+  if (!c.schedule) c.schedule = "cdna_prefill";
+}
+
+std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleKey& key,
+                                              std::string_view pointer, Violations& out) {
+  const XorSwizzle x = xor_swizzle(key);
+  const layout::Swizzle s{x.bits, x.base, x.shift};
+  if (x.element_domain || !s.is_valid()) {
+    break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes 16-byte vectors", "auto", out);
+    return std::nullopt;
+  }
+  return x.bits == 0 ? layout::Swizzle{} : s;
+}
+
+}  // namespace
+
+std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
+  Config c = with_rule_defaults(user);
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  resolve_rest(c);
+  const auto swizzle_k = vector_swizzle(user, *c.swizzle_k, "/swizzle_k", out);
+  const auto swizzle_v = vector_swizzle(user, *c.swizzle_v, "/swizzle_v", out);
+  if (!swizzle_k || !swizzle_v) return std::nullopt;
+
+  PrefillPlan p;
+  const auto& shape = *c.mma_shape;
+  p.mfma = {c.target, c.dtype, {shape[0], shape[1], shape[2]}};
+  p.depth = c.depth, p.ov_depth = *c.ov_depth;
+  p.BM = *c.BM, p.BN = *c.BN, p.BK = *c.BK;
+  p.num_threads = *c.num_threads;
+  p.num_warps = p.num_threads / 64;
+  p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
+  p.v_stages = *c.double_buffer ? 2 : 1;
+  p.causal = c.mask->kind == MaskConfig::Kind::causal;
+  p.ragged = c.operand->kind == OperandKind::ragged;
+  p.lse = *c.lse;
+
+  const std::vector<ColumnGroup> columns = KVMmaOp::column_groups(p.mfma, p.ov_depth);
+  if (columns.empty()) {
+    break_rule(user, "cdna_prefill", {"/depth"},
+               fmt::format("columns of V are turned in pairs of fragments: depth is a multiple of {}",
+                           2 * p.mfma.shape.m),
+               std::to_string(align_up(p.depth, 2 * p.mfma.shape.m)), out);
+    return std::nullopt;
+  }
+  const TargetInfo& target = target_info(c.target);
+  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          *c.WN,      p.BK,
+                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, target.lds_dma_bytes,
+                     *swizzle_k};
+  kv.reg_chunk = c.reg_chunk_depth.value_or(0);
+  p.k.emplace(kv);
+  kv.transpose = false, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;
+  kv.reg_chunk = c.reg_chunk_keys.value_or(0);
+  p.v.emplace(kv);
+  // Waits count loads where every wave issues the same number of them, and no more than the counter holds.
+  const bool countable = p.k->derived().uniform_split() && p.v->derived().uniform_split() &&
+                         p.k->vm_exact() + p.v->vm_exact() <= 63;
+  if (!c.wait_policy) c.wait_policy = countable ? "counted" : "drain";
+  p.counted = *c.wait_policy == "counted" && countable;
+
+  const auto pack = [&](DType type) -> std::string {
+    return type == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  };
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype)});
+  p.softmax.emplace(OnlineSoftmax::Shape{p.mfma, p.mfma, p.BN / p.mfma.shape.m, p.ov_depth / p.mfma.shape.m,
+                                         8.0, pack(c.dtype)});
+  p.mask.emplace(p.mfma, p.BN / p.mfma.shape.m, p.causal);
+  p.smem_v = p.k->bytes();
+  p.smem_bytes = p.smem_v + p.v->bytes();
+  const int waves_per_simd = (p.num_warps + 3) / 4;
+  p.max_registers = std::min(target.max_registers, 512 / waves_per_simd);
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,41 @@
+// Every constant of a cdna_prefill kernel, derived once from the resolved config.
+#pragma once
+
+#include <optional>
+
+#include "generator/schedules/schedule.hpp"
+#include "generator/systems/cdna/kv_buffer.hpp"
+#include "generator/systems/cdna/mask.hpp"
+#include "generator/systems/cdna/online_softmax.hpp"
+#include "generator/systems/cdna/q_tile.hpp"
+
+namespace kiln::cdna {
+
+struct PrefillPlan {
+  Config config;  ///< resolved
+
+  Mfma mfma;
+  int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
+  int num_warps = 0, num_threads = 0;
+  int k_stages = 0, v_stages = 0;
+  bool causal = false, ragged = false, lse = false;
+  bool counted = true;             ///< waits count loads; otherwise they drain
+  int max_registers = 0;           ///< VGPRs of a lane, AGPRs included
+  int smem_v = 0, smem_bytes = 0;  ///< K lies at 0
+
+  std::optional<QTile> q;
+  std::optional<KVBuffer> k, v;
+  std::optional<OnlineSoftmax> softmax;
+  std::optional<KeyLimitMask> mask;
+
+  /// Rows of one wave.
+  int WM() const { return mfma.shape.n; }
+};
+
+/// Fills defaults and checks; nullopt with violations when a rule is broken.
+std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out);
+
+/// The kernel's text.
+KernelSource emit_prefill(const PrefillPlan& plan);
+
+}  // namespace kiln::cdna

@@ -1,0 +1,178 @@
+#include "generator/systems/cdna/kv_buffer.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace kiln::cdna {
+namespace {
+
+KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
+  KVBufferParams params;
+  params.dtype = shape.mfma.type;
+  params.mma_shape = {shape.mfma.shape.m, shape.mfma.shape.n, shape.mfma.shape.k};
+  params.BN = shape.BN;
+  params.WN = shape.WN;
+  params.BK = shape.BK;
+  params.num_threads = shape.num_threads;
+  params.depth = shape.depth;
+  params.transpose = shape.transpose;
+  params.smem_depth = align_up(shape.depth, shape.bk_smem);
+  params.bk_smem = shape.bk_smem;
+  (shape.transpose ? params.reg_chunk_depth : params.reg_chunk_keys) = shape.reg_chunk;
+  params.num_smem_stages = shape.num_smem_stages;
+  params.dma_bytes = shape.dma_bytes;
+  params.share_tiles = true;
+  return kv_buffer_constants(params);
+}
+
+}  // namespace
+
+KVBuffer::KVBuffer(const Shape& shape)
+    : shape_(shape),
+      constants_(constants_of(shape)),
+      stage_{shape.BN, shape.depth, shape.bk_smem, static_cast<int>(size_of(shape.mfma.type)), shape.swizzle},
+      op_({shape.mfma, constants_.num_mmas, constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK,
+           shape.transpose},
+          stage_),
+      share_(constants_.waves_per_tile),
+      instructions_(constants_.copies_per_wave_tile) {}
+
+void KVBuffer::use(Prelude& prelude) const {
+  prelude.use("buffer_resource");
+  prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
+  op_.use(prelude);
+}
+
+/// Bits that the swizzled vector index of a lane, with its worker part, can have.
+int KVBuffer::lane_vector_bits() const {
+  std::uint32_t bits = 0;
+  for (int worker = 0; worker < share_; ++worker) {
+    for (int lane = 0; lane < 64; ++lane) {
+      bits |= shape_.swizzle(static_cast<std::uint32_t>(lane * shape_.dma_bytes / 16 +
+                                                        worker * instructions_ * vectors_per_copy()));
+    }
+  }
+  return static_cast<int>(bits);
+}
+
+KVBuffer::Copy KVBuffer::copy(int j) const {
+  const int swizzled = static_cast<int>(shape_.swizzle(static_cast<std::uint32_t>(j * vectors_per_copy())));
+  const int bits = lane_vector_bits();
+  return {swizzled & bits, (swizzled & ~bits) / stage_.vectors_per_row()};
+}
+
+void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
+                              const std::string& rows) const {
+  const std::string n = name();
+  const int per_row = stage_.vectors_per_row(), tiles = constants_.total_tiles;
+  w.comment("{}: {} tiles of {} x {} a load, {}", shape_.transpose ? "K" : "V", tiles,
+            constants_.warp_tile_rows, shape_.bk_smem,
+            share_ > 1 ? fmt::format("{} waves on each", share_)
+                       : fmt::format("{} to a wave", constants_.tiles_per_warp));
+  w.line("const int {0}_row_bytes = (int)({1});", n, row_bytes);
+  w.line("const u8* {0}_next = (const u8*)({1});", n, first);
+  w.line("int {0}_rows = {1};", n, rows);
+  // The vector of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
+  std::string vector = shape_.dma_bytes == 16 ? "lane" : "lane / 4";
+  if (share_ > 1)
+    vector = fmt::format("{} + warp / {} * {}", vector, tiles, instructions_ * vectors_per_copy());
+  w.line("const u32 {0}_vector = {1};", n, vector);
+  std::set<int> lows;
+  for (int j = 0; j < instructions_; ++j) lows.insert(copy(j).low);
+  for (const int low : lows) {
+    std::string v = swizzled_expression(shape_.swizzle, n + "_vector");
+    if (low != 0) v = fmt::format("({} ^ {})", v, low);
+    w.line("const u32 {0}_from_{1} = {2} / {3} * {0}_row_bytes + {2} % {3} * 16{4};", n, low, v, per_row,
+           shape_.dma_bytes == 16 ? "" : " + lane % 4 * 4");
+  }
+  for (int t = 0; t < constants_.tiles_per_warp; ++t) {
+    const std::string tile = share_ > 1 ? fmt::format("(warp % {})", tiles)
+                             : t == 0   ? "warp"
+                                        : fmt::format("(warp + {})", t * constants_.num_warps);
+    const int repeats = constants_.num_repeats;
+    const std::string row = repeats == 1 ? tile : fmt::format("{} / {}", tile, repeats);
+    const std::string col = repeats == 1 ? "0" : fmt::format("{} % {}", tile, repeats);
+    w.line("const u32 {0}_tile_{1} = {2} * {3} * {0}_row_bytes + {4} * {5};", n, t, row,
+           constants_.warp_tile_rows, col, stage_.row_bytes());
+    w.line("const u32 {0}_lds_{1} = {6}{2} * {3} + {4} * {5}{7};", n, t, row,
+           constants_.warp_tile_rows * stage_.row_bytes(), col, stage_.block_bytes(),
+           base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
+           share_ > 1 ? fmt::format(" + warp / {} * {}", tiles, instructions_ * 64 * shape_.dma_bytes) : "");
+  }
+  op_.emit_construct(w, std::to_string(base));
+}
+
+void KVBuffer::emit_load_from_dram(Writer& w, int stage) const {
+  const std::string n = name();
+  w.open("");
+  w.comment("load_{}_stage{}", n, stage);
+  w.line(
+      "const i32x4 tile = buffer_resource({0}_next, {0}_rows > 0 ? (min_of({0}_rows, {1}) - 1) * "
+      "{0}_row_bytes "
+      "+ {2} : 0);",
+      n, shape_.BN, shape_.depth * stage_.element_bytes);
+  for (int t = 0; t < constants_.tiles_per_warp; ++t) {
+    const bool guarded = (t + 1) * constants_.num_warps > constants_.total_tiles && share_ == 1;
+    if (guarded) w.open("if (warp < {})", constants_.total_tiles - t * constants_.num_warps);
+    // One running offset per lane part: a list of uniform row distances would crowd the scalar registers.
+    std::map<int, int> row_of;  // by lane part: the row its offset stands at
+    for (int j = 0; j < instructions_; ++j) {
+      const Copy c = copy(j);
+      const int lds = stage * stage_bytes() + j * 64 * shape_.dma_bytes;
+      const auto [at, fresh] = row_of.try_emplace(c.low, 0);
+      if (fresh) w.line("u32 from_{0}_{1} = {2}_from_{1} + {2}_tile_{0};", t, c.low, n);
+      if (c.row != at->second) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - at->second, n);
+      at->second = c.row;
+      w.line("BUFFER_TO_LDS_{0}(tile, {1}_lds_{2}, {3}, from_{2}_{4});", shape_.dma_bytes, n, t, lds, c.low);
+    }
+    if (guarded) w.close();
+  }
+  w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};", n, shape_.BN);
+  w.close();
+}
+
+void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int step) const {
+  op_.emit_load(w, bk_tile, step, stage * stage_bytes());
+}
+
+nlohmann::ordered_json KVBuffer::constants() const {
+  return to_json(constants_);
+}
+
+/// Every 16-byte vector of a 32-row tile is written once, with the vector that readers expect there.
+bool KVBuffer::copies_prove() const {
+  const int per_row = stage_.vectors_per_row(), simd = stage_.simd();
+  std::vector<int> written;
+  for (int worker = 0; worker < share_; ++worker) {
+    for (int j = 0; j < instructions_; ++j) {
+      for (int lane = 0; lane < 64; ++lane) {
+        const int place = (worker * instructions_ + j) * 64 * shape_.dma_bytes + lane * shape_.dma_bytes;
+        const auto own = static_cast<std::uint32_t>(lane * shape_.dma_bytes / 16 +
+                                                    worker * instructions_ * vectors_per_copy());
+        const Copy c = copy(j);
+        const int source = static_cast<int>(shape_.swizzle(own)) ^ c.low;
+        const int row = source / per_row + c.row, byte = source % per_row * 16 + lane * shape_.dma_bytes % 16;
+        const int expected = static_cast<int>(stage_.byte(row, byte / 16 * simd)) + byte % 16;
+        if (expected != place) return false;
+        written.push_back(place / shape_.dma_bytes);
+      }
+    }
+  }
+  std::sort(written.begin(), written.end());
+  for (std::size_t i = 0; i < written.size(); ++i) {
+    if (written[i] != static_cast<int>(i)) return false;
+  }
+  return true;
+}
+
+std::vector<layout::Proof> KVBuffer::proofs() const {
+  const std::string n = shape_.transpose ? "K" : "V";
+  std::vector<layout::Proof> out{
+      {n + " stage: bijection", stage_.layout().is_bijection(), 0},
+      {n + " copies: buffer_load to LDS", copies_prove(), 0},
+  };
+  for (auto& proof : op_.proofs(shape_.mfma.target)) out.push_back(std::move(proof));
+  return out;
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,87 @@
+// KVBuffer on CDNA (seed-systems.md 2): one of K or V on its way global memory -> LDS -> registers. Buffer
+// loads with LDS destination bring BN rows at a time into one of `num_smem_stages` stages, 16 bytes a lane on
+// gfx950 and 4 bytes on gfx90a and gfx942; its KVMmaOp reads fragments.
+//
+// The buffer owns the iterator: `NAME_next` and `NAME_rows` always describe the next tile. Its descriptor
+// ends with the sequence, so rows past the end become zeros and a masked score never meets a stale NaN.
+//
+// A load is cut into tiles of `warp_tile_rows` rows by `bk_smem` columns, dealt to the waves round-robin;
+// with more waves than tiles several share one (`worker_base`). Every wave issues exactly `vm_exact`
+// instructions, which is what its waits count; where the tiles do not divide evenly that is 0 and waits
+// drain.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "generator/layout/proof.hpp"
+#include "generator/systems/cdna/kv_mma_op.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
+
+namespace kiln::cdna {
+
+class KVBuffer {
+ public:
+  struct Shape {
+    bool transpose = true;  ///< K; false: V
+    Mfma mfma;
+    int BN = 0, WN = 0, BK = 0;
+    int depth = 0;
+    int bk_smem = 0;
+    int num_threads = 0;
+    int num_smem_stages = 2;
+    int dma_bytes = 4;          ///< bytes a lane copies with one instruction
+    layout::Swizzle swizzle{};  ///< vector domain
+    /// Columns (K) or keys (V) that registers hold at once; 0: all.
+    int reg_chunk = 0;
+  };
+  explicit KVBuffer(const Shape& shape);
+
+  const KVBufferConstants& derived() const { return constants_; }
+  int num_k_tiles() const { return constants_.num_k_tiles; }
+  /// Strips whose fragments registers hold at once.
+  int reg_num_k_tiles() const { return constants_.reg_num_k_tiles; }
+  int stage_bytes() const { return constants_.smem_stage_bytes; }
+  int bytes() const { return shape_.num_smem_stages * stage_bytes(); }
+  /// Loads that a wave has in flight after load_from_dram; 0 when waves differ.
+  int vm_exact() const { return constants_.vm_exact; }
+  /// Copy instructions in the text of one load.
+  int copies() const { return constants_.tiles_per_warp * instructions_; }
+
+  void use(Prelude& prelude) const;
+  /// `base`: byte offset of stage 0 in LDS; `first`: pointer to row 0 of the sequence and head; `row_bytes`:
+  /// expression of the byte distance of rows; `rows`: of the sequence's length.
+  void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
+                      const std::string& rows) const;
+  /// load_from_dram[stage]: starts the copies of the iterator's tile and advances it.
+  void emit_load_from_dram(Writer& w, int stage) const;
+  /// Step `step` of load_from_shared[bk_tile] of the stage.
+  void emit_load_from_shared(Writer& w, int stage, int bk_tile, int step) const;
+
+  const KVMmaOp& kv_mma_op() const { return op_; }
+  const LdsTile& stage() const { return stage_; }
+  nlohmann::ordered_json constants() const;
+  std::vector<layout::Proof> proofs() const;
+
+ private:
+  std::string name() const { return shape_.transpose ? "k" : "v"; }
+  int vectors_per_copy() const { return 64 * shape_.dma_bytes / 16; }
+  /// Lane part and literal part of the source vector of copy `j`: their XOR, over disjoint bits but `low`.
+  struct Copy {
+    int low = 0, row = 0;
+  };
+  Copy copy(int j) const;
+  int lane_vector_bits() const;
+  bool copies_prove() const;
+
+  Shape shape_;
+  KVBufferConstants constants_;
+  LdsTile stage_;
+  KVMmaOp op_;
+  int share_ = 1;         ///< waves that share one copy tile
+  int instructions_ = 0;  ///< copies of one wave in one tile
+};
+
+}  // namespace kiln::cdna

@@ -1,0 +1,84 @@
+// KVMmaOp on CDNA (seed-systems.md 4): owns the register tile of one role, K or V, every load from LDS into
+// it, and the matrix products that consume it.
+//
+// K (load_prefill): register NAME_reg[vector][mma] is one ds_read_b128 of every lane, `k_group` fragments; a
+// lane's vector covers depth `vector_k * v + simd * group ..`, and Q is loaded in the same order.
+// V (load_v_bf16): fragments NAME_reg[k_mma][mma] in the key order that the accumulators of S have, so that P
+// goes to the product as it is:
+//   gfx950          tr32, tr16: two ds_read_b64_tr_b16 a fragment
+//   gfx90a, gfx942  perm4x4: rows are read as they lie, four keys and `width` columns a lane, and turned by
+//                   v_perm_b32; fragment f of such a group holds columns first + width * row + f
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "generator/emit/prelude.hpp"
+#include "generator/layout/proof.hpp"
+#include "generator/systems/cdna/lds_tile.hpp"
+#include "generator/systems/cdna/mfma.hpp"
+
+namespace kiln::cdna {
+
+/// Output columns of `width` neighbouring fragments: fragment f, accumulator row r is column `first` + width
+/// * r + f. Width 1 is the natural order.
+struct ColumnGroup {
+  int first = 0, width = 1, mma = 0;
+};
+
+class KVMmaOp {
+ public:
+  struct Shape {
+    Mfma mfma;
+    int num_mmas = 0;     ///< fragments along keys (K) or output columns (V)
+    int num_k_mmas = 0;   ///< instruction steps along k in one BK strip
+    int num_k_tiles = 0;  ///< strips held in registers
+    int BK = 0;
+    bool transpose_b = true;  ///< true: K loads, false: V loads
+  };
+  KVMmaOp(const Shape& shape, const LdsTile& stage);
+
+  /// V: `cols` output columns as groups; empty when they do not divide.
+  static std::vector<ColumnGroup> column_groups(const Mfma& mfma, int cols);
+
+  void use(Prelude& prelude) const;
+  /// Addresses of this lane; `base` is the byte offset of stage 0 in LDS.
+  void emit_construct(Writer& w, const std::string& base) const;
+  void emit_registers(Writer& w) const;
+  /// Steps of one strip: 16-byte vectors along depth (K) or instructions along keys (V).
+  int steps() const { return shape_.transpose_b ? vectors() : shape_.num_k_mmas; }
+  int registers_per_step() const {
+    return shape_.num_mmas * (shape_.transpose_b ? 4 : shape_.mfma.frag_regs());
+  }
+  /// Step `step` of load_prefill[bk_tile] or load_v_bf16[bk_tile], from the stage at byte `stage_offset`.
+  void emit_load(Writer& w, int bk_tile, int step, int stage_offset) const;
+  /// mma: C += A B over that step. `b` names the registers of Q (vectors) or P (pairs of elements); `first`:
+  /// the first step overwrites C.
+  void emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step,
+                bool first) const;
+  /// Products of one strip.
+  int products() const { return shape_.num_mmas * shape_.num_k_mmas; }
+
+  const std::vector<ColumnGroup>& groups() const { return groups_; }
+  nlohmann::ordered_json constants() const;
+  std::vector<layout::Proof> proofs(Target target) const;
+
+ private:
+  std::string name() const { return shape_.transpose_b ? "k" : "v"; }
+  bool transposing() const { return shape_.mfma.target == Target::gfx950; }
+  int slot(int bk_tile) const { return bk_tile % shape_.num_k_tiles; }
+  int vectors() const { return shape_.BK / shape_.mfma.vector_k(); }  ///< of a K strip
+  const LaneAddress& address(const ColumnGroup& group) const;
+  void emit_load_k(Writer& w, int bk_tile, int vector, int stage_offset) const;
+  void emit_load_v_transposing(Writer& w, int bk_tile, int k, int stage_offset) const;
+  void emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) const;
+
+  Shape shape_;
+  LdsTile stage_;
+  std::vector<ColumnGroup> groups_;
+  std::vector<LaneAddress> addresses_;  ///< K: one; V: one per distinct width
+  std::vector<int> widths_;
+};
+
+}  // namespace kiln::cdna

@@ -1,0 +1,19 @@
+#include "generator/systems/cdna/mfma.hpp"
+
+#include <fmt/format.h>
+
+namespace kiln::cdna {
+
+std::string Mfma::wrapper() const {
+  return fmt::format("mfma_{}x{}x{}_{}", shape.m, shape.n, shape.k, to_string(type));
+}
+
+std::string Mfma::mnemonic() const {
+  // CDNA2 writes types without a separator, and the BF16 instructions of four elements with a suffix.
+  const bool old = target == Target::gfx90a;
+  const std::string size = fmt::format("v_mfma_f32_{}x{}x{}", shape.m, shape.n, shape.k);
+  if (type == DType::bf16) return size + (old ? "bf16_1k" : "_bf16");
+  return size + (old ? "f16" : "_f16");
+}
+
+}  // namespace kiln::cdna

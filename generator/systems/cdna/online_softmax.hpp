@@ -1,0 +1,52 @@
+// OnlineSoftmax over the accumulators of K Q^T on CDNA: a lane owns one query, and the lanes of the other
+// groups (lane ^ 32, and lane ^ 16 with 16x16 instructions) hold further keys of the same one. The row
+// maximum is therefore a tree in the lane and one or two exchanges; sums stay in the lane until the end.
+//
+// Scores stay unscaled; scale * log2(e) is folded into the exponent's FMA: p = exp2(s * scale_log2 - m *
+// scale_log2).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/writer.hpp"
+#include "generator/systems/cdna/mfma.hpp"
+
+namespace kiln::cdna {
+
+class OnlineSoftmax {
+ public:
+  struct Shape {
+    Mfma qk, pv;
+    int score_tiles = 0;   ///< accumulators of S: BN / M
+    int output_tiles = 0;  ///< accumulators of O
+    /// Growth of the maximum (log2 units) below which O keeps its old scale; 0: always rescale.
+    double rescale_threshold = 8.0;
+    std::string pack;  ///< two floats to a register of P
+  };
+  explicit OnlineSoftmax(Shape shape) : shape_(std::move(shape)) {}
+
+  void use(Prelude& prelude) const;
+  /// row_max and row_sum, reset.
+  void emit_reset(Writer& w) const;
+  /// New maximum of the tile in s_acc; sets `rescale` (wave-uniform), alpha and shift.
+  void emit_max(Writer& w) const;
+  /// O *= alpha where the maximum grew.
+  void emit_rescale(Writer& w) const;
+  /// s_acc = exp2(...), added to row_sum, then p as the B operand of V^T P^T.
+  void emit_exp(Writer& w) const;
+  /// After the last tile: row_sum over the lane groups, inv_sum (0 for a row without visible keys).
+  void emit_finish(Writer& w) const;
+  /// P slots hold the keys that V's fragments hold: what lets P stay in registers.
+  bool p_order_proves() const;
+
+ private:
+  int registers() const { return shape_.score_tiles * shape_.qk.accum(); }
+  std::string score(int i) const;
+  /// `what` of the other lane groups folded into `value`, one exchange each.
+  void emit_fold(Writer& w, const std::string& value, const std::string& combine) const;
+  Shape shape_;
+};
+
+}  // namespace kiln::cdna

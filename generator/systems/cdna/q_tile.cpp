@@ -1,0 +1,61 @@
+#include "generator/systems/cdna/q_tile.hpp"
+
+#include <fmt/ranges.h>
+
+namespace kiln::cdna {
+
+void QTile::use(Prelude& prelude) const {
+  prelude.use("buffer_resource");
+  prelude.use("buffer_load");
+  for (const ColumnGroup& group : shape_.columns)
+    prelude.use(group.width == 1 ? "buffer_store_8" : "buffer_store_16");
+}
+
+void QTile::emit_load(Writer& w, const std::string& first, const std::string& row_bytes,
+                      const std::string& rows, const std::string& row) const {
+  const int size = static_cast<int>(size_of(shape_.mfma.type));
+  const int m = shape_.mfma.shape.m;
+  w.line("u32x4 q_reg[{}];  // Q: {} x {} as the B operand of K Q'", num_vectors(), m, shape_.depth);
+  w.open("");
+  w.line("const int row_bytes = (int)({});", row_bytes);
+  w.line("const i32x4 rows = buffer_resource({}, ({} - 1) * row_bytes + {});", first, rows,
+         shape_.depth * size);
+  w.line("const u32 from = ({}) * row_bytes + lane / {} * 16;", row, m);
+  for (int v = 0; v < num_vectors(); ++v) {
+    w.line("q_reg[{}] = buffer_load_16(rows, from + {});", v, v * shape_.mfma.vector_k() * size);
+  }
+  w.close();
+}
+
+void QTile::emit_store(Writer& w, const std::string& first, const std::string& row_bytes,
+                       const std::string& rows, const std::string& row) const {
+  const int m = shape_.mfma.shape.m;
+  w.line("const int o_row_bytes = (int)({});", row_bytes);
+  w.line("const i32x4 o_rows = buffer_resource({}, ({} - 1) * o_row_bytes + {});", first, rows,
+         shape_.ov_depth * 2);
+  w.comment("Rows past the end are sent where the descriptor drops them.");
+  w.line("const u32 o_from = {0} < {1} ? {0} * o_row_bytes : 0x80000000u;", row, rows);
+  for (const ColumnGroup& group : shape_.columns) {
+    for (int e = 0; e < shape_.mfma.accum(); e += 4) {
+      // Registers e .. e + 3 of `width` fragments: 4 * width neighbouring columns.
+      std::vector<std::string> values;
+      for (int r = 0; r < 4; ++r) {
+        for (int f = 0; f < group.width; ++f)
+          values.push_back(fmt::format("o_acc[{}][{}] * inv_sum", group.mma + f, e + r));
+      }
+      std::vector<std::string> words;
+      for (std::size_t i = 0; i < values.size(); i += 2)
+        words.push_back(fmt::format("{}({}, {})", shape_.pack, values[i], values[i + 1]));
+      const int per_store = group.width == 1 ? 2 : 4;
+      for (std::size_t i = 0; i < words.size(); i += static_cast<std::size_t>(per_store)) {
+        const std::vector<std::string> part(words.begin() + static_cast<long>(i),
+                                            words.begin() + static_cast<long>(i) + per_store);
+        w.line("buffer_store_{}(o_rows, o_from + {} + lane / {} * {}, u32x{}{{{}}});", 4 * per_store,
+               2 * (group.first + group.width * shape_.mfma.row(e)) + 4 * static_cast<int>(i), m,
+               2 * group.width * 4, per_store, fmt::join(part, ", "));
+      }
+    }
+  }
+}
+
+}  // namespace kiln::cdna

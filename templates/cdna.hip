@@ -1,0 +1,209 @@
+// Intrinsics of AMD CDNA (gfx90a, gfx942, gfx950): one thin wrapper per hardware instruction, spelled so that HIPRTC
+// from 5.2 and clang accept it without headers. Matrix products, LDS reads and exponentials are compiler builtins (the
+// compiler then keeps the hardware's wait states); copies to LDS, waits and barriers are one-instruction assembly,
+// because a compiler that sees them drains every load in flight.
+
+//@ section types
+#ifndef __HIPCC_RTC__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#endif
+#define DEVICE static __device__ inline __attribute__((always_inline))
+#define LDS __attribute__((address_space(3)))
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef int i32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x16 __attribute__((ext_vector_type(16)));
+typedef short s16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
+typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
+DEVICE int min_of(int a, int b) { return a < b ? a : b; }
+DEVICE int max_of(int a, int b) { return a > b ? a : b; }
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
+
+//@ section uniform needs types
+// A value that is the same in every lane, in a scalar register.
+DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+
+//@ section buffer_resource needs types
+// Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
+// between a vector instruction that writes a scalar register and a memory instruction that reads it.
+DEVICE i32x4 buffer_resource(const void* base, int bytes) {
+  i32x4 buffer = {(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000};
+  __asm volatile("s_nop 4" : "+s"(buffer));
+  return buffer;
+}
+
+//@ section buffer_load needs types
+// 16 bytes at `offset` of a buffer; the compiler tracks when they arrive.
+__device__ i32x4 raw_buffer_load_x4(i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
+DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
+  return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
+}
+
+//@ section buffer_store_16 needs types
+__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
+DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
+  raw_buffer_store_x4(__builtin_bit_cast(i32x4, data), buffer, (int)offset, 0, 0);
+}
+
+//@ section buffer_store_8 needs types
+typedef int i32x2 __attribute__((ext_vector_type(2)));
+__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
+DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
+  raw_buffer_store_x2(__builtin_bit_cast(i32x2, data), buffer, (int)offset, 0, 0);
+}
+
+//@ section buffer_to_lds_4 needs types
+// 4 bytes a lane from a buffer to LDS at `lds` + `literal` + 4 * lane, asynchronously (vmcnt). M0 carries the LDS
+// address; the sum is made in it, since a register for every copy of a tile would crowd out all others.
+#define BUFFER_TO_LDS_4(buffer, lds, literal, offset)                                                      \
+  __asm volatile("s_add_u32 m0, %0, %3\n\ts_nop 0\n\tbuffer_load_dword %1, %2, 0 offen lds" ::"s"(lds), \
+                 "v"(offset), "s"(buffer), "i"(literal)                                                      \
+                 : "memory", "scc")
+
+//@ section buffer_to_lds_16 needs types
+// 16 bytes a lane from a buffer to LDS at `lds` + `literal` + 16 * lane, asynchronously (vmcnt). M0 carries the LDS
+// address; the sum is made in it, since a register for every copy of a tile would crowd out all others.
+#define BUFFER_TO_LDS_16(buffer, lds, literal, offset)                                                      \
+  __asm volatile("s_add_u32 m0, %0, %3\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds" ::"s"(lds), \
+                 "v"(offset), "s"(buffer), "i"(literal)                                                      \
+                 : "memory", "scc")
+
+//@ section schedule_fence
+// Nothing is scheduled across: a strip's fragments stay near the products that use them.
+#define SCHEDULE_FENCE() __builtin_amdgcn_sched_barrier(0)
+
+//@ section waits
+// Until at most n of this wave's loads are in flight, then a barrier of the block. No other memory access crosses it.
+#define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
+#define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
+
+//@ section lds_read_16 needs types
+DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
+
+//@ section lds_read_8 needs types
+DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
+
+//@ section lds_read_4 needs types
+DEVICE u32 lds_read_4(const LDS u8* p) { return *(const LDS u32*)p; }
+
+//@ section lds_write_16 needs types
+DEVICE void lds_write_16(LDS u8* p, u32x4 x) { *(LDS u32x4*)p = x; }
+
+//@ section lds_read_tr16 needs types
+// Lane i of each 16 gives the address of 4 elements of a 4 x 16 block (row i / 4, columns 4 * (i % 4) ..) and gets column i.
+DEVICE u32x2 lds_read_tr16(const LDS u8* p) {
+  return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16((LDS s16x4*)p));
+}
+
+DEVICE u32x4 join(u32x2 lo, u32x2 hi) { return u32x4{lo.x, lo.y, hi.x, hi.y}; }
+
+//@ section pairs needs types
+// The lower, or upper, 16-bit halves of two registers, `a` in the lower half of the result.
+DEVICE u32 low_halves(u32 a, u32 b) { return __builtin_amdgcn_perm(b, a, 0x05040100u); }
+DEVICE u32 high_halves(u32 a, u32 b) { return __builtin_amdgcn_perm(b, a, 0x07060302u); }
+
+//@ section mfma_32x32x8_bf16 needs types
+DEVICE f32x16 mfma_32x32x8_bf16(u32x2 a, u32x2 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(s16x4, a), __builtin_bit_cast(s16x4, b), c, 0, 0, 0);
+}
+
+//@ section mfma_32x32x8_fp16 needs types
+DEVICE f32x16 mfma_32x32x8_fp16(u32x2 a, u32x2 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(f16x4, a), __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
+}
+
+//@ section mfma_16x16x16_bf16 needs types
+DEVICE f32x4 mfma_16x16x16_bf16(u32x2 a, u32x2 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(s16x4, a), __builtin_bit_cast(s16x4, b), c, 0, 0, 0);
+}
+
+//@ section mfma_16x16x16_fp16 needs types
+DEVICE f32x4 mfma_16x16x16_fp16(u32x2 a, u32x2 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a), __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
+}
+
+//@ section bf16x8 needs types
+typedef __bf16 bf16x8 __attribute__((ext_vector_type(8)));
+
+//@ section mfma_32x32x16_bf16 needs bf16x8
+DEVICE f32x16 mfma_32x32x16_bf16(u32x4 a, u32x4 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(bf16x8, a), __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
+}
+
+//@ section mfma_32x32x16_fp16 needs types
+DEVICE f32x16 mfma_32x32x16_fp16(u32x4 a, u32x4 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(f16x8, a), __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
+}
+
+//@ section mfma_16x16x32_bf16 needs bf16x8
+DEVICE f32x4 mfma_16x16x32_bf16(u32x4 a, u32x4 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(bf16x8, a), __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
+}
+
+//@ section mfma_16x16x32_fp16 needs types
+DEVICE f32x4 mfma_16x16x32_fp16(u32x4 a, u32x4 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(f16x8, a), __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
+}
+
+//@ section exp2_approx needs types
+// Bare v_exp_f32: results below the normal range become 0.
+#if __has_builtin(__builtin_amdgcn_exp2f)
+DEVICE float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
+#else
+DEVICE float exp2_approx(float x) { return __builtin_exp2f(x); }
+#endif
+
+//@ section log2_approx needs types
+#if __has_builtin(__builtin_amdgcn_logf)
+DEVICE float log2_approx(float x) { return __builtin_amdgcn_logf(x); }
+#else
+DEVICE float log2_approx(float x) { return __builtin_log2f(x); }
+#endif
+
+//@ section rcp_approx needs types
+DEVICE float rcp_approx(float x) { return __builtin_amdgcn_rcpf(x); }
+
+//@ section maximum needs types
+DEVICE float maximum(float a, float b) { return __builtin_fmaxf(a, b); }
+
+//@ section any needs types
+// Whether `x` holds in some lane of the wave.
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+DEVICE bool any(bool x) { return __builtin_amdgcn_ballot_w64(x) != 0; }
+#else
+DEVICE bool any(bool x) { return __builtin_amdgcn_uicmp((u32)x, 0u, 33) != 0; }
+#endif
+
+//@ section from_lane needs types
+// `x` of lane `lane4` / 4.
+DEVICE float from_lane(int lane4, float x) {
+  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(lane4, __builtin_bit_cast(int, x)));
+}
+
+//@ section pack_bf16_by_hand needs types
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+DEVICE u32 round_bf16(float x) {
+  const u32 bits = as_bits(x);
+  return bits + 0x7fffu + ((bits >> 16) & 1u);
+}
+DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_amdgcn_perm(round_bf16(hi), round_bf16(lo), 0x07060302u); }
+
+//@ section pack_bf16 needs types
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half. v_cvt_pk_bf16_f32.
+typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));
+DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_bit_cast(u32, bf16x2{(__bf16)lo, (__bf16)hi}); }
+
+//@ section pack_fp16 needs types
+// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
+DEVICE u32 pack_fp16(float lo, float hi) { return __builtin_bit_cast(u32, f16x2{(_Float16)lo, (_Float16)hi}); }

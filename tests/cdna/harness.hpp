@@ -1,0 +1,37 @@
+// Compiles emitted CDNA kernels with clang, runs them on the emulated device under every completion policy
+// and compares with the float64 reference.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <kiln/generator.hpp>
+#include "emulator/amdgcn/amdgcn.hpp"
+#include "runtime/problem/check.hpp"
+
+namespace cdna_test {
+
+/// Whether clang and LLVM are there; if not, says so once (tests then have nothing to do).
+bool toolchain();
+
+/// A config of this target as JSON text: `more` holds further keys ("\"mask\": \"causal\"").
+std::string config_text(const std::string& target, const std::string& dtype, int depth,
+                        const std::string& more = "");
+
+struct Built {
+  kiln::Plan plan;
+  kiln::KernelSource source;
+  kiln::emulator::amdgcn::Module module;
+};
+/// Generates and compiles; the same text is compiled once.
+const Built& build(const std::string& config);
+
+/// (queries, keys) of each request; equal ones for contiguous operands.
+using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+/// One launch per policy (`all` false: lazy only) on fresh values; checks results, findings and that every
+/// element was written.
+void check_kernel(const std::string& config, const Lengths& lengths, bool all = true, int heads_q = 4,
+                  int heads_kv = 2);
+
+}  // namespace cdna_test

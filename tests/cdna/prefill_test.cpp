@@ -1,0 +1,96 @@
+// cdna_prefill on the emulated device: right under every completion policy, without findings, and compiled to
+// what the plan says: exactly its matrix instructions, no scratch, registers within its occupancy.
+#include <doctest/doctest.h>
+
+#include "generator/schedules/schedule.hpp"
+#include "harness.hpp"
+
+using namespace cdna_test;
+using namespace kiln;
+
+namespace {
+
+const std::vector<std::string> kTargets = {"gfx90a", "gfx942", "gfx950"};
+constexpr const char* kCausalLse = R"("mask": "causal", "lse": true)";
+constexpr const char* kRagged = R"("operand": {"kind": "ragged"}, "mask": "causal", "lse": true)";
+
+}  // namespace
+
+TEST_CASE("prefill agrees with the reference at lengths around its tiles") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    const std::string config = config_text(target, "bf16", 128, kCausalLse);
+    check_kernel(config, {{1, 1}});
+    check_kernel(config, {{33, 63}});
+    check_kernel(config, {{65, 64}}, false);
+    check_kernel(config, {{7, 65}, {7, 65}}, false);
+    check_kernel(config, {{290, 290}}, false, 1, 1);
+  }
+}
+
+TEST_CASE("depths, types and masks") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    check_kernel(config_text(target, "fp16", 64), {{40, 130}});
+    check_kernel(config_text(target, "bf16", 64, R"("out_dtype": "fp16")"), {{5, 70}}, false);
+    check_kernel(config_text(target, "fp16", 128, kCausalLse), {{20, 100}}, false);
+    check_kernel(config_text(target, "bf16", 192, kCausalLse), {{40, 70}}, false);
+    check_kernel(config_text(target, "bf16", 256, kCausalLse), {{40, 70}}, false);
+  }
+}
+
+TEST_CASE("ragged operands, empty sequences among them") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    check_kernel(config_text(target, "bf16", 128, kRagged), {{40, 40}, {0, 5}, {7, 0}, {1, 129}, {3, 2}});
+    check_kernel(config_text(target, "fp16", 64, kRagged), {{70, 200}, {1, 1}}, false);
+  }
+}
+
+TEST_CASE("other tiles and instructions") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    const bool old = target != "gfx950";
+    const std::string small = old ? R"("mma_shape": [16, 16, 16])" : R"("mma_shape": [16, 16, 32])";
+    check_kernel(config_text(target, "bf16", 64, small), {{20, 70}}, false);
+    check_kernel(config_text(target, "bf16", 128, small + R"(, "BM": 64, "BN": 32)"), {{20, 70}}, false);
+    check_kernel(config_text(target, "bf16", 128, R"("BM": 64, "BN": 32, "lse": true)"), {{20, 100}}, false);
+    check_kernel(config_text(target, "bf16", 128, R"("double_buffer": false, "double_buffer_k_only": false)"),
+                 {{20, 130}});
+    check_kernel(config_text(target, "bf16", 128, R"("double_buffer": false, "double_buffer_k_only": true)"),
+                 {{20, 130}}, false);
+    check_kernel(config_text(target, "bf16", 128, R"("reg_chunk_depth": 64, "reg_chunk_keys": 64)"),
+                 {{20, 70}}, false);
+    check_kernel(config_text(target, "bf16", 128, R"("wait_policy": "drain", "swizzle": "none")"), {{20, 70}},
+                 false);
+    // 6 waves share 4 copy tiles unevenly: waits drain.
+    check_kernel(config_text(target, "bf16", 64, R"("BM": 192, "BN": 64, "BK": 32)"), {{20, 130}}, false);
+  }
+}
+
+TEST_CASE("compiled kernels are what the plan says") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    for (const int depth : {64, 128, 192, 256}) {
+      const Built& kernel = build(config_text(target, "bf16", depth, kCausalLse));
+      const Manifest& m = kernel.source.manifest;
+      CAPTURE(m.name);
+      const auto& info = kernel.module.kernel(m.entry);
+      CHECK(info.scratch_bytes == 0);
+      CHECK(info.vgpr_spills == 0);
+      CHECK(info.sgpr_spills == 0);
+      CHECK(info.vgprs <= kernel.plan.resources().max_registers);
+      REQUIRE(m.expectations.size() == 1);
+      CHECK(kernel.module.count(m.entry, m.expectations[0].instruction) ==
+            static_cast<std::size_t>(m.expectations[0].count));
+      for (const char* narrow : {"ds_read_u16", "ds_read_u8", "ds_write_b16", "buffer_load_ushort"})
+        CHECK(kernel.module.count(m.entry, narrow) == 0);
+      for (const layout::Proof& proof : kernel.plan.schedule().layout_proofs()) {
+        CHECK_MESSAGE(proof.holds, proof.what);
+        // Rows of 64 bytes are all that fits gfx90a and gfx942 beside 192 or 256 columns: V then reads two
+        // blocks.
+        if (depth <= 128 || target == "gfx950") CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
+      }
+    }
+  }
+}
