@@ -115,3 +115,67 @@ __device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
 }
+
+//@ section load_global_32 needs types
+__device__ __forceinline__ u32 load_global_32(const u16* p) { return *(const u32*)p; }
+
+//@ section load_q_interleaved needs types
+// Four neighbouring 16-bit elements as the halves a0 and a2 of an A fragment, in the order that widened bytes
+// have: elements 0 and 2, then 1 and 3.
+__device__ __forceinline__ void load_q_interleaved(u32* r, const u16* p, bool valid) {
+  const uint2 x = valid ? *(const uint2*)p : make_uint2(0u, 0u);
+  r[0] = __byte_perm(x.x, x.y, 0x5410);
+  r[2] = __byte_perm(x.x, x.y, 0x7632);
+}
+
+//@ section cp_async_small needs types
+// 4, 8 or 16 bytes from global to shared memory, asynchronously; zeros when not `valid`.
+template <int kBytes>
+__device__ __forceinline__ void cp_async_small(u32 dst, const float* src, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(dst), "l"(src), "r"(valid ? kBytes : 0), "n"(kBytes) : "memory");
+}
+
+//@ section widen_e4m3_bf16 needs types
+// Four E4M3 to two registers of two BF16: bytes 0 and 2, then bytes 1 and 3. Exponent and mantissa keep their
+// bits; the multiplication by 2^120 corrects the bias, exactly, subnormals included. NaN (0x7f) reads as 480.
+__device__ __forceinline__ void widen_e4m3_bf16(u32* wide, u32 x) {
+  const u32 even = ((x << 4) & 0x07f007f0u) | ((x << 8) & 0x80008000u), odd = ((x >> 4) & 0x07f007f0u) | (x & 0x80008000u);
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(wide[0]) : "r"(even), "r"(0x7b807b80u), "r"(0x80008000u));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(wide[1]) : "r"(odd), "r"(0x7b807b80u), "r"(0x80008000u));
+}
+
+//@ section widen_e4m3_fp16 needs types
+// Four E4M3 to two registers of two FP16: bytes 0 and 2, then bytes 1 and 3; 2^8 corrects the bias, exactly.
+__device__ __forceinline__ void widen_e4m3_fp16(u32* wide, u32 x) {
+  const u32 even = ((x << 7) & 0x3f803f80u) | ((x << 8) & 0x80008000u), odd = ((x >> 1) & 0x3f803f80u) | (x & 0x80008000u);
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(wide[0]) : "r"(even), "r"(0x5c005c00u));
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(wide[1]) : "r"(odd), "r"(0x5c005c00u));
+}
+
+//@ section widen_int8_bf16 needs types
+// Four int8 to two registers of two BF16: bytes 0 and 2, then bytes 1 and 3. The low seven bits become 128 + m;
+// subtracting 128, or 256 where the sign is set, is exact.
+__device__ __forceinline__ void widen_int8_bf16(u32* wide, u32 x) {
+  const u32 y = x >> 8;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(wide[0]) : "r"((x & 0x007f007fu) | 0x43004300u), "r"(0x3f803f80u), "r"((x & 0x00800080u) | 0xc300c300u));
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(wide[1]) : "r"((y & 0x007f007fu) | 0x43004300u), "r"(0x3f803f80u), "r"((y & 0x00800080u) | 0xc300c300u));
+}
+
+//@ section widen_int8_fp16 needs types
+// Four int8 to two registers of two FP16: bytes 0 and 2, then bytes 1 and 3: 1024 + (v + 128) in the mantissa,
+// less 1152.
+__device__ __forceinline__ void widen_int8_fp16(u32* wide, u32 x) {
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(wide[0]) : "r"((x & 0x00ff00ffu) ^ 0x64806480u), "r"(0xe480e480u));
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(wide[1]) : "r"(((x >> 8) & 0x00ff00ffu) ^ 0x64806480u), "r"(0xe480e480u));
+}
+
+//@ section byte_type
+typedef unsigned char u8;
+
+//@ section shared_128 needs types
+__device__ __forceinline__ void store_shared_128(u32 address, const u32* r) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
+__device__ __forceinline__ void load_shared_128(u32* r, u32 address) {
+  asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address) : "memory");
+}

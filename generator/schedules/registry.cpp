@@ -2,6 +2,7 @@
 // here.
 #include "generator/schedules/cdna_prefill.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/schedules/sm80_decode.hpp"
 #include "generator/schedules/sm80_prefill.hpp"
 #include "generator/schedules/sm90_decode.hpp"
 #include "generator/schedules/sm90_prefill.hpp"
@@ -15,6 +16,7 @@ std::span<const ScheduleEntry> schedules() {
       {"sm90_prefill_pingpong", Target::sm_90a, Operation::prefill, make_sm90_prefill_pingpong},
       {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
+      {"sm80_decode", Target::sm_80, Operation::decode, make_sm80_decode},
       {"cdna_prefill", Target::gfx90a, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx942, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx950, Operation::prefill, make_cdna_prefill},

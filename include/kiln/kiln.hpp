@@ -4,6 +4,7 @@
 #include <kiln/config.hpp>
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
+#include <kiln/kv_cache.hpp>
 #include <kiln/runtime.hpp>
 #include <kiln/source.hpp>
 #include <kiln/types.hpp>

@@ -85,7 +85,8 @@ class Job {
   // Pages, padded rows with lengths on the device, or rows as they are.
   void choose_form() {
     if (manifest_.operand == OperandKind::paged) {
-      pages_ = work_.pages ? *work_.pages : random_pages(shape_.lengths_k, manifest_.page_size, work_.seed);
+      pages_ = work_.pages ? *work_.pages
+                           : random_pages(shape_.lengths_k, std::max(manifest_.page_size, 1), work_.seed);
     } else if (manifest_.operand == OperandKind::continuous) {
       pages_ = random_blocks(shape_.lengths_k, work_.seed);
     } else if (manifest_.operand == OperandKind::contiguous && asks("seqlens_k") && !shape_.uniform()) {

@@ -1,0 +1,41 @@
+#include "generator/schedules/sm80_decode.hpp"
+
+#include "generator/schedules/sm80_decode_plan.hpp"
+
+namespace kiln {
+namespace {
+
+class Sm80Decode final : public Schedule {
+ public:
+  explicit Sm80Decode(sm80::DecodePlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    const auto operand =
+        plan_.operand->constants(plan_.BN, static_cast<int>(size_of(*plan_.config.kv_dtype)), plan_.depth);
+    return {{"mha_operand", {{"k", operand}, {"v", operand}}},
+            {"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+  }
+  Resources resources() const override {
+    return {plan_.smem_bytes, plan_.num_threads,
+            std::min(255, 65536 / plan_.num_threads / plan_.ctas_per_sm / 8 * 8)};
+  }
+  KernelSource emit() const override { return sm80::emit_decode(plan_); }
+  std::vector<layout::Proof> layout_proofs() const override {
+    std::vector<layout::Proof> proofs = plan_.k->proofs();
+    for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));
+    return proofs;
+  }
+
+ private:
+  sm80::DecodePlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_sm80_decode(Config config, Violations& out) {
+  auto plan = sm80::plan_decode(std::move(config), out);
+  return plan ? std::make_unique<Sm80Decode>(std::move(*plan)) : nullptr;
+}
+
+}  // namespace kiln

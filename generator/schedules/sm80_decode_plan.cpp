@@ -1,0 +1,178 @@
+#include "generator/schedules/sm80_decode_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/rules.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
+
+namespace kiln::sm80 {
+namespace {
+
+constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
+constexpr const char* kName = "sm80_decode";
+
+bool check_meaning(const Config& c, Violations& out) {
+  const auto before = out.size();
+  refuse_unsupported(c, kName, {"kv_dtype",    "out_dtype",  "ov_depth",    "mma_shape", "BM",
+                                "BN",          "WN",         "num_threads", "operand",   "num_kv_stages",
+                                "mask",        "score_mod",  "sink",        "lse",       "scale",
+                                "split_kv",    "group",      "rope_depth",  "q_depth",   "head_dim_offset",
+                                "cache_depth", "nope_depth", "v_from_k"},
+                     out);
+  const Config m = with_shared_defaults(c);
+  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) {
+    if (!fits) refuse_value(c, pointer, std::string(kName) + " " + std::string(what), legal, out);
+  };
+  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
+  const std::string depth = std::to_string(c.depth), dtype(to_string(c.dtype));
+  const bool bytes = *m.kv_dtype == DType::fp8_e4m3 || *m.kv_dtype == DType::int8;
+  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(*m.kv_dtype == c.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, fp8_e4m3 and int8",
+        dtype + ", fp8_e4m3, int8");
+  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(!m.operand->quantization || bytes, "/operand/quantization", "takes no scales for 16-bit keys",
+        "leave it out");
+  if (m.operand->quantization) {
+    const Quantization& q = *m.operand->quantization;
+    takes(q.scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32", "f32");
+    takes(q.granularity != Quantization::Granularity::per_block || q.block % 32 == 0, "/operand/quantization",
+          "takes a scale for a multiple of 32 elements", "32, 64, 128");
+  }
+  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
+            m.mask->kind == MaskConfig::Kind::sliding_window,
+        "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
+  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
+  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
+  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
+  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+  if (!(*m.scale > 0))
+    break_rule(c, kName, {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  const int step = bytes ? 32 : 16;
+  if (c.depth % step != 0 || c.depth < step || c.depth > 256) {
+    break_rule(c, kName, {"/depth"}, fmt::format("depth is a multiple of {} between {} and 256", step, step),
+               std::to_string(std::clamp((c.depth + step - 1) / step * step, step, 256)), out);
+  }
+  return out.size() == before;
+}
+
+/// The XOR that spreads rows of `columns` 16-bit units over the banks.
+layout::Swizzle swizzle_of(int columns) {
+  return columns >= 64   ? layout::Swizzle{3, 0, 3}
+         : columns == 32 ? layout::Swizzle{2, 0, 3}
+                         : layout::Swizzle{1, 0, 3};
+}
+
+/// Blocks of shared memory: 128-byte rows, or the largest power of two that a short row fills.
+int block_columns(int columns) {
+  int block = 64;
+  while (block > 16 && block > columns) block /= 2;
+  return block;
+}
+
+void set_memory(DecodePlan& p) {
+  p.smem_v = p.num_warps * p.num_stages * p.k->stage_bytes();
+  p.smem_scales = p.smem_v + p.num_warps * p.num_stages * p.v->stage_bytes();
+  p.smem_q = p.smem_scales + p.num_warps * p.num_stages * 2 * 4 * p.scale_stage_floats();
+  p.smem_exchange = p.smem_q + (p.q_in_registers ? 0 : p.BM * p.depth * 2);
+  p.smem_rows = p.smem_exchange + p.num_warps * p.BM * p.kExchangeStride * 4;
+  p.smem_bytes = p.smem_rows + p.num_warps * p.BM * 8 + 16;
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
+  const auto before = out.size();
+  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
+                          const std::string& what,
+                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  DecodePlan p;
+  p.depth = c.depth;
+  p.causal = c.mask->kind != MaskConfig::Kind::none;
+  p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  c.schedule = kName;
+  const bool bytes = size_of(*c.kv_dtype) == 1;
+
+  if (c.BM.value_or(p.BM) != p.BM)
+    refuse(kName, {"/BM"}, "BM is the 16 rows of the matrix instruction", "16");
+  c.BM = p.BM;
+  const std::array<int, 3> shape{16, 8, 16};
+  if (c.mma_shape.value_or(shape) != shape)
+    refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
+  c.mma_shape = shape;
+  if (!c.num_threads) c.num_threads = c.BN && c.WN && *c.WN > 0 ? *c.BN / *c.WN * 32 : 128;
+  if (*c.num_threads != 64 && *c.num_threads != 128 && *c.num_threads != 256) {
+    refuse(kName, {"/num_threads", "/BN", "/WN"}, "2, 4 or 8 warps, each with WN keys of a tile",
+           "64, 128, 256");
+    return std::nullopt;
+  }
+  p.num_threads = *c.num_threads;
+  p.num_warps = p.num_threads / 32;
+  // 8-bit rows are half as long: twice the keys keep the copies in flight.
+  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : bytes ? 32 : 16;
+  if (!c.BN) c.BN = *c.WN * p.num_warps;
+  if ((*c.WN != 16 && *c.WN != 32) || *c.BN != *c.WN * p.num_warps) {
+    refuse("V3", {"/BN", "/WN"}, "a warp takes WN keys of a tile, 16 or 32, and BN is WN for each warp",
+           std::to_string(16 * p.num_warps));
+    return std::nullopt;
+  }
+  p.BN = *c.BN;
+  p.WN = *c.WN;
+
+  p.quantization = c.operand->quantization;
+  if (p.quantization) {
+    if (p.quantization->granularity == Quantization::Granularity::per_token) p.scale_group = p.depth;
+    if (p.quantization->granularity == Quantization::Granularity::per_block)
+      p.scale_group = std::min(p.quantization->block, p.depth);
+  }
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.WN);
+  p.q_in_registers = p.depth <= 128;  // beside O's accumulators
+  DecodeStreamingKVBuffer::Shape kv{true, c.dtype,       *c.kv_dtype,      p.WN, p.depth,
+                                    0,    p.scale_group, p.q_in_registers, {}};
+  kv.columns = block_columns(p.depth * (bytes ? 1 : 2) / 2);
+  kv.swizzle = swizzle_of(kv.columns);
+  p.k.emplace(kv, *p.operand);
+  kv.transpose = false;
+  p.v.emplace(kv, *p.operand);
+
+  // As many stages as fit one block, up to four tiles on their way.
+  p.num_stages = 1;
+  set_memory(p);
+  const int stage_bytes = p.smem_q, fitting = (kSmemLimit - (p.smem_bytes - stage_bytes)) / stage_bytes;
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 1, 4);
+  p.num_stages = *c.num_kv_stages;
+  if (p.num_stages < 1 || p.num_stages > std::min(fitting, 16)) {
+    refuse("V15", {"/num_kv_stages", "/BN", "/WN", "/depth"},
+           fmt::format("{} stages of {} bytes do not fit the {} of a block", p.num_stages, stage_bytes,
+                       kSmemLimit),
+           std::to_string(std::clamp(fitting, 1, 16)));
+    return std::nullopt;
+  }
+  set_memory(p);
+  // Registers allow eight warps a multiprocessor.
+  p.ctas_per_sm = std::clamp(167936 / (p.smem_bytes + 1024), 1, 256 / p.num_threads);
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv});
+  OnlineSoftmax::Shape softmax;
+  softmax.score_regs = p.WN / 2;
+  softmax.output_regs = p.depth / 2;
+  p.softmax.emplace(softmax);
+  if (out.size() != before) return std::nullopt;
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::sm80

@@ -1,0 +1,159 @@
+// Decode kernels on the emulated device: every operand kind and element type at the lengths where tiles and
+// pages end, poison in everything unused, no findings; results that do not depend on timing or on the number
+// of multiprocessors beyond rounding; bad page numbers that read as zeros.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/problem/ladder.hpp"
+#include "runtime/problem/rounding.hpp"
+#include "runtime/problem/runner.hpp"
+
+using namespace kiln;
+
+namespace {
+
+struct Built {
+  Plan plan;
+  KernelSource source;
+};
+
+Built build(const std::string& keys) {
+  nlohmann::ordered_json config = {
+      {"target", "sm_80"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 64}};
+  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
+  Plan plan = make_plan(parse_config(config.dump(), "test"));
+  KernelSource source = generate(plan);
+  return {std::move(plan), std::move(source)};
+}
+
+Runtime& emulated() {
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return options;
+  }());
+  return runtime;
+}
+
+}  // namespace
+
+TEST_CASE("every operand kind and element type up the ladder") {
+  const char* const configs[] = {
+      R"("lse": true)",
+      R"("operand": {"kind": "ragged"}, "mask": "causal")",
+      R"("operand": {"kind": "continuous"}, "dtype": "fp16", "sink": false)",
+      R"("operand": {"kind": "paged", "page_size": 1}, "lse": true)",
+      R"("operand": {"kind": "paged", "page_size": 24}, "mask": {"sliding_window": 70}, "depth": 96)",
+      R"("operand": {"kind": "paged", "page_size": 256}, "num_kv_stages": 1)",
+      R"("operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3", "lse": true)",
+      R"("operand": {"kind": "paged", "page_size": 2, "quantization": {"granularity": 32}}, "kv_dtype": "int8", "mask": "causal")",
+      R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}}, "kv_dtype": "fp8_e4m3", "dtype": "fp16")",
+      R"("operand": {"kind": "contiguous", "quantization": {"granularity": "per_tensor"}}, "kv_dtype": "int8", "dtype": "fp16")",
+  };
+  std::uint64_t seed = 0;
+  for (const char* keys : configs) {
+    const std::string text = keys;
+    CAPTURE(text);
+    const Built built = build(keys);
+    for (const std::string& warning : emulated().compile(built.source)->warnings) FAIL_CHECK(warning);
+    EmulatorOptions emulator;
+    emulator.seed = seed++;
+    emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
+    emulator.num_sms = 3;
+    const LadderRun run = run_cases(emulated(), built.plan, built.source,
+                                    boundary_cases(built.plan.resolved(), true), emulator, 2);
+    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  }
+}
+
+TEST_CASE("parts are combined in order: the same bits whatever the timing") {
+  const Built built = build(R"("operand": {"kind": "paged", "page_size": 16}, "lse": true)");
+  ProblemShape shape;
+  shape.heads_q = 4;
+  shape.heads_kv = 1;
+  shape.depth = shape.ov_depth = 64;
+  shape.ragged = true;
+  shape.lengths_q = {1, 2};
+  shape.lengths_k = {700, 90};
+  const Workload work = random_workload(shape, built.plan.resolved(), 1);
+  const auto kernel = emulated().load(built.source);
+  std::vector<std::vector<float>> outputs;
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    EmulatorOptions emulator;
+    emulator.policy = EmulatorOptions::Policy::random;
+    emulator.seed = seed;
+    emulator.num_sms = 8;
+    RunOptions options;
+    options.emulator = &emulator;
+    const RunResult result = run_workload(emulated(), *kernel, work, options);
+    CHECK(result.findings.empty());
+    outputs.push_back(result.output.o);
+  }
+  CHECK(outputs[0] == outputs[1]);
+  CHECK(outputs[0] == outputs[2]);
+}
+
+TEST_CASE("page numbers outside the pool read as zeros, not as memory") {
+  const Built built = build(R"("operand": {"kind": "paged", "page_size": 16})");
+  Runtime& runtime = emulated();
+  const auto kernel = runtime.load(built.source);
+  const auto upload = [&](std::vector<std::byte> bytes) {
+    DeviceBuffer buffer = runtime.allocate(bytes.size());
+    buffer.write(bytes);
+    return buffer;
+  };
+  const auto ints = [&](const std::vector<std::int32_t>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return upload({bytes.begin(), bytes.end()});
+  };
+  const std::vector<float> ones(4 * 16 * 64, 1.0F);
+  const DeviceBuffer q = upload(encode(DType::bf16, std::vector<float>(2 * 64, 1.0F))),
+                     k = upload(encode(DType::bf16, ones)), v = upload(encode(DType::bf16, ones)),
+                     table = ints({2, -1, 4, 2147483647, -2147483647 - 1, 3}), lengths = ints({40, 48}),
+                     offsets = ints({0, 1, 2});
+  DeviceBuffer o = runtime.allocate(2 * 64 * 2);
+  AttentionArgs args;
+  args.q = Tensor::dense(q.address(), DType::bf16, {2, 1, 64});
+  args.k = Tensor::dense(k.address(), DType::bf16, {4, 16, 1, 64});
+  args.v = Tensor::dense(v.address(), DType::bf16, {4, 16, 1, 64});
+  args.o = Tensor::dense(o.address(), DType::bf16, {2, 1, 64});
+  args.page_table = Tensor::dense(table.address(), DType::i32, {2, 3});
+  args.seqlens_k = Tensor::dense(lengths.address(), DType::i32, {2});
+  args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {3});
+  args.max_seqlen_q = 1;
+  args.max_seqlen_k = 48;
+  const auto report = kernel->launch(args);
+  REQUIRE(report);
+  for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  std::vector<std::byte> bytes(o.size());
+  o.read(bytes);
+  const std::vector<float> out = decode(DType::bf16, bytes);
+  // Keys of ones score 8 (64 / sqrt(64)), keys of zeros 0: the ones weigh exp(8) each.
+  const double weight = std::exp(8.0);
+  CHECK(out[0] == doctest::Approx(16 * weight / (16 * weight + 24)).epsilon(0.01));
+  CHECK(out[64] == doctest::Approx(16 * weight / (16 * weight + 32)).epsilon(0.01));
+}
+
+TEST_CASE("what sm80_decode does not take is refused with what it takes") {
+  const auto refusal = [](const std::string& keys) {
+    try {
+      build(keys);
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::bad_config);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal(R"("BM": 32)").find("/BM") != std::string::npos);
+  CHECK(refusal(R"("depth": 72)").find("multiple of 16") != std::string::npos);
+  CHECK(refusal(R"("kv_dtype": "int8", "depth": 80)").find("multiple of 32") != std::string::npos);
+  CHECK(refusal(R"("BN": 96)").find("/BN") != std::string::npos);
+  CHECK(refusal(R"("num_kv_stages": 30)").find("V15") != std::string::npos);
+  CHECK(refusal(R"("kv_dtype": "int8", "operand": {"kind": "paged", "quantization": {"granularity": 8}})")
+            .find("32") != std::string::npos);
+  CHECK(refusal(R"("score_mod": "alibi")").find("/score_mod") != std::string::npos);
+}
