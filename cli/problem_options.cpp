@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -65,6 +66,29 @@ std::vector<float> read_scale(const std::string& text, const char* option) {
   return values;
 }
 
+// Booleans [batch | 1, heads | 1, rows, keys] as words.
+MaskBits read_mask(const std::string& path, const ProblemShape& shape) {
+  const NpyArray array = read_npy(path);
+  const auto longest = [](const std::vector<std::int64_t>& lengths) {
+    return *std::max_element(lengths.begin(), lengths.end());
+  };
+  const std::int64_t rows = longest(shape.lengths_q), keys = longest(shape.lengths_k);
+  const auto fits = [](std::int64_t extent, std::int64_t wanted) { return extent == 1 || extent == wanted; };
+  if (array.shape.size() != 4 || !fits(array.shape[0], shape.batch()) ||
+      !fits(array.shape[1], shape.heads_q) || array.shape[2] != rows || array.shape[3] != keys) {
+    fail(fmt::format("{}: shape {} is not [{} or 1, {} or 1, {}, {}]", path, shape_text(array.shape),
+                     shape.batch(), shape.heads_q, rows, keys));
+  }
+  MaskBits mask{array.shape[0], array.shape[1], rows, keys / 32 + 1, {}};
+  mask.bits.resize(static_cast<std::size_t>(mask.batch * mask.heads * rows * mask.words));
+  const std::vector<float> values = to_floats(array);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / static_cast<std::size_t>(keys), key = i % static_cast<std::size_t>(keys);
+    if (values[i] != 0) mask.bits[row * static_cast<std::size_t>(mask.words) + key / 32] |= 1u << (key % 32);
+  }
+  return mask;
+}
+
 std::int64_t sum(const std::vector<std::int64_t>& values) {
   std::int64_t total = 0;
   for (const std::int64_t value : values) total += value;
@@ -123,6 +147,11 @@ void ProblemOptions::declare(CLI::App& command, bool tensors) {
                      "Scales of K's stored values: a number, or .npy with one for each group "
                      "(default: of random tensors by their largest values, of files 1)");
   command.add_option("--v-scale", v_scale, "Scales of V's stored values");
+  command.add_option("--sink", sink, "Attention sink as .npy: [heads_q] (default: random)");
+  command.add_option(
+      "--mask-bits", mask_bits,
+      "Custom mask as .npy: booleans [batch or 1, heads_q or 1, seqlen_q, seqlen_k], true where visible "
+      "(default: random)");
 }
 
 void ProblemOptions::refuse_conflicts() const {
@@ -267,6 +296,32 @@ void ProblemOptions::apply_page_table(const Config& resolved, Workload& work) co
                            to_integers(array, page_table), page_table.c_str());
 }
 
+// Sink and mask of the config: from files, else random.
+void ProblemOptions::read_extras(const Config& resolved, Workload& work) const {
+  const ProblemShape& shape = work.shape;
+  if (resolved.sink.value_or(false)) {
+    if (work.sink.empty()) work.sink = random_normal(static_cast<std::size_t>(shape.heads_q), seed, 3);
+    if (!sink.empty()) {
+      const NpyArray array = read_npy(sink);
+      if (array.shape != std::vector<std::int64_t>{shape.heads_q})
+        fail(fmt::format("{}: shape {} is not [heads_q] = [{}]", sink, shape_text(array.shape),
+                         shape.heads_q));
+      work.sink = to_floats(array);
+    }
+  } else if (!sink.empty()) {
+    fail("--sink needs a config with \"sink\": true");
+  }
+  if (resolved.mask.value_or(MaskConfig{}).kind == MaskConfig::Kind::custom) {
+    if (!mask_bits.empty()) {
+      work.mask_bits = read_mask(mask_bits, shape);
+    } else if (!work.mask_bits) {
+      work.mask_bits = random_mask(shape, seed);
+    }
+  } else if (!mask_bits.empty()) {
+    fail("--mask-bits needs a config with \"mask\": \"custom\"");
+  }
+}
+
 Workload ProblemOptions::workload(const Config& resolved) const {
   refuse_conflicts();
   const bool files = !q.empty() || !k.empty() || !v.empty();
@@ -274,6 +329,7 @@ Workload ProblemOptions::workload(const Config& resolved) const {
       files ? workload_from_files(resolved) : random_workload(shape_from_options(resolved), resolved, seed);
   apply_scales(resolved, work);
   apply_page_table(resolved, work);
+  read_extras(resolved, work);
   return work;
 }
 

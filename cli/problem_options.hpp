@@ -16,9 +16,8 @@ struct ProblemOptions {
   std::optional<std::int64_t> batch, heads_q, heads_kv, seqlen_q, seqlen_k;
   std::string lengths_q, lengths_k, trace;
   std::optional<std::int64_t> requests, max_length;
-  std::string q, k, v;                    ///< .npy files
-  std::string page_table;                 ///< .npy file
-  std::string q_scale, k_scale, v_scale;  ///< numbers or .npy files
+  std::string q, k, v, page_table, sink, mask_bits;  ///< .npy files
+  std::string q_scale, k_scale, v_scale;             ///< numbers or .npy files
   std::uint64_t seed = 0;
 
   void declare(CLI::App& command, bool tensors);
@@ -31,6 +30,7 @@ struct ProblemOptions {
   Workload workload_from_files(const Config& resolved) const;
   void apply_scales(const Config& resolved, Workload& work) const;
   void apply_page_table(const Config& resolved, Workload& work) const;
+  void read_extras(const Config& resolved, Workload& work) const;
   void refuse_conflicts() const;
 };
 

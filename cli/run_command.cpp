@@ -167,8 +167,8 @@ int run(const Options& options, bool json) {
   const Plan plan = make_plan(config);
   const KernelSource source = generate(plan);
   const double generate_ms = generating.ms();
-  const Semantics semantics = options.check ? semantics_of(plan.resolved(), options.scale) : Semantics{};
   const Workload work = options.problem.workload(plan.resolved());
+  const Semantics semantics = semantics_of(plan.resolved(), work, options.scale);
 
   Runtime runtime(options.device.runtime_options(options.problem.seed));
   const DeviceInfo& device = runtime.device();

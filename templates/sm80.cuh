@@ -1,13 +1,6 @@
 // Intrinsics of sm_80: one thin wrapper per hardware instruction. Spellings as in the PTX ISA.
 // Fragments are passed as pointers into register arrays; after inlining every index is a literal.
-
-//@ section types
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef unsigned short u16;
-
-//@ section smem_address needs types
-__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+//@ include nvidia.cuh
 
 //@ section cp_async needs types
 // 16 bytes from global to shared memory, asynchronously; zeros when not `valid` (then `src` is not read).
@@ -77,43 +70,6 @@ __device__ __forceinline__ void copy_out_16(u16* dst, u32 src) {
   u32 x, y, z, w;
   asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];" : "=r"(x), "=r"(y), "=r"(z), "=r"(w) : "r"(src) : "memory");
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
-}
-
-//@ section exp2_approx
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-//@ section log2_approx
-__device__ __forceinline__ float log2_approx(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-//@ section rcp_approx
-__device__ __forceinline__ float rcp_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-//@ section pack_bf16 needs types
-// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
-}
-
-//@ section pack_fp16 needs types
-// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
 }
 
 //@ section load_global_32 needs types

@@ -1,13 +1,8 @@
 // Intrinsics of sm_90a: one thin wrapper per hardware instruction. Spellings as in the PTX ISA.
+//@ include nvidia.cuh
 
-//@ section types
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef unsigned short u16;
+//@ section tensor_map needs types
 struct __align__(64) TensorMap { unsigned char bytes[128]; };
-
-//@ section smem_address needs types
-__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 //@ section elect_one needs types
 // True in one lane of the (converged) warp.
@@ -85,12 +80,12 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-//@ section prefetch_tensor_map needs types
+//@ section prefetch_tensor_map needs tensor_map
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-//@ section tma_load needs types
+//@ section tma_load needs tensor_map
 // One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
 __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
   asm volatile(
@@ -100,7 +95,7 @@ __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar,
       : "memory");
 }
 
-//@ section tma_load_multicast needs types
+//@ section tma_load_multicast needs tensor_map
 // As tma_load, written to the same offset of every block in `mask`, completing on the barrier at that offset there.
 __device__ __forceinline__ void tma_load_multicast(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3,
                                                    u64 policy, u16 mask) {
@@ -111,7 +106,7 @@ __device__ __forceinline__ void tma_load_multicast(u32 dst, const TensorMap* map
       : "memory");
 }
 
-//@ section tma_store needs types
+//@ section tma_store needs tensor_map
 // One box of shared memory into a 4-D tensor; rows outside it are clipped. Belongs to the current bulk group.
 __device__ __forceinline__ void tma_store(const TensorMap* map, u32 src, int c0, int c1, int c2, int c3) {
   asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map), "r"(src),
@@ -136,13 +131,6 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 // 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
 __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
 
-//@ section exp2_approx
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 //@ section exp2_fma
 // 2^x on the FMA pipe: x = integer + fraction, degree-3 polynomial for 2^fraction (relative error below 9e-5, under BF16
 // rounding), integer added to the exponent bits. For x < 127; below -127 it stays at 2^-127.
@@ -155,36 +143,6 @@ __device__ __forceinline__ float exp2_fma(float x) {
   p = fmaf(p, f, 0.6951461434f);
   p = fmaf(p, f, 1.0f);
   return __int_as_float(__float_as_int(p) + (__float_as_int(r) << 23));
-}
-
-//@ section log2_approx
-__device__ __forceinline__ float log2_approx(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-//@ section rcp_approx
-__device__ __forceinline__ float rcp_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-//@ section pack_bf16 needs types
-// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
-}
-
-//@ section pack_fp16 needs types
-// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
 }
 
 //@ section stmatrix needs types

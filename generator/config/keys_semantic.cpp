@@ -1,7 +1,6 @@
 // Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
-#include <cctype>
-
 #include "generator/config/key_makers.hpp"
+#include "generator/expression/expression.hpp"
 
 namespace kiln::keys {
 namespace {
@@ -165,17 +164,16 @@ KeySpec mask_key() {
 
 constexpr std::size_t kMaxExpr = 1024;
 
-/// Characters an expression may have: nothing that could close a statement or open a comment of emitted
-/// source.
-bool is_expression_text(std::string_view text) {
-  if (text.empty() || text.size() > kMaxExpr) return false;
-  for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0 &&
-        std::string_view(" _+-*/%().,<>=!&|?:").find(c) == std::string_view::npos) {
-      return false;
-    }
-  }
-  return text.find("//") == std::string_view::npos && text.find("/*") == std::string_view::npos;
+void read_expr(const Json& value, Config& config, const ReadContext& context) {
+  const std::string wanted = "wants an expression over " + std::string(expression::variable_names());
+  if (!value.is_string()) return context.fail(value, wanted);
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.size() > kMaxExpr)
+    return context.fail(value, wanted + " of at most " + std::to_string(kMaxExpr) + " characters");
+  const auto parsed = expression::parse(text);
+  if (const auto* error = std::get_if<expression::ParseError>(&parsed))
+    return context.fail(value, expression::describe(*error, text));
+  config.score_mod = ScoreMod{ScoreMod::Kind::expr, 0, text};
 }
 
 void read_score_mod(const Json& value, Config& config, const ReadContext& context) {
@@ -198,13 +196,7 @@ void read_score_mod(const Json& value, Config& config, const ReadContext& contex
       config.score_mod = ScoreMod{ScoreMod::Kind::softcap, *cap, ""};
     }
   } else if (value.contains("expr")) {
-    if (inner.is_string() && is_expression_text(inner.get_ref<const std::string&>())) {
-      config.score_mod = ScoreMod{ScoreMod::Kind::expr, 0, inner.get<std::string>()};
-    } else {
-      context.at("expr").fail(inner, "wants an expression over score, b, h, q, k of at most " +
-                                         std::to_string(kMaxExpr) +
-                                         " characters: names, numbers, operators, parentheses");
-    }
+    read_expr(inner, config, context.at("expr"));
   }
 }
 

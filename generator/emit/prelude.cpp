@@ -9,10 +9,19 @@
 namespace kiln {
 
 Prelude::Prelude(std::string_view file) {
-  constexpr std::string_view kMark = "//@ section ";
+  read(file);
+  for (auto& section : sections_) {  // one blank line between sections, none at their ends
+    while (section.text.size() > 1 && section.text.ends_with("\n\n")) section.text.pop_back();
+  }
+}
+
+void Prelude::read(std::string_view file) {
+  constexpr std::string_view kMark = "//@ section ", kInclude = "//@ include ";
   std::istringstream in{std::string(embedded_template(file))};
   for (std::string line; std::getline(in, line);) {
-    if (line.rfind(kMark, 0) == 0) {
+    if (line.rfind(kInclude, 0) == 0) {
+      read(std::string_view(line).substr(kInclude.size()));
+    } else if (line.rfind(kMark, 0) == 0) {
       std::istringstream words(line.substr(kMark.size()));
       Section section;
       words >> section.name;
@@ -23,9 +32,6 @@ Prelude::Prelude(std::string_view file) {
     } else if (!sections_.empty()) {
       sections_.back().text += line + '\n';
     }
-  }
-  for (auto& section : sections_) {  // one blank line between sections, none at their ends
-    while (section.text.size() > 1 && section.text.ends_with("\n\n")) section.text.pop_back();
   }
 }
 

@@ -4,6 +4,8 @@
 // A template file is a list of sections:
 //     //@ section NAME [needs OTHER ...]
 //     text ...
+// and may open with the sections of another file:
+//     //@ include FILE
 // A kernel asks for the sections it uses; they are emitted in file order, so a prelude never holds an unused
 // wrapper and its text does not depend on the order of the requests.
 #pragma once
@@ -36,6 +38,8 @@ class Prelude {
     std::vector<std::string> needs;
     std::string text;
   };
+  void read(std::string_view file);
+
   std::vector<Section> sections_;
   std::set<std::string, std::less<>> used_;
   std::map<std::string, std::string> generated_;

@@ -13,6 +13,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
@@ -24,8 +25,9 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
-  add(Kind::f32, "scale_log2");
-  if (p.lse) add(Kind::f32, "scale");
+  for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
+  if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
 }
 
@@ -34,6 +36,8 @@ std::string parameter_text(const KernelParam& param) {
     case KernelParam::Kind::pointer:
       if (param.role == "lse") return "float* lse";
       if (param.role == "o") return "u16* o";
+      if (param.role == "sink") return "const float* sink";
+      if (param.role == "mask_bits") return "const u32* mask_bits";
       if (param.role.size() == 1) return "const u16* " + param.role;
       return "const int* " + param.role;
     case KernelParam::Kind::i32:
@@ -63,7 +67,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
          p.smem_v);
   w.line("const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;");
   w.banner("work item: {} query rows of one head of one sequence", p.BM);
-  if (p.causal) {
+  if (p.mask->bounded_above()) {
     w.line("const int m_start = (int)(gridDim.x - 1 - blockIdx.x) * {};  // the longest rows first", p.BM);
   } else {
     w.line("const int m_start = (int)blockIdx.x * {};", p.BM);
@@ -80,37 +84,54 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   for (const char* tensor : {"q", "k", "v", "o"}) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     const std::string start = fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
-    w.line("{0}u16* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
+    const char* fixed = query || !p.mask->bounded_below() ? " const" : "";
+    w.line("{0}u16*{5} {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
            tensor, start, query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "", fixed);
   }
-  if (p.causal || p.lse)
+  if (p.needs_rows())
     w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
-  p.mask->emit_limits(w, "row_0", "seqlen_q", "seqlen_k");
-  if (p.causal) {
-    w.comment(
-        "Keys that some row of the block sees, that some row of this warp sees, and that all rows of it "
-        "see.");
-    w.line("const int block_keys = min(seqlen_k, min(m_start + {}, seqlen_q) + seqlen_k - seqlen_q);", p.BM);
-    w.line("const int warp_keys = min(seqlen_k, m_start + 16 * warp + 16 + seqlen_k - seqlen_q);");
-    w.line("const int clean_keys = min(seqlen_k, m_start + 16 * warp + 1 + seqlen_k - seqlen_q);");
-    w.line("const int num_tiles = (max(block_keys, 0) + {}) / {};", p.BN - 1, p.BN);
-  } else {
+  if (!p.mask->bounded_above()) {
     w.line("const int num_tiles = (seqlen_k + {}) / {};", p.BN - 1, p.BN);
+    return;
   }
+  w.comment(
+      "Keys that some row of the block sees, that some row of this warp sees, and that all rows of it see.");
+  w.line(
+      "const int block_position = m_start + seqlen_k - seqlen_q, warp_position = block_position + 16 * "
+      "warp;");
+  w.line("const int block_end = {};",
+         p.mask->end_key(fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - seqlen_q)", p.BM),
+                         "seqlen_k"));
+  w.line("const int warp_end = {};", p.mask->end_key("warp_position + 15", "seqlen_k"));
+  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k"));
+  w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
+  if (!p.mask->bounded_below()) return;
+  w.line("const int warp_begin = {};", p.mask->first_key("warp_position"));
+  w.line("const int clean_begin = {};", p.mask->first_key("(warp_position + 15)"));
+  w.line("const int first_tile = {} / {};", p.mask->first_key("block_position"), p.BN);
+  w.comment("the iterators of K and V start there");
+  w.line(
+      "k_head += (long long)first_tile * {0} * k_stride_seq; v_head += (long long)first_tile * {0} * "
+      "v_stride_seq;",
+      p.BN);
 }
 
 void emit_setup(Writer& w, const PrefillPlan& p) {
   w.banner("addresses");
   p.q->emit_construct(w, "q_head", "seqlen_q - m_start");
-  p.k->emit_construct(w, "smem_k", "k_head", "k_stride_seq", "seqlen_k");
-  p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", "seqlen_k");
+  const std::string rows =
+      p.mask->bounded_below() ? fmt::format("seqlen_k - first_tile * {}", p.BN) : "seqlen_k";
+  p.k->emit_construct(w, "smem_k", "k_head", "k_stride_seq", rows);
+  p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", rows);
   w.banner("accumulators");
   w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.BN / 2, p.BN);
   w.line("float o_acc[{}];  // O: 16 x {}", p.depth / 2, p.depth);
   w.line("u32 p[{}];  // P: 16 x {} as the A operand of P V", p.BN / 4, p.BN);
   if (p.q_in_registers)
     w.line("u32 q_reg[{}];  // Q: 16 x {} as the A operand of Q K'", p.q->num_registers(), p.depth);
+  p.mask->emit_rows(w, p.score_context());
+  p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
   for (int i = 0; i < p.depth / 2; i += 8) {
     std::string text;
@@ -147,18 +168,33 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   }
 }
 
-void emit_softmax(Writer& w, const PrefillPlan& p) {
-  if (p.causal) {
-    w.comment("the limit of some row lies in this tile");
-    w.open("if ((n + 1) * {} > clean_keys)", p.BN);
+// -inf where a row does not see the key; in a branch, since most tiles are seen whole.
+void emit_mask(Writer& w, const PrefillPlan& p) {
+  const std::string first_key = fmt::format("n * {}", p.BN);
+  if (p.mask->has_bits()) {
+    p.mask->emit_load(w, p.score_context(), first_key, true);
+    p.mask->emit_apply(w, p.score_context(), first_key, {});
+    return;
+  }
+  if (p.mask->bounded_below()) {
+    w.comment("an end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", p.BN);
+  } else if (p.mask->bounded_above()) {
+    w.comment("the end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {} > clean_end)", p.BN);
   } else {
     w.comment("the sequence ends in this tile");
     w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
   }
-  p.mask->emit_apply(w, fmt::format("n * {}", p.BN));
+  p.mask->emit_apply(w, p.score_context(), first_key, {});
   w.close();
+}
+
+void emit_softmax(Writer& w, const PrefillPlan& p) {
+  p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
+  emit_mask(w, p);
   w.comment("P = exp2(S - max), O follows the maximum");
-  p.softmax->emit_max(w, p.causal, false);
+  p.softmax->emit_max(w, p.may_hide_all(), false);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
   const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
@@ -182,8 +218,10 @@ void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
 }
 
 void open_if_visible(Writer& w, const PrefillPlan& p) {
-  if (p.causal) {
-    w.open("if (n * {} < warp_keys)", p.BN);
+  if (p.mask->bounded_below()) {
+    w.open("if (n * {0} < warp_end && (n + 1) * {0} > warp_begin)", p.BN);
+  } else if (p.mask->bounded_above()) {
+    w.open("if (n * {} < warp_end)", p.BN);
   } else {
     w.open("");
   }
@@ -237,14 +275,15 @@ void emit_single_stage_tile(Writer& w, const PrefillPlan& p) {
 }
 
 void emit_main(Writer& w, const PrefillPlan& p) {
-  w.open("if (num_tiles > 0)");
+  w.open("if (num_tiles > {})", p.first_tile());
   w.banner("prologue: Q and the first tiles on their way");
   p.q->emit_load_from_dram(w);
   p.k->emit_load_from_dram(w, 0);
   if (p.num_stages > 1) p.v->emit_load_from_dram(w, 0);
   w.line("cp_async_commit();");
   for (int tile = 1; tile < p.num_stages - 1; ++tile) {
-    w.open("if ({} < num_tiles)", tile);
+    w.open("if ({} < num_tiles)",
+           p.first_tile() == "0" ? std::to_string(tile) : fmt::format("first_tile + {}", tile));
     p.k->emit_load_from_dram(w, tile);
     p.v->emit_load_from_dram(w, tile);
     w.close();
@@ -254,7 +293,7 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   if (p.q_in_registers) {
     for (int step = 0; step < p.q->k_steps(); ++step) p.q->emit_load_from_shared(w, step);
   }
-  w.open("for (int n = 0;;)");
+  w.open("for (int n = {};;)", p.first_tile());
   if (p.num_stages == 1) emit_single_stage_tile(w, p);
   for (int stage = 0; p.num_stages > 1 && stage < p.num_stages; ++stage) emit_tile(w, p, stage);
   w.close();
@@ -269,11 +308,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.line(p.ragged ? "float* const lse_row = lse + (long long)head * total_q + q_start + row_0;"
                     : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row_0;");
     for (int r = 0; r < 2; ++r) {
-      w.line(
-          "if (row_0 + {0} < seqlen_q) lse_row[{0}] = row_sum_{1} > 0.0f ? row_max_{1} * scale + "
-          "log2_approx(row_sum_{1}) "
-          "* 0.693147180559945f : -kInfinity;",
-          8 * r, r);
+      w.line("if (row_0 + {0} < seqlen_q) lse_row[{0}] = {1};", 8 * r, p.softmax->lse(r));
     }
     w.close();
   }
@@ -331,6 +366,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.k->use(prelude);
   p.v->use(prelude);
   p.softmax->use(prelude);
+  p.modifier->use(prelude);
 
   const auto params = kernel_params(p);
   KernelSource source;

@@ -15,9 +15,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 32;
   p.num_stages = *c.num_kv_stages;
-  p.causal = c.mask->kind == MaskConfig::Kind::causal;
   p.ragged = c.operand->kind == OperandKind::ragged;
   p.lse = *c.lse;
+  p.sink = *c.sink;
   p.q_in_registers = resolved->q_in_registers;
   p.max_registers = resolved->registers;
   p.smem_k = resolved->smem_q_bytes;
@@ -33,8 +33,12 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.depth / 2;
+  p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
+  p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
+  softmax.scale_log2 = p.modifier->scale_log2();
+  softmax.scale = p.modifier->scale();
+  if (p.sink) softmax.sink = {"sink[head]", "sink[head]"};
   p.softmax.emplace(softmax);
-  p.mask.emplace(p.BN / 2, p.causal);
   p.config = std::move(resolved->config);
   return p;
 }

@@ -6,6 +6,7 @@
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
+#include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm80/kv_buffer.hpp"
 #include "generator/systems/sm80/q_tile.hpp"
 
@@ -16,7 +17,7 @@ struct PrefillPlan {
 
   int depth = 0, BM = 0, BN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, num_stages = 0;
-  bool causal = false, ragged = false, lse = false;
+  bool ragged = false, lse = false, sink = false;
   bool q_in_registers =
       false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
   int max_registers = 0;
@@ -25,7 +26,21 @@ struct PrefillPlan {
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
   std::optional<OnlineSoftmax> softmax;
-  std::optional<KeyLimitMask> mask;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  /// The emitted names that masks and score modifiers read.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"row_0", "head"}, {"row_0 + 8", "head"}};
+    return context;
+  }
+  /// The first KV tile a block visits; num_tiles is one past its last.
+  std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
+  /// True when code names the lane's rows.
+  bool needs_rows() const { return lse || mask->bounded_above() || mask->has_bits() || !modifier->none(); }
+  /// True when a row may be without a visible key so far.
+  bool may_hide_all() const { return mask->may_hide_all() || modifier->may_hide(); }
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.

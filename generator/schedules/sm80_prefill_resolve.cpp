@@ -108,10 +108,6 @@ bool check_meaning(const Config& c, Violations& out) {
   takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
         "takes contiguous and ragged operands", "contiguous, ragged");
   takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
-  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
-        "takes none and causal", "none, causal");
-  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
-  takes(!*m.sink, "/sink", "has no sink", "false");
   takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
@@ -185,6 +181,12 @@ bool resolve_tiles(Config& c, const Config& user, Violations& out) {
   if (*c.BN % 16 != 0 || *c.BN < 16 || *c.BN > 256) {
     break_rule(user, "V3", {"/BN"}, "BN is a multiple of 16 from 16 to 256 here",
                std::to_string(std::clamp((*c.BN + 15) / 16 * 16, 16, 256)), out);
+    return false;
+  }
+  if (c.mask->kind == MaskConfig::Kind::custom && *c.BN % 32 != 0) {
+    break_rule(user, "sm80_prefill", {"/BN", "/mask"},
+               "tiles of a custom mask begin at whole 32-bit words of it",
+               std::to_string(std::clamp((*c.BN + 16) / 32 * 32, 32, 256)), out);
     return false;
   }
   if (!c.BK) c.BK = default_bk(c.depth, *c.BN);

@@ -1,9 +1,9 @@
 // A consumer warpgroup of sm90_prefill. Per work item:
 //
 //   S(last) = Q K(last)'          softmax                                       peeled, always masked
-//   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, then clean ones
-//   O += P V(0)                                                                 drained
-//   O / row_sum -> shared memory -> TMA store; LSE
+//   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, clean ones,
+//   masked ones O += P V(first)                                                             drained O /
+//   row_sum -> shared memory -> TMA store; LSE
 #include "generator/schedules/sm90_prefill_parts.hpp"
 
 namespace kiln::sm90 {
@@ -39,25 +39,12 @@ void emit_pv(Writer& w, const PrefillPlan& p) {
   w.line("wgmma_commit();");
 }
 
-// Columns at or past the limit of each row become -inf. A lane's column within the tile is a literal plus 2 *
-// (lane & 3).
-void emit_mask(Writer& w, const PrefillPlan& p, const char* block) {
-  w.comment("keys past the end of the sequence{} do not count",
-            p.causal ? " or past the row's own position" : "");
-  w.line("const int tile_limit = work.seqlen_k - {} * {} - 2 * (lane & 3);", block, p.BN);
-  if (p.causal) {
-    w.line("const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);");
-    w.line("const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);");
-  } else {
-    w.line("const int limit_0 = tile_limit, limit_1 = tile_limit;");
-  }
-  for (int i = 0; i < p.BN / 2; i += 4) {
-    const int column = 8 * (i >> 2);
-    w.line("if ({0} >= limit_0) s_acc[{1}] = -kInfinity; if ({2} >= limit_0) s_acc[{3}] = -kInfinity;",
-           column, i, column + 1, i + 1);
-    w.line("if ({0} >= limit_1) s_acc[{1}] = -kInfinity; if ({2} >= limit_1) s_acc[{3}] = -kInfinity;",
-           column, i + 2, column + 1, i + 3);
-  }
+// S becomes what softmax takes: modified, and -inf where a row does not see the key.
+void emit_visible(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
+  const ScoreContext context = p.score_context();
+  const std::string first_key = fmt::format("n * {}", p.BN);
+  p.modifier->emit_apply(w, context, first_key);
+  p.mask->emit_apply(w, context, first_key, sides);
 }
 
 void emit_pack(Writer& w, const PrefillPlan& p) {
@@ -68,7 +55,10 @@ void emit_pack(Writer& w, const PrefillPlan& p) {
   }
 }
 
-void emit_tile(Writer& w, const PrefillPlan& p, bool masked) {
+// `sides`: ends of the rows' key ranges that may lie in this tile.
+void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
+  const bool masked = sides.upper || sides.lower || p.hides_anywhere();
+  p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), false);
   if (p.ping_pong) w.line("named_barrier_sync(1 + consumer, {});", p.num_math_warpgroups == 1 ? 128 : 256);
   w.comment("S(n) = Q K(n)'");
   emit_qk(w, p);
@@ -77,7 +67,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, bool masked) {
   if (p.ping_pong) w.line("named_barrier_arrive(1 + (consumer + 1) % {}, 256);", p.num_math_warpgroups);
   w.line("WGMMA_WAIT(1);");
   p.k->emit_release_all(w);
-  if (masked) emit_mask(w, p, "n");
+  emit_visible(w, p, sides);
   w.comment("P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs");
   p.softmax->emit_max(w, masked, false);
   p.softmax->emit_exp(w, 0, p.BN / 2, masked);
@@ -158,11 +148,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
           "float* const lse_row = lse + ((long long)work.batch * heads_q + work.head) * seqlen_q + row_0;");
     }
     for (int r = 0; r < 2; ++r) {
-      w.line(
-          "if (row_0 + {0} < work.seqlen_q) lse_row[{0}] = row_sum_{1} > 0.0f ? row_max_{1} * scale + "
-          "log2_approx(row_sum_{1}) * "
-          "0.693147180559945f : -kInfinity;",
-          8 * r, r);
+      w.line("if (row_0 + {0} < work.seqlen_q) lse_row[{0}] = {1};", 8 * r, p.softmax->lse(r));
     }
     w.close();
   }
@@ -197,6 +183,42 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   emit_store(w, p);
 }
 
+// After the peeled first tile: tiles with an upper end of some row's keys, clean ones, tiles with a lower
+// end.
+void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
+  const std::string first = p.first_block();
+  if (!p.mask->bounded_above()) {
+    w.banner("KV tiles");
+    w.open("for (--n; n >= {}; --n)", first);
+    emit_tile(w, p, {false, false});
+    w.close();
+    return;
+  }
+  const bool lower = p.mask->bounded_below();
+  w.line(
+      "const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first "
+      "row");
+  w.line("const int clean_end = max({}, 0) / {};  // tiles that the first row sees to their end",
+         p.mask->end_key("position", "work.seqlen_k"), p.BN);
+  if (lower) {
+    w.line("const int clean_begin = ({} + {}) / {};  // tiles that the last row sees from their start",
+           p.mask->first_key("(position + 63)"), p.BN - 1, p.BN);
+  }
+  w.banner("KV tiles in which the keys of some row of this warpgroup end");
+  w.open("for (--n; n >= {}; --n)", lower ? "max(clean_end, work.first_block)" : "clean_end");
+  emit_tile(w, p, {true, true});
+  w.close();
+  w.banner("KV tiles that every row sees whole");
+  w.open("for (; n >= {}; --n)", lower ? "clean_begin" : "0");
+  emit_tile(w, p, {false, false});
+  w.close();
+  if (!lower) return;
+  w.banner("KV tiles in which the keys of some row begin");
+  w.open("for (; n >= {}; --n)", first);
+  emit_tile(w, p, {false, true});
+  w.close();
+}
+
 }  // namespace
 
 void emit_consumer(Writer& w, const PrefillPlan& p) {
@@ -229,11 +251,13 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks >= 0)");
-  if (p.causal || p.lse) {
+  if (p.needs_rows()) {
     w.line(
         "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
         "row_0, row_0 + 8");
   }
+  p.mask->emit_rows(w, p.score_context());
+  p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
   for (int i = 0; i < p.ov_depth / 2; i += 8) {
     std::string text;
@@ -246,35 +270,20 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
   w.open("");
+  p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
   w.comment("S(n) = Q K(n)'");
   emit_qk(w, p);
   w.line("WGMMA_WAIT(0);");
   p.k->emit_release_all(w);
-  emit_mask(w, p, "n");
+  emit_visible(w, p, {});
   p.softmax->emit_max(w, true, true);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
   emit_pack(w, p);
   if (p.ragged) emit_zero_tail(w, p);
   w.close();
-  if (p.causal) {
-    w.banner("KV tiles that some row of this warpgroup sees in part");
-    w.line(
-        "const int first_clean = max(work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q + 1, 0) / "
-        "{};",
-        p.BN);
-    w.open("for (--n; n >= first_clean; --n)");
-    emit_tile(w, p, true);
-    w.close();
-    w.banner("KV tiles that every row sees whole");
-    w.open("for (; n >= 0; --n)");
-  } else {
-    w.banner("KV tiles");
-    w.open("for (--n; n >= 0; --n)");
-  }
-  emit_tile(w, p, false);
-  w.close();
+  emit_remaining_tiles(w, p);
   if (p.separate_o) w.line("if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
-  w.banner("O += P(0) V(0)");
+  w.banner("O += P V of the last tile");
   w.open("");
   emit_pv(w, p);
   w.line("WGMMA_WAIT(0);");

@@ -22,6 +22,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged)
     add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
   if (p.dynamic) add(Kind::pointer, "tile_counter");
@@ -31,8 +32,9 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   if (p.dynamic) add(Kind::i32, "section_heads");
   if (p.ragged) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
-  add(Kind::f32, "scale_log2");
-  if (p.lse) add(Kind::f32, "scale");
+  for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
+  if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
 }
 
@@ -43,6 +45,8 @@ std::string parameter_text(const KernelParam& param) {
     case KernelParam::Kind::pointer:
       if (param.role == "lse") return "float* lse";
       if (param.role == "o") return "u16* o";
+      if (param.role == "sink") return "const float* sink";
+      if (param.role == "mask_bits") return "const u32* mask_bits";
       if (param.role == "tile_counter") return "int* tile_counter";
       return fmt::format("const int* {}", param.role);
     case KernelParam::Kind::i32:
@@ -65,7 +69,10 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line(
       "int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how "
       "many");
-  w.line("int num_blocks;   // KV tiles to visit, from the last one down to 0; -1: nothing to do");
+  const bool lower = p.mask->bounded_below();
+  if (lower) w.line("int first_block;  // first KV tile that some row sees");
+  w.line("int num_blocks;   // KV tiles are visited from num_blocks - 1 down to {}; {}",
+         lower ? "first_block" : "0", p.ragged ? "0: none; -1: no query rows either" : "0: none");
   w.close(";");
   w.blank();
   std::vector<std::string> args{"int tile"};
@@ -102,11 +109,17 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   } else {
     w.line("work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;");
   }
-  if (p.causal) {
-    w.comment("The last row of the tile sees keys up to its own position, m + seqlen_k - seqlen_q.");
-    w.line("const int last_key = min(work.seqlen_k, work.m_start + {} + work.seqlen_k - work.seqlen_q);",
-           p.BM);
-    w.line("work.num_blocks = (max(last_key, 0) + {}) / {};", p.BN - 1, p.BN);
+  if (p.mask->bounded_above()) {
+    w.comment(
+        "Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.");
+    w.line("const int position = work.m_start + work.seqlen_k - work.seqlen_q;");
+    w.line("const int end_key = {};",
+           p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k"));
+    w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", p.BN - 1, p.BN);
+    if (lower) {
+      w.line("work.first_block = {} / {};", p.mask->first_key("position"), p.BN);
+      w.line("if (work.first_block >= work.num_blocks) work.num_blocks = 0;");
+    }
   } else {
     w.line("work.num_blocks = (work.seqlen_k + {}) / {};", p.BN - 1, p.BN);
   }
@@ -181,6 +194,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
+  p.modifier->use(prelude);
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);
@@ -236,7 +250,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
-  const int bodies = p.causal ? 2 : 1;
+  const int bodies = 1 + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
   m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + "k16",
                      p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
   if (p.BN != p.ov_depth) {

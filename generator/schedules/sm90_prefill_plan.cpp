@@ -15,9 +15,18 @@ int default_bm(int depth, int ov_depth) {
   return std::max(depth, ov_depth) <= 64 ? 192 : 128;
 }
 
-int default_bn(int depth, int ov_depth, int num_math_warpgroups, bool ragged) {
+/// Values that live through a tile beside O, S and P, in registers: bounds of a ragged item, rows and words
+/// of a bitmask, the place of a score.
+int extra_registers(const Config& c, int BN) {
+  int extra = c.operand->kind == OperandKind::ragged ? 8 : 0;
+  if (c.mask->kind == MaskConfig::Kind::custom) extra += 6 + BN / 16;
+  if (c.score_mod->kind == ScoreMod::Kind::alibi || c.score_mod->kind == ScoreMod::Kind::expr) extra += 8;
+  return extra;
+}
+
+int default_bn(int depth, int ov_depth, int num_math_warpgroups, bool extra) {
   const int wide = std::max(depth, ov_depth);
-  if (num_math_warpgroups == 3) return wide > 64 ? 96 : ragged ? 112 : 128;
+  if (num_math_warpgroups == 3) return wide > 64 ? 96 : extra ? 112 : 128;
   if (wide <= 64) return 192;
   if (wide <= 128) return 128;
   if (wide <= 192) return 112;
@@ -85,10 +94,6 @@ bool check_meaning(const Config& c, Violations& out) {
   takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
         "takes contiguous and ragged operands", "contiguous, ragged");
   takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
-  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
-        "takes none and causal", "none, causal");
-  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
-  takes(!*m.sink, "/sink", "has no sink", "false");
   takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
@@ -124,9 +129,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   PrefillPlan p;
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
-  p.causal = c.mask->kind == MaskConfig::Kind::causal;
   p.ragged = c.operand->kind == OperandKind::ragged;
   p.lse = *c.lse;
+  p.sink = *c.sink;
   // Three short-rowed warpgroups collide in the tensor cores unless they take turns; two leave gaps when they
   // do.
   p.ping_pong = c.schedule ? ping_pong : std::max(p.depth, p.ov_depth) <= 64;
@@ -139,8 +144,17 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
   p.num_math_warpgroups = p.BM / 64;
-  if (!c.BN) c.BN = default_bn(p.depth, p.ov_depth, p.num_math_warpgroups, p.ragged);
+  const bool bits = c.mask->kind == MaskConfig::Kind::custom;
+  if (!c.BN) {
+    c.BN = default_bn(p.depth, p.ov_depth, p.num_math_warpgroups, extra_registers(c, 0) > 0);
+    if (bits) *c.BN -= *c.BN % 32;
+  }
   p.BN = *c.BN;
+  if (bits && p.BN % 32 != 0) {
+    refuse("sm90_prefill", {"/BN", "/mask"}, "tiles of a custom mask begin at whole 32-bit words of it",
+           fmt::format("{}", std::clamp((p.BN + 16) / 32 * 32, 32, 256)));
+    return std::nullopt;
+  }
 
   const int row_bytes_gcd = std::gcd(p.depth * 2, p.ov_depth * 2);
   const int natural_span = row_bytes_gcd % 128 == 0 ? 128 : row_bytes_gcd % 64 == 0 ? 64 : 32;
@@ -190,10 +204,13 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
 
   // Blocks of a cluster walk the same KV tiles in step, so their query tiles must see the same keys.
   p.cluster = c.cluster.value_or(1);
-  if (p.cluster != 1 && (p.cluster != 2 || p.causal || p.ragged)) {
+  p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
+  p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
+  const bool own_tiles = p.mask->bounded_above() || p.ragged;
+  if (p.cluster != 1 && (p.cluster != 2 || own_tiles)) {
     refuse("sm90_prefill", {"/cluster"},
-           "clusters of 2 blocks share K and V tiles, without causal mask and ragged operands",
-           p.causal || p.ragged ? "1" : "1, 2");
+           "clusters of 2 blocks share K and V tiles, without bounded masks and ragged operands",
+           own_tiles ? "1" : "1, 2");
     return std::nullopt;
   }
 
@@ -203,8 +220,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
   p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
-  // A ragged item's bounds live through its loops.
-  const int limit = p.num_math_warpgroups == 3 ? (p.ragged ? 120 : 128) : 200;
+  const int limit =
+      (p.num_math_warpgroups == 3 ? 128 : 200) - (p.num_math_warpgroups == 3 ? extra_registers(c, p.BN) : 0);
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
     refuse("sm90_prefill", {"/BN"},
@@ -240,7 +257,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
                                          2, p.math_warps(), p.cluster});
   p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,
                                          p.math_warps(), p.cluster});
-  p.dynamic = p.causal || p.ragged;
+  p.dynamic = own_tiles;
   if (p.dynamic) p.work.emplace("work", 2, 1);
 
   p.smem_q = p.smem.add("q", p.q_stride() * p.num_math_warpgroups, 1024, "Q, 64 rows per consumer warpgroup");
@@ -272,6 +289,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.ov_depth / 2;
   softmax.exp_offload = c.exp_offload.value_or(0.0);
+  softmax.scale_log2 = p.modifier->scale_log2();
+  softmax.scale = p.modifier->scale();
+  if (p.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};
   p.softmax.emplace(softmax);
   p.config = std::move(c);
   return p;

@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
+#include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
 #include "generator/systems/sm90/tma_consumer_pipeline.hpp"
 #include "generator/systems/sm90/wgmma.hpp"
@@ -20,7 +22,7 @@ struct PrefillPlan {
   int cluster = 1;          ///< blocks that share K and V: each loads its part of a tile for all of them
   int num_math_warpgroups;  ///< BM / 64
   int span_bytes;           ///< swizzle span of every tile
-  bool causal, ragged, lse;
+  bool ragged, lse, sink;
   bool dynamic;     ///< work items come from a counter, longest first
   bool separate_o;  ///< O has its own staging; otherwise it reuses Q's rows
   int producer_registers, math_registers;
@@ -31,6 +33,8 @@ struct PrefillPlan {
 
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<StagedPipeline> work;  ///< ring of work items, dynamic only
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
   std::optional<OnlineSoftmax> softmax;
   std::optional<Wgmma> qk, pv;
 
@@ -53,6 +57,19 @@ struct PrefillPlan {
   std::string tile_step() const {
     return cluster == 1 ? "gridDim.x" : fmt::format("gridDim.x / {}", cluster);
   }
+  /// The last KV tile an item visits (they go from the highest down).
+  std::string first_block() const { return mask->bounded_below() ? "work.first_block" : "0"; }
+  /// The emitted names that masks and score modifiers read, inside a work item.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"row_0", "work.head"}, {"row_0 + 8", "work.head"}};
+    context.batch = "work.batch", context.seqlen_q = "work.seqlen_q", context.seqlen_k = "work.seqlen_k";
+    return context;
+  }
+  /// True when code of the consumers names the lane's rows.
+  bool needs_rows() const { return lse || mask->bounded_above() || mask->has_bits() || !modifier->none(); }
+  /// True when a row may be without a visible key after any tile, not only at the ends of its range.
+  bool hides_anywhere() const { return mask->has_bits() || modifier->may_hide(); }
   int k_steps() const { return depth / 16; }  ///< wgmma steps of QK
   int v_steps() const { return BN / 16; }     ///< wgmma steps of PV
 };

@@ -72,11 +72,11 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   emit_load_kv(w, p, *p.k, "k", "n");
   emit_load_q(w, p);
   w.line("#pragma unroll 1");
-  w.open("for (--n; n >= 0; --n)");
+  w.open("for (--n; n >= {}; --n)", p.first_block());
   emit_load_kv(w, p, *p.k, "k", "n");
   emit_load_kv(w, p, *p.v, "v", "n + 1");
   w.close();
-  emit_load_kv(w, p, *p.v, "v", "0");
+  emit_load_kv(w, p, *p.v, "v", p.first_block());
   w.close();
   if (p.dynamic) {
     w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");

@@ -1,48 +1,60 @@
-// Masks over the accumulator layout that mma.sync and wgmma share: register i of a lane holds column
-// 8 * (i >> 2) + 2 * (lane & 3) + (i & 1) of row 0 (i & 2 == 0) or row 1 of the lane's two rows.
+// Which keys a query row sees, as emitted code: `causal`, `sliding_window`, `chunked`, `custom` (a bitmask
+// operand) and the end of the sequence, which every kernel has.
 //
-// A row sees keys [0, key_limit). Subtracting the tile's first key and the lane's column from the limit once
-// leaves a compare with a literal per element.
+// Query row i stands at key position i + seqlen_k - seqlen_q (bottom-right alignment). All bounded masks are
+// one range of keys per row, [first_key(position), end_key(position)), and both ends grow with the position.
+// So the tiles of a block of rows go from the first key of its first row to the last key of its last row, and
+// a tile between the first key of the *last* row and the end of the *first* row needs no mask at all.
 #pragma once
 
 #include "generator/emit/writer.hpp"
+#include "generator/systems/score_layout.hpp"
+
+#include <kiln/config.hpp>
+#include <kiln/source.hpp>
 
 namespace kiln {
 
-class KeyLimitMask {
+class Mask {
  public:
-  KeyLimitMask(int score_regs, bool causal) : score_regs_(score_regs), causal_(causal) {}
-  bool causal() const { return causal_; }
+  /// Which ends of the rows' ranges may fall into a tile. `upper` includes the end of the sequence.
+  struct Sides {
+    bool upper = true, lower = true;
+  };
 
-  /// Declares key_limit_{0,1}: keys that rows `row` and `row` + 8 see. Bottom-right aligned: query row i
-  /// stands at key position i + seqlen_k - seqlen_q. The limit may be negative: such a row sees nothing.
-  void emit_limits(Writer& w, const std::string& row, const std::string& seqlen_q,
-                   const std::string& seqlen_k) const {
-    if (causal_) {
-      w.line("const int key_limit_0 = min({1}, {0} + 1 + {1} - {2});", row, seqlen_k, seqlen_q);
-      w.line("const int key_limit_1 = min({1}, {0} + 9 + {1} - {2});", row, seqlen_k, seqlen_q);
-    } else {
-      w.line("const int key_limit_0 = {0}, key_limit_1 = {0};", seqlen_k);
-    }
+  Mask(const MaskConfig& config, ScoreLayout layout) : config_(config), layout_(std::move(layout)) {}
+
+  bool bounded_above() const { return bounded_below() || config_.kind == MaskConfig::Kind::causal; }
+  bool bounded_below() const {
+    return config_.kind == MaskConfig::Kind::sliding_window || config_.kind == MaskConfig::Kind::chunked;
   }
-  /// s_acc = -inf where the key is not visible; `first_key`: expression of the tile's first key.
-  void emit_apply(Writer& w, const std::string& first_key) const {
-    w.line(
-        "const int limit_0 = key_limit_0 - {0} - 2 * (lane & 3), limit_1 = key_limit_1 - {0} - 2 * (lane & "
-        "3);",
-        first_key);
-    for (int i = 0; i < score_regs_; i += 4) {
-      const int column = 8 * (i >> 2);
-      w.line("if ({0} >= limit_0) s_acc[{1}] = -kInfinity; if ({2} >= limit_0) s_acc[{3}] = -kInfinity;",
-             column, i, column + 1, i + 1);
-      w.line("if ({0} >= limit_1) s_acc[{1}] = -kInfinity; if ({2} >= limit_1) s_acc[{3}] = -kInfinity;",
-             column, i + 2, column + 1, i + 3);
-    }
-  }
+  bool has_bits() const { return config_.kind == MaskConfig::Kind::custom; }
+  /// True when a row may see no key of a tile that it is not past: softmax must expect rows without a
+  /// maximum.
+  bool may_hide_all() const { return bounded_above() || has_bits(); }
+
+  /// Emitted int expressions for a row (or a block's outermost row) at key position `position`, which may be
+  /// negative or past the end: the first key it sees (0 or more), and one past the last (<= 0: none).
+  std::string first_key(const std::string& position) const;
+  std::string end_key(const std::string& position, const std::string& seqlen_k) const;
+
+  /// Kernel parameters beside those every kernel has, and their text in the parameter list.
+  std::vector<KernelParam> params() const;
+
+  /// Once per work item: row pointers into the bitmask (nothing for other masks).
+  void emit_rows(Writer& w, const ScoreContext& context) const;
+  /// Words of the bitmask for the tile at `first_key`, so that they are on their way early; `upper`: the tile
+  /// may reach past the end of the sequence. Nothing for other masks.
+  void emit_load(Writer& w, const ScoreContext& context, const std::string& first_key, bool upper) const;
+  /// Scores of keys that are not visible become -inf. `first_key`: expression of the tile's first key. With a
+  /// bitmask, emit_load of the same tile comes before, in the same block.
+  void emit_apply(Writer& w, const ScoreContext& context, const std::string& first_key, Sides sides) const;
 
  private:
-  int score_regs_;
-  bool causal_;
+  void emit_bits(Writer& w) const;
+
+  MaskConfig config_;
+  ScoreLayout layout_;
 };
 
 }  // namespace kiln

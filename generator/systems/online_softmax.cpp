@@ -43,27 +43,26 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
       w.comment("Keep the old maximum while no row of the warp grew by more than 2^{}.",
                 shape_.rescale_threshold);
       w.line(
-          "const bool grew = (max_0 - row_max_0) * scale_log2 > {0:.1f}f || (max_1 - row_max_1) * scale_log2 "
-          "> {0:.1f}f;",
-          shape_.rescale_threshold);
+          "const bool grew = (max_0 - row_max_0) * {1} > {0:.1f}f || (max_1 - row_max_1) * {1} > {0:.1f}f;",
+          shape_.rescale_threshold, shape_.scale_log2);
       w.line("const bool rescale = __any_sync(0xffffffffu, grew);");
       w.open("if (rescale)");
     }
     // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
-    const char* factor =
-        masked ? "row_max_{0} == max_{0} ? 1.0f : exp2_approx((row_max_{0} - max_{0}) * scale_log2)"
-               : "exp2_approx((row_max_{0} - max_{0}) * scale_log2)";
+    const char* factor = masked ? "row_max_{0} == max_{0} ? 1.0f : exp2_approx((row_max_{0} - max_{0}) * {1})"
+                                : "exp2_approx((row_max_{0} - max_{0}) * {1})";
     for (int r = 0; r < 2; ++r) {
-      w.line(fmt::format("alpha_{} = ", r) + fmt::format(fmt::runtime(factor), r) + ";");
+      w.line(fmt::format("alpha_{} = ", r) + fmt::format(fmt::runtime(factor), r, shape_.scale_log2) + ";");
       w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);
     }
     if (shape_.rescale_threshold > 0) w.close();
   }
   for (int r = 0; r < 2; ++r) {
     if (masked) {
-      w.line("const float shift_{0} = row_max_{0} == -kInfinity ? 0.0f : row_max_{0} * scale_log2;", r);
+      w.line("const float shift_{0} = row_max_{0} == -kInfinity ? 0.0f : row_max_{0} * {1};", r,
+             shape_.scale_log2);
     } else {
-      w.line("const float shift_{0} = row_max_{0} * scale_log2;", r);
+      w.line("const float shift_{0} = row_max_{0} * {1};", r, shape_.scale_log2);
     }
   }
 }
@@ -78,10 +77,9 @@ void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
     for (int j = i; j < i + 4; j += 2) {
       const int r = (j >> 1) & 1;
       w.line(
-          "s_acc[{0}] = {3}(fmaf(s_acc[{0}], scale_log2, -shift_{2})); s_acc[{1}] = {3}(fmaf(s_acc[{1}], "
-          "scale_log2, "
+          "s_acc[{0}] = {3}(fmaf(s_acc[{0}], {4}, -shift_{2})); s_acc[{1}] = {3}(fmaf(s_acc[{1}], {4}, "
           "-shift_{2}));",
-          j, j + 1, r, exp2);
+          j, j + 1, r, exp2, shape_.scale_log2);
     }
   }
   w.comment("row sums, two chains each");
@@ -111,8 +109,31 @@ void OnlineSoftmax::emit_finish(Writer& w) const {
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
   }
-  w.line("const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;");
-  w.line("const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;");
+  if (shape_.sink.empty()) {
+    w.line("const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;");
+    w.line("const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;");
+    return;
+  }
+  // The sink may be far above the scores: sum relative to the larger of the two.
+  w.comment("the sink is one more logit of the denominator");
+  for (int r = 0; r < 2; ++r) {
+    w.line("const float sink_{0} = {1} * 1.44269504f, top_{0} = fmaxf(row_max_{0} * {2}, sink_{0});", r,
+           shape_.sink[static_cast<std::size_t>(r)], shape_.scale_log2);
+    w.line("const float lower_{0} = exp2_approx(row_max_{0} * {1} - top_{0});", r, shape_.scale_log2);
+    w.line("if (row_sum_{0} > 0.0f) row_sum_{0} = row_sum_{0} * lower_{0} + exp2_approx(sink_{0} - top_{0});",
+           r);
+    w.line("const float inv_sum_{0} = row_sum_{0} > 0.0f ? lower_{0} * rcp_approx(row_sum_{0}) : 0.0f;", r);
+  }
+}
+
+std::string OnlineSoftmax::lse(int r) const {
+  if (shape_.sink.empty()) {
+    return fmt::format(
+        "row_sum_{0} > 0.0f ? row_max_{0} * {1} + log2_approx(row_sum_{0}) * 0.693147181f : -kInfinity", r,
+        shape_.scale);
+  }
+  return fmt::format("row_sum_{0} > 0.0f ? (top_{0} + log2_approx(row_sum_{0})) * 0.693147181f : -kInfinity",
+                     r);
 }
 
 }  // namespace kiln

@@ -2,9 +2,13 @@
 // wgmma share: register i of a lane holds row (lane >> 2) + 8 * ((i >> 1) & 1) and column 8 * (i >> 2) + 2 *
 // (lane & 3) + (i & 1), so a lane owns two rows and four neighbouring lanes (a quad) share them.
 //
-// Scores stay unscaled; scale * log2(e) is folded into the exponent's FMA: p = exp2(s * scale_log2 - m *
-// scale_log2).
+// Scores stay unscaled; the factor to log2 units is folded into the exponent's FMA: p = exp2(s * scale_log2 -
+// m * scale_log2). The factor is the kernel's parameter, or a literal that a score modifier gives
+// (score_mod.hpp).
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
@@ -19,6 +23,10 @@ class OnlineSoftmax {
     double rescale_threshold =
         8.0;  ///< grow of the maximum (log2 units) below which O keeps its old scale; 0: always rescale
     double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
+    /// Emitted factors from the score registers to log2 units and to natural units.
+    std::string scale_log2 = "scale_log2", scale = "scale";
+    /// Emitted logits (natural units) of the attention sink for the lane's rows; empty: no sink.
+    std::vector<std::string> sink;
   };
   explicit OnlineSoftmax(const Shape& shape) : shape_(shape) {}
 
@@ -33,8 +41,12 @@ class OnlineSoftmax {
   void emit_exp(Writer& w, int begin, int end, bool masked) const;
   /// O *= alpha, when any row of the warp grew past the threshold.
   void emit_rescale(Writer& w) const;
-  /// After the last tile: row_sum over the quad, inv_sum_{0,1} (0 for a row without visible keys).
+  /// After the last tile: row_sum over the quad and with the sink, inv_sum_{0,1} (0 for a row without visible
+  /// keys).
   void emit_finish(Writer& w) const;
+  /// After emit_finish: natural log-sum-exp of row `r`, an expression; -inf for a row without visible keys.
+  /// Needs log2_approx.
+  std::string lse(int r) const;
 
  private:
   Shape shape_;

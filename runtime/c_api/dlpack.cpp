@@ -10,7 +10,7 @@ std::optional<DType> dtype_of(DLDataType type) {
   if (type.code == kDLBfloat && type.bits == 16) return DType::bf16;
   if (type.code == kDLFloat && type.bits == 16) return DType::fp16;
   if (type.code == kDLFloat && type.bits == 32) return DType::f32;
-  if (type.code == kDLInt && type.bits == 32) return DType::i32;
+  if ((type.code == kDLInt || type.code == kDLUInt) && type.bits == 32) return DType::i32;
   if (type.code == kDLInt && type.bits == 8) return DType::int8;
   // Codes of DLPack 1.1, later than the header this is built with.
   if (type.code == 10 && type.bits == 8) return DType::fp8_e4m3;

@@ -65,7 +65,7 @@ LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& sour
   RunOptions options;
   options.emulator = &emulator;
   const RunResult result = run_workload(runtime, *kernel, work, options);
-  const Semantics semantics = semantics_of(resolved);
+  const Semantics semantics = semantics_of(resolved, work);
   const Reference reference =
       reference_attention(work, semantics, choose_rows(shape, semantics.mask, 1e300, emulator.seed));
   return {shape.text(), std::string(to_string(emulator.policy)),

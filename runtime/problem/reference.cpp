@@ -11,6 +11,7 @@
 #include <kiln/error.hpp>
 
 #include "runtime/problem/parallel.hpp"
+#include "runtime/problem/score_expression.hpp"
 
 namespace kiln {
 namespace {
@@ -24,7 +25,8 @@ struct HeadView {
   const float *q, *k, *v;                     // first row of the head
   std::int64_t q_stride, k_stride, v_stride;  // elements from row to row
   std::int64_t depth, ov_depth, queries, keys;
-  std::int64_t head, heads;
+  std::int64_t request, head, heads;
+  const MaskBits* bits;  // of a custom mask, else null
   // Scales of the stored values: of a token counted over all requests and a KV head; null: 1.
   const Scales *k_scale, *v_scale;
   double q_scale;
@@ -69,7 +71,9 @@ HeadView view_of(const Workload& work, std::int64_t request, std::int64_t head, 
   view.q_scale = work.q_scale;
   view.first_k = first_k;
   view.kv_head = kv_head;
+  view.request = request;
   view.head = head;
+  view.bits = work.mask_bits ? &*work.mask_bits : nullptr;
   view.heads = s.heads_q;
   return view;
 }
@@ -98,15 +102,18 @@ void dot_products(const HeadView& h, const RowId* rows, std::int64_t count, std:
   }
 }
 
-double modified(double score, const Semantics& semantics, double slope, std::int64_t key,
-                std::int64_t position) {
+double modified(double score, const Semantics& semantics, double slope, const HeadView& h, std::int64_t key,
+                std::int64_t row) {
+  const std::int64_t position = row + h.keys - h.queries;
   switch (semantics.score_mod.kind) {
     case ScoreMod::Kind::softcap:
       return semantics.score_mod.softcap * std::tanh(score / semantics.score_mod.softcap);
     case ScoreMod::Kind::alibi:
       return score + slope * static_cast<double>(key - position);
-    case ScoreMod::Kind::none:
     case ScoreMod::Kind::expr:
+      return evaluate(*semantics.expression, score,
+                      {semantics.separate_requests ? 0 : h.request, h.head, row, key, h.queries, h.keys});
+    case ScoreMod::Kind::none:
       break;
   }
   return score;
@@ -114,18 +121,18 @@ double modified(double score, const Semantics& semantics, double slope, std::int
 
 // Turns one row of dot products into probabilities in place (0 outside the mask); returns the row's LSE.
 double softmax_row(double* scores, std::int64_t first, std::int64_t width,
-                   std::pair<std::int64_t, std::int64_t> visible, std::int64_t position, const HeadView& h,
+                   std::pair<std::int64_t, std::int64_t> visible, std::int64_t row, const HeadView& h,
                    const Semantics& semantics) {
   const double slope = semantics.score_mod.kind == ScoreMod::Kind::alibi ? alibi_slope(h.head, h.heads) : 0;
   double highest = kMinusInfinity;
   for (std::int64_t j = 0; j < width; ++j) {
     const std::int64_t key = first + j;
-    scores[j] = key >= visible.first && key < visible.second
-                    ? modified(semantics.scale * scores[j], semantics, slope, key, position)
-                    : kMinusInfinity;
+    const bool seen = key >= visible.first && key < visible.second &&
+                      (h.bits == nullptr || h.bits->visible(h.request, h.head, row, key));
+    scores[j] = seen ? modified(semantics.scale * scores[j], semantics, slope, h, key, row) : kMinusInfinity;
     highest = std::max(highest, scores[j]);
   }
-  if (visible.first >= visible.second) {
+  if (highest == kMinusInfinity) {  // no visible key
     std::fill(scores, scores + width, 0.0);
     return kMinusInfinity;
   }
@@ -157,7 +164,7 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
   dot_products(h, rows, count, first, last, scores);
   for (std::int64_t r = 0; r < count; ++r) {
     lse[r] = softmax_row(scores.data() + r * width, first, width, visible[static_cast<std::size_t>(r)],
-                         rows[r].row + h.keys - h.queries, h, semantics);
+                         rows[r].row, h, semantics);
   }
   std::vector<double> value(static_cast<std::size_t>(h.ov_depth));
   for (std::int64_t j = 0; j < width; ++j) {
@@ -180,7 +187,8 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
                                                    std::int64_t keys) {
   std::int64_t first = 0, last = keys;
-  if (mask.kind != MaskConfig::Kind::none) last = std::clamp<std::int64_t>(position + 1, 0, keys);
+  if (mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom)
+    last = std::clamp<std::int64_t>(position + 1, 0, keys);
   if (mask.kind == MaskConfig::Kind::sliding_window) first = position - mask.size + 1;
   if (mask.kind == MaskConfig::Kind::chunked) first = floor_div(position, mask.size) * mask.size;
   return {std::max<std::int64_t>(first, 0), last};
@@ -194,18 +202,21 @@ double alibi_slope(std::int64_t head, std::int64_t heads) {
   return std::exp2(-8.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power));
 }
 
-Semantics semantics_of(const Config& resolved, std::optional<double> scale) {
+Semantics semantics_of(const Config& resolved, const Workload& work, std::optional<double> scale) {
   Semantics semantics;
   semantics.mask = resolved.mask.value_or(MaskConfig{});
   semantics.score_mod = resolved.score_mod.value_or(ScoreMod{});
   semantics.scale =
       scale.value_or(resolved.scale.value_or(1 / std::sqrt(static_cast<double>(resolved.depth))));
-  if (semantics.mask.kind == MaskConfig::Kind::custom) {
-    throw Error(ErrorCode::bad_input, "the reference does not take custom masks yet: run without --check");
-  }
+  semantics.separate_requests =
+      resolved.operand.value_or(OperandConfig{}).kind == OperandKind::contiguous && !work.shape.uniform();
+  semantics.sink.assign(work.sink.begin(), work.sink.end());
   if (semantics.score_mod.kind == ScoreMod::Kind::expr) {
-    throw Error(ErrorCode::bad_input,
-                "the reference does not take expression score modifiers yet: run without --check");
+    auto parsed = expression::parse(semantics.score_mod.expr);
+    if (const auto* error = std::get_if<expression::ParseError>(&parsed))
+      throw Error(ErrorCode::bad_input, "expr: " + expression::describe(*error, semantics.score_mod.expr));
+    semantics.expression =
+        std::make_shared<const expression::Expression>(std::get<expression::Expression>(std::move(parsed)));
   }
   return semantics;
 }
@@ -214,7 +225,7 @@ double reference_cost(const ProblemShape& shape, const MaskConfig& mask) {
   double pairs = 0;
   for (std::size_t b = 0; b < shape.lengths_q.size(); ++b) {
     const std::int64_t queries = shape.lengths_q[b], keys = shape.lengths_k[b];
-    if (mask.kind == MaskConfig::Kind::none) {
+    if (mask.kind == MaskConfig::Kind::none || mask.kind == MaskConfig::Kind::custom) {
       pairs += static_cast<double>(queries) * static_cast<double>(keys);
       continue;
     }

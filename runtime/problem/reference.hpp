@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include <kiln/config.hpp>
 
+#include "generator/expression/expression.hpp"
 #include "runtime/problem/workload.hpp"
 
 namespace kiln {
@@ -18,12 +20,16 @@ struct Semantics {
   MaskConfig mask;
   ScoreMod score_mod;
   double scale = 1;
-  std::vector<double> sink;  ///< one logit per query head; empty: no sink
+  std::vector<double> sink;                                  ///< one logit per query head; empty: no sink
+  std::shared_ptr<const expression::Expression> expression;  ///< of an `expr` modifier
+  /// Each request is a launch of its own, as where a contiguous kernel meets different lengths: `b` is 0 in
+  /// an expression.
+  bool separate_requests = false;
 };
 
-/// Of a resolved config, with the softmax scale given or the config's. Throws Error (bad_input) for what the
-/// reference cannot compute yet: custom masks, expression score modifiers.
-Semantics semantics_of(const Config& resolved, std::optional<double> scale = std::nullopt);
+/// Of a resolved config, with the workload's sink, and the softmax scale given or the config's.
+Semantics semantics_of(const Config& resolved, const Workload& work,
+                       std::optional<double> scale = std::nullopt);
 
 /// One query row of one head of one request.
 struct RowId {
@@ -50,7 +56,8 @@ std::vector<RowId> choose_rows(const ProblemShape& shape, const MaskConfig& mask
 /// Computes `rows` on all cores. Rows of one request and head must be neighbours.
 Reference reference_attention(const Workload& work, const Semantics& semantics, std::vector<RowId> rows);
 
-/// Keys [first, last) that a query at key position `position` sees, of `keys` in all.
+/// Keys [first, last) that a query at key position `position` sees, of `keys` in all; all of them under a
+/// custom mask, whose bits then decide.
 std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
                                                    std::int64_t keys);
 

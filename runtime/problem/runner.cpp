@@ -11,7 +11,7 @@ namespace {
 // A value that the first launch writes poison over is caught whatever the kernel does later; rows past the
 // last are guards.
 struct DeviceTensors {
-  DeviceBuffer q, k, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale;
+  DeviceBuffer q, k, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask;
 };
 
 DeviceBuffer upload(Runtime& runtime, std::span<const std::byte> bytes, const char* name) {
@@ -45,6 +45,9 @@ class Job {
       t_.lse = runtime.allocate(std::max<std::size_t>(rows() * sizeof(float), 16), "LSE");
       t_.lse.fill(kPoison);
     }
+    if (!work.sink.empty()) t_.sink = upload(runtime, std::as_bytes(std::span(work.sink)), "sink");
+    if (work.mask_bits)
+      t_.mask = upload(runtime, std::as_bytes(std::span(work.mask_bits->bits)), "mask_bits");
     plan(runtime);
   }
 
@@ -174,6 +177,20 @@ class Job {
     }
   }
 
+  // Sink and mask, for `batch` requests from `first` on of at most q query rows and k keys.
+  void add_extras(AttentionArgs& args, std::int64_t first, std::int64_t batch, std::int64_t q,
+                  std::int64_t k) const {
+    if (!work_.sink.empty()) args.sink = Tensor::dense(t_.sink.address(), DType::f32, {shape_.heads_q});
+    if (!work_.mask_bits) return;
+    const MaskBits& mask = *work_.mask_bits;
+    const std::int64_t head = mask.rows * mask.words, request = mask.heads * head;
+    const std::int64_t start = mask.batch == 1 ? 0 : first * request;
+    args.mask_bits = Tensor{t_.mask.address() + 4 * static_cast<std::uint64_t>(start),
+                            DType::i32,
+                            {mask.batch == 1 ? 1 : batch, mask.heads, q, (k + 31) / 32},
+                            {request, head, mask.words, 1}};
+  }
+
   AttentionArgs ragged_args() const {
     const ProblemShape& s = shape_;
     AttentionArgs args;
@@ -200,6 +217,7 @@ class Job {
     args.max_seqlen_q = longest(s.lengths_q);
     args.max_seqlen_k = longest(s.lengths_k);
     add_scales(args);
+    add_extras(args, 0, s.batch(), args.max_seqlen_q, args.max_seqlen_k);
     return args;
   }
 
@@ -232,6 +250,7 @@ class Job {
     };
     skip(args.k_scale, work_.k_scale);
     skip(args.v_scale, work_.v_scale);
+    add_extras(args, first, batch, q, k);
     return args;
   }
 

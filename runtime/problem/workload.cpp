@@ -122,6 +122,26 @@ std::vector<float> random_normal(std::size_t count, std::uint64_t seed, std::uin
   return values;
 }
 
+MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed) {
+  const auto longest = [](const std::vector<std::int64_t>& lengths) {
+    return lengths.empty() ? std::int64_t{0} : *std::max_element(lengths.begin(), lengths.end());
+  };
+  MaskBits mask;
+  mask.batch = shape.batch();
+  mask.rows = longest(shape.lengths_q);
+  mask.words = longest(shape.lengths_k) / 32 + 1;
+  mask.heads =
+      mask.batch * mask.rows * mask.words <= (std::int64_t{1} << 22) / shape.heads_q ? shape.heads_q : 1;
+  mask.bits.resize(static_cast<std::size_t>(mask.batch * mask.heads * mask.rows * mask.words));
+  const std::uint64_t base = mix(seed) ^ mix(~std::uint64_t{4});
+  const auto words = static_cast<std::size_t>(std::max<std::int64_t>(mask.words, 1));
+  for (std::size_t i = 0; i < mask.bits.size(); ++i) {
+    const bool hidden_row = mix(base ^ i / words) % 16 == 0;
+    mask.bits[i] = hidden_row ? 0 : static_cast<std::uint32_t>(mix(base + i) >> 32);
+  }
+  return mask;
+}
+
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
   check_shape(shape);
   const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
@@ -145,6 +165,10 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
       work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v);
     }
   }
+  if (resolved.sink.value_or(false))
+    work.sink = random_normal(static_cast<std::size_t>(shape.heads_q), seed, 3);
+  if (resolved.mask.value_or(MaskConfig{}).kind == MaskConfig::Kind::custom)
+    work.mask_bits = random_mask(shape, seed);
   return work;
 }
 

@@ -36,6 +36,19 @@ struct ProblemShape {
 /// memory.
 void check_shape(const ProblemShape& shape);
 
+/// Bits of a custom mask: [batch | 1, heads_q | 1, rows, words], bit j % 32 of word j / 32 set where key j is
+/// visible. Rows and words cover the longest request and one key more (K may be padded by a row).
+struct MaskBits {
+  std::int64_t batch = 1, heads = 1, rows = 0, words = 0;
+  std::vector<std::uint32_t> bits;
+
+  bool visible(std::int64_t request, std::int64_t head, std::int64_t row, std::int64_t key) const {
+    const std::int64_t b = batch == 1 ? 0 : request, h = heads == 1 ? 0 : head;
+    const auto word = static_cast<std::size_t>(((b * heads + h) * rows + row) * words + key / 32);
+    return (bits[word] >> (key % 32) & 1) != 0;
+  }
+};
+
 struct Workload {
   ProblemShape shape;
   std::vector<float> q, k, v;  ///< [total, heads, depth]; `v` is empty when V is the head of each K row
@@ -45,9 +58,16 @@ struct Workload {
   double q_scale = 1;
   std::optional<Scales> k_scale, v_scale;
 
+  std::vector<float> sink;            ///< one logit per query head; empty: the config has none
+  std::optional<MaskBits> mask_bits;  ///< of a custom mask
+
   std::optional<PageTable> pages;  ///< of a paged kernel; unset: a random one by `seed`
   std::uint64_t seed = 0;
 };
+
+/// Every bit set with probability 1/2, one row in sixteen without any; a mask for each head while they take
+/// no more than 2^27 bits, else one for all.
+MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed);
 
 /// Standard normal values for every tensor, rounded to `dtype` (Q) and `kv_dtype`; quantised K and V with
 /// scales by their largest values. Same seed, same values, on any machine.

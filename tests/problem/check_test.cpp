@@ -29,7 +29,7 @@ Case make_case() {
   shape.lengths_q = {40, 1, 7};
   shape.lengths_k = {40, 1, 3};
   Case c{random_workload(shape, config, 9), {}, {}};
-  const Semantics semantics{MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.25, {}};
+  const Semantics semantics{MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.25, {}, {}, false};
   c.reference = reference_attention(c.work, semantics, choose_rows(shape, semantics.mask, 1e300, 0));
   c.output.o.resize(static_cast<std::size_t>(shape.total_q() * 2 * 16));
   c.output.lse.resize(static_cast<std::size_t>(shape.total_q() * 2));

@@ -124,7 +124,7 @@ TEST_CASE("reference agrees with the definition for every mask and score modifie
       for (const bool sink : {false, true}) {
         CAPTURE(static_cast<int>(mask.kind));
         CAPTURE(static_cast<int>(kind));
-        Semantics semantics{mask, ScoreMod{kind, 3.0, ""}, 0.21, {}};
+        Semantics semantics{mask, ScoreMod{kind, 3.0, ""}, 0.21, {}, {}, false};
         if (sink) semantics.sink = {0.5, -1.0, 2.0, 0.0};
         compare(work, semantics);
       }
@@ -138,7 +138,7 @@ TEST_CASE("V taken from K") {
   config.v_from_k = true;
   const Workload work = random_workload(ragged_shape(24, 16), config, 5);
   CHECK(work.v.empty());
-  compare(work, {MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.3, {}});
+  compare(work, {MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.3, {}, {}, false});
 }
 
 TEST_CASE("ALiBi slopes of the paper") {
@@ -167,7 +167,7 @@ TEST_CASE(
       CHECK(std::count(rows.begin(), rows.end(), RowId{b, h, length - 1}) == 1);
     }
   }
-  const Semantics semantics{mask, {}, 0.2, {}};
+  const Semantics semantics{mask, {}, 0.2, {}, {}, false};
   const Reference part = reference_attention(work, semantics, rows),
                   whole = reference_attention(work, semantics, all);
   CHECK(!part.complete);

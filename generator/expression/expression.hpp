@@ -1,0 +1,93 @@
+// The expression language of `score_mod: {"expr": ...}`: text -> typed tree. The generator emits the tree as
+// C++, the float64 reference walks it (runtime/problem/score_expression.hpp); neither sees the text.
+//
+//   expr     := or [ "?" expr ":" expr ]
+//   or       := and { "||" and }            and   := equality { "&&" equality }
+//   compare  := sum [ ("<" | "<=" | ">" | ">=" | "==" | "!=") sum ]
+//   sum      := product { ("+" | "-") product }
+//   product  := unary { ("*" | "/" | "%") unary }
+//   unary    := ("-" | "+" | "!") unary | primary
+//   primary  := number | name | name "(" expr { "," expr } ")" | "(" expr ")"
+//
+// Types: boolean, integer, real. `score` is real; b, h, q, k, seqlen_q, seqlen_k are integers. Integers
+// become real where a real is wanted, nothing else converts. `/` divides reals; idiv(a, n) and a % n take a
+// positive literal n and round towards minus infinity. Every integer node carries its range: arithmetic that
+// could leave 32 bits is done in reals, so emitted code never overflows.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace kiln::expression {
+
+enum class Type { boolean, integer, real };
+
+enum class Variable { score, b, h, q, k, seqlen_q, seqlen_k };
+
+enum class Op {
+  literal,
+  variable,
+  to_real,
+  negate,
+  add,
+  subtract,
+  multiply,
+  divide,
+  modulo,
+  idiv,
+  less,
+  less_equal,
+  greater,
+  greater_equal,
+  equal,
+  not_equal,
+  logical_and,
+  logical_or,
+  logical_not,
+  select,  // condition, then, else
+  min,
+  max,
+  abs,
+  floor,
+  exp,
+  exp2,
+  log,
+  log2,
+  sqrt,
+  tanh,
+  pow,
+};
+
+/// One node; operands come before the nodes that use them.
+struct Node {
+  Op op = Op::literal;
+  Type type = Type::real;
+  double value = 0;                      ///< of a literal; may be +-infinity when real
+  Variable variable = Variable::score;   ///< of a variable
+  std::vector<int> args;                 ///< indices of the operands
+  std::int64_t lowest = 0, highest = 0;  ///< bounds of an integer
+};
+
+struct Expression {
+  std::vector<Node> nodes;  ///< the last one is the result, a real
+  bool uses(Variable variable) const;
+};
+
+struct ParseError {
+  std::size_t position = 0;  ///< of the offending character, from 0
+  std::string reason;        ///< one line
+};
+
+std::variant<Expression, ParseError> parse(std::string_view text);
+
+/// "at column 7 ('foo'): reason" with columns from 1 and the word that stands there.
+std::string describe(const ParseError& error, std::string_view text);
+
+/// Names that an expression may use, for messages and documentation.
+std::string_view variable_names();
+std::string_view function_names();
+
+}  // namespace kiln::expression

@@ -1,0 +1,434 @@
+// Recursive descent; types are settled while the tree is built, so every node is right when it is made.
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "generator/expression/expression.hpp"
+
+namespace kiln::expression {
+namespace {
+
+constexpr std::int64_t kMaxSequence = (std::int64_t{1} << 24) - 1;  // exact in a float, too
+constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
+
+struct VariableInfo {
+  std::string_view name;
+  Variable variable;
+  Type type;
+  std::int64_t highest;
+};
+constexpr VariableInfo kVariables[] = {
+    {"score", Variable::score, Type::real, 0},
+    {"b", Variable::b, Type::integer, 65535},
+    {"h", Variable::h, Type::integer, 65535},
+    {"q", Variable::q, Type::integer, kMaxSequence},
+    {"k", Variable::k, Type::integer, kMaxSequence},
+    {"seqlen_q", Variable::seqlen_q, Type::integer, kMaxSequence},
+    {"seqlen_k", Variable::seqlen_k, Type::integer, kMaxSequence},
+};
+
+struct FunctionInfo {
+  std::string_view name;
+  Op op;
+  int arguments;
+};
+constexpr FunctionInfo kFunctions[] = {
+    {"where", Op::select, 3}, {"min", Op::min, 2},   {"max", Op::max, 2},   {"abs", Op::abs, 1},
+    {"floor", Op::floor, 1},  {"exp", Op::exp, 1},   {"exp2", Op::exp2, 1}, {"log", Op::log, 1},
+    {"log2", Op::log2, 1},    {"sqrt", Op::sqrt, 1}, {"tanh", Op::tanh, 1}, {"pow", Op::pow, 2},
+    {"idiv", Op::idiv, 2},
+};
+
+std::string_view type_text(Type type) {
+  return type == Type::boolean ? "true or false" : type == Type::integer ? "an integer" : "a real number";
+}
+
+struct Failure {
+  ParseError error;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  Expression run() {
+    if (next() == '\0') fail(at_, "the expression is empty");
+    const int root = to_real(expression(), 0);
+    if (next() != '\0') fail(at_, "the expression should end here");
+    // The result is the last node by construction, but for a lone literal or variable that nothing followed.
+    if (root != static_cast<int>(out_.nodes.size()) - 1)
+      out_.nodes.push_back(out_.nodes[static_cast<std::size_t>(root)]);
+    return std::move(out_);
+  }
+
+ private:
+  [[noreturn]] void fail(std::size_t position, std::string reason) const {
+    throw Failure{{position, std::move(reason)}};
+  }
+
+  // ---- characters
+  char next() {
+    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
+  bool accept(std::string_view token) {
+    next();
+    if (text_.substr(at_, token.size()) != token) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view token, std::string_view after) {
+    if (!accept(token)) fail(at_, fmt::format("'{}' is missing after {}", token, after));
+  }
+
+  // ---- nodes
+  const Node& node(int index) const { return out_.nodes[static_cast<std::size_t>(index)]; }
+  int add(Node node) {
+    out_.nodes.push_back(std::move(node));
+    return static_cast<int>(out_.nodes.size()) - 1;
+  }
+  int make(Op op, Type type, std::vector<int> args, std::int64_t lowest = 0, std::int64_t highest = 0) {
+    Node result;
+    result.op = op, result.type = type, result.args = std::move(args);
+    result.lowest = lowest, result.highest = highest;
+    return add(std::move(result));
+  }
+  int to_real(int index, std::size_t position) {
+    if (node(index).type == Type::boolean) {
+      fail(position, "a number is wanted here, not true or false: where(condition, a, b) makes one of it");
+    }
+    return node(index).type == Type::real ? index : make(Op::to_real, Type::real, {index});
+  }
+  void want_boolean(int index, std::size_t position) const {
+    if (node(index).type != Type::boolean)
+      fail(position, fmt::format("a condition is wanted here, not {}", type_text(node(index).type)));
+  }
+
+  // a op b in integers where the range allows, else in reals.
+  int arithmetic(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
+    if (node(a).type == Type::integer && node(b).type == Type::integer && op != Op::divide) {
+      const Node x = node(a), y = node(b);
+      std::int64_t low = 0, high = 0;
+      switch (op) {
+        case Op::add:
+          low = x.lowest + y.lowest, high = x.highest + y.highest;
+          break;
+        case Op::subtract:
+          low = x.lowest - y.highest, high = x.highest - y.lowest;
+          break;
+        case Op::multiply: {
+          const auto [lo, hi] = std::minmax(
+              {x.lowest * y.lowest, x.lowest * y.highest, x.highest * y.lowest, x.highest * y.highest});
+          low = lo, high = hi;
+          break;
+        }
+        case Op::min:
+          low = std::min(x.lowest, y.lowest), high = std::min(x.highest, y.highest);
+          break;
+        default:
+          low = std::max(x.lowest, y.lowest), high = std::max(x.highest, y.highest);
+          break;
+      }
+      if (low >= -kInt32Max && high <= kInt32Max) return make(op, Type::integer, {a, b}, low, high);
+    }
+    const int left = to_real(a, at_a), right = to_real(b, at_b);
+    return make(op, Type::real, {left, right});
+  }
+
+  // a % n and idiv(a, n).
+  int integer_division(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
+    if (node(a).type != Type::integer)
+      fail(at_a, fmt::format("an integer is wanted here, not {}: floor(x / y) divides reals",
+                             type_text(node(a).type)));
+    const Node divisor = node(b);
+    if (divisor.type != Type::integer || divisor.op != Op::literal || divisor.value < 1)
+      fail(at_b, "the divisor of an integer division is a positive integer literal");
+    const auto n = static_cast<std::int64_t>(divisor.value);
+    if (op == Op::modulo) return make(op, Type::integer, {a, b}, 0, n - 1);
+    const auto quotient = [n](std::int64_t x) { return x >= 0 ? x / n : -((-x + n - 1) / n); };
+    return make(op, Type::integer, {a, b}, quotient(node(a).lowest), quotient(node(a).highest));
+  }
+
+  int compare(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
+    if (node(a).type == Type::integer && node(b).type == Type::integer)
+      return make(op, Type::boolean, {a, b});
+    const int left = to_real(a, at_a), right = to_real(b, at_b);
+    return make(op, Type::boolean, {left, right});
+  }
+
+  int select(int condition, int a, int b, std::size_t at_condition, std::size_t at_a, std::size_t at_b) {
+    want_boolean(condition, at_condition);
+    if (node(a).type == Type::boolean && node(b).type == Type::boolean)
+      return make(Op::select, Type::boolean, {condition, a, b});
+    if (node(a).type == Type::integer && node(b).type == Type::integer) {
+      return make(Op::select, Type::integer, {condition, a, b}, std::min(node(a).lowest, node(b).lowest),
+                  std::max(node(a).highest, node(b).highest));
+    }
+    const int left = to_real(a, at_a), right = to_real(b, at_b);
+    return make(Op::select, Type::real, {condition, left, right});
+  }
+
+  // ---- grammar
+  int expression() {
+    const std::size_t at_condition = start();
+    const int condition = disjunction();
+    if (!accept("?")) return condition;
+    want_boolean(condition, at_condition);
+    const std::size_t at_a = start();
+    const int a = expression();
+    expect(":", "the first branch of '?'");
+    const std::size_t at_b = start();
+    const int b = expression();
+    return select(condition, a, b, at_condition, at_a, at_b);
+  }
+  int disjunction() {
+    const std::size_t first = start();
+    int left = conjunction();
+    while (accept("||")) left = logical(Op::logical_or, left, first, [this] { return conjunction(); });
+    return left;
+  }
+  int conjunction() {
+    const std::size_t first = start();
+    int left = comparison();
+    while (accept("&&")) left = logical(Op::logical_and, left, first, [this] { return comparison(); });
+    return left;
+  }
+  template <class Right>
+  int logical(Op op, int left, std::size_t at_left, Right right) {
+    want_boolean(left, at_left);
+    const std::size_t at = start();
+    const int other = right();
+    want_boolean(other, at);
+    return make(op, Type::boolean, {left, other});
+  }
+  std::optional<Op> comparison_operator() {
+    constexpr std::pair<std::string_view, Op> kOperators[] = {
+        {"<=", Op::less_equal}, {">=", Op::greater_equal}, {"==", Op::equal},
+        {"!=", Op::not_equal},  {"<", Op::less},           {">", Op::greater}};
+    for (const auto& [token, op] : kOperators) {
+      if (accept(token)) return op;
+    }
+    return std::nullopt;
+  }
+  int comparison() {
+    const std::size_t at_left = start();
+    const int left = sum();
+    const auto op = comparison_operator();
+    if (!op) return left;
+    const std::size_t at_right = start();
+    const int result = compare(*op, left, sum(), at_left, at_right);
+    const std::size_t after = start();
+    if (comparison_operator()) fail(after, "comparisons do not chain: join them with &&");
+    return result;
+  }
+  int sum() {
+    const std::size_t at_left = start();
+    int left = product();
+    while (true) {
+      const Op op = accept("+") ? Op::add : accept("-") ? Op::subtract : Op::literal;
+      if (op == Op::literal) return left;
+      const std::size_t at_right = start();
+      const int right = product();
+      left = arithmetic(op, left, right, at_left, at_right);
+    }
+  }
+  int product() {
+    const std::size_t at_left = start();
+    int left = unary();
+    while (true) {
+      const Op op = accept("*")   ? Op::multiply
+                    : accept("/") ? Op::divide
+                    : accept("%") ? Op::modulo
+                                  : Op::literal;
+      if (op == Op::literal) return left;
+      const std::size_t at_right = start();
+      const int right = unary();
+      left = op == Op::modulo ? integer_division(op, left, right, at_left, at_right)
+                              : arithmetic(op, left, right, at_left, at_right);
+    }
+  }
+  int unary() {
+    if (accept("-")) {
+      const std::size_t at = start();
+      const int operand = unary();
+      const Node x = node(operand);
+      if (x.type == Type::integer) return make(Op::negate, Type::integer, {operand}, -x.highest, -x.lowest);
+      return make(Op::negate, Type::real, {to_real(operand, at)});
+    }
+    if (accept("+")) {
+      const std::size_t at = start();
+      const int operand = unary();
+      if (node(operand).type == Type::boolean) to_real(operand, at);
+      return operand;
+    }
+    if (next() == '!' && text_.substr(at_, 2) != "!=") {
+      ++at_;
+      const std::size_t at = start();
+      const int operand = unary();
+      want_boolean(operand, at);
+      return make(Op::logical_not, Type::boolean, {operand});
+    }
+    return primary();
+  }
+  int primary() {
+    const char c = next();
+    const std::size_t begin = at_;
+    if (accept("(")) {
+      const int inside = expression();
+      expect(")", "the parenthesis");
+      return inside;
+    }
+    if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.') return number();
+    if (std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_') return named();
+    if (c == '\0') fail(begin, "an operand is missing at the end");
+    fail(begin, fmt::format("an operand is wanted here: a number, a name or a parenthesis"));
+  }
+  int number() {
+    const std::size_t begin = at_;
+    const std::string rest(text_.substr(begin));
+    std::size_t length = 0;
+    const auto digits = [&] {
+      const std::size_t from = length;
+      while (length < rest.size() && std::isdigit(static_cast<unsigned char>(rest[length])) != 0) ++length;
+      return length > from;
+    };
+    bool real = false, good = digits();
+    if (length < rest.size() && rest[length] == '.') {
+      ++length, real = true;
+      good = digits() || good;
+    }
+    if (!good) fail(begin, "a number has at least one digit");
+    if (length < rest.size() && (rest[length] == 'e' || rest[length] == 'E')) {
+      ++length, real = true;
+      if (length < rest.size() && (rest[length] == '+' || rest[length] == '-')) ++length;
+      if (!digits()) fail(begin, "the exponent of the number has no digits");
+    }
+    if (length < rest.size() && (std::isalnum(static_cast<unsigned char>(rest[length])) != 0 ||
+                                 rest[length] == '_' || rest[length] == '.')) {
+      fail(begin + length, "a number ends before this character: an operator is missing");
+    }
+    at_ += length;
+    Node literal;
+    literal.value = std::strtod(rest.substr(0, length).c_str(), nullptr);
+    if (!(std::fabs(literal.value) <= static_cast<double>(std::numeric_limits<float>::max())))
+      fail(begin, "the number is larger than a float holds; infinity is written inf");
+    if (!real && literal.value <= static_cast<double>(kInt32Max)) {
+      literal.type = Type::integer;
+      literal.lowest = literal.highest = static_cast<std::int64_t>(literal.value);
+    }
+    return add(std::move(literal));
+  }
+  int named() {
+    const std::size_t begin = at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
+      ++at_;
+    const std::string_view name = text_.substr(begin, at_ - begin);
+    for (const VariableInfo& info : kVariables) {
+      if (info.name != name) continue;
+      Node leaf;
+      leaf.op = Op::variable, leaf.variable = info.variable, leaf.type = info.type,
+      leaf.highest = info.highest;
+      return add(std::move(leaf));
+    }
+    if (name == "inf") {
+      Node literal;
+      literal.value = std::numeric_limits<double>::infinity();
+      return add(std::move(literal));
+    }
+    for (const FunctionInfo& info : kFunctions) {
+      if (info.name == name) return call(info);
+    }
+    fail(begin, fmt::format("nothing is called '{}'; there are {}, inf and the functions {}", name,
+                            variable_names(), function_names()));
+  }
+  int call(const FunctionInfo& info) {
+    expect("(", fmt::format("the function {}", info.name));
+    std::vector<int> args;
+    std::vector<std::size_t> at;
+    do {
+      at.push_back(start());
+      args.push_back(expression());
+    } while (accept(","));
+    const std::size_t end = start();
+    expect(")", fmt::format("the arguments of {}", info.name));
+    const bool variadic = info.op == Op::min || info.op == Op::max;
+    const auto count = static_cast<int>(args.size());
+    if (variadic ? count < 2 : count != info.arguments) {
+      fail(end, fmt::format("{} takes {}{} argument{}, not {}", info.name, info.arguments,
+                            variadic ? " or more" : "", info.arguments == 1 ? "" : "s", count));
+    }
+    switch (info.op) {
+      case Op::select:
+        return select(args[0], args[1], args[2], at[0], at[1], at[2]);
+      case Op::idiv:
+        return integer_division(info.op, args[0], args[1], at[0], at[1]);
+      case Op::min:
+      case Op::max: {
+        int result = args[0];
+        for (std::size_t i = 1; i < args.size(); ++i)
+          result = arithmetic(info.op, result, args[i], at[0], at[i]);
+        return result;
+      }
+      case Op::abs:
+        if (node(args[0]).type == Type::integer) {
+          const Node x = node(args[0]);
+          const std::int64_t high = std::max(std::abs(x.lowest), std::abs(x.highest));
+          return make(Op::abs, Type::integer, {args[0]}, x.lowest > 0 ? x.lowest : 0, high);
+        }
+        break;
+      default:
+        break;
+    }
+    for (std::size_t i = 0; i < args.size(); ++i) args[i] = to_real(args[i], at[i]);
+    return make(info.op, Type::real, std::move(args));
+  }
+
+  std::size_t start() {
+    next();
+    return at_;
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  Expression out_;
+};
+
+}  // namespace
+
+bool Expression::uses(Variable variable) const {
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const Node& n) { return n.op == Op::variable && n.variable == variable; });
+}
+
+std::variant<Expression, ParseError> parse(std::string_view text) {
+  try {
+    return Parser(text).run();
+  } catch (const Failure& failure) {
+    return failure.error;
+  }
+}
+
+std::string describe(const ParseError& error, std::string_view text) {
+  std::string_view rest = text.substr(std::min(error.position, text.size()));
+  std::size_t length = 0;
+  while (length < rest.size() &&
+         (std::isalnum(static_cast<unsigned char>(rest[length])) != 0 || rest[length] == '_'))
+    ++length;
+  rest = rest.substr(0, std::max<std::size_t>(length, 1));
+  const std::string word = rest.empty() ? "the end" : fmt::format("'{}'", rest);
+  return fmt::format("at column {} ({}): {}", error.position + 1, word, error.reason);
+}
+
+std::string_view variable_names() {
+  return "score, b, h, q, k, seqlen_q, seqlen_k";
+}
+std::string_view function_names() {
+  return "where, min, max, abs, floor, exp, exp2, log, log2, sqrt, tanh, pow, idiv";
+}
+
+}  // namespace kiln::expression

@@ -1,0 +1,158 @@
+#include "generator/systems/score_mod.hpp"
+
+#include <kiln/error.hpp>
+
+namespace kiln {
+namespace {
+
+constexpr double kLog2E = 1.4426950408889634074;
+
+std::string float_text(double value) {
+  std::string text = fmt::format("{:.9g}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
+  return text + "f";
+}
+
+}  // namespace
+
+ScoreModifier::ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect dialect)
+    : mod_(mod), layout_(std::move(layout)), dialect_(std::move(dialect)) {
+  if (mod_.kind != ScoreMod::Kind::expr) return;
+  auto parsed = expression::parse(mod_.expr);
+  if (const auto* error =
+          std::get_if<expression::ParseError>(&parsed))  // the config parser has let it through
+    throw Error(ErrorCode::internal, "score_mod expr: " + expression::describe(*error, mod_.expr));
+  expression_ = std::get<expression::Expression>(std::move(parsed));
+}
+
+void ScoreModifier::use(Prelude& prelude) const {
+  switch (mod_.kind) {
+    case ScoreMod::Kind::none:
+      break;
+    case ScoreMod::Kind::softcap:
+      if (!dialect_.tanh.empty()) {
+        prelude.use(dialect_.tanh);
+      } else {
+        prelude.use(dialect_.names.exp2), prelude.use(dialect_.names.rcp);
+      }
+      break;
+    case ScoreMod::Kind::alibi:
+      prelude.use(dialect_.names.exp2), prelude.use(dialect_.names.rcp);
+      break;
+    case ScoreMod::Kind::expr: {
+      if (expression::needs_exp2(*expression_)) prelude.use(dialect_.names.exp2);
+      if (expression::needs_log2(*expression_)) prelude.use(dialect_.names.log2);
+      if (expression::needs_rcp(*expression_)) prelude.use(dialect_.names.rcp);
+      Writer w;
+      w.comment("score_mod: {}", mod_.expr);
+      w.open(
+          "__device__ __forceinline__ float score_mod(float score, int b, int h, int q, int k, int seqlen_q, "
+          "int seqlen_k)");
+      w.line("return {};", expression::to_cpp(*expression_, dialect_.names));
+      w.close();
+      prelude.add("score_mod", w.take());
+      break;
+    }
+  }
+}
+
+std::string ScoreModifier::scale_log2() const {
+  switch (mod_.kind) {
+    case ScoreMod::Kind::softcap:
+      return float_text(mod_.softcap * kLog2E);
+    case ScoreMod::Kind::expr:
+      return float_text(kLog2E);
+    default:
+      return "scale_log2";
+  }
+}
+
+std::string ScoreModifier::scale() const {
+  switch (mod_.kind) {
+    case ScoreMod::Kind::softcap:
+      return float_text(mod_.softcap);
+    case ScoreMod::Kind::expr:
+      return "1.0f";
+    default:
+      return "scale";
+  }
+}
+
+void ScoreModifier::emit_rows(Writer& w, const ScoreContext& c) const {
+  if (mod_.kind == ScoreMod::Kind::softcap) {
+    const char* unit = dialect_.tanh.empty() ? " * 2.88539008f" : "";
+    w.line("const float cap_scale = scale * {}{};", float_text(1 / mod_.softcap), unit);
+  }
+  if (mod_.kind != ScoreMod::Kind::alibi) return;
+  w.comment(
+      "ALiBi slopes: 2^(-8 (h + 1) / n) for n heads, n the power of two not above heads_q; every other one "
+      "of "
+      "2n heads beyond. In units of unscaled scores.");
+  w.line("int alibi_heads = 1;");
+  w.line("while (2 * alibi_heads <= {}) alibi_heads *= 2;", c.heads_q);
+  w.line("const float alibi_unit = {}(scale);", dialect_.names.rcp);
+  for (std::size_t r = 0; r < c.rows.size(); ++r) {
+    if (r > 0 && c.rows[r].head == c.rows[0].head) {
+      w.line("const float slope_{} = slope_0;", r);
+      continue;
+    }
+    w.line("const int alibi_{0} = ({1}) < alibi_heads ? 2 * ({1}) + 2 : 2 * (({1}) - alibi_heads) + 1;", r,
+           c.rows[r].head);
+    w.line("const float slope_{0} = {1}(-4.0f * (float)alibi_{0} / (float)alibi_heads) * alibi_unit;", r,
+           dialect_.names.exp2);
+  }
+}
+
+void ScoreModifier::emit_apply(Writer& w, const ScoreContext& c, const std::string& first_key) const {
+  if (none()) return;
+  const std::string base =
+      fmt::format("({}){}", first_key, layout_.lane_column.empty() ? "" : " + " + layout_.lane_column);
+  std::vector<std::string> statements;
+  const auto add = [&](std::string text) { statements.push_back(std::move(text)); };
+  switch (mod_.kind) {
+    case ScoreMod::Kind::none:
+      break;
+    case ScoreMod::Kind::softcap:
+      w.comment("softcap: tanh(scale * s / c); softmax multiplies by c");
+      for (int i = 0; i < layout_.registers; ++i) {
+        const std::string s = layout_.score(i);
+        if (!dialect_.tanh.empty()) {
+          add(fmt::format("{0} = {1}({0} * cap_scale);", s, dialect_.tanh));
+        } else {
+          add(fmt::format("{0} = 1.0f - 2.0f * {1}(1.0f + {2}({0} * cap_scale));", s, dialect_.names.rcp,
+                          dialect_.names.exp2));
+        }
+      }
+      break;
+    case ScoreMod::Kind::alibi:
+      w.comment("ALiBi: + slope * (key - position)");
+      for (int r = 0; r < layout_.rows; ++r) {
+        w.line("const float bias_{0} = slope_{0} * (float)({1} - ({2} + {3} - {4}));", r, base,
+               c.rows[static_cast<std::size_t>(r)].query, c.seqlen_k, c.seqlen_q);
+      }
+      for (int i = 0; i < layout_.registers; ++i) {
+        const int r = layout_.row(i);
+        add(fmt::format("{0} = fmaf(slope_{1}, {2}.0f, {0} + bias_{1});", layout_.score(i), r,
+                        layout_.column(i)));
+      }
+      break;
+    case ScoreMod::Kind::expr:
+      w.comment("score_mod: {}", mod_.expr);
+      w.line("const int mod_k = {};", base);
+      for (int i = 0; i < layout_.registers; ++i) {
+        const auto& row = c.rows[static_cast<std::size_t>(layout_.row(i))];
+        add(fmt::format("{0} = score_mod({0} * scale, {1}, {2}, {3}, mod_k + {4}, {5}, {6});",
+                        layout_.score(i), c.batch, row.head, row.query, layout_.column(i), c.seqlen_q,
+                        c.seqlen_k));
+      }
+      break;
+  }
+  std::string line;
+  for (const std::string& statement : statements) {
+    if (!line.empty() && line.size() + statement.size() > 104) w.line(line), line.clear();
+    line += (line.empty() ? "" : " ") + statement;
+  }
+  if (!line.empty()) w.line(line);
+}
+
+}  // namespace kiln

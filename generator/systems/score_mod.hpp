@@ -1,0 +1,59 @@
+// Score modifiers as emitted code, applied to the raw scores Q K' of a tile before the mask:
+//   softcap   c * tanh(scale * s / c)
+//   alibi     scale * s + slope(head) * (key - position)
+//   expr      any expression over score, b, h, q, k (generator/expression)
+//
+// What stands in the score registers afterwards is in a unit of its own, so that softmax's multiplication by
+// `scale_log2` inside the exponent's FMA does the rest for free: softcap leaves tanh(...) and softmax
+// multiplies by c * log2 e; alibi divides its slope by the scale; only expr pays for the scale itself.
+#pragma once
+
+#include <optional>
+
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/writer.hpp"
+#include "generator/expression/emit.hpp"
+#include "generator/systems/score_layout.hpp"
+
+#include <kiln/config.hpp>
+
+namespace kiln {
+
+class ScoreModifier {
+ public:
+  /// How the target spells what a modifier needs; the prelude sections of those names are asked for by use().
+  struct Dialect {
+    expression::Names names;
+    /// Section and function of a hardware tanh; empty: tanh from exp2 and rcp.
+    std::string tanh = "tanh_approx";
+  };
+
+  ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect dialect);
+  ScoreModifier(const ScoreMod& mod, ScoreLayout layout) : ScoreModifier(mod, std::move(layout), Dialect()) {}
+
+  bool none() const { return mod_.kind == ScoreMod::Kind::none; }
+  /// True when a modified score may be -inf: softmax must expect rows without a maximum in every tile.
+  bool may_hide() const { return mod_.kind == ScoreMod::Kind::expr; }
+  /// True when the emitted code reads the kernel parameter `scale` (softmax scale without log2 e).
+  bool needs_scale() const { return !none(); }
+
+  /// Prelude sections, and the function of an expression.
+  void use(Prelude& prelude) const;
+
+  /// Emitted factors from what stands in the registers to log2 units and to natural units.
+  std::string scale_log2() const;
+  std::string scale() const;
+
+  /// Once per work item: cap_scale, or slope_{r} of each row (from its head).
+  void emit_rows(Writer& w, const ScoreContext& context) const;
+  /// Modifies every score of the tile whose first key is `first_key`.
+  void emit_apply(Writer& w, const ScoreContext& context, const std::string& first_key) const;
+
+ private:
+  ScoreMod mod_;
+  ScoreLayout layout_;
+  Dialect dialect_;
+  std::optional<expression::Expression> expression_;
+};
+
+}  // namespace kiln

@@ -1,0 +1,16 @@
+// A score expression's value by its definition, in double: the reference's own reading of the parsed tree,
+// independent of the code that the generator emits for it.
+#pragma once
+
+#include "generator/expression/expression.hpp"
+
+namespace kiln {
+
+/// Where a score stands: sequence, query head, query row and key of the sequence, and the sequence's lengths.
+struct ScorePlace {
+  std::int64_t b = 0, h = 0, q = 0, k = 0, seqlen_q = 0, seqlen_k = 0;
+};
+
+double evaluate(const expression::Expression& expression, double score, const ScorePlace& place);
+
+}  // namespace kiln

@@ -1,0 +1,173 @@
+// The expression language: what it takes, what it refuses and where, its values, and that emitted text keeps
+// the tree's meaning (the text is compiled by this test as C++ through a table of the same expressions).
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "generator/expression/emit.hpp"
+#include "runtime/problem/score_expression.hpp"
+
+using namespace kiln;
+using namespace kiln::expression;
+
+namespace {
+
+Expression parsed(std::string_view text) {
+  auto result = parse(text);
+  if (const auto* error = std::get_if<ParseError>(&result)) FAIL(describe(*error, text));
+  return std::get<Expression>(std::move(result));
+}
+
+double value(std::string_view text, double score = 0, const ScorePlace& place = {}) {
+  return evaluate(parsed(text), score, place);
+}
+
+std::string refusal(std::string_view text) {
+  const auto result = parse(text);
+  const auto* error = std::get_if<ParseError>(&result);
+  return error == nullptr ? "accepted" : describe(*error, text);
+}
+
+// What the emitted text may call, for the table below.
+[[maybe_unused]] float exp2_approx(float x) {
+  return std::exp2(x);
+}
+[[maybe_unused]] float log2_approx(float x) {
+  return std::log2(x);
+}
+[[maybe_unused]] float rcp_approx(float x) {
+  return 1 / x;
+}
+[[maybe_unused]] int min(int a, int b) {
+  return a < b ? a : b;
+}
+[[maybe_unused]] int max(int a, int b) {
+  return a > b ? a : b;
+}
+
+}  // namespace
+
+TEST_CASE("precedence and associativity") {
+  CHECK(value("1 + 2 * 3") == 7);
+  CHECK(value("(1 + 2) * 3") == 9);
+  CHECK(value("10 - 4 - 3") == 3);
+  CHECK(value("8 / 4 / 2") == 1);
+  CHECK(value("-2 * -3") == 6);
+  CHECK(value("1 < 2 && 3 < 2 || 1 == 1 ? 5 : 6") == 5);
+  CHECK(value("0 > 1 ? 1 : 0 > 1 ? 2 : 3") == 3);
+  CHECK(value("!(1 > 2) ? 1 : 0") == 1);
+  CHECK(value("2 - -2") == 4);
+}
+
+TEST_CASE("variables, functions, integers") {
+  const ScorePlace place{3, 7, 100, 40, 128, 256};
+  CHECK(value("score + b + h + q + k + seqlen_q + seqlen_k", 0.5, place) ==
+        0.5 + 3 + 7 + 100 + 40 + 128 + 256);
+  CHECK(value("(k - q) % 7", 0, place) == 3);  // -60 = -9 * 7 + 3
+  CHECK(value("idiv(k - q, 7)", 0, place) == -9);
+  CHECK(value("q / 8", 0, place) == 12.5);
+  CHECK(value("min(q, k, 12)", 0, place) == 12);
+  CHECK(value("max(score, 1)", 0.5) == 1);
+  CHECK(value("abs(k - q)", 0, place) == 60);
+  CHECK(value("where(k > q, score, -inf)", 1, place) == -std::numeric_limits<double>::infinity());
+  CHECK(value("pow(2, 10) + sqrt(16) + exp(0) + exp2(3) + log(1) + log2(8) + tanh(0) + floor(-0.5)") ==
+        1024 + 4 + 1 + 8 + 3 - 1);
+}
+
+TEST_CASE("integers never overflow: what could leave 32 bits is real") {
+  const Expression product = parsed("q * k");
+  CHECK(product.nodes.back().op == Op::multiply);
+  CHECK(product.nodes.back().type == Type::real);
+  CHECK(to_cpp(product, {}) == "((float)q * (float)k)");
+  CHECK(to_cpp(parsed("q * 2 + k"), {}) == "(float)((q * 2) + k)");
+}
+
+TEST_CASE("refusals say where and why") {
+  CHECK(refusal("score +") == "at column 8 (the end): an operand is missing at the end");
+  CHECK(refusal("") == "at column 1 (the end): the expression is empty");
+  CHECK(refusal("score; asm(1)") == "at column 6 (';'): the expression should end here");
+  CHECK(refusal("score + foo") ==
+        "at column 9 ('foo'): nothing is called 'foo'; there are score, b, h, q, k, seqlen_q, seqlen_k, inf "
+        "and the "
+        "functions where, min, max, abs, floor, exp, exp2, log, log2, sqrt, tanh, pow, idiv");
+  CHECK(refusal("q > k") ==
+        "at column 1 ('q'): a number is wanted here, not true or false: where(condition, a, b) makes one of "
+        "it");
+  CHECK(refusal("score ? 1 : 2") == "at column 1 ('score'): a condition is wanted here, not a real number");
+  CHECK(refusal("score % 2") ==
+        "at column 1 ('score'): an integer is wanted here, not a real number: floor(x / y) divides reals");
+  CHECK(refusal("q % k") ==
+        "at column 5 ('k'): the divisor of an integer division is a positive integer literal");
+  CHECK(refusal("q % 0") ==
+        "at column 5 ('0'): the divisor of an integer division is a positive integer literal");
+  CHECK(refusal("1 < 2 < 3") == "at column 7 ('<'): comparisons do not chain: join them with &&");
+  CHECK(refusal("min(1)") == "at column 6 (')'): min takes 2 or more arguments, not 1");
+  CHECK(refusal("tanh(1, 2)") == "at column 10 (')'): tanh takes 1 argument, not 2");
+  CHECK(refusal("(score") == "at column 7 (the end): ')' is missing after the parenthesis");
+  CHECK(refusal("2score") ==
+        "at column 2 ('score'): a number ends before this character: an operator is missing");
+  CHECK(refusal("1e999") ==
+        "at column 1 ('1e999'): the number is larger than a float holds; infinity is written inf");
+  CHECK(refusal("score // 2") ==
+        "at column 8 ('/'): an operand is wanted here: a number, a name or a parenthesis");
+  CHECK(refusal("exp") == "at column 4 (the end): '(' is missing after the function exp");
+  CHECK(refusal("where(score, 1, 2)") ==
+        "at column 7 ('score'): a condition is wanted here, not a real number");
+  CHECK(refusal("(1 > 0) + 1") ==
+        "at column 1 ('('): a number is wanted here, not true or false: where(condition, a, b) makes one of "
+        "it");
+}
+
+TEST_CASE("deep nesting is no crash") {
+  const std::string deep = std::string(500, '(') + "score" + std::string(500, ')');
+  CHECK(value(deep, 2) == 2);
+  CHECK(refusal(std::string(1000, '(')).find("an operand is missing") != std::string::npos);
+  CHECK(value(std::string(1000, '-') + "score", 2) == 2);
+}
+
+// Each row holds an expression and the text that is emitted for it, as code.
+TEST_CASE("emitted text means what the tree means") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  struct Case {
+    const char* text;
+    const char* emitted;
+    float (*run)(float, int, int, int, int, int, int);
+  };
+#define CASE(text, ...)                                                                                    \
+  Case {                                                                                                   \
+    text, #__VA_ARGS__, [](float score, int b, int h, int q, int k, int seqlen_q, int seqlen_k) -> float { \
+      (void)score, (void)b, (void)h, (void)q, (void)k, (void)seqlen_q, (void)seqlen_k, (void)kInfinity;    \
+      return __VA_ARGS__;                                                                                  \
+    }                                                                                                      \
+  }
+  const Case cases[] = {
+      CASE("where(q % 3 == k % 3, -inf, score)", (((q % 3) == (k % 3)) ? -kInfinity : score)),
+      CASE("score + 0.01 * (k - q)", (score + (0.01f * (float)(k - q)))),
+      CASE("(k - q) % 7 + idiv(k - q, 7)",
+           (float)(((((k - q)) % 7 + 7) % 7) + (((k - q)) / 7 - (((k - q)) % 7 < 0 ? 1 : 0)))),
+      CASE("tanh(score) * min(h, 3)",
+           ((1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(score * 2.88539008f))) * (float)min(h, 3))),
+      CASE("score / 4 + log(exp(score))",
+           ((score * 0.25f) + (log2_approx(exp2_approx(score * 1.44269504f)) * 0.693147181f))),
+  };
+#undef CASE
+  for (const Case& c : cases) {
+    const Expression tree = parsed(c.text);
+    CHECK(to_cpp(tree, {}) == c.emitted);
+    for (int i = 0; i < 200; ++i) {
+      const float score = 0.05F * static_cast<float>(i - 100);
+      const ScorePlace at{i % 3, i % 5, (i * 37) % 101, (i * 53) % 97, 101, 97};
+      const auto n = [](std::int64_t x) { return static_cast<int>(x); };
+      const double got = c.run(score, n(at.b), n(at.h), n(at.q), n(at.k), n(at.seqlen_q), n(at.seqlen_k));
+      const double wanted = evaluate(tree, score, at);
+      CAPTURE(c.text);
+      if (std::isinf(wanted)) {
+        CHECK(got == wanted);
+      } else {
+        CHECK(got == doctest::Approx(wanted).epsilon(1e-5));
+      }
+    }
+  }
+}
