@@ -69,7 +69,7 @@ class Kernel:
             f"{self.name}: tensor map {param['role']} dims {dims} strides {strides} box {boxes}")
         return (ctypes.c_char * 128).from_buffer_copy(ctypes.string_at(aligned, 128))
 
-    def prepare(self, q, k, v, o, lse=None, cu_q=None, cu_k=None, max_q=None, max_k=None):
+    def prepare(self, q, k, v, o, lse=None, cu_q=None, cu_k=None, max_q=None, max_k=None, sink=None, mask_bits=None):
         """Packs the arguments once; returns a function that launches on torch's current stream."""
         m = self.m
         ragged = m["operand"] == "ragged"
@@ -86,7 +86,10 @@ class Kernel:
         tensors = dict(q=q, k=k, v=v, o=o)
         ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=sk, num_m_blocks=num_m, num_tiles=num_tiles,
                     section_heads=section, total_q=q.shape[0])
-        pointers = dict(lse=lse, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, tile_counter=self.counter, q=q, k=k, v=v, o=o)
+        if mask_bits is not None:  # int32 words [batch or 1, heads_q or 1, seqlen_q, words]
+            stride = lambda axis: mask_bits.stride(axis) if mask_bits.shape[axis] > 1 else 0
+            ints.update(mask_stride_batch=stride(0), mask_stride_head=stride(1), mask_words=stride(2))
+        pointers = dict(lse=lse, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, tile_counter=self.counter, sink=sink, mask_bits=mask_bits, q=q, k=k, v=v, o=o)
         strides = {f"{n}_stride_{a}": t.stride(-3 + i) for n, t in tensors.items() for i, a in enumerate(("seq", "head"))}
         floats = dict(scale=m["scale"], scale_log2=m["scale"] * math.log2(math.e))
         keep = []

@@ -132,8 +132,6 @@ TEST_CASE("what sm90_prefill cannot do is refused at its key") {
   CHECK(refused_at(base({{"mma_shape", {64, 64, 16}}}), "/mma_shape", "sm90_prefill"));
   CHECK(refused_at(base({{"depth", 96}, {"swizzle", "128B"}}), "/swizzle", "V20"));
   CHECK(refused_at(base({{"swizzle", "none"}}), "/swizzle", "V20"));
-  CHECK(refused_at(base({{"mask", {{"sliding_window", 64}}}}), "/mask", "not-yet"));
   CHECK(refused_at(base({{"cluster", 4}}), "/cluster", "sm90_prefill"));
   CHECK(refused_at(base({{"cluster", 2}, {"mask", "causal"}}), "/cluster", "sm90_prefill"));
-  CHECK(refused_at(base({{"sink", true}}), "/sink", "not-yet"));
 }

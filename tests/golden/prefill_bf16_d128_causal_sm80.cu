@@ -19,6 +19,25 @@ typedef unsigned short u16;
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
 // 16 bytes from global to shared memory, asynchronously; zeros when not `valid` (then `src` is not read).
 __device__ __forceinline__ void cp_async_16(u32 dst, const u16* src, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(valid ? 16 : 0) : "memory");
@@ -67,25 +86,6 @@ __device__ __forceinline__ void copy_out_16(u16* dst, u32 src) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-__device__ __forceinline__ float rcp_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
-}
-
 extern "C" __global__ void __launch_bounds__(128, 1)
 kiln_prefill_bf16_d128_causal_sm80(const u16* q, const u16* k, const u16* v, u16* o, int heads_q, int heads_kv, int seqlen_q,
     int seqlen_k, long long q_stride_batch, long long q_stride_seq, long long q_stride_head,
@@ -104,13 +104,12 @@ kiln_prefill_bf16_d128_causal_sm80(const u16* q, const u16* k, const u16* v, u16
   const u16* const v_head = v + batch * v_stride_batch + kv_head * v_stride_head;
   u16* const o_head = o + batch * o_stride_batch + head * o_stride_head + m_start * o_stride_seq;
   const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
-  const int key_limit_0 = min(seqlen_k, row_0 + 1 + seqlen_k - seqlen_q);
-  const int key_limit_1 = min(seqlen_k, row_0 + 9 + seqlen_k - seqlen_q);
   // Keys that some row of the block sees, that some row of this warp sees, and that all rows of it see.
-  const int block_keys = min(seqlen_k, min(m_start + 64, seqlen_q) + seqlen_k - seqlen_q);
-  const int warp_keys = min(seqlen_k, m_start + 16 * warp + 16 + seqlen_k - seqlen_q);
-  const int clean_keys = min(seqlen_k, m_start + 16 * warp + 1 + seqlen_k - seqlen_q);
-  const int num_tiles = (max(block_keys, 0) + 63) / 64;
+  const int block_position = m_start + seqlen_k - seqlen_q, warp_position = block_position + 16 * warp;
+  const int block_end = min(seqlen_k, (min(m_start + 64, seqlen_q) - 1 + seqlen_k - seqlen_q) + 1);
+  const int warp_end = min(seqlen_k, warp_position + 15 + 1);
+  const int clean_end = min(seqlen_k, warp_position + 1);
+  const int num_tiles = (max(block_end, 0) + 63) / 64;
 
   // ---- addresses
   // Q: copies of this thread (16 rows apart), fragment addresses of this lane
@@ -240,7 +239,7 @@ kiln_prefill_bf16_d128_causal_sm80(const u16* q, const u16* k, const u16* v, u16
         v_src += 64 * v_stride_seq; v_rows -= 64;
       }
       cp_async_commit();
-      if (n * 64 < warp_keys) {
+      if (n * 64 < warp_end) {
         // S = Q K(n)'
         u32 k_reg[128];  // 64 fragments of 16x8
         ldmatrix_x4(k_reg + 0, k_frag_0);
@@ -347,25 +346,27 @@ kiln_prefill_bf16_d128_causal_sm80(const u16* q, const u16* k, const u16* v, u16
         mma_bf16(s_acc + 20, q_reg + 28, k_reg + 122);
         mma_bf16(s_acc + 24, q_reg + 28, k_reg + 124);
         mma_bf16(s_acc + 28, q_reg + 28, k_reg + 126);
-        // the limit of some row lies in this tile
-        if ((n + 1) * 64 > clean_keys) {
-          const int limit_0 = key_limit_0 - n * 64 - 2 * (lane & 3), limit_1 = key_limit_1 - n * 64 - 2 * (lane & 3);
-          if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
-          if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
-          if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
-          if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
-          if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
-          if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
-          if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
-          if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
-          if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
-          if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
-          if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
-          if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
-          if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
-          if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
-          if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
-          if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 64 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(seqlen_k, row_0 + seqlen_k - seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(seqlen_k, row_0 + 8 + seqlen_k - seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
         }
         // P = exp2(S - max), O follows the maximum
         float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
@@ -578,7 +579,7 @@ kiln_prefill_bf16_d128_causal_sm80(const u16* q, const u16* k, const u16* v, u16
         v_src += 64 * v_stride_seq; v_rows -= 64;
       }
       cp_async_commit();
-      if (n * 64 < warp_keys) {
+      if (n * 64 < warp_end) {
         // S = Q K(n)'
         u32 k_reg[128];  // 64 fragments of 16x8
         ldmatrix_x4(k_reg + 0, k_frag_0 + 16384);
@@ -685,25 +686,27 @@ kiln_prefill_bf16_d128_causal_sm80(const u16* q, const u16* k, const u16* v, u16
         mma_bf16(s_acc + 20, q_reg + 28, k_reg + 122);
         mma_bf16(s_acc + 24, q_reg + 28, k_reg + 124);
         mma_bf16(s_acc + 28, q_reg + 28, k_reg + 126);
-        // the limit of some row lies in this tile
-        if ((n + 1) * 64 > clean_keys) {
-          const int limit_0 = key_limit_0 - n * 64 - 2 * (lane & 3), limit_1 = key_limit_1 - n * 64 - 2 * (lane & 3);
-          if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
-          if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
-          if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
-          if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
-          if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
-          if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
-          if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
-          if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
-          if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
-          if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
-          if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
-          if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
-          if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
-          if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
-          if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
-          if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 64 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(seqlen_k, row_0 + seqlen_k - seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(seqlen_k, row_0 + 8 + seqlen_k - seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
         }
         // P = exp2(S - max), O follows the maximum
         float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];

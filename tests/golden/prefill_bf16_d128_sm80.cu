@@ -19,6 +19,25 @@ typedef unsigned short u16;
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
 // 16 bytes from global to shared memory, asynchronously; zeros when not `valid` (then `src` is not read).
 __device__ __forceinline__ void cp_async_16(u32 dst, const u16* src, bool valid) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(dst), "l"(src), "r"(valid ? 16 : 0) : "memory");
@@ -67,25 +86,6 @@ __device__ __forceinline__ void copy_out_16(u16* dst, u32 src) {
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(dst), "r"(x), "r"(y), "r"(z), "r"(w) : "memory");
 }
 
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-__device__ __forceinline__ float rcp_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
-}
-
 extern "C" __global__ void __launch_bounds__(128, 1)
 kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, int heads_q, int heads_kv, int seqlen_q,
     int seqlen_k, long long q_stride_batch, long long q_stride_seq, long long q_stride_head,
@@ -103,7 +103,6 @@ kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, in
   const u16* const k_head = k + batch * k_stride_batch + kv_head * k_stride_head;
   const u16* const v_head = v + batch * v_stride_batch + kv_head * v_stride_head;
   u16* const o_head = o + batch * o_stride_batch + head * o_stride_head + m_start * o_stride_seq;
-  const int key_limit_0 = seqlen_k, key_limit_1 = seqlen_k;
   const int num_tiles = (seqlen_k + 63) / 64;
 
   // ---- addresses
@@ -343,23 +342,25 @@ kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, in
         mma_bf16(s_acc + 28, q_reg + 28, k_reg + 126);
         // the sequence ends in this tile
         if ((n + 1) * 64 > seqlen_k) {
-          const int limit_0 = key_limit_0 - n * 64 - 2 * (lane & 3), limit_1 = key_limit_1 - n * 64 - 2 * (lane & 3);
-          if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
-          if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
-          if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
-          if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
-          if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
-          if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
-          if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
-          if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
-          if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
-          if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
-          if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
-          if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
-          if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
-          if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
-          if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
-          if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+          // keys past the end of the sequence do not count
+          const int end_0 = seqlen_k - (n * 64) - 2 * (lane & 3);
+          const int end_1 = seqlen_k - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
         }
         // P = exp2(S - max), O follows the maximum
         float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
@@ -681,23 +682,25 @@ kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, in
         mma_bf16(s_acc + 28, q_reg + 28, k_reg + 126);
         // the sequence ends in this tile
         if ((n + 1) * 64 > seqlen_k) {
-          const int limit_0 = key_limit_0 - n * 64 - 2 * (lane & 3), limit_1 = key_limit_1 - n * 64 - 2 * (lane & 3);
-          if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
-          if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
-          if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
-          if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
-          if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
-          if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
-          if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
-          if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
-          if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
-          if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
-          if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
-          if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
-          if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
-          if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
-          if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
-          if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
+          // keys past the end of the sequence do not count
+          const int end_0 = seqlen_k - (n * 64) - 2 * (lane & 3);
+          const int end_1 = seqlen_k - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
         }
         // P = exp2(S - max), O follows the maximum
         float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];

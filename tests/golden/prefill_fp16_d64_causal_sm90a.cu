@@ -22,9 +22,29 @@
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
-struct __align__(64) TensorMap { unsigned char bytes[128]; };
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
 
 // True in one lane of the (converged) warp.
 __device__ __forceinline__ bool elect_one() {
@@ -106,25 +126,6 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 // 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
 __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
 
-__device__ __forceinline__ float exp2_approx(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-__device__ __forceinline__ float rcp_approx(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
-// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
-__device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
-  u32 packed;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
-  return packed;
-}
-
 // Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2),
@@ -192,7 +193,7 @@ struct Work {
   int head, batch;  // query head, sequence
   int kv_head;
   int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how many
-  int num_blocks;   // KV tiles to visit, from the last one down to 0; -1: nothing to do
+  int num_blocks;   // KV tiles are visited from num_blocks - 1 down to 0; 0: none
 };
 
 __device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int seqlen_k, int num_m_blocks, int section_heads) {
@@ -207,9 +208,10 @@ __device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv,
   work.head = flat_head - work.batch * heads_q;
   work.kv_head = work.head / (heads_q / heads_kv);
   work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;
-  // The last row of the tile sees keys up to its own position, m + seqlen_k - seqlen_q.
-  const int last_key = min(work.seqlen_k, work.m_start + 192 + work.seqlen_k - work.seqlen_q);
-  work.num_blocks = (max(last_key, 0) + 127) / 128;
+  // Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.
+  const int position = work.m_start + work.seqlen_k - work.seqlen_q;
+  const int end_key = min(work.seqlen_k, position + 191 + 1);
+  work.num_blocks = (max(end_key, 0) + 127) / 128;
   return work;
 }
 
@@ -392,42 +394,41 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             WGMMA_WAIT(0);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            // keys past the end of the sequence or past the row's own position do not count
-            const int tile_limit = work.seqlen_k - n * 128 - 2 * (lane & 3);
-            const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);
-            const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);
-            if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
-            if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
-            if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
-            if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
-            if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
-            if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
-            if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
-            if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
-            if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
-            if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
-            if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
-            if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
-            if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
-            if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
-            if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
-            if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
-            if (64 >= limit_0) s_acc[32] = -kInfinity; if (65 >= limit_0) s_acc[33] = -kInfinity;
-            if (64 >= limit_1) s_acc[34] = -kInfinity; if (65 >= limit_1) s_acc[35] = -kInfinity;
-            if (72 >= limit_0) s_acc[36] = -kInfinity; if (73 >= limit_0) s_acc[37] = -kInfinity;
-            if (72 >= limit_1) s_acc[38] = -kInfinity; if (73 >= limit_1) s_acc[39] = -kInfinity;
-            if (80 >= limit_0) s_acc[40] = -kInfinity; if (81 >= limit_0) s_acc[41] = -kInfinity;
-            if (80 >= limit_1) s_acc[42] = -kInfinity; if (81 >= limit_1) s_acc[43] = -kInfinity;
-            if (88 >= limit_0) s_acc[44] = -kInfinity; if (89 >= limit_0) s_acc[45] = -kInfinity;
-            if (88 >= limit_1) s_acc[46] = -kInfinity; if (89 >= limit_1) s_acc[47] = -kInfinity;
-            if (96 >= limit_0) s_acc[48] = -kInfinity; if (97 >= limit_0) s_acc[49] = -kInfinity;
-            if (96 >= limit_1) s_acc[50] = -kInfinity; if (97 >= limit_1) s_acc[51] = -kInfinity;
-            if (104 >= limit_0) s_acc[52] = -kInfinity; if (105 >= limit_0) s_acc[53] = -kInfinity;
-            if (104 >= limit_1) s_acc[54] = -kInfinity; if (105 >= limit_1) s_acc[55] = -kInfinity;
-            if (112 >= limit_0) s_acc[56] = -kInfinity; if (113 >= limit_0) s_acc[57] = -kInfinity;
-            if (112 >= limit_1) s_acc[58] = -kInfinity; if (113 >= limit_1) s_acc[59] = -kInfinity;
-            if (120 >= limit_0) s_acc[60] = -kInfinity; if (121 >= limit_0) s_acc[61] = -kInfinity;
-            if (120 >= limit_1) s_acc[62] = -kInfinity; if (121 >= limit_1) s_acc[63] = -kInfinity;
+            // keys past the row's own position or the end of the sequence do not count
+            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+            if (64 >= end_0) s_acc[32] = -kInfinity; if (65 >= end_0) s_acc[33] = -kInfinity;
+            if (64 >= end_1) s_acc[34] = -kInfinity; if (65 >= end_1) s_acc[35] = -kInfinity;
+            if (72 >= end_0) s_acc[36] = -kInfinity; if (73 >= end_0) s_acc[37] = -kInfinity;
+            if (72 >= end_1) s_acc[38] = -kInfinity; if (73 >= end_1) s_acc[39] = -kInfinity;
+            if (80 >= end_0) s_acc[40] = -kInfinity; if (81 >= end_0) s_acc[41] = -kInfinity;
+            if (80 >= end_1) s_acc[42] = -kInfinity; if (81 >= end_1) s_acc[43] = -kInfinity;
+            if (88 >= end_0) s_acc[44] = -kInfinity; if (89 >= end_0) s_acc[45] = -kInfinity;
+            if (88 >= end_1) s_acc[46] = -kInfinity; if (89 >= end_1) s_acc[47] = -kInfinity;
+            if (96 >= end_0) s_acc[48] = -kInfinity; if (97 >= end_0) s_acc[49] = -kInfinity;
+            if (96 >= end_1) s_acc[50] = -kInfinity; if (97 >= end_1) s_acc[51] = -kInfinity;
+            if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
+            if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
+            if (112 >= end_0) s_acc[56] = -kInfinity; if (113 >= end_0) s_acc[57] = -kInfinity;
+            if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
+            if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
+            if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
             max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
             max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
@@ -519,10 +520,11 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             p[28] = pack_fp16(s_acc[56], s_acc[57]); p[29] = pack_fp16(s_acc[58], s_acc[59]);
             p[30] = pack_fp16(s_acc[60], s_acc[61]); p[31] = pack_fp16(s_acc[62], s_acc[63]);
           }
+          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
+          const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 128;  // tiles that the first row sees to their end
 
-          // ---- KV tiles that some row of this warpgroup sees in part
-          const int first_clean = max(work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q + 1, 0) / 128;
-          for (--n; n >= first_clean; --n) {
+          // ---- KV tiles in which the keys of some row of this warpgroup end
+          for (--n; n >= clean_end; --n) {
             named_barrier_sync(1 + consumer, 256);
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
@@ -550,42 +552,41 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             WGMMA_WAIT(1);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            // keys past the end of the sequence or past the row's own position do not count
-            const int tile_limit = work.seqlen_k - n * 128 - 2 * (lane & 3);
-            const int limit_0 = min(tile_limit, tile_limit + row_0 - work.seqlen_q + 1);
-            const int limit_1 = min(tile_limit, tile_limit + row_0 + 8 - work.seqlen_q + 1);
-            if (0 >= limit_0) s_acc[0] = -kInfinity; if (1 >= limit_0) s_acc[1] = -kInfinity;
-            if (0 >= limit_1) s_acc[2] = -kInfinity; if (1 >= limit_1) s_acc[3] = -kInfinity;
-            if (8 >= limit_0) s_acc[4] = -kInfinity; if (9 >= limit_0) s_acc[5] = -kInfinity;
-            if (8 >= limit_1) s_acc[6] = -kInfinity; if (9 >= limit_1) s_acc[7] = -kInfinity;
-            if (16 >= limit_0) s_acc[8] = -kInfinity; if (17 >= limit_0) s_acc[9] = -kInfinity;
-            if (16 >= limit_1) s_acc[10] = -kInfinity; if (17 >= limit_1) s_acc[11] = -kInfinity;
-            if (24 >= limit_0) s_acc[12] = -kInfinity; if (25 >= limit_0) s_acc[13] = -kInfinity;
-            if (24 >= limit_1) s_acc[14] = -kInfinity; if (25 >= limit_1) s_acc[15] = -kInfinity;
-            if (32 >= limit_0) s_acc[16] = -kInfinity; if (33 >= limit_0) s_acc[17] = -kInfinity;
-            if (32 >= limit_1) s_acc[18] = -kInfinity; if (33 >= limit_1) s_acc[19] = -kInfinity;
-            if (40 >= limit_0) s_acc[20] = -kInfinity; if (41 >= limit_0) s_acc[21] = -kInfinity;
-            if (40 >= limit_1) s_acc[22] = -kInfinity; if (41 >= limit_1) s_acc[23] = -kInfinity;
-            if (48 >= limit_0) s_acc[24] = -kInfinity; if (49 >= limit_0) s_acc[25] = -kInfinity;
-            if (48 >= limit_1) s_acc[26] = -kInfinity; if (49 >= limit_1) s_acc[27] = -kInfinity;
-            if (56 >= limit_0) s_acc[28] = -kInfinity; if (57 >= limit_0) s_acc[29] = -kInfinity;
-            if (56 >= limit_1) s_acc[30] = -kInfinity; if (57 >= limit_1) s_acc[31] = -kInfinity;
-            if (64 >= limit_0) s_acc[32] = -kInfinity; if (65 >= limit_0) s_acc[33] = -kInfinity;
-            if (64 >= limit_1) s_acc[34] = -kInfinity; if (65 >= limit_1) s_acc[35] = -kInfinity;
-            if (72 >= limit_0) s_acc[36] = -kInfinity; if (73 >= limit_0) s_acc[37] = -kInfinity;
-            if (72 >= limit_1) s_acc[38] = -kInfinity; if (73 >= limit_1) s_acc[39] = -kInfinity;
-            if (80 >= limit_0) s_acc[40] = -kInfinity; if (81 >= limit_0) s_acc[41] = -kInfinity;
-            if (80 >= limit_1) s_acc[42] = -kInfinity; if (81 >= limit_1) s_acc[43] = -kInfinity;
-            if (88 >= limit_0) s_acc[44] = -kInfinity; if (89 >= limit_0) s_acc[45] = -kInfinity;
-            if (88 >= limit_1) s_acc[46] = -kInfinity; if (89 >= limit_1) s_acc[47] = -kInfinity;
-            if (96 >= limit_0) s_acc[48] = -kInfinity; if (97 >= limit_0) s_acc[49] = -kInfinity;
-            if (96 >= limit_1) s_acc[50] = -kInfinity; if (97 >= limit_1) s_acc[51] = -kInfinity;
-            if (104 >= limit_0) s_acc[52] = -kInfinity; if (105 >= limit_0) s_acc[53] = -kInfinity;
-            if (104 >= limit_1) s_acc[54] = -kInfinity; if (105 >= limit_1) s_acc[55] = -kInfinity;
-            if (112 >= limit_0) s_acc[56] = -kInfinity; if (113 >= limit_0) s_acc[57] = -kInfinity;
-            if (112 >= limit_1) s_acc[58] = -kInfinity; if (113 >= limit_1) s_acc[59] = -kInfinity;
-            if (120 >= limit_0) s_acc[60] = -kInfinity; if (121 >= limit_0) s_acc[61] = -kInfinity;
-            if (120 >= limit_1) s_acc[62] = -kInfinity; if (121 >= limit_1) s_acc[63] = -kInfinity;
+            // keys past the row's own position or the end of the sequence do not count
+            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+            if (64 >= end_0) s_acc[32] = -kInfinity; if (65 >= end_0) s_acc[33] = -kInfinity;
+            if (64 >= end_1) s_acc[34] = -kInfinity; if (65 >= end_1) s_acc[35] = -kInfinity;
+            if (72 >= end_0) s_acc[36] = -kInfinity; if (73 >= end_0) s_acc[37] = -kInfinity;
+            if (72 >= end_1) s_acc[38] = -kInfinity; if (73 >= end_1) s_acc[39] = -kInfinity;
+            if (80 >= end_0) s_acc[40] = -kInfinity; if (81 >= end_0) s_acc[41] = -kInfinity;
+            if (80 >= end_1) s_acc[42] = -kInfinity; if (81 >= end_1) s_acc[43] = -kInfinity;
+            if (88 >= end_0) s_acc[44] = -kInfinity; if (89 >= end_0) s_acc[45] = -kInfinity;
+            if (88 >= end_1) s_acc[46] = -kInfinity; if (89 >= end_1) s_acc[47] = -kInfinity;
+            if (96 >= end_0) s_acc[48] = -kInfinity; if (97 >= end_0) s_acc[49] = -kInfinity;
+            if (96 >= end_1) s_acc[50] = -kInfinity; if (97 >= end_1) s_acc[51] = -kInfinity;
+            if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
+            if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
+            if (112 >= end_0) s_acc[56] = -kInfinity; if (113 >= end_0) s_acc[57] = -kInfinity;
+            if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
+            if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
+            if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
             // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
             max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
@@ -848,7 +849,7 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
           }
           if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
 
-          // ---- O += P(0) V(0)
+          // ---- O += P V of the last tile
           {
             mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
             const u32 v_low = v_desc + v_stage * 1024;

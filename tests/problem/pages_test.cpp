@@ -174,7 +174,7 @@ TEST_CASE("the reference multiplies stored values by their scales") {
       }
     }
   }
-  const Semantics semantics{MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.25, {}};
+  const Semantics semantics{MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.25, {}, {}, false};
   const auto rows = choose_rows(shape, semantics.mask, 1e300, 0);
   const Reference a = reference_attention(work, semantics, rows),
                   b = reference_attention(plain, semantics, rows);

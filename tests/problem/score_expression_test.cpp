@@ -143,7 +143,7 @@ TEST_CASE("emitted text means what the tree means") {
     }                                                                                                      \
   }
   const Case cases[] = {
-      CASE("where(q % 3 == k % 3, -inf, score)", (((q % 3) == (k % 3)) ? -kInfinity : score)),
+      CASE("where(q % 3 == k % 3, -inf, score)", (((q % 3) == (k % 3)) ? (-kInfinity) : score)),
       CASE("score + 0.01 * (k - q)", (score + (0.01f * (float)(k - q)))),
       CASE("(k - q) % 7 + idiv(k - q, 7)",
            (float)(((((k - q)) % 7 + 7) % 7) + (((k - q)) / 7 - (((k - q)) % 7 < 0 ? 1 : 0)))),
