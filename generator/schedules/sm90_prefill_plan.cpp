@@ -15,22 +15,36 @@ int default_bm(int depth, int ov_depth) {
   return std::max(depth, ov_depth) <= 64 ? 192 : 128;
 }
 
-/// Values that live through a tile beside O, S and P, in registers: bounds of a ragged item, rows and words
-/// of a bitmask, the place of a score.
-int extra_registers(const Config& c, int BN) {
-  int extra = c.operand->kind == OperandKind::ragged ? 8 : 0;
-  if (c.mask->kind == MaskConfig::Kind::custom) extra += 6 + BN / 16;
-  if (c.score_mod->kind == ScoreMod::Kind::alibi || c.score_mod->kind == ScoreMod::Kind::expr) extra += 8;
-  return extra;
+/// O, S and P of a lane.
+int live_registers(int ov_depth, int BN) {
+  return ov_depth / 2 + BN / 2 + BN / 4;
 }
 
-int default_bn(int depth, int ov_depth, int num_math_warpgroups, bool extra) {
-  const int wide = std::max(depth, ov_depth);
-  if (num_math_warpgroups == 3) return wide > 64 ? 96 : extra ? 112 : 128;
-  if (wide <= 64) return 192;
-  if (wide <= 128) return 128;
-  if (wide <= 192) return 112;
-  return 64;
+/// What a consumer warpgroup has for them (hopper.md 4.2); bounds of a ragged item live through its loops.
+int register_limit(int num_math_warpgroups, bool ragged) {
+  return num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200;
+}
+
+/// The measured width, narrowed until mask and score modifier find registers beside O, S and P.
+int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
+  const int wide = std::max(c.depth, *c.ov_depth);
+  int BN = num_math_warpgroups == 3 ? (wide > 64 ? 96 : 128)
+           : wide <= 64             ? 192
+           : wide <= 128            ? 128
+           : wide <= 192            ? 112
+                                    : 64;
+  const int step = c.mask->kind == MaskConfig::Kind::custom ? 32 : 16;
+  BN -= BN % step;
+  const auto fits = [&] {
+    const ScoreLayout layout = mma_score_layout(BN / 2);
+    const int mask = Mask(*c.mask, layout).live_registers();
+    int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
+    // Three warpgroups leave the compiler less to spend on what it could compute again.
+    if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
+    return live_registers(*c.ov_depth, BN) + mask + modifier <= register_limit(num_math_warpgroups, ragged);
+  };
+  while (BN > step && !fits()) BN -= step;
+  return BN;
 }
 
 int swizzle_span(SwizzleMode mode) {
@@ -145,10 +159,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   p.num_math_warpgroups = p.BM / 64;
   const bool bits = c.mask->kind == MaskConfig::Kind::custom;
-  if (!c.BN) {
-    c.BN = default_bn(p.depth, p.ov_depth, p.num_math_warpgroups, extra_registers(c, 0) > 0);
-    if (bits) *c.BN -= *c.BN % 32;
-  }
+  if (!c.BN) c.BN = default_bn(c, p.num_math_warpgroups, p.ragged);
   p.BN = *c.BN;
   if (bits && p.BN % 32 != 0) {
     refuse("sm90_prefill", {"/BN", "/mask"}, "tiles of a custom mask begin at whole 32-bit words of it",
@@ -214,14 +225,12 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
 
-  // Registers: O, S and P of a lane within what the warpgroup's share leaves (hopper.md 4.2).
-  const int live = p.ov_depth / 2 + p.BN / 2 + p.BN / 4;
+  const int live = live_registers(p.ov_depth, p.BN);
   // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
   p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
-  const int limit =
-      (p.num_math_warpgroups == 3 ? 128 : 200) - (p.num_math_warpgroups == 3 ? extra_registers(c, p.BN) : 0);
+  const int limit = register_limit(p.num_math_warpgroups, p.ragged);
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
     refuse("sm90_prefill", {"/BN"},

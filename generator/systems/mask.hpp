@@ -38,6 +38,9 @@ class Mask {
   std::string first_key(const std::string& position) const;
   std::string end_key(const std::string& position, const std::string& seqlen_k) const;
 
+  /// Registers that emitted code keeps through a tile, an estimate for planners.
+  int live_registers() const { return has_bits() ? 6 + layout_.columns / 16 : bounded_below() ? 4 : 0; }
+
   /// Kernel parameters beside those every kernel has, and their text in the parameter list.
   std::vector<KernelParam> params() const;
 

@@ -25,6 +25,11 @@ ScoreModifier::ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect di
   expression_ = std::get<expression::Expression>(std::move(parsed));
 }
 
+int ScoreModifier::live_registers() const {
+  if (expression_) return 12 + 5 * static_cast<int>(expression_->nodes.size()) / 2;
+  return mod_.kind == ScoreMod::Kind::alibi ? 8 : 0;
+}
+
 void ScoreModifier::use(Prelude& prelude) const {
   switch (mod_.kind) {
     case ScoreMod::Kind::none:

@@ -37,6 +37,10 @@ class ScoreModifier {
   /// True when the emitted code reads the kernel parameter `scale` (softmax scale without log2 e).
   bool needs_scale() const { return !none(); }
 
+  /// Registers that emitted code keeps through a tile, an estimate for planners: the compiler computes what
+  /// depends on the column alone once for all rows, so an expression costs with its size.
+  int live_registers() const;
+
   /// Prelude sections, and the function of an expression.
   void use(Prelude& prelude) const;
 
