@@ -145,6 +145,13 @@ __device__ __forceinline__ float exp2_fma(float x) {
   return __int_as_float(__float_as_int(p) + (__float_as_int(r) << 23));
 }
 
+//@ section bf16_to_fp16 needs pack_fp16
+// Eight BF16 to FP16: exact from 2^-14 to 65504; smaller ones lose bits, larger ones become infinite.
+__device__ __forceinline__ u32 bf16x2_to_fp16(u32 x) { return pack_fp16(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)); }
+__device__ __forceinline__ uint4 bf16_to_fp16(uint4 x) {
+  return make_uint4(bf16x2_to_fp16(x.x), bf16x2_to_fp16(x.y), bf16x2_to_fp16(x.z), bf16x2_to_fp16(x.w));
+}
+
 //@ section stmatrix needs types
 // Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
@@ -175,6 +182,54 @@ __device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
   asm volatile(
       "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
       : "memory");
+}
+
+//@ section shared_words needs types
+__device__ __forceinline__ uint4 load_shared_16(u32 at) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ float load_shared_float(u32 at) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
+
+//@ section ldmatrix_trans needs types
+// Four 8x8 matrices of 16-bit elements, transposed; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4_trans(u32 (&x)[4], u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+
+//@ section e4m3_to_fp16 needs types
+// The two lower bytes of a word, E4M3 numbers, as two FP16: exact.
+__device__ __forceinline__ u32 narrow_to_fp16(u32 word) {
+  u32 pair;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }" : "=r"(pair) : "r"(word));
+  return pair;
+}
+
+//@ section int8_to_fp16 needs types
+// The two lower bytes of a word, signed, as two FP16: exact. Biased by 128, a byte is the low mantissa of 1024 + byte.
+__device__ __forceinline__ u32 narrow_to_fp16(u32 word) {
+  u32 pair = __byte_perm(word ^ 0x80808080u, 0x64646464u, 0x4140);
+  asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x64806480u));
+  return pair;
+}
+
+//@ section copy_async_4 needs types
+// Four bytes of global memory into shared memory, or zeros (`bytes` 0).
+__device__ __forceinline__ void copy_async_4(u32 dst, const float* src, int bytes) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(dst), "l"(src), "r"(bytes) : "memory");
+}
+// Arrives on the barrier when this thread's copies so far are done.
+__device__ __forceinline__ void copy_async_arrive(u32 bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }
 
 //@ section zero_16_bytes needs types

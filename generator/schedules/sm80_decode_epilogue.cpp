@@ -69,11 +69,11 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("float maximum = -kInfinity, sum = 0.0f;");
   w.line("float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
   w.line("#pragma unroll 4");
-  w.open("for (int other = 0; other < s.parts; ++other)");
+  w.open("for (int other = 0; other < split.parts; ++other)");
   w.line(
-      "const long long block = (long long)(s.first_team + other) * problem.team_heads + blockIdx.x % "
+      "const long long block = (long long)(split.first_team + other) * problem.team_heads + blockIdx.x % "
       "problem.team_heads;");
-  w.line("const float* const from = workspace + (2 * block + (other == 0 && s.first_second)) * {};",
+  w.line("const float* const from = workspace + (2 * block + (other == 0 && split.first_second)) * {};",
          p.partial_floats());
   w.line("const float2 row_part = __ldcg((const float2*)(from + {}) + row);", p.BM * p.depth);
   w.line("const float4 value = __ldcg((const float4*)(from + row * {}) + c);", p.depth);
@@ -176,9 +176,10 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.line("__threadfence();");
   w.line("__syncthreads();");
   w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_bytes - 16);
+  w.line("const Split split = split_of(range, s);");
   w.line("if (thread == 0) *arrivals_before = atomicAdd(item_counters + s.item, 1);");
   w.line("__syncthreads();");
-  w.open("if (*arrivals_before == s.parts - 1)");
+  w.open("if (*arrivals_before == split.parts - 1)");
   w.line("__threadfence();");
   w.line("if (thread == 0) item_counters[s.item] = 0;  // as it was found");
   emit_combine(w, p);

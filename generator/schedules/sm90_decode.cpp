@@ -13,7 +13,8 @@ class Sm90Decode final : public Schedule {
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
     return {{"mha_operand",
-             {{"k", p.operand->constants(2, 128, p.depth)}, {"v", p.operand->constants(2, 128, p.ov_depth)}}},
+             {{"k", p.operand->constants(p.kv_bytes, p.k_span, p.depth)},
+              {"v", p.operand->constants(p.kv_bytes, p.v_span, p.ov_depth)}}},
             {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
   }
   Resources resources() const override {
@@ -27,9 +28,11 @@ class Sm90Decode final : public Schedule {
       for (auto& proof : sm90::operand_proofs(name, tile, columns, mn_major))
         proofs.push_back(std::move(proof));
     };
-    add("K", p.k->tile(), 64 * p.depth_panels, false);
-    add("V", p.v->tile(), 64 * p.ov_panels, true);
-    add("Q", p.q_tile(), 64 * p.depth_panels, false);
+    if (!p.narrow) {  // narrow K and V reach the tensor cores through registers
+      add("K", p.k->tile(), p.padded_depth(), false);
+      add("V", p.v->tile(), p.padded_ov(), true);
+    }
+    add("Q", p.q_tile(), p.padded_depth(), false);
     add("P", p.p_tile(), p.BN, false);
     return proofs;
   }

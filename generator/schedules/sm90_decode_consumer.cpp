@@ -1,14 +1,21 @@
 // The consumer warpgroup of sm90_decode. Per KV tile:
 //
-//   S' = K Q'                  keys on the M side: a lane holds keys (lane >> 2) + 8 i and rows 2 (lane & 3)
-//   + {0, 1} + 8 j maximum of each row        over the lane's keys, the warp (shuffles), the four warps
-//   (shared memory) P = exp2(S' - max)         to shared memory, transposed: P is the B operand of O' += V'
-//   P'
+//   S' = K Q'             keys on the M side: a lane holds keys (lane >> 2) + 8 i, rows 2 (lane & 3) + {0, 1}
+//   + 8 j maximum of each row   over the lane's keys, the warp (shuffles), the four warps (shared memory) P =
+//   exp2(S' - max)    to shared memory, transposed: P is the B operand of O' += V' P'
 //
 // The product of tile n runs while that of K with the next tile is issued; both are waited for together.
 #include "generator/schedules/sm90_decode_parts.hpp"
 
 namespace kiln::sm90 {
+
+std::string query_address(const DecodePlan& p) {
+  return fmt::format(
+      "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * "
+      "q_stride_head + 8 * c",
+      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ");
+}
+
 namespace {
 
 /// Registers of an M block that hold row index `c`: two keys (or two depths).
@@ -17,22 +24,21 @@ std::array<int, 2> registers_of(int c) {
 }
 
 void emit_load_q(Writer& w, const DecodePlan& p) {
-  const int chunks = 8 * p.depth_panels, real = p.depth / 8;
-  w.comment(
-      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
-  w.line("const int r = i / {0}, c = i % {0};", chunks);
-  w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
-  w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
-  std::string address = "q + ";
-  if (!p.stream->ragged_q()) address += "s.batch * q_stride_batch + ";
-  address +=
-      "(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head "
-      "+ 8 * c";
-  const std::string inside = chunks > real ? fmt::format(" && c < {}", real) : "";
-  w.line("if (r < rows{}) load_16_bytes(at, {});", inside, address);
-  w.line("else zero_16_bytes(at);");
-  w.close();
+  if (p.narrow) {
+    emit_store_q_narrow(w, p);
+  } else {
+    const int chunks = 8 * p.q_panels(), real = p.depth / 8;
+    w.comment(
+        "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
+    w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
+    w.line("const int r = i / {0}, c = i % {0};", chunks);
+    w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
+    w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
+    w.line("if (r < rows{}) load_16_bytes(at, {});", chunks > real ? fmt::format(" && c < {}", real) : "",
+           query_address(p));
+    w.line("else zero_16_bytes(at);");
+    w.close();
+  }
   w.line("fence_proxy_async();");
   w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
 }
@@ -45,12 +51,6 @@ void emit_reset(Writer& w, const DecodePlan& p) {
              i + 3);
   }
   if (p.causal) {
-    w.comment("keys that each row of the lane sees: up to its own position");
-    for (int c = 0; c < p.columns(); ++c)
-      w.line(
-          "key_limit[{}] = s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + (s.m_block * {} + {} + 2 * (lane "
-          "& 3)) / group;",
-          c, p.BM, row_of(c));
     w.line(
         "const int clean_end = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + "
         "s.m_block * {} / group);",
@@ -63,6 +63,13 @@ void emit_reset(Writer& w, const DecodePlan& p) {
 void emit_qk(Writer& w, const DecodePlan& p) {
   w.comment("S' = K(n) Q'");
   p.k->emit_wait(w, 0);
+  if (p.narrow) {
+    emit_qk_narrow(w, p);
+    w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(0));
+    w.line("WGMMA_WAIT(0);");
+    p.k->ring().emit_step(w);
+    return;
+  }
   w.line("const u32 k_low = {};", p.k->get());
   w.line("wgmma_fence();");
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
@@ -84,6 +91,11 @@ void emit_qk(Writer& w, const DecodePlan& p) {
 }
 
 void emit_scores(Writer& w, const DecodePlan& p) {
+  if (p.scales_by_token()) {
+    w.comment("scales of the keys");
+    for (int i = 0; i < p.key_blocks(); ++i)
+      for (int r = 0; r < p.s_regs(); ++r) w.line("s_acc_{0}[{1}] *= k_scale_{0}_{2};", i, r, r / 2 % 2);
+  }
   if (p.softcap > 0) {
     w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
     for (int i = 0; i < p.key_blocks(); ++i)
@@ -95,11 +107,15 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   if (p.window > 0) border += fmt::format(" || n * {} < s.sequence.seqlen_k - {}", p.BN, p.window);
   w.open("if ({})", border);
   w.comment("a border tile: keys that a row does not see");
+  if (p.causal)
+    w.line("const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees");
   w.line("const int first_key = n * {} + 16 * warp + (lane >> 2);", p.BN);
   for (int c = 0; c < p.columns(); ++c) {
     if (p.causal) {
-      w.line("const int left_{0} = min(key_limit[{0}], s.sequence.seqlen_k) - first_key;", c);
-      if (p.window > 0) w.line("const int hidden_{0} = key_limit[{0}] - {1} - first_key;", c, p.window);
+      w.line("const int limit_{0} = past + (s.m_block * {1} + {2} + 2 * (lane & 3)) / group;", c, p.BM,
+             row_of(c));
+      w.line("const int left_{0} = min(limit_{0}, s.sequence.seqlen_k) - first_key;", c);
+      if (p.window > 0) w.line("const int hidden_{0} = limit_{0} - {1} - first_key;", c, p.window);
     } else if (c == 0) {
       w.line("const int left = s.sequence.seqlen_k - first_key;");
     }
@@ -170,6 +186,7 @@ void emit_max(Writer& w, const DecodePlan& p) {
 
 void emit_probabilities(Writer& w, const DecodePlan& p) {
   w.comment("P(n) = exp2(S' - max), and its row sums");
+  if (p.scales_by_token()) p.v->emit_wait(w, 0);
   for (int i = 0; i < p.key_blocks(); ++i) {
     for (int c = 0; c < p.columns(); ++c) {
       const auto [a, b] = registers_of(c);
@@ -179,18 +196,27 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
           "s_acc_{0}[{2}];",
           i, a, b, c);
     }
+    if (p.scales_by_token()) {
+      w.line(
+          "const float v_scale_{0}_0 = load_shared_float({1} + {2}), v_scale_{0}_1 = load_shared_float({1} + "
+          "{3});",
+          i, scale_address(p, false), 256 * i, 256 * i + 32);
+      for (int r = 0; r < p.s_regs(); ++r) w.line("s_acc_{0}[{1}] *= v_scale_{0}_{2};", i, r, r / 2 % 2);
+    }
     emit_transposed(w, p, fmt::format("smem_p + {} + transposed_at", i * p.BM * 128),
-                    fmt::format("s_acc_{}", i), pack_of(p.config.dtype), "");
+                    fmt::format("s_acc_{}", i), pack_of(p.math), "");
   }
   w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
   w.line("const int v_rows = max(s.sequence.seqlen_k - n * {}, 0);", p.BN);
   w.open("if (v_rows < {})", p.BN);
   p.v->emit_wait(w, 0);
-  w.open("for (int i = v_rows * 8 + threadIdx.x; i < {}; i += {})", p.BN * 8, DecodePlan::kConsumerThreads);
+  const int row_chunks = p.v_span / 16;
+  w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p.BN * row_chunks,
+         DecodePlan::kConsumerThreads);
   const std::string slot =
       p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->full_kv_bytes()) : "";
-  for (int panel = 0; panel < p.ov_panels; ++panel)
-    w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * 128);
+  for (int panel = 0; panel < p.v_panels; ++panel)
+    w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * p.v_span);
   w.close();
   w.close();
   w.line("fence_proxy_async();");
@@ -200,6 +226,13 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
 void emit_pv(Writer& w, const DecodePlan& p) {
   w.comment("O' += V(n)' P(n)'");
   p.v->emit_wait(w, 0);
+  if (p.narrow) {
+    emit_pv_narrow(w, p);
+    w.line("__syncwarp();  // every lane has read its part of V");
+    w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
+    p.v->ring().emit_step(w);
+    return;
+  }
   w.line("const u32 v_low = {};", p.v->get());
   w.line("wgmma_fence();");
   const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
@@ -222,14 +255,16 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   if (p.softcap > 0) {
     constexpr double kLog2E = 1.4426950408889634;
     w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * kLog2E);
-    w.line("const float cap_scale = scale * {:.9g}f;  // 2 log2(e) / cap", 2 * kLog2E / p.softcap);
+    const bool scaled = p.scales() && !p.scales_by_token();
+    w.line("const float cap_scale{} = scale * {:.9g}f;  // 2 log2(e) / cap", scaled ? "_plain" : "",
+           2 * kLog2E / p.softcap);
+    if (scaled) w.line("float cap_scale;");
   } else {
-    w.line("const float factor = scale_log2;");
+    w.line("{}float factor = scale_log2;", p.scales() && !p.scales_by_token() ? "" : "const ");
   }
   w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
   w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p.p_tile()).low);
-  p.k->emit_construct(w);
-  p.v->emit_construct(w);
+  if (!p.narrow) p.k->emit_construct(w), p.v->emit_construct(w);
   w.comment(
       "stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % "
       "2, swizzled");
@@ -246,11 +281,17 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   for (int j = 0; j < p.out_blocks(); ++j)
     w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
   w.line("float row_max[{0}], row_sum[{0}];", p.columns());
-  if (p.causal) w.line("int key_limit[{}];", p.columns());
   p.stream->emit_loop_open(w);
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
       p.BM);
+  if (p.scales() && !p.scales_by_token()) {
+    const bool by_head = p.config.operand->quantization->granularity == Quantization::Granularity::per_head;
+    const char* at = by_head ? "s.kv_head" : "0";
+    w.line("{} = {} * k_scale[{}];", p.softcap > 0 ? "cap_scale" : "factor",
+           p.softcap > 0 ? "cap_scale_plain" : "scale_log2", at);
+    w.line("const float value_scale = v_scale[{}];", at);
+  }
   emit_load_q(w, p);
   emit_reset(w, p);
   w.line("#pragma unroll 1");
@@ -262,8 +303,10 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   emit_pv(w, p);
   w.close();
   w.line("WGMMA_WAIT(0);");
-  w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
-  p.v->ring().emit_step(w);
+  if (!p.narrow) {
+    w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
+    p.v->ring().emit_step(w);
+  }
   emit_decode_epilogue(w, p);
   w.close();
 }

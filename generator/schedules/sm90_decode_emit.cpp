@@ -12,12 +12,18 @@ using Kind = KernelParam::Kind;
 
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
-  for (const char* role : {"k", "v"})
-    params.push_back({Kind::tensor_map, role, p.operand->map(DecodePlan::kPanelColumns, 128, 128)});
+  params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128)});
+  params.push_back({Kind::tensor_map, "v", p.operand->map(p.v_span / p.kv_bytes, p.v_span, 128)});
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.scales_by_token() && p.config.operand->kind != OperandKind::ragged) {
+    const char* axis = p.operand->table() ? "page" : "batch";
+    for (const char* tensor : {"k_scale", "v_scale"})
+      params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
+  }
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (auto& param : p.operand->params()) params.push_back(std::move(param));
   for (const auto& m : p.stream->members())
@@ -40,7 +46,8 @@ std::string parameter_text(const KernelParam& param) {
       return fmt::format("const __grid_constant__ TensorMap {}_map", param.role);
     case Kind::pointer:
       if (param.role == "lse" || param.role == "workspace") return "float* " + param.role;
-      if (param.role == "sink") return "const float* sink";
+      if (param.role == "sink" || param.role == "k_scale" || param.role == "v_scale")
+        return "const float* " + param.role;
       if (param.role == "q") return "const u16* q";
       if (param.role == "o") return "u16* o";
       if (param.role == "item_counters") return "int* item_counters";
@@ -71,32 +78,69 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.blank();
   w.open("if (threadIdx.x == {})", DecodePlan::kConsumerThreads);
   w.line("prefetch_tensor_map(&k_map); prefetch_tensor_map(&v_map);");
-  p.k->ring().emit_init(w, 1, p.k->empty_arrivals());
-  p.v->ring().emit_init(w, 1, p.v->empty_arrivals());
+  const int full_arrivals =
+      p.scales_by_token() ? 33 : 1;  // one lane's bytes, and the lanes' copies of scales
+  p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
   w.line("fence_mbarrier_init();");
   w.close();
   w.line("__syncthreads();");
 }
 
-void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name,
-               int panels) {
+/// Scales of the tile's keys, four bytes each: the copies' arrivals count in the slot's full barrier.
+void emit_load_scales(Writer& w, const DecodePlan& p, const char* name, const StagedPipeline& ring) {
+  const auto kind = p.config.operand->kind;
+  const int page = p.operand->paged_rows();
+  for (int i = 0; i < p.BN / 32; ++i) {
+    w.open("");
+    w.line("const int key = n * {} + {} + lane;", p.BN, 32 * i);
+    std::string at;
+    if (kind == OperandKind::ragged) {
+      at = "(long long)(s.sequence.k_start + key)";
+    } else if (kind == OperandKind::contiguous) {
+      at = "(long long)key";
+    } else if (kind == OperandKind::continuous || p.operand->num_pages() == 1) {
+      at = kind == OperandKind::continuous ? "(long long)key" : fmt::format("(long long)(key % {})", page);
+    } else {
+      const int round = 32 * i / page / 32;
+      w.line("const int key_page = __shfl_sync(0xffffffffu, page{}, ({} + lane) / {} % 32);",
+             round == 0 ? "" : fmt::format("_{}", round), 32 * i, page);
+      at = fmt::format("(long long)(key % {})", page);
+    }
+    at += " * problem.heads_kv + s.kv_head";
+    if (kind == OperandKind::contiguous) at += fmt::format(" + s.batch * {}_scale_stride_batch", name);
+    if (p.operand->table())
+      at += fmt::format(" + {} * {}_scale_stride_page",
+                        kind == OperandKind::paged && p.operand->num_pages() > 1 ? "key_page" : "page", name);
+    const int half = name[0] == 'k' ? 0 : 4 * p.BN * p.num_kv_stages;
+    w.line(
+        "copy_async_4(smem + {} + {} * {} + {} + 4 * lane, {}_scale + (key < s.sequence.seqlen_k ? {} : 0), "
+        "key < s.sequence.seqlen_k ? 4 : 0);",
+        p.smem_scales + half, p.num_kv_stages > 1 ? ring.stage() : "0", 4 * p.BN, 128 * i, name, at);
+    w.close();
+  }
+  w.line("copy_async_arrive({});", ring.full(0));
+}
+
+void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
   w.comment("{}(n) into the next slot", name[0] == 'k' ? "K" : "V");
   ring.emit_wait_empty(w, 0);
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.full_kv_bytes());
   w.line("__syncwarp();");
+  if (p.scales_by_token()) emit_load_scales(w, p, name, ring);
+  const int span = pipeline.tile().span_bytes, piece_bytes = operand.eff_page() * span;
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
-    for (int panel = 0; panel < panels; ++panel) {
-      std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
-                                    panel * p.BN * 128 + round * 32 * operand.eff_page() * 128);
-      if (p.num_kv_stages == 1)
-        dst = fmt::format("smem_{} + {}", name, panel * p.BN * 128 + round * 32 * operand.eff_page() * 128);
-      if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", operand.eff_page() * 128);
-      w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0), panel * 64,
-             operand.coordinates("n", round));
+    for (int panel = 0; panel < pipeline.num_panels(); ++panel) {
+      std::string dst = fmt::format("smem_{} + ", name);
+      if (p.num_kv_stages > 1) dst += fmt::format("{} * {} + ", ring.stage(), pipeline.full_kv_bytes());
+      dst += fmt::format("{}", panel * p.BN * span + round * 32 * piece_bytes);
+      if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
+      w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0),
+             panel * pipeline.panel_columns(), operand.coordinates("n", round));
     }
     if (!condition.empty()) w.close();
   }
@@ -113,8 +157,8 @@ void emit_decode_producer(Writer& w, const DecodePlan& p) {
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
   p.operand->emit_populate(w, "n");
-  emit_load(w, p, *p.k, "k", p.depth_panels);
-  emit_load(w, p, *p.v, "v", p.ov_panels);
+  emit_load(w, p, *p.k, "k");
+  emit_load(w, p, *p.v, "v");
   w.close();
   w.close();
 }
@@ -127,7 +171,13 @@ KernelSource emit_decode(const DecodePlan& p) {
         "fence_proxy_async", "stmatrix_trans", "load_16_bytes", "zero_16_bytes", "copy_16_bytes",
         "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
     prelude.use(section);
-  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (p.narrow) {
+    prelude.use("shared_words"), prelude.use("ldmatrix_trans");
+    prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
+  }
+  if (p.narrow && p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
+  if (p.scales_by_token()) prelude.use("copy_async_4");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.qk->add_to(prelude, true);
@@ -180,8 +230,9 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  m.expectations = {{fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16", p.BM),
-                     p.key_blocks() * (p.depth + 15) / 16 + p.out_blocks() * p.BN / 16}};
+  m.expectations = {
+      {fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16", p.BM),
+       p.key_blocks() * (p.narrow ? p.padded_depth() : p.depth) / 16 + p.out_blocks() * p.BN / 16}};
 
   std::string smem_lines;
   for (const auto& r : p.smem.regions())

@@ -48,7 +48,8 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
     w.line("sum = sum * own + exp2_approx(sink_log2 - higher);");
     w.line("top = higher;");
   }
-  w.line("{} = sum > 0.0f ? own / sum : 0.0f;", inverse);
+  w.line("{} = sum > 0.0f ? own{} / sum : 0.0f;", inverse,
+         p.scales() && !p.scales_by_token() ? " * value_scale" : "");
   if (p.lse) {
     w.line(
         "if ({}{} < rows) lse[{} + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * "
@@ -75,7 +76,8 @@ void emit_whole(Writer& w, const DecodePlan& p) {
     emit_finish_row(w, p, "(" + row + ")", fmt::format("row_max[{}]", c), fmt::format("row_sum[{}]", c),
                     fmt::format("inv_sum[{}]", c), "threadIdx.x < 4 && ");
   }
-  for (int j = 0; j < p.out_blocks(); ++j)
+  if (p.narrow) emit_output_narrow(w, p);
+  for (int j = 0; !p.narrow && j < p.out_blocks(); ++j)
     emit_transposed(w, p, fmt::format("smem_o + {} + transposed_at", j * p.BM * 128),
                     fmt::format("o_acc_{}", j), pack_of(*p.config.out_dtype), "inv_sum");
   sync(w);
@@ -92,11 +94,16 @@ void emit_part(Writer& w, const DecodePlan& p) {
   w.line("float* const part = workspace + (blockIdx.x * 2ll + s.second_slot) * {};", p.partial_floats());
   for (int c = 0; c < p.columns(); ++c) {
     w.open("if ({} + 2 * (lane & 3) < rows)", row_of(c));
-    w.line("float* const at = part + ({} + 2 * (lane & 3)) * {} + 16 * warp + (lane >> 2);", row_of(c),
-           p.padded_ov());
-    for (int j = 0; j < p.out_blocks(); ++j)
-      w.line("at[{}] = o_acc_{}[{}]; at[{}] = o_acc_{}[{}];", 64 * j, j, 4 * (c / 2) + c % 2, 64 * j + 8, j,
-             4 * (c / 2) + c % 2 + 2);
+    w.line("float* const at = part + ({} + 2 * (lane & 3)) * {} + 16 * warp + {};", row_of(c), p.padded_ov(),
+           p.narrow ? "2 * (lane >> 2)" : "(lane >> 2)");
+    const int a = 4 * (c / 2) + c % 2;
+    for (int j = 0; j < p.out_blocks(); ++j) {
+      if (p.narrow) {
+        w.line("*(float2*)(at + {0}) = make_float2(o_acc_{1}[{2}], o_acc_{1}[{3}]);", 64 * j, j, a, a + 2);
+      } else {
+        w.line("at[{}] = o_acc_{}[{}]; at[{}] = o_acc_{}[{}];", 64 * j, j, a, 64 * j + 8, j, a + 2);
+      }
+    }
     w.line(
         "if (threadIdx.x < 4) *(float2*)(part + {} + 2 * ({} + 2 * lane)) = make_float2(row_max[{}], "
         "row_sum[{}]);",
@@ -104,6 +111,7 @@ void emit_part(Writer& w, const DecodePlan& p) {
     w.close();
   }
   sync(w);
+  w.line("const Split split = split_of(range, s);");
   w.line("if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);");
   sync(w);
 }
@@ -113,16 +121,16 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
   w.line("const long long stride = problem.team_heads * 2ll * {};", p.partial_floats());
   w.line(
-      "const float* const parts = workspace + (s.first_team * problem.team_heads + (int)blockIdx.x % "
+      "const float* const parts = workspace + (split.first_team * problem.team_heads + (int)blockIdx.x % "
       "problem.team_heads) * 2ll * {};",
       p.partial_floats());
-  w.line("const int shift = s.first_second ? {} : 0;  // part 0 may be the second of its block",
+  w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block",
          p.partial_floats());
   w.line("#pragma unroll 1");
   w.open("for (int r = warp; r < rows; r += 4)");
   w.comment("maximum and sum of a row over all parts: a part a lane");
   w.line("float top = -kInfinity, sum = 0.0f;");
-  w.open("for (int i = lane; i < s.parts; i += 32)");
+  w.open("for (int i = lane; i < split.parts; i += 32)");
   w.line(
       "const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + {} + 2 * r));",
       p.BM * p.padded_ov());
@@ -151,8 +159,8 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", quads, p.BM);
   w.line("const float base = row_exchange[r], inverse = row_exchange[{} + r];", p.BM);
   w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
-  w.line("#pragma unroll 16");
-  w.open("for (int i = 0; i < s.parts; ++i)");
+  w.line("#pragma unroll {}", p.narrow ? 8 : 16);
+  w.open("for (int i = 0; i < split.parts; ++i)");
   w.line("const float* const other = parts + i * stride + (i == 0 ? shift : 0);");
   w.line("const float4 o = __ldcg((const float4*)(other + r * {} + 4 * c));", p.padded_ov());
   w.line("const float weight = exp2_approx(__ldcg(other + {} + 2 * r) * factor - base);",
@@ -190,7 +198,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   if (p.stream->splits()) {
     w.reopen("else");
     emit_part(w, p);
-    w.open("if (*arrivals_before == s.parts - 1)");
+    w.open("if (*arrivals_before == split.parts - 1)");
     emit_combine(w, p);
     w.close();
   }

@@ -17,6 +17,22 @@ constexpr int row_of(int c) {
 void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, const std::string& acc,
                      const char* pack, const std::string& factor);
 
+/// Address expression of packed row `r` of Q, chunk of 8 elements `c`, of the emitted variables `packed` and
+/// `position`.
+std::string query_address(const DecodePlan& p);
+
+// K and V of one byte an element (sm90_decode_narrow.cpp): through registers, turned into FP16.
+/// Q, converted to FP16 and permuted along the depth as the fragments of K are.
+void emit_store_q_narrow(Writer& w, const DecodePlan& p);
+/// S' of the tile, between the wait for K and the commit; releases K.
+void emit_qk_narrow(Writer& w, const DecodePlan& p);
+/// A fragments of V' of the tile, `v_<block>_<step>[4]`; before P is ready, so that the loads overlap.
+void emit_pv_narrow(Writer& w, const DecodePlan& p);
+/// O' of the whole item, rounded, to the staging rows.
+void emit_output_narrow(Writer& w, const DecodePlan& p);
+/// Address of the scales of the slot in use, K's (`k`) or V's.
+std::string scale_address(const DecodePlan& p, bool k);
+
 /// Body of the last warp: keeps the rings of K and V full.
 void emit_decode_producer(Writer& w, const DecodePlan& p);
 /// Body of the first four warps: scores, softmax, output.

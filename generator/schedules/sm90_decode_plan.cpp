@@ -48,10 +48,16 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
   const std::string depth = std::to_string(c.depth);
   takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
-        std::string(to_string(c.dtype)));
+  const DType kv = *m.kv_dtype;
+  takes(kv == c.dtype || kv == DType::fp8_e4m3 || kv == DType::int8, "/kv_dtype",
+        "takes dtype, fp8_e4m3 and int8", std::string(to_string(c.dtype)) + ", fp8_e4m3, int8");
   takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(!m.operand->quantization, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
+  const auto& quantization = m.operand->quantization;
+  takes(!quantization || size_of(kv) == 1, "/operand/quantization", "takes no scales for 16-bit keys",
+        "leave it out");
+  takes(!quantization || quantization->granularity != Quantization::Granularity::per_block,
+        "/operand/quantization/granularity", "takes scales per tensor, head and token",
+        "per_tensor, per_head, per_token");
   takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
             m.mask->kind == MaskConfig::Kind::sliding_window,
         "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
@@ -88,8 +94,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   DecodePlan p;
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
-  p.depth_panels = (p.depth + 63) / 64;
-  p.ov_panels = (p.ov_depth + 63) / 64;
+  p.kv_bytes = static_cast<int>(size_of(*c.kv_dtype));
+  p.narrow = p.kv_bytes == 1;
+  p.math = p.narrow ? DType::fp16 : c.dtype;
+  const auto span = [&](int depth) { return std::min(128, (depth * p.kv_bytes + 63) / 64 * 64); };
+  p.k_span = p.narrow ? span(p.depth) : 128;
+  p.v_span = p.narrow ? span(p.ov_depth) : 128;
+  p.k_panels = (p.depth * p.kv_bytes + p.k_span - 1) / p.k_span;
+  p.v_panels = (p.ov_depth * p.kv_bytes + p.v_span - 1) / p.v_span;
   p.causal = c.mask->kind != MaskConfig::Kind::none;
   p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
   p.softcap = c.score_mod->kind == ScoreMod::Kind::softcap ? c.score_mod->softcap : 0;
@@ -105,14 +117,15 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
            std::to_string(std::clamp((p.BM + 15) / 16 * 16, 16, 128)));
     return std::nullopt;
   }
-  if (!c.BN) c.BN = 64;
+  if (!c.BN) c.BN = p.narrow && std::max(p.depth, p.ov_depth) <= 128 ? 128 : 64;
   p.BN = *c.BN;
   if (p.BN % 64 != 0 || p.BN < 64 || p.BN > 256) {
     refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",
            std::to_string(std::clamp((p.BN + 63) / 64 * 64, 64, 256)));
     return std::nullopt;
   }
-  const int registers = p.key_blocks() * p.s_regs() + p.out_blocks() * p.s_regs() + 3 * p.columns();
+  const int fragments = p.narrow ? std::max(p.padded_depth() / 4, p.BN / 4 * p.out_blocks()) : 0;
+  const int registers = (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
   if (registers > 200) {
     refuse(kName, {"/BM", "/BN"}, fmt::format("S' and O' take {} registers a thread, at most 200", registers),
            fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)));
@@ -129,11 +142,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
       return std::nullopt;
     }
   }
-  if (c.swizzle &&
-      (!std::get_if<SwizzleMode>(&*c.swizzle) || *std::get_if<SwizzleMode>(&*c.swizzle) != SwizzleMode::b128))
-    refuse("V20", {"/swizzle"}, "rows are cut into panels of 128 bytes", "128B");
-  c.swizzle = SwizzleMode::b128;
-  const int bk = 64 * p.depth_panels;
+  const SwizzleMode swizzle = p.k_span == 128 ? SwizzleMode::b128 : SwizzleMode::b64;
+  const auto* asked = c.swizzle ? std::get_if<SwizzleMode>(&*c.swizzle) : nullptr;
+  if (c.swizzle && (!asked || *asked != swizzle)) {
+    refuse("V20", {"/swizzle"}, fmt::format("rows are cut into panels of {} bytes", p.k_span),
+           p.k_span == 128 ? "128B" : "64B");
+  }
+  c.swizzle = swizzle;
+  const int bk = p.padded_depth();
   if (c.BK && *c.BK != bk)
     refuse("V8", {"/BK"}, "BK is the depth in whole panels: K is loaded at once", std::to_string(bk));
   c.BK = bk;
@@ -148,10 +164,12 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   c.num_threads = p.num_threads();
 
   // Two blocks to a multiprocessor where three stages fit, else as many stages as fit one block.
-  const int per_stage = 128 * p.BN * (p.depth_panels + p.ov_panels);
-  const int other = 128 * p.BM * (p.depth_panels + p.key_blocks() + p.ov_panels) + 16 * p.BM + 2048;
+  p.config = c;                                                // what the sizes below ask about
+  const int scale_bytes = p.scales_by_token() ? 4 * p.BN : 0;  // of one stage of K or V
+  const int per_stage = p.BN * (p.k_panels * p.k_span + p.v_panels * p.v_span) + 2 * scale_bytes;
+  const int other = 128 * p.BM * (p.q_panels() + p.key_blocks() + p.out_blocks()) + 16 * p.BM + 2048;
   const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
-  p.ctas_per_sm = fitting(2) >= 2 && registers <= 64 ? 2 : 1;  // 168 registers a thread for two
+  p.ctas_per_sm = fitting(2) >= 2 && registers <= 108 ? 2 : 1;  // two have 168 registers a thread
   if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, 8);
   p.num_kv_stages = *c.num_kv_stages;
   if (p.num_kv_stages < 1 || p.num_kv_stages > 16) {
@@ -159,16 +177,21 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     return std::nullopt;
   }
 
-  p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, 64 * p.depth_panels, p.num_kv_stages, 1, 128, 2, 4, 1});
-  p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, 64 * p.ov_panels, p.num_kv_stages, 1, 128, 2, 4, 1});
+  p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span,
+                                         p.kv_bytes, 4, 1});
+  p.v.emplace(
+      TMAConsumerPipeline::Shape{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4, 1});
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
   p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv});
 
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
-  p.smem_q = p.smem.add("q", 128 * p.BM * p.depth_panels, 1024, "Q: the packed query rows");
+  p.smem_q = p.smem.add("q", 128 * p.BM * p.q_panels(), 1024, "Q: the packed query rows");
   p.smem_p = p.smem.add("p", 128 * p.BM * p.key_blocks(), 1024, "P, rows = query rows");
-  p.smem_o = p.smem.add("o", 128 * p.BM * p.ov_panels, 1024, "O on its way out");
+  p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
+  if (scale_bytes > 0)
+    p.smem_scales =
+        p.smem.add("scales", 2 * scale_bytes * p.num_kv_stages, 16, "scales of each key: K stages, V stages");
   p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
   p.smem_barriers =
       p.smem.add("mbar", p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes(), 8, "K and V rings");
@@ -181,8 +204,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   if (out.size() != before) return std::nullopt;
   p.ctas_per_sm = std::clamp(kSmemPerSm / (p.smem.bytes() + 1024), 1, p.ctas_per_sm);
 
-  p.qk.emplace(c.dtype, p.BM, Wgmma::A::smem, false);
-  p.pv.emplace(c.dtype, p.BM, Wgmma::A::smem, false, true);
+  const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
+  p.qk.emplace(p.math, p.BM, a, false);
+  p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
   p.config = std::move(c);
   return p;
 }

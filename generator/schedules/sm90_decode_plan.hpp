@@ -16,13 +16,17 @@ struct DecodePlan {
   Config config;  ///< resolved
 
   int depth, ov_depth, BM, BN, num_kv_stages, ctas_per_sm;
-  int depth_panels, ov_panels;  ///< 64 columns each, zeros past the depth
+  bool narrow = false;     ///< K and V of one byte an element, turned into fp16 on their way to the registers
+  DType math;              ///< type of the matrix products: dtype, or fp16 for narrow K and V
+  int kv_bytes;            ///< bytes of an element of K and V
+  int k_span, v_span;      ///< bytes of a row of a panel, its swizzle span
+  int k_panels, v_panels;  ///< panels of a tile of K and V, zeros past the depth
   bool lse, sink, causal;
   int window = 0;      ///< sliding window in keys, 0: none
   double softcap = 0;  ///< 0: none
 
   SmemMap smem;
-  int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_barriers, smem_flag;
+  int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag;
 
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<MHAOperand> operand;
@@ -30,14 +34,19 @@ struct DecodePlan {
   std::optional<Wgmma> qk, pv;
 
   static constexpr int kConsumerThreads = 128;
-  static constexpr int kPanelColumns = 64;
   int num_threads() const { return kConsumerThreads + 32; }
-  int key_blocks() const { return BN / 64; }    ///< M blocks of S'
-  int out_blocks() const { return ov_panels; }  ///< M blocks of O'
-  int s_regs() const { return BM / 2; }         ///< of one M block, a lane
-  int columns() const { return BM / 4; }        ///< query rows that a lane has a part of
-  int padded_ov() const { return ov_panels * kPanelColumns; }
-  int panel_rows_bytes(int rows) const { return rows * 128; }
+  int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
+  int out_blocks() const { return (padded_ov() + 63) / 64; }  ///< M blocks of O'
+  int s_regs() const { return BM / 2; }                       ///< of one M block, a lane
+  int columns() const { return BM / 4; }                      ///< query rows that a lane has a part of
+  int padded_depth() const { return k_panels * k_span / kv_bytes; }
+  int padded_ov() const { return v_panels * v_span / kv_bytes; }
+  int q_panels() const { return padded_depth() / 64; }
+  bool scales_by_token() const {
+    return config.operand->quantization &&
+           config.operand->quantization->granularity == Quantization::Granularity::per_token;
+  }
+  bool scales() const { return config.operand->quantization.has_value(); }
   SmemTile q_tile() const { return {BM, 128, 2}; }
   SmemTile p_tile() const { return {BM, 128, 2}; }
   /// A partial result: O' as the registers hold it, then (maximum, sum) of each row.

@@ -36,9 +36,14 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("int tile_begin, tile_end;    // of the sequence's keys");
   w.line("bool whole;                  // the item is this segment alone");
   w.line("int item;                    // number of the item among all");
-  w.line("int part, first_team, parts; // which part of how many, and the team of part 0");
+  w.line("unsigned item_start;         // position of the item's first tile");
   w.line("bool second_slot;            // where this part goes in the block's workspace");
-  w.line("bool first_second;           // the same of part 0; later parts are the first of their blocks");
+  w.close(";");
+  w.blank();
+  w.comment("How an item is split.");
+  w.open("struct Split");
+  w.line("int parts, first_team;  // how many, and the team of part 0");
+  w.line("bool first_second;      // part 0 is in the second slot of its block; later ones are in the first");
   w.close(";");
   w.blank();
   w.comment("Position of a team in the tiles of all sequences, end to end.");
@@ -156,18 +161,13 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("s.tile_begin = s.sequence.first_tile + begin;");
     w.line("s.tile_end = s.sequence.first_tile + end;");
     w.line("s.whole = begin == 0 && end == tiles;");
-    w.line("s.first_team = team_of(range, item_start);");
-    w.line("s.parts = team_of(range, item_start + tiles - 1) - s.first_team + 1;");
-    w.line("s.part = range.team - s.first_team;");
+    w.line("s.item_start = item_start;");
     w.line("s.second_slot = !range.first;");
-    w.line("s.first_second = (unsigned)s.first_team * range.total / range.teams < item_start;");
     w.line("range.position += end - begin;");
   } else {
     w.line("s.tile_begin = s.sequence.first_tile;");
     w.line("s.tile_end = s.sequence.first_tile + s.sequence.num_tiles;");
-    w.line(
-        "s.whole = true; s.first_team = range.team; s.part = 0; s.parts = 1; s.second_slot = s.first_second "
-        "= false;");
+    w.line("s.whole = true; s.second_slot = false; s.item_start = range.position;");
     w.line("range.position += 1;");
   }
   w.line("range.first = false;");
@@ -176,6 +176,15 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("range.batch += 1;");
   w.close();
   w.line("return true;");
+  w.close();
+  w.blank();
+  if (!shape_.split) return;
+  w.open("__device__ __forceinline__ Split split_of(const Range& range, const Segment& s)");
+  w.line("Split split;");
+  w.line("split.first_team = team_of(range, s.item_start);");
+  w.line("split.parts = team_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_team + 1;");
+  w.line("split.first_second = (unsigned)split.first_team * range.total / range.teams < s.item_start;");
+  w.line("return split;");
   w.close();
   w.blank();
 }

@@ -1,0 +1,163 @@
+// K and V of one byte an element in sm90_decode: shared memory -> registers -> FP16 -> A operand of wgmma.
+//
+// K': a lane owns keys lane >> 2 and + 8 of each 16. It reads 16 neighbouring columns of a key at once, which
+// hold the elements of four contraction steps if the contraction runs in the order
+//     k = 64 load + 16 s + 2 t + 8 h + e    for column 16 (loads t + load) + 4 s + 2 h + e    of lane t =
+//     lane & 3
+// of a panel. Q is stored in that order, so nothing is shuffled. Lanes of neighbouring keys read different
+// banks.
+//
+// V': ldmatrix.trans moves pairs of bytes: a lane gets columns 2 (lane >> 2) + {0, 1} of keys 2 t + {0, 1}.
+// One byte permutation separates the columns, which become rows lane >> 2 and + 8 of the A operand. So
+// register half h of O' is column 2 (lane >> 2) + h of a warp's 16.
+#include "generator/schedules/sm90_decode_parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+/// 16-byte loads of a lane for one key of a panel.
+int loads_of(int span) {
+  return span / 64;
+}
+/// Bits that the swizzle of a span XORs into the 16-byte chunk of a row: of row = `row` (an expression of its
+/// low bits).
+std::string xor_of(int span, const std::string& row) {
+  return span == 128 ? fmt::format("({} & 7)", row) : fmt::format("(({} >> 1) & 3)", row);
+}
+
+std::string slot(const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  return p.num_kv_stages > 1
+             ? fmt::format("smem_{} + {} * {}", name, pipeline.ring().stage(), pipeline.full_kv_bytes())
+             : fmt::format("smem_{}", name);
+}
+
+}  // namespace
+
+std::string scale_address(const DecodePlan& p, bool k) {
+  const int half = k ? 0 : 4 * p.BN * p.num_kv_stages;
+  const std::string stage = p.num_kv_stages > 1 ? (k ? p.k->ring().stage() : p.v->ring().stage()) : "0";
+  return fmt::format("smem + {} + {} * {} + 64 * warp + (lane >> 2) * 4", p.smem_scales + half, stage,
+                     4 * p.BN);
+}
+
+void emit_store_q_narrow(Writer& w, const DecodePlan& p) {
+  const int loads = loads_of(p.k_span), chunks = p.padded_depth() / 8, real = p.depth / 8;
+  w.comment(
+      "Q: packed row r is query position r / group and query head r % group; in FP16, permuted as K will be "
+      "read");
+  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
+  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
+         chunks, p.BM);
+  w.line("uint4 x = make_uint4(0, 0, 0, 0);");
+  w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
+         query_address(p));
+  if (p.config.dtype == DType::bf16) w.line("x = bf16_to_fp16(x);");
+  w.line("const int t = c / {} % 4, load = c / 2 % {};", 2 * loads, loads);
+  w.line("const u32 at = smem_q + (c / {} * {} + load) * {} + r * 128 + 4 * t;", 8 * loads, loads,
+         p.BM * 128);
+  w.line("const int chunk = 4 * (c % 2);");
+  const char* members[] = {"x", "y", "z", "w"};
+  for (int i = 0; i < 4; ++i)
+    w.line("store_shared(at + (((chunk + {}) ^ (r % 8)) << 4), x.{});", i, members[i]);
+  w.close();
+}
+
+void emit_qk_narrow(Writer& w, const DecodePlan& p) {
+  const int span = p.k_span, loads = loads_of(span);
+  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
+  w.line("const u32 k_at = {} + (16 * warp + (lane >> 2)) * {};", slot(p, *p.k, "k"), span);
+  for (int load = 0; load < loads; ++load)
+    w.line("const u32 k_chunk_{} = (({} * (lane & 3) + {}) ^ {}) << 4;", load, loads, load,
+           xor_of(span, "(lane >> 2)"));
+  w.line("u32 k_frag[{}];", p.padded_depth() / 16 * 4);
+  for (int block = 0; block < p.key_blocks(); ++block) {
+    w.comment("keys {} to {}", 64 * block, 64 * block + 63);
+    if (block > 0) w.line("WGMMA_WAIT(0);  // the fragments are free again");
+    for (int panel = 0; panel < p.k_panels; ++panel) {
+      for (int load = 0; load < loads; ++load) {
+        w.open("");
+        const int at = panel * p.BN * span + 64 * block * span;
+        w.line(
+            "const uint4 low = load_shared_16(k_at + {} + k_chunk_{}), high = load_shared_16(k_at + {} + "
+            "k_chunk_{});",
+            at, load, at + 8 * span, load);
+        const char* members[] = {"x", "y", "z", "w"};
+        for (int s = 0; s < 4; ++s) {
+          const int i = 4 * (4 * (panel * loads + load) + s);
+          w.line(
+              "k_frag[{0}] = narrow_to_fp16(low.{4}); k_frag[{1}] = narrow_to_fp16(high.{4}); k_frag[{2}] = "
+              "narrow_to_fp16(low.{4} >> 16); k_frag[{3}] = narrow_to_fp16(high.{4} >> 16);",
+              i, i + 1, i + 2, i + 3, members[s]);
+        }
+        w.close();
+      }
+    }
+    if (p.scales_by_token())
+      w.line(
+          "const float k_scale_{0}_0 = load_shared_float({1} + {2}), k_scale_{0}_1 = load_shared_float({1} + "
+          "{3});",
+          block, scale_address(p, true), 256 * block, 256 * block + 32);
+    w.line("wgmma_fence();");
+    for (int step = 0; step < p.padded_depth() / 16; ++step)
+      w.line("{}(s_acc_{}, k_frag[{}], k_frag[{}], k_frag[{}], k_frag[{}], descriptor(q_desc + {}, {}));",
+             p.qk->name(step == 0), block, 4 * step, 4 * step + 1, 4 * step + 2, 4 * step + 3,
+             k_major_step(p.q_tile(), step), q_high);
+    w.line("wgmma_commit();");
+  }
+  w.line("__syncwarp();  // every lane has read its part of K");
+}
+
+void emit_pv_narrow(Writer& w, const DecodePlan& p) {
+  const int span = p.v_span, steps = p.BN / 16;
+  const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
+  w.line("const u32 v_at = {} + lane * {};", slot(p, *p.v, "v"), span);
+  for (int block = 0; block < p.out_blocks(); ++block) {
+    w.comment("columns {} to {} of V", 64 * block, 64 * block + 63);
+    const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
+    w.line("u32 v_frag_{}[{}];", block, 4 * steps);
+    w.line("const u32 v_chunk_{} = (({} + warp) ^ {}) << 4;", block, chunk, xor_of(span, "lane"));
+    for (int keys = 0; keys < p.BN / 32; ++keys) {
+      w.open("");
+      w.line("u32 x[4];");
+      w.line("ldmatrix_x4_trans(x, v_at + {} + v_chunk_{});", panel * p.BN * span + 32 * keys * span, block);
+      for (int i = 0; i < 4; ++i) {
+        const int at = 4 * (2 * keys + i / 2) + 2 * (i % 2);
+        w.line(
+            "x[{0}] = __byte_perm(x[{0}], 0, 0x3120); v_frag_{1}[{2}] = narrow_to_fp16(x[{0}]); "
+            "v_frag_{1}[{3}] = narrow_to_fp16(x[{0}] >> 16);",
+            i, block, at, at + 1);
+      }
+      w.close();
+    }
+  }
+  w.line("wgmma_fence();");
+  for (int block = 0; block < p.out_blocks(); ++block) {
+    for (int step = 0; step < steps; ++step)
+      w.line(
+          "{}(o_acc_{}, v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], descriptor(p_desc + {}, "
+          "{}));",
+          p.pv->name(false), block, block, 4 * step, block, 4 * step + 1, block, 4 * step + 2, block,
+          4 * step + 3, k_major_step(p.p_tile(), step), p_high);
+  }
+  w.line("wgmma_commit();");
+  w.line("WGMMA_WAIT(0);  // the next fragments of K take the registers");
+}
+
+void emit_output_narrow(Writer& w, const DecodePlan& p) {
+  w.comment("a lane holds two neighbouring columns of a query row");
+  const char* pack = pack_of(*p.config.out_dtype);
+  for (int c = 0; c < p.columns(); ++c) {
+    const int a = 4 * (c / 2) + c % 2;
+    w.open("");
+    w.line("const int r = {} + 2 * (lane & 3);", row_of(c));
+    w.line(
+        "const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * "
+        "4;");
+    for (int j = 0; j < p.out_blocks(); ++j)
+      w.line("store_shared(at + {0}, {1}(o_acc_{2}[{3}] * inv_sum[{5}], o_acc_{2}[{4}] * inv_sum[{5}]));",
+             j * p.BM * 128, pack, j, a, a + 2, c);
+    w.close();
+  }
+}
+
+}  // namespace kiln::sm90
