@@ -111,6 +111,16 @@ void emit_pv_narrow(Writer& w, const DecodePlan& p) {
   const int span = p.v_span, steps = p.BN / 16;
   const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
   w.line("const u32 v_at = {} + lane * {};", slot(p, *p.v, "v"), span);
+  // Where registers are short, one block's fragments at a time.
+  const bool in_turn = p.scales_by_token();
+  const auto multiply = [&](int block) {
+    for (int step = 0; step < steps; ++step)
+      w.line(
+          "{}(o_acc_{}, v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], descriptor(p_desc + {}, "
+          "{}));",
+          p.pv->name(false), block, block, 4 * step, block, 4 * step + 1, block, 4 * step + 2, block,
+          4 * step + 3, k_major_step(p.p_tile(), step), p_high);
+  };
   for (int block = 0; block < p.out_blocks(); ++block) {
     w.comment("columns {} to {} of V", 64 * block, 64 * block + 63);
     const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
@@ -129,16 +139,16 @@ void emit_pv_narrow(Writer& w, const DecodePlan& p) {
       }
       w.close();
     }
+    if (in_turn) {
+      w.line("wgmma_fence();");
+      multiply(block);
+      w.line("wgmma_commit();");
+      w.line("WGMMA_WAIT(0);");
+    }
   }
+  if (in_turn) return;
   w.line("wgmma_fence();");
-  for (int block = 0; block < p.out_blocks(); ++block) {
-    for (int step = 0; step < steps; ++step)
-      w.line(
-          "{}(o_acc_{}, v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], v_frag_{}[{}], descriptor(p_desc + {}, "
-          "{}));",
-          p.pv->name(false), block, block, 4 * step, block, 4 * step + 1, block, 4 * step + 2, block,
-          4 * step + 3, k_major_step(p.p_tile(), step), p_high);
-  }
+  for (int block = 0; block < p.out_blocks(); ++block) multiply(block);
   w.line("wgmma_commit();");
   w.line("WGMMA_WAIT(0);  // the next fragments of K take the registers");
 }
