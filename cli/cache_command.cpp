@@ -5,6 +5,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "emulator/amdgcn/amdgcn.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -110,6 +111,13 @@ Json compiler_json(const DoctorReport::Compiler& c) {
           {"version", c.version}, {"targets", c.targets}, {"problem", c.problem}};
 }
 
+// AMD code objects are disassembled through an installed LLVM.
+std::string emulated_targets() {
+  const auto llvm = emulator::amdgcn::disassembler_info();
+  return "runs sm_80 sm_90a " + (llvm.found ? fmt::format("gfx90a gfx942 gfx950 (LLVM {})", llvm.version)
+                                            : "and no AMD target: " + llvm.error);
+}
+
 int doctor(bool json) {
   Runtime runtime;
   progress("looking for compilers and devices");
@@ -121,6 +129,9 @@ int doctor(bool json) {
                   {"drivers", Json::array()},
                   {"devices", Json::array()}};
     for (const auto& c : report.compilers) document["compilers"].push_back(compiler_json(c));
+    document["targets"] = Json::object();
+    for (const auto& c : report.choices)
+      document["targets"][c.target] = {{"compiler", c.compiler}, {"problem", c.problem}};
     for (const auto& d : report.drivers) {
       document["drivers"].push_back({{"kind", d.kind},
                                      {"found", d.found},
@@ -145,13 +156,19 @@ int doctor(bool json) {
                c.found ? fmt::format("{} ({}), compiles {}", c.version, c.path, fmt::join(c.targets, " "))
                        : bad("missing") + ": " + c.problem);
   }
+  for (const auto& c : report.choices) {
+    if (!c.compiler.empty()) fmt::print("target    {:<8} by {}\n", c.target, c.compiler);
+  }
   for (const auto& d : report.drivers) {
+    const std::string version = d.version.empty() ? "" : d.version + " ";
     fmt::print("driver    {:<8} {}\n", d.kind,
-               d.found ? fmt::format("{} ({})", d.version, d.path) : "missing: " + d.problem);
+               !d.found            ? "missing: " + d.problem
+               : d.problem.empty() ? fmt::format("{}({})", version, d.path)
+                                   : fmt::format("{}({}): {}", version, d.path, d.problem));
   }
   for (const auto& d : report.devices) {
-    fmt::print("device    {:<8} {}{}\n", d.selector, d.name,
-               d.target.empty() ? ", runs every NVIDIA target" : ", " + d.target);
+    fmt::print("device    {:<8} {}, {}\n", d.selector, d.name,
+               d.target.empty() ? emulated_targets() : d.target);
   }
   fmt::print("cache     {}\n", stats_text(report.cache));
   return 0;

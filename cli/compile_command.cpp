@@ -6,6 +6,7 @@
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
 #include "cli/output.hpp"
+#include "runtime/compiler/code_object.hpp"
 #include "runtime/problem/files.hpp"
 
 namespace kiln::cli {
@@ -26,7 +27,6 @@ void check_emit(const std::string& emit, Target target) {
     throw Error(ErrorCode::bad_input,
                 fmt::format("--emit {} is for AMD targets; {} has ptx and cubin", emit, to_string(target)));
   }
-  if (emit == "asm") throw Error(ErrorCode::bad_input, "--emit asm is not available yet; use hsaco");
 }
 
 int compile(const Options& options, bool json) {
@@ -40,7 +40,9 @@ int compile(const Options& options, bool json) {
   const std::shared_ptr<const Binary> binary = runtime.compile(source);
   const double ms = watch.ms();
   progress("");
-  const std::string& bytes = emit == "ptx" ? binary->ptx : binary->image;
+  const std::string bytes = emit == "ptx"   ? binary->ptx
+                            : emit == "asm" ? disassemble(*binary)
+                                            : binary->image;
   if (!options.out.empty()) write_atomically(options.out, bytes);
 
   if (json) {

@@ -84,15 +84,14 @@ std::vector<std::int64_t> parse_shape(const std::string& text, const std::string
 
 }  // namespace
 
-std::string choose_kernel(const emulator::Module& module, const std::string& name) {
-  const std::vector<std::string> kernels = module.kernels();
+std::string choose_kernel(const std::string& file, const std::vector<std::string>& kernels,
+                          const std::string& name) {
   const std::string known = fmt::format("{}", fmt::join(kernels, ", "));
-  if (kernels.empty()) fail(module.name() + ": holds no kernel");
-  if (name.empty() && kernels.size() > 1)
-    fail(fmt::format("{}: choose one with --kernel: {}", module.name(), known));
+  if (kernels.empty()) fail(file + ": holds no kernel");
+  if (name.empty() && kernels.size() > 1) fail(fmt::format("{}: choose one with --kernel: {}", file, known));
   if (name.empty()) return kernels.front();
   if (std::find(kernels.begin(), kernels.end(), name) == kernels.end()) {
-    fail(fmt::format("{}: no kernel '{}'; there is {}", module.name(), name, known));
+    fail(fmt::format("{}: no kernel '{}'; there is {}", file, name, known));
   }
   return name;
 }

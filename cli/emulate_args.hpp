@@ -13,8 +13,9 @@
 
 namespace kiln::cli {
 
-/// The kernel called `name`, or the only one. Throws Error (bad_input).
-std::string choose_kernel(const emulator::Module& module, const std::string& name);
+/// The one of `kernels` in `file` called `name`, or the only one. Throws Error (bad_input).
+std::string choose_kernel(const std::string& file, const std::vector<std::string>& kernels,
+                          const std::string& name);
 
 class EmulateArgs {
  public:

@@ -1,12 +1,16 @@
-// emulate: any PTX kernel on the emulated device, arguments from the command line, arrays from and to .npy.
+// emulate: any PTX kernel or AMD code object on the emulated device, arguments from the command line, arrays
+// from and to .npy.
 #include <fmt/format.h>
 
 #include <charconv>
 #include <kiln/error.hpp>
+#include <optional>
+#include <span>
 
 #include "cli/commands.hpp"
 #include "cli/emulate_args.hpp"
 #include "cli/output.hpp"
+#include "emulator/amdgcn/amdgcn.hpp"
 #include "emulator/emulator.hpp"
 #include "runtime/problem/files.hpp"
 
@@ -14,6 +18,7 @@ namespace kiln::cli {
 namespace {
 
 namespace em = kiln::emulator;
+namespace gcn = kiln::emulator::amdgcn;
 
 struct Options {
   std::string file, kernel, grid = "1,1,1", block = "1,1,1", cluster = "1,1,1", policy = "eager";
@@ -87,31 +92,69 @@ void print(const em::Report& report, double ms) {
   if (!report.completed) fmt::print("{}\n", bad("stopped before its end"));
 }
 
-int emulate(const Options& options, bool json) {
-  const std::string text = read_text(options.file, std::size_t{256} << 20);
-  if (text.starts_with("\x7f"
-                       "ELF")) {
-    throw Error(ErrorCode::bad_input,
-                options.file + ": this version emulates PTX text, not compiled code objects");
-  }
-  em::Launch launch;
+// What the two kinds of launch share; the emulators name these alike.
+template <class Launch>
+Launch common_launch(const Options& options, const std::string& kernel) {
+  Launch launch;
+  launch.kernel = kernel;
   launch.grid = parse_dim(options.grid, "--grid");
   launch.block = parse_dim(options.block, "--block");
-  launch.cluster = parse_dim(options.cluster, "--cluster");
   launch.policy = parse_policy(options.policy);
   launch.seed = options.seed;
-  launch.dynamic_smem_bytes = options.shared;
   launch.instruction_budget = options.budget;
+  return launch;
+}
+
+em::Report run_ptx(const Options& options, const std::string& text, em::GlobalMemory& memory,
+                   std::optional<EmulateArgs>& args) {
+  const em::Module module = em::Module::from_ptx(text, options.file);
+  auto launch =
+      common_launch<em::Launch>(options, choose_kernel(options.file, module.kernels(), options.kernel));
+  launch.cluster = parse_dim(options.cluster, "--cluster");
+  launch.dynamic_smem_bytes = options.shared;
+  args.emplace(options.args, module.params(launch.kernel), memory);
+  launch.args = args->packed();
+  return em::launch(memory, module, launch);
+}
+
+em::Report run_gcn(const Options& options, const gcn::Module& module, em::GlobalMemory& memory,
+                   std::optional<EmulateArgs>& args) {
+  auto launch =
+      common_launch<gcn::Launch>(options, choose_kernel(options.file, module.kernels(), options.kernel));
+  if (parse_dim(options.cluster, "--cluster").count() > 1)
+    throw Error(ErrorCode::bad_input, "--cluster: AMD devices have no clusters");
+  launch.dynamic_lds_bytes = options.shared;
+  std::vector<em::Parameter> params;
+  for (const gcn::Argument& arg : module.kernel(launch.kernel).args) {
+    if (!arg.hidden()) params.push_back({arg.name, arg.bytes, arg.bytes, arg.offset});
+  }
+  args.emplace(options.args, params, memory);
+  launch.args = args->packed();
+  return gcn::launch(memory, module, launch);
+}
+
+// By what the file is: a code object, AMD assembly text, else PTX.
+em::Report run_file(const Options& options, const std::string& text, em::GlobalMemory& memory,
+                    std::optional<EmulateArgs>& args) {
+  if (text.starts_with("\x7f"
+                       "ELF")) {
+    const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+    return run_gcn(options, gcn::Module::from_code_object(bytes, options.file), memory, args);
+  }
+  if (text.find(".amdgcn_target") != std::string::npos)
+    return run_gcn(options, gcn::Module::from_assembly(text, options.file), memory, args);
+  return run_ptx(options, text, memory, args);
+}
+
+int emulate(const Options& options, bool json) {
+  const std::string text = read_text(options.file, std::size_t{256} << 20);
   try {
-    const em::Module module = em::Module::from_ptx(text, options.file);
-    launch.kernel = choose_kernel(module, options.kernel);
     em::GlobalMemory memory;
-    const EmulateArgs args(options.args, module.params(launch.kernel), memory);
-    launch.args = args.packed();
+    std::optional<EmulateArgs> args;
     const Stopwatch watch;
-    const em::Report report = em::launch(memory, module, launch);
+    const em::Report report = run_file(options, text, memory, args);
     // What a stopped kernel left behind is not a result.
-    if (report.completed) args.write_outputs(memory);
+    if (report.completed) args->write_outputs(memory);
     if (json) {
       print_json(document(report));
     } else {
@@ -129,7 +172,7 @@ int emulate(const Options& options, bool json) {
 
 Action add_emulate(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
-  command.add_option("FILE", options->file, "PTX text")->required();
+  command.add_option("FILE", options->file, "PTX text, or an AMD code object or assembly text")->required();
   command.add_option("--kernel", options->kernel, "Kernel to run; may be left out when there is only one");
   command.add_option("--grid", options->grid, "Blocks: x,y,z")->expected(1);
   command.add_option("--block", options->block, "Threads of a block: x,y,z")->expected(1);

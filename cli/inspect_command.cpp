@@ -1,5 +1,5 @@
-// inspect: one config as people look at it: resources, derived constants, manifest, source outline. Needs no
-// compiler.
+// inspect: one config as people look at it: resources, derived constants, manifest, source outline; for AMD
+// targets a cycle model as well. Needs a compiler only for that model, and does without.
 #include <fmt/format.h>
 
 #include <kiln/kiln.hpp>
@@ -7,6 +7,7 @@
 
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
+#include "cli/inspect_amd.hpp"
 #include "cli/output.hpp"
 
 namespace kiln::cli {
@@ -61,11 +62,13 @@ int inspect(const std::string& argument, bool with_source, bool json) {
   const KernelSource source = generate(plan);
   const Json planned = Json::parse(plan.to_json());
   const Json map = outline(source.text);
+  const bool amd = is_amd(plan.resolved().target);
   if (json) {
     Json document = planned;
     document["manifest"] = Json::parse(to_json(source.manifest));
     document["source_bytes"] = source.text.size();
     document["source_map"] = map;
+    if (amd) document["cycle_model"] = amd_cycle_model(source);
     if (with_source) document["source"] = source.text;
     print_json(document);
     return 0;
@@ -80,6 +83,7 @@ int inspect(const std::string& argument, bool with_source, bool json) {
   fmt::print("\n{} {}\n", bold("kernel"), source.manifest.entry);
   for (const KernelParam& param : source.manifest.params)
     fmt::print("  {:<12} {}\n", kind_text(param.kind), param.role);
+  if (amd) print_amd_cycle_model(amd_cycle_model(source));
   fmt::print("\n{} ({}; `kiln generate` writes it)\n", bold("source"), bytes_text(source.text.size()));
   for (const Json& line : map) {
     fmt::print("{:>6}  {}{}\n", line["line"].get<int>(),

@@ -32,7 +32,7 @@ constexpr CommandRow kCommands[] = {
     {"sweep", "Validate, generate, compile and check every combination of a config grid", add_sweep},
     {"tune", "Search a config's free keys on the device", add_tune},
     {"bench", "Time configs on the device", add_bench},
-    {"emulate", "Run any PTX kernel on the emulated device", add_emulate},
+    {"emulate", "Run any PTX kernel or AMD code object on the emulated device", add_emulate},
     {"cache", "The kernel cache", add_cache},
     {"doctor", "What was found: compilers, drivers, devices, cache", add_doctor},
 };

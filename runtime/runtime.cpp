@@ -11,7 +11,9 @@
 #include <kiln/generator.hpp>
 
 #include "runtime/cache/cache_impl.hpp"
+#include "runtime/compiler/clang.hpp"
 #include "runtime/compiler/compiler.hpp"
+#include "runtime/compiler/hiprtc.hpp"
 #include "runtime/compiler/nvrtc.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/launch/kernel.hpp"
@@ -57,6 +59,13 @@ class Runtime::Impl {
         selector_(parse_selector(device_text(options_))),
         cache_(options_.cache_dir.value_or(Cache::default_directory())) {
     compilers_.push_back(std::make_unique<Nvrtc>(cuda_driver_major));
+    const std::string amd = environment("KILN_AMD_COMPILER");
+    if (!amd.empty() && amd != "hiprtc" && amd != "clang") {
+      throw Error(ErrorCode::bad_input,
+                  "KILN_AMD_COMPILER is \"" + amd + "\"; use hiprtc or clang, or leave it unset");
+    }
+    if (amd != "clang") compilers_.push_back(std::make_unique<Hiprtc>());
+    if (amd != "hiprtc") compilers_.push_back(std::make_unique<Clang>());
     cache_.impl().on_warning([this](const std::string& text) { logger_.warn(text); });
     if (!options_.cache_dir && cache_.impl().store.directory().empty())
       logger_.warn(cache_.impl().store.problem());
@@ -95,11 +104,23 @@ class Runtime::Impl {
 };
 
 KernelCompiler& Runtime::Impl::compiler_for(const std::string& target) {
+  KernelCompiler* best = nullptr;
+  int rank = 0;
+  std::string obstacles;
   for (const auto& compiler : compilers_) {
-    if (compiler->serves(target)) return *compiler;
+    if (!compiler->serves(target)) continue;
+    const Offer offer = compiler->offer(target);
+    if (!offer.obstacle.empty()) {
+      if (obstacles != offer.obstacle) obstacles += (obstacles.empty() ? "" : "; ") + offer.obstacle;
+    } else if (best == nullptr || offer.rank < rank) {
+      best = compiler.get();
+      rank = offer.rank;
+    }
   }
-  throw Error(ErrorCode::environment,
-              "no compiler for target \"" + target + "\" is built into this version of kiln");
+  if (best != nullptr) return *best;
+  throw Error(ErrorCode::environment, obstacles.empty() ? "no compiler for target \"" + target +
+                                                              "\" is built into this version of kiln"
+                                                        : obstacles);
 }
 
 Binary Runtime::Impl::run_compiler(KernelCompiler& compiler, const CompileJob& job) {
@@ -151,11 +172,9 @@ std::shared_ptr<Kernel> Runtime::Impl::load(const KernelSource& source) {
     // An intact entry that the driver refuses: once more from the source; a second refusal is the user's to
     // see.
     logger_.warn(std::string(error.what()) + "; compiling it anew");
-    for (const auto& compiler : compilers_) {
-      if (!compiler->serves(binary->target)) continue;
-      const CompileJob job{source, binary->target};
-      cache_.impl().evict(cache_key(job, compiler->identity(), compiler->options(job)));
-    }
+    KernelCompiler& compiler = compiler_for(binary->target);
+    const CompileJob job{source, binary->target};
+    cache_.impl().evict(cache_key(job, compiler.identity(), compiler.options(job)));
     binary = compile(source, binary->target);
     kernel = load_kernel(device, binary, source.manifest);
   }
@@ -168,10 +187,10 @@ std::shared_ptr<Kernel> Runtime::Impl::load(const KernelSource& source) {
 std::shared_ptr<Kernel> Runtime::Impl::load(const EmbeddedKernel& embedded) {
   const KernelSource source = to_source(embedded);
   const std::shared_ptr<Device> device = this->device();
-  // The emulated device runs PTX, and a newer device recompiles plain targets for itself: both start from the
-  // source.
-  const bool as_built =
-      device->runs_images() && device->compile_target(source.manifest.target) == source.manifest.target;
+  // The emulated device runs the PTX of NVIDIA targets, and a newer device recompiles plain ones for itself:
+  // both start from the source.
+  const bool as_built = device->runs_images(source.manifest.target) &&
+                        device->compile_target(source.manifest.target) == source.manifest.target;
   if (embedded.image.empty() || !as_built) return load(source);
   auto binary = std::make_shared<Binary>();
   binary->name = source.manifest.name;
@@ -184,11 +203,10 @@ std::shared_ptr<Kernel> Runtime::Impl::load(const EmbeddedKernel& embedded) {
 std::shared_ptr<Device> Runtime::Impl::open_device() {
   if (selector_.kind == "emulated") return open_emulated_device(options_.emulator);
   if (selector_.kind == "cuda") return open_cuda_device(selector_.ordinal);
-  if (selector_.kind == "hip") {
-    throw Error(ErrorCode::environment, "no hip device: this version of kiln does not drive AMD GPUs yet");
-  }
+  if (selector_.kind == "hip") return open_hip_device(selector_.ordinal);
   // auto: hardware when there is any.
   if (!list_cuda_devices().empty()) return open_cuda_device(0);
+  if (!list_hip_devices().empty()) return open_hip_device(0);
   return open_emulated_device(options_.emulator);
 }
 
@@ -205,8 +223,26 @@ DoctorReport Runtime::Impl::doctor() {
   DoctorReport report;
   report.kiln_version = std::string(version());
   for (const auto& compiler : compilers_) report.compilers.push_back(compiler->probe());
+  for (const Target target :
+       {Target::sm_80, Target::sm_90a, Target::sm_100a, Target::gfx90a, Target::gfx942, Target::gfx950}) {
+    DoctorReport::Choice choice{std::string(to_string(target)), "", ""};
+    try {
+      const KernelCompiler* chosen = &compiler_for(choice.target);
+      for (std::size_t i = 0; i < compilers_.size(); ++i) {
+        const auto& trial = report.compilers[i];
+        if (compilers_[i].get() != chosen) continue;
+        const bool compiled = std::ranges::find(trial.targets, choice.target) != trial.targets.end();
+        (compiled ? choice.compiler : choice.problem) = compiled ? trial.kind : trial.problem;
+      }
+    } catch (const Error& error) {
+      choice.problem = error.what();
+    }
+    report.choices.push_back(std::move(choice));
+  }
   report.drivers.push_back(probe_cuda_driver());
+  report.drivers.push_back(probe_hip_driver());
   report.devices = list_cuda_devices();
+  for (DeviceInfo& info : list_hip_devices()) report.devices.push_back(std::move(info));
   report.devices.push_back(open_emulated_device(options_.emulator)->info());
   report.cache = cache_.stats();
   return report;

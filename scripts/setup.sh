@@ -11,6 +11,8 @@ usage: scripts/setup.sh [--help]
 Installs, only where missing:
   - the Debian/Ubuntu packages that the build needs (apt-get, as root or through sudo)
   - NVRTC 13: taken from an installed CUDA toolkit, else the nvidia-cuda-nvrtc wheel in a local .venv/
+  - where the distribution has them, the compilers for AMD targets: clang 22 with lld (gfx90a, gfx942, gfx950) and
+    HIPRTC 5.2 (gfx90a)
 Safe to run again; offline once done.
 TEXT
 }
@@ -23,7 +25,7 @@ esac
 packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev doctest-dev
   libxxhash-dev libzstd-dev libdlpack-dev)
 # Used when there, never required: a failure to install these is only said.
-extras=(ccache clang-format clang-tidy)
+extras=(ccache clang-format clang-tidy clang-22 lld-22 libamdhip64-5 libhiprtc-builtins5)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
@@ -59,10 +61,12 @@ install_packages() {
       exit 3
     }
   fi
-  if [ -n "$wanted" ]; then
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $wanted >/dev/null ||
-      echo "setup.sh: optional packages were not installed:" $wanted >&2
-  fi
+  # One by one: a distribution may lack some of them.
+  local name
+  for name in $wanted; do
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$name" >/dev/null 2>&1 ||
+      echo "setup.sh: optional package was not installed: $name" >&2
+  done
 }
 
 # A file that kiln would open, or nothing. The wheel counts only when its builtins library came along.
@@ -101,4 +105,6 @@ install_nvrtc() {
 install_packages
 install_nvrtc
 nvrtc=$(find_nvrtc)
-echo "set-up complete; NVRTC: ${nvrtc:-none (generate, plan and validate work without it)}"
+clang=$(command -v "${KILN_CLANG:-clang-22}" || true)
+echo "set-up complete; NVRTC: ${nvrtc:-none (generate, plan and validate work without it)};" \
+  "clang for AMD targets: ${clang:-none (see kiln doctor)}"

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,12 +40,24 @@ struct KernelInfo {
   int max_workgroup = 1024;  ///< lanes
 };
 
+/// The kernels of a code object as its metadata describes them; needs no LLVM. Throws Error when it is
+/// malformed.
+std::vector<KernelInfo> read_kernels(std::span<const std::byte> bytes);
+
 /// What disassembles: path and version of the library, or why there is none.
 struct DisassemblerInfo {
   bool found = false;
   std::string library, version, error;
 };
 DisassemblerInfo disassembler_info();
+
+/// One instruction of a kernel, for those who study programs.
+struct InstructionView {
+  std::uint64_t address = 0;
+  std::string_view text;  ///< "v_add_f32_e32 v0, v1, v2"; as long as the module lives
+  std::string_view kind;  ///< "valu", "mfma", "lds_read", ...: what the counters of a run call it
+  std::optional<std::uint64_t> branch;  ///< where a branch leads
+};
 
 /// A decoded code object. Immutable and cheap to copy, except for its device variables, which launches share.
 class Module {
@@ -63,6 +76,7 @@ class Module {
   /// The kernel's instructions as text, one a line, each after its address ("1658: v_add_f32_e32 v0, v1,
   /// v2").
   std::string disassembly(std::string_view kernel) const;
+  std::vector<InstructionView> instructions(std::string_view kernel) const;
   /// How often a mnemonic (without its encoding suffix) occurs in the kernel's code.
   std::size_t count(std::string_view kernel, std::string_view mnemonic_prefix) const;
 

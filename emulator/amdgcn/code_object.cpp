@@ -232,6 +232,13 @@ KernelInfo read_kernel_info(const MsgValue& k) {
   return info;
 }
 
+std::vector<KernelInfo> read_kernels(std::span<const std::byte> bytes) {
+  const MsgValue metadata = read_metadata(Elf(bytes));
+  std::vector<KernelInfo> kernels;
+  for (const MsgValue& k : metadata["amdhsa.kernels"].array) kernels.push_back(read_kernel_info(k));
+  return kernels;
+}
+
 Target parse_target(std::string_view name) {
   if (name == "gfx90a") return Target::gfx90a;
   if (name == "gfx942") return Target::gfx942;
@@ -261,6 +268,7 @@ Module Module::from_code_object(std::span<const std::byte> bytes, std::string na
       throw Error("code object has a malformed segment");
     }
     image.resize(std::max<std::size_t>(image.size(), p.address + p.memory_size));
+    impl->segments.push_back({p.address, p.file_size, p.offset});
     std::ranges::copy(elf.slice(p.offset, p.file_size),
                       image.begin() + static_cast<std::ptrdiff_t>(p.address));
   }

@@ -121,6 +121,16 @@ std::string Module::disassembly(std::string_view kernel) const {
   return out;
 }
 
+std::vector<InstructionView> Module::instructions(std::string_view kernel) const {
+  std::vector<InstructionView> all;
+  each_instruction(*impl_, kernel, [&](const Inst& in) {
+    InstructionView view{in.address, in.text, class_name(in.cls), std::nullopt};
+    if (in.target >= 0) view.branch = impl_->program.code[static_cast<std::size_t>(in.target)].address;
+    all.push_back(view);
+  });
+  return all;
+}
+
 std::size_t Module::count(std::string_view kernel, std::string_view mnemonic_prefix) const {
   std::size_t n = 0;
   each_instruction(*impl_, kernel, [&](const Inst& in) {

@@ -45,6 +45,11 @@ struct Program {
   }
 };
 
+/// Part of the image that lies in the file.
+struct Segment {
+  std::uint64_t address = 0, size = 0, offset = 0;
+};
+
 struct Module::Impl {
   std::string name, target_name;
   Target target = Target::gfx90a;
@@ -52,6 +57,8 @@ struct Module::Impl {
   Program program;
   /// Bytes of all loaded segments; device variables live here and keep their value between launches.
   std::shared_ptr<std::vector<std::byte>> image = std::make_shared<std::vector<std::byte>>();
+
+  std::vector<Segment> segments;  ///< of a code object
 
   std::deque<std::string> files;  ///< source files that instructions name
 

@@ -26,15 +26,16 @@ struct Binary {
 
   std::string log;  ///< the compiler's whole log
   std::vector<std::string>
-      warnings;         ///< spills, serialised wgmma (C75xx), missing instructions: each fails a check
-  int registers = 0;    ///< per thread
-  int spill_bytes = 0;  ///< spill stores + loads
+      warnings;       ///< spills, serialised wgmma (C75xx), missing instructions: each fails a check
+  int registers = 0;  ///< per thread; on AMD vector registers in all, accumulators included
+  int accumulators = 0, scalar_registers = 0;  ///< AMD: AGPRs of those, and SGPRs of a wave
+  int spill_bytes = 0;                         ///< spill stores + loads
   int stack_bytes = 0;
   int static_smem_bytes = 0;  ///< beside the manifest's dynamic shared memory
   double compile_ms = 0;      ///< time of the compile that made it, also when served from the cache
 
   std::string key;                      ///< 32 hex digits
-  std::string compiler;                 ///< "nvrtc 13.0 <build id>"
+  std::string compiler;                 ///< "nvrtc 13.0 <build id>", "clang ...", "hiprtc ..."
   CacheState cache = CacheState::miss;  ///< how this call got it
 };
 

@@ -185,7 +185,12 @@ struct DoctorReport {
     bool found = false;
     std::string path, version, problem;
   };
+  /// Who makes the kernels of a target; `compiler` is a kind, or empty, and then `problem` says why.
+  struct Choice {
+    std::string target, compiler, problem;
+  };
   std::vector<Compiler> compilers;
+  std::vector<Choice> choices;  ///< one per target of kiln
   std::vector<Driver> drivers;
   std::vector<DeviceInfo> devices;
   CacheStats cache;

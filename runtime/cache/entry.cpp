@@ -99,6 +99,8 @@ std::string write_entry(const Binary& binary, const Hash128& key, std::int64_t c
       {"compiler", binary.compiler},
       {"kiln_version", std::string(version())},
       {"registers", binary.registers},
+      {"accumulators", binary.accumulators},
+      {"scalar_registers", binary.scalar_registers},
       {"spill_bytes", binary.spill_bytes},
       {"stack_bytes", binary.stack_bytes},
       {"static_smem_bytes", binary.static_smem_bytes},
@@ -184,6 +186,9 @@ Parsed<Binary> read_entry(std::string_view bytes) {
   binary.target = read.text("target");
   binary.compiler = read.text("compiler");
   binary.registers = read.number<int>("registers");
+  // Entries of NVIDIA targets from before these two were kept have neither.
+  if (json.contains("accumulators")) binary.accumulators = read.number<int>("accumulators");
+  if (json.contains("scalar_registers")) binary.scalar_registers = read.number<int>("scalar_registers");
   binary.spill_bytes = read.number<int>("spill_bytes");
   binary.stack_bytes = read.number<int>("stack_bytes");
   binary.static_smem_bytes = read.number<int>("static_smem_bytes");

@@ -37,6 +37,16 @@ bool is_word(char c) {
 
 }  // namespace
 
+std::string first_error(const std::string& log) {
+  for (std::size_t begin = 0; begin < log.size();) {
+    const std::size_t end = std::min(log.find('\n', begin), log.size());
+    const std::string line = log.substr(begin, end - begin);
+    if (line.find("error") != std::string::npos || line.find("fatal") != std::string::npos) return line;
+    begin = end + 1;
+  }
+  return {};
+}
+
 void read_ptxas_log(Binary& binary) {
   for_each_line(binary.log, [&](std::string_view line) {
     if (const int spilled = number_before(line, " bytes spill stores"); spilled >= 0) {

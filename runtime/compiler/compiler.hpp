@@ -19,12 +19,21 @@ struct CompileJob {
   std::string target;
 };
 
+/// Where several compilers serve a target, the one of the lowest rank makes the kernel.
+struct Offer {
+  int rank = 0;
+  std::string obstacle;  ///< one line: why it cannot, and what to do; empty when it can
+};
+
 class KernelCompiler {
  public:
   virtual ~KernelCompiler() = default;
 
   /// True when targets of this family are its business, found or not.
   virtual bool serves(std::string_view target) const = 0;
+  /// Whether it is there and new enough for a target it serves, as far as that is known without compiling.
+  /// Never throws.
+  virtual Offer offer(std::string_view target) = 0;
   /// "nvrtc 13.0 <content id>": what made an artefact, with no path in it. Throws Error (environment) when
   /// absent.
   virtual std::string identity() = 0;
@@ -48,6 +57,10 @@ void read_ptxas_log(Binary& binary);
 
 /// Appends a warning for every expectation of the manifest that the PTX does not meet.
 void check_expectations(Binary& binary, const Manifest& manifest);
+
+/// The first line of a compiler's log that states an error, for the one-line summary; empty when there is
+/// none.
+std::string first_error(const std::string& log);
 
 /// Occurrences of instructions whose mnemonic starts with `prefix`, as opcodes or inside larger statements.
 int count_instructions(std::string_view ptx, std::string_view prefix);

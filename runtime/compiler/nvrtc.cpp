@@ -44,17 +44,6 @@ class Program {
   NvrtcApi::Program program_ = nullptr;
 };
 
-/// The first line that states an error, for the one-line summary.
-std::string first_error(const std::string& log) {
-  for (std::size_t begin = 0; begin < log.size();) {
-    const std::size_t end = std::min(log.find('\n', begin), log.size());
-    const std::string line = log.substr(begin, end - begin);
-    if (line.find("error") != std::string::npos || line.find("fatal") != std::string::npos) return line;
-    begin = end + 1;
-  }
-  return {};
-}
-
 }  // namespace
 
 const NvrtcApi& Nvrtc::api() {
@@ -64,6 +53,15 @@ const NvrtcApi& Nvrtc::api() {
     identity_ = fmt::format("nvrtc {}.{} {}", api_->major, api_->minor, content_id(api_->path));
   }
   return *api_;
+}
+
+Offer Nvrtc::offer(std::string_view) {
+  try {
+    api();
+    return {};
+  } catch (const Error& error) {
+    return {0, error.what()};
+  }
 }
 
 std::string Nvrtc::identity() {

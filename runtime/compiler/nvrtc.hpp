@@ -15,6 +15,7 @@ class Nvrtc final : public KernelCompiler {
   explicit Nvrtc(std::function<int()> driver_cuda_major) : driver_cuda_major_(std::move(driver_cuda_major)) {}
 
   bool serves(std::string_view target) const override { return target.substr(0, 3) == "sm_"; }
+  Offer offer(std::string_view target) override;
   std::string identity() override;
   std::vector<std::string> options(const CompileJob& job) const override;
   Binary compile(const CompileJob& job) override;

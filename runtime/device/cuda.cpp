@@ -120,7 +120,7 @@ class CudaDevice final : public Device {
     return wanted.exact ? target : fmt::format("sm_{}", own.number);
   }
 
-  bool runs_images() const override { return true; }
+  bool runs_images(std::string_view) const override { return true; }
 
   std::uint64_t allocate(std::size_t bytes, const std::string& name) override {
     const Current current(api_, context_);

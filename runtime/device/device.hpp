@@ -51,8 +51,8 @@ class Device {
   /// sm_80 code on a newer device). Throws Error (environment) when the device cannot run the target at all.
   virtual std::string compile_target(const std::string& target) const = 0;
 
-  /// Whether load() takes Binary::image; else it takes Binary::ptx.
-  virtual bool runs_images() const = 0;
+  /// Whether load() takes the Binary::image of a target; else it takes Binary::ptx.
+  virtual bool runs_images(std::string_view target) const = 0;
 
   virtual std::uint64_t allocate(std::size_t bytes, const std::string& name) = 0;
   virtual void release(std::uint64_t address) noexcept = 0;
@@ -80,6 +80,11 @@ std::shared_ptr<Device> open_cuda_device(int ordinal);
 DoctorReport::Driver probe_cuda_driver();
 /// Newest CUDA major version the driver takes; 0 without one. Needs no device.
 int cuda_driver_major();
+
+/// The same for the HIP runtime.
+std::vector<DeviceInfo> list_hip_devices();
+std::shared_ptr<Device> open_hip_device(int ordinal);
+DoctorReport::Driver probe_hip_driver();
 
 std::shared_ptr<Device> open_emulated_device(const EmulatorOptions& options);
 

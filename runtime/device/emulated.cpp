@@ -1,13 +1,14 @@
-// The emulated device behind the same interface as hardware: it runs the PTX of a binary.
+// The emulated device behind the same interface as hardware: one memory, in which kernels of every target
+// run.
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstring>
 #include <mutex>
 #include <stdexcept>
 
 #include "emulator/emulator.hpp"
 #include "runtime/device/device.hpp"
+#include "runtime/device/emulated_kernel.hpp"
 
 namespace kiln {
 namespace {
@@ -21,12 +22,6 @@ auto translated(const Work& work) -> decltype(work()) {
     throw Error(ErrorCode::device, std::string("emulated device: ") + error.what());
   }
 }
-
-struct EmulatedFunction final : DeviceFunction {
-  emulator::Module module;
-  std::string name, entry;
-  explicit EmulatedFunction(emulator::Module loaded) : module(std::move(loaded)) {}
-};
 
 std::vector<std::pair<std::string, std::uint64_t>> list_counters(const emulator::Counters& counters) {
   std::vector<std::pair<std::string, std::uint64_t>> list = {
@@ -45,26 +40,27 @@ std::vector<std::pair<std::string, std::uint64_t>> list_counters(const emulator:
   return list;
 }
 
-std::string place(const emulator::Site& site) {
+std::string place(const emulator::Site& site, const char* assembly) {
   std::string text = fmt::format("block ({},{},{})", site.block.x, site.block.y, site.block.z);
   if (site.warp >= 0) text += fmt::format(" warp {}", site.warp);
   if (site.lane >= 0) text += fmt::format(" lane {}", site.lane);
   if (site.source_line > 0) text += fmt::format(", line {}", site.source_line);
-  if (site.ptx_line > 0) text += fmt::format(", PTX line {}", site.ptx_line);
+  if (site.ptx_line > 0) text += fmt::format(", {} line {}", assembly, site.ptx_line);
   return text;
 }
 
-EmulationReport::Finding convert(const emulator::Finding& finding, const std::string& name) {
+EmulationReport::Finding convert(const emulator::Finding& finding, const std::string& file) {
+  const char* assembly = file.ends_with(".hip") ? "ISA" : "PTX";
   EmulationReport::Finding result;
   result.kind = finding.kind;
-  result.message = fmt::format("{} at {}", finding.message, place(finding.site));
-  if (finding.has_other) result.message += "; other party: " + place(finding.other);
+  result.message = fmt::format("{} at {}", finding.message, place(finding.site, assembly));
+  if (finding.has_other) result.message += "; other party: " + place(finding.other, assembly);
   if (finding.count > 1) result.message += fmt::format(" ({} times)", finding.count);
   result.ptx_line = finding.site.ptx_line;
   result.ptx_text = finding.site.ptx_text;
   // The line table names the config that was compiled first; a cached binary serves every config with this
   // code.
-  result.source_file = finding.site.source_line > 0 ? name + ".cu" : "";
+  result.source_file = finding.site.source_line > 0 ? file : "";
   result.source_line = finding.site.source_line;
   return result;
 }
@@ -78,13 +74,13 @@ class EmulatedDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
 
   std::string compile_target(const std::string& target) const override {
-    if (!target.starts_with("sm_")) {
-      throw Error(ErrorCode::environment, "the emulated device does not run " + target + " kernels yet");
+    if (!target.starts_with("sm_") && !target.starts_with("gfx")) {
+      throw Error(ErrorCode::environment, "the emulated device does not run " + target + " kernels");
     }
     return target;
   }
 
-  bool runs_images() const override { return false; }
+  bool runs_images(std::string_view target) const override { return target.starts_with("gfx"); }
 
   std::uint64_t allocate(std::size_t bytes, const std::string& name) override {
     std::lock_guard lock(mutex_);
@@ -178,51 +174,23 @@ TensorMapBytes EmulatedDevice::encode(const TensorMapRequest& request) {
 }
 
 std::unique_ptr<DeviceFunction> EmulatedDevice::load(const Binary& binary, const Manifest& manifest) {
-  auto function = translated([&] {
-    return std::make_unique<EmulatedFunction>(emulator::Module::from_ptx(binary.ptx, manifest.name));
-  });
-  function->name = manifest.name;
-  function->entry = manifest.entry;
-  return function;
+  return translated([&] { return load_emulated_kernel(binary, manifest); });
 }
 
 std::shared_ptr<const EmulationReport> EmulatedDevice::launch(DeviceFunction& function,
                                                               const LaunchGeometry& geometry,
                                                               const ParamView& params,
                                                               const LaunchOptions& options) {
-  auto& loaded = static_cast<EmulatedFunction&>(function);
+  const auto& kernel = static_cast<EmulatedKernel&>(function);
   const EmulatorOptions& how = options.emulator != nullptr ? *options.emulator : options_;
-  emulator::Launch launch;
-  launch.kernel = loaded.entry;
-  const auto dim = [](const std::array<std::uint32_t, 3>& d) { return emulator::Dim3{d[0], d[1], d[2]}; };
-  launch.grid = dim(geometry.grid);
-  launch.block = dim(geometry.block);
-  launch.cluster = dim(geometry.cluster);
-  launch.dynamic_smem_bytes = geometry.smem_bytes;
-  for (std::size_t i = 0; i < params.addresses.size(); ++i) {
-    std::vector<std::byte> bytes(params.sizes[i]);
-    std::memcpy(bytes.data(), params.addresses[i], bytes.size());
-    launch.args.push_back(std::move(bytes));
-  }
-  launch.policy = how.policy == EmulatorOptions::Policy::eager  ? emulator::Policy::eager
-                  : how.policy == EmulatorOptions::Policy::lazy ? emulator::Policy::lazy
-                                                                : emulator::Policy::random;
-  launch.seed = how.seed;
-  launch.findings = how.findings;
-  launch.max_findings = how.max_findings;
-  launch.host_threads = how.host_threads;
-  if (how.instruction_budget > 0) launch.instruction_budget = how.instruction_budget;
-  launch.num_sms = static_cast<std::uint32_t>(how.num_sms);
-
   std::lock_guard lock(mutex_);
-  const emulator::Report report =
-      translated([&] { return emulator::launch(memory_, loaded.module, launch); });
+  const emulator::Report report = translated([&] { return kernel.run(memory_, geometry, params, how); });
   auto result = std::make_shared<EmulationReport>();
   result->counters = list_counters(report.counters);
   result->output = report.output;
   result->completed = report.completed;
   for (const emulator::Finding& finding : report.findings) {
-    result->findings.push_back(convert(finding, loaded.name));
+    result->findings.push_back(convert(finding, kernel.name + kernel.extension));
   }
   return result;
 }

@@ -1,0 +1,94 @@
+#include "emulator/amdgcn/mutate.hpp"
+
+#include <cstring>
+
+#include "emulator/amdgcn/module.hpp"
+
+namespace kiln::emulator::amdgcn {
+namespace {
+
+constexpr std::uint32_t kNop = 0xbf800000;  // s_nop 0
+constexpr int kNoVm = 63, kNoLgkm = 15;
+
+/// s_waitcnt for the counts given; what is not waited for has its largest value.
+std::uint32_t waitcnt(int vm, int exp, int lgkm) {
+  return 0xbf8c0000U | static_cast<std::uint32_t>((vm & 15) | exp << 4 | lgkm << 8 | vm >> 4 << 14);
+}
+
+bool writes_m0(const Inst& in) {
+  return in.operands > 0 && in.ops[0].kind == Operand::Kind::sgpr && in.ops[0].reg == kM0;
+}
+
+class Collector {
+ public:
+  explicit Collector(const Module::Impl& impl) : impl_(impl) {}
+
+  void visit(const Inst& in, int line) {
+    const std::uint32_t word = word_at(in.address);
+    const auto add = [&](const char* change, std::uint32_t changed) {
+      found.push_back({change, line, in.text, in.source_line, offset_of(in.address), changed});
+    };
+    if (in.cls == Class::barrier) {
+      add("removed", kNop);
+    } else if (in.cls == Class::wait && word >> 16 == 0xbf8c) {
+      const int vm = in.mod.vmcnt, lgkm = in.mod.lgkmcnt, exp = static_cast<int>(word >> 4 & 7);
+      if (vm < kNoVm) {
+        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm));
+        add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm));
+      }
+      if (lgkm < kNoLgkm) {
+        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm));
+        add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1));
+      }
+    } else if (writes_m0(in) && in.size == 8) {
+      // The literal follows the instruction: where the next copy to LDS lands.
+      found.push_back({"M0 + 256", line, in.text, in.source_line, offset_of(in.address) + 4,
+                       word_at(in.address + 4) + 256});
+    } else if ((in.cls == Class::lds_read || in.cls == Class::lds_write) && in.bytes >= 8) {
+      const bool pair = in.text.starts_with("ds_read2") || in.text.starts_with("ds_write2");
+      const bool rows = in.text.find("st64") != std::string::npos;
+      // Of a pair, the first offset counts in units of 8 bytes, or of 512.
+      if (!rows) add("offset ^ 16", word ^ (pair ? 2U : 16U));
+    }
+  }
+  std::vector<Mutation> found;
+
+ private:
+  std::size_t offset_of(std::uint64_t address) const {
+    for (const Segment& s : impl_.segments) {
+      if (address >= s.address && address - s.address < s.size)
+        return static_cast<std::size_t>(s.offset + address - s.address);
+    }
+    throw Error("mutants are made of code objects, not of assembly text");
+  }
+  std::uint32_t word_at(std::uint64_t address) const {
+    offset_of(address);
+    std::uint32_t word = 0;
+    std::memcpy(&word, impl_.image->data() + address, sizeof word);
+    return word;
+  }
+
+  const Module::Impl& impl_;
+};
+
+}  // namespace
+
+std::vector<Mutation> mutations(const Module& module, std::string_view kernel) {
+  const Module::Impl& impl = module.impl();
+  const KernelCode& code = impl.find(kernel);
+  Collector collector(impl);
+  int line = 0;
+  for (const Inst& in : impl.program.code) {
+    if (in.address >= code.entry && in.address < code.end) collector.visit(in, ++line);
+  }
+  return std::move(collector.found);
+}
+
+std::string apply(std::string code_object, const Mutation& mutation) {
+  if (mutation.offset > code_object.size() || code_object.size() - mutation.offset < sizeof mutation.word)
+    throw Error("the mutation is of another code object");
+  std::memcpy(code_object.data() + mutation.offset, &mutation.word, sizeof mutation.word);
+  return code_object;
+}
+
+}  // namespace kiln::emulator::amdgcn

@@ -1,0 +1,37 @@
+#include "runtime/analysis/amd_checks.hpp"
+
+#include <fmt/format.h>
+
+namespace kiln {
+
+std::vector<std::string> amd_static_checks(const Plan& plan, const Manifest& manifest, const Binary& binary) {
+  std::vector<std::string> broken;
+  if (!binary.target.starts_with("gfx")) return broken;
+  const Resources resources = plan.resources();
+  if (resources.max_registers > 0 && binary.registers > resources.max_registers) {
+    broken.push_back(
+        fmt::format("{} vector registers, the plan has {}", binary.registers, resources.max_registers));
+  }
+  if (const int lds = manifest.smem_bytes + binary.static_smem_bytes; lds != resources.smem_bytes) {
+    broken.push_back(fmt::format("{} bytes of LDS, the plan has {}", lds, resources.smem_bytes));
+  }
+  const AmdLoopModel loop = model_amd_loop(binary, manifest);
+  const auto none = [&](int count, const char* what) {
+    if (count > 0) broken.push_back(fmt::format("{} {} in the main loop", count, what));
+  };
+  none(loop.scratch, "accesses of scratch memory");
+  none(loop.narrow_lds, "LDS accesses of less than 4 bytes");
+  none(loop.narrow_loads, "memory accesses of less than 4 bytes");
+  if (binary.target == "gfx950") none(loop.narrow_dma, "copies to LDS of less than 16 bytes a lane");
+  int planned = 0;
+  for (const Manifest::Expectation& expected : manifest.expectations) {
+    if (expected.instruction.starts_with("v_mfma")) planned += expected.count;
+  }
+  if (planned > 0 && loop.mfma % planned != 0) {
+    broken.push_back(fmt::format("{} matrix instructions in the main loop, no multiple of the {} planned",
+                                 loop.mfma, planned));
+  }
+  return broken;
+}
+
+}  // namespace kiln

@@ -1,0 +1,112 @@
+#include "runtime/device/hip_api.hpp"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <string_view>
+#include <vector>
+
+#include <kiln/error.hpp>
+
+#include "runtime/support/environment.hpp"
+
+namespace kiln::hip {
+namespace {
+
+std::vector<std::string> candidates() {
+  if (std::string chosen = environment("KILN_HIP"); !chosen.empty()) return {chosen};
+  std::vector<std::string> names;
+  for (const char* soname : {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"}) {
+    names.emplace_back(soname);
+    if (const std::string rocm = environment("ROCM_PATH"); !rocm.empty())
+      names.push_back(rocm + "/lib/" + soname);
+    names.push_back(std::string("/opt/rocm/lib/") + soname);
+  }
+  return names;
+}
+
+Api open_library() {
+  Api api{};
+  std::string first_problem;
+  for (const std::string& name : candidates()) {
+    std::string problem;
+    api.library = DynamicLibrary::open(name, &problem);
+    if (api.library) break;
+    if (first_problem.empty()) first_problem = problem;
+  }
+  if (!api.library) {
+    api.problem = "no AMD driver (" + first_problem + ")";
+    return api;
+  }
+  api.path = api.library.path();
+  const DynamicLibrary& lib = api.library;
+  const bool complete =
+      lib.resolve(api.init, "hipInit") && lib.resolve(api.runtime_version, "hipRuntimeGetVersion") &&
+      lib.resolve(api.error_name, "hipGetErrorName") && lib.resolve(api.error_string, "hipGetErrorString") &&
+      lib.resolve(api.device_count, "hipGetDeviceCount") && lib.resolve(api.get_device, "hipGetDevice") &&
+      lib.resolve(api.set_device, "hipSetDevice") && lib.resolve(api.device_name, "hipDeviceGetName") &&
+      lib.resolve(api.device_attribute, "hipDeviceGetAttribute") &&
+      lib.resolve(api.device_memory, "hipDeviceTotalMem") &&
+      // ROCm 6 has a longer structure under another name, and keeps the old name for old programs.
+      (lib.resolve(api.device_properties, "hipGetDevicePropertiesR0600") ||
+       lib.resolve(api.device_properties, "hipGetDeviceProperties")) &&
+      lib.resolve(api.synchronize, "hipDeviceSynchronize") && lib.resolve(api.allocate, "hipMalloc") &&
+      lib.resolve(api.free, "hipFree") && lib.resolve(api.copy, "hipMemcpy") &&
+      lib.resolve(api.fill, "hipMemset") && lib.resolve(api.event_create, "hipEventCreate") &&
+      lib.resolve(api.event_record, "hipEventRecord") &&
+      lib.resolve(api.event_synchronize, "hipEventSynchronize") &&
+      lib.resolve(api.event_elapsed, "hipEventElapsedTime") &&
+      lib.resolve(api.event_destroy, "hipEventDestroy") &&
+      lib.resolve(api.module_load, "hipModuleLoadData") &&
+      lib.resolve(api.module_function, "hipModuleGetFunction") &&
+      lib.resolve(api.module_unload, "hipModuleUnload") &&
+      lib.resolve(api.function_attribute, "hipFuncGetAttribute") &&
+      lib.resolve(api.launch, "hipModuleLaunchKernel");
+  if (!complete) api.problem = api.path + " lacks functions kiln needs";
+  return api;
+}
+
+std::string describe(const Api& api, Result result) {
+  const char* name = api.error_name(result);
+  const char* text = api.error_string(result);
+  return fmt::format("{} ({})", name == nullptr ? "HIP error " + std::to_string(result) : name,
+                     text == nullptr ? "unknown" : text);
+}
+
+}  // namespace
+
+const Api& api() {
+  // A process-wide thing that is never unloaded; nothing here is state of a Runtime.
+  static const Api instance = open_library();
+  return instance;
+}
+
+const Api& init_runtime() {
+  const Api& runtime = api();
+  const std::string help = "; install ROCm and its driver, or use --device emulated";
+  if (!runtime.usable()) throw Error(ErrorCode::environment, runtime.problem + help);
+  static const Result result = runtime.init(0);
+  if (result != kSuccess)
+    throw Error(ErrorCode::environment, "the AMD driver does not start: " + describe(runtime, result) + help);
+  return runtime;
+}
+
+void check(Result result, const char* what) {
+  if (result != kSuccess) throw Error(ErrorCode::device, std::string(what) + ": " + describe(api(), result));
+}
+
+std::string architecture_of(const Api& api, int device) {
+  // The only place that tells the architecture is a structure whose layout changes between releases. Its one
+  // field that reads "gfx" and a number is looked for instead, in far more room than any release fills.
+  std::vector<char> room(65536, '\0');
+  if (api.device_properties(room.data(), device) != kSuccess) return {};
+  const std::string_view text(room.data(), room.size());
+  for (std::size_t at = text.find("gfx"); at != std::string_view::npos; at = text.find("gfx", at + 1)) {
+    std::size_t end = at + 3;
+    while (end < text.size() && std::isalnum(static_cast<unsigned char>(text[end]))) ++end;
+    if (end >= at + 6) return std::string(text.substr(at, end - at));
+  }
+  return {};
+}
+
+}  // namespace kiln::hip

@@ -1,0 +1,52 @@
+// Mutants of code objects: what is changed, and that the emulated device notices every one of them.
+#include <doctest/doctest.h>
+
+#include "emulator/amdgcn/mutate.hpp"
+#include "harness.hpp"
+
+using namespace amd_test;
+
+TEST_CASE("each wait, barrier and wide LDS access of a program has its mutants, and all are killed") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    CAPTURE(target);
+    const auto bytes = compile_program("swap", target);
+    const std::string object(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const auto mutants = amd::mutations(amd::Module::from_code_object(bytes), "swap");
+    const auto run = [&](const std::string& code, emu::Policy policy, std::uint64_t seed) {
+      const auto module = amd::Module::from_code_object(std::as_bytes(std::span(code.data(), code.size())));
+      Device d;
+      std::vector<float> x(512);
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+      const auto in = d.upload(x, "in"), out = d.reserve<float>(512, "out");
+      auto launch = launch_of({1, 1, 1}, {128, 1, 1}, {arg(in), arg(out)});
+      launch.policy = policy;
+      launch.seed = seed;
+      launch.instruction_budget = 100000;
+      const auto report = amd::launch(d.memory, module, launch);
+      if (!report.completed || !report.findings.empty()) return false;
+      const auto y = d.download<float>(out, 512);
+      for (std::size_t i = 0; i < 512; ++i) {
+        if (y[i] != x[(127 - i / 4) * 4 + i % 4]) return false;
+      }
+      return true;
+    };
+    for (const Way& way : kWays) CHECK(run(object, way.policy, way.seed));
+    int barriers = 0, waits = 0, swizzles = 0;
+    for (const auto& mutant : mutants) {
+      CAPTURE(mutant.change);
+      CAPTURE(mutant.text);
+      barriers += mutant.text.starts_with("s_barrier") ? 1 : 0;
+      waits += mutant.text.starts_with("s_waitcnt") ? 1 : 0;
+      swizzles += mutant.text.starts_with("ds_") ? 1 : 0;
+      const std::string code = amd::apply(object, mutant);
+      CHECK(code.size() == object.size());
+      bool killed = false;
+      for (const Way& way : kWays) killed = killed || !run(code, way.policy, way.seed);
+      CHECK(killed);
+    }
+    CHECK(barriers == 1);
+    CHECK(waits >= 4);
+    CHECK(swizzles == 2);
+  }
+}

@@ -1,0 +1,68 @@
+// Child processes: what they wrote, how they ended, and that none can hang or kill the caller.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "runtime/support/process.hpp"
+#include "tests/runtime/support.hpp"
+
+using namespace kiln;
+
+namespace {
+ProcessResult shell(const std::string& script, const std::string& input = "", int timeout_s = 60) {
+  ProcessRequest request;
+  request.arguments = {"/bin/sh", "-c", script};
+  request.input = input;
+  request.timeout_s = timeout_s;
+  return run_process(request);
+}
+}  // namespace
+
+TEST_CASE("a process gets its input and gives its output, however long") {
+  const std::string text(3 << 20, 'x');
+  const ProcessResult result = shell("cat; echo said >&2", text);
+  CHECK(result.ok());
+  CHECK(result.output == text);
+  CHECK(result.errors == "said\n");
+  CHECK(shell("exit 0", text).ok());  // it reads nothing
+}
+
+TEST_CASE("how a process ended is told") {
+  CHECK(shell("exit 3").end() == "exit status 3");
+  CHECK(shell("kill -SEGV $$").signal == 11);
+  CHECK(shell("kill -ABRT $$").end().starts_with("killed by signal 6"));
+  const ProcessResult slow = shell("sleep 20", "", 1);
+  CHECK(slow.timed_out);
+  CHECK(!slow.ok());
+  CHECK(slow.end() == "no end in time");
+  ProcessRequest missing;
+  missing.arguments = {"/nowhere/program"};
+  CHECK(run_process(missing).end().find("/nowhere/program cannot be started") == 0);
+}
+
+TEST_CASE("a process runs in the folder and with the variables it is given, and from bytes") {
+  const ScratchFolder scratch;
+  ProcessRequest request;
+  request.program = "";
+  request.arguments = {"sh", "-c", "pwd; echo $KILN_TEST_WORD"};
+  request.folder = scratch.path();
+  request.environment = {{"KILN_TEST_WORD", "word"}};
+  CHECK(run_process(request).output == scratch.path() + "\nword\n");
+  const std::string bytes = test::read_file("/bin/true");
+  request.program = bytes;
+  request.arguments = {"true"};
+  CHECK(run_process(request).ok());
+}
+
+TEST_CASE("a scratch folder goes with what is in it") {
+  std::string path;
+  {
+    const ScratchFolder scratch;
+    path = scratch.path();
+    std::filesystem::create_directories(path + "/a/b");
+    CHECK(std::filesystem::status(path).permissions() == std::filesystem::perms::owner_all);
+  }
+  CHECK(!std::filesystem::exists(path));
+  const test::ScopedEnv nowhere("TMPDIR", "/nowhere");
+  CHECK(test::error_of([] { const ScratchFolder scratch; }) == ErrorCode::environment);
+}
