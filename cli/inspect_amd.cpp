@@ -24,8 +24,7 @@ Json amd_cycle_model(const KernelSource& source) {
               {"accumulators", binary->accumulators},
               {"scalar", binary->scalar_registers}}},
             {"loop",
-             {{"first", fmt::format("{:x}", m.first_address)},
-              {"last", fmt::format("{:x}", m.last_address)},
+             {{"address", fmt::format("{:x}", m.first_address)},
               {"instructions", m.instructions},
               {"mfma", m.mfma},
               {"valu", m.valu},
@@ -53,6 +52,7 @@ Json amd_cycle_model(const KernelSource& source) {
             {"bound", m.bound},
             {"tflops", m.tflops_bound},
             {"tflops_in_order", m.tflops_in_order},
+            {"tflops_lockstep", m.tflops_lockstep},
             {"peak_tflops", peak},
             {"published", published}};
   } catch (const Error& error) {
@@ -87,10 +87,11 @@ void print_amd_cycle_model(const Json& model) {
       number(cycles["matrix"]), number(cycles["vector"]), number(cycles["lds"]), number(cycles["memory"]),
       number(cycles["issue"]), number(cycles["one_wave"]));
   fmt::print(
-      "  bound by {}: {:.0f} TFLOP/s on {} when pipes overlap perfectly, {:.0f} when only waves do; peak "
-      "{:.0f}\n",
-      model["bound"].get<std::string>(), number(model["tflops"]), model["device"].get<std::string>(),
-      number(model["tflops_in_order"]), number(model["peak_tflops"]));
+      "  bound by {}; TFLOP/s on {}: {:.0f} when pipes overlap perfectly, {:.0f} when only waves do, {:.0f} "
+      "when the\n"
+      "  waves of a block go in step; peak {:.0f}\n",
+      model["bound"].get<std::string>(), model["device"].get<std::string>(), number(model["tflops"]),
+      number(model["tflops_in_order"]), number(model["tflops_lockstep"]), number(model["peak_tflops"]));
   if (!model["published"].is_null()) {
     fmt::print("  published, measured by others on {}: {:.0f} TFLOP/s ({})\n",
                model["published"]["device"].get<std::string>(), number(model["published"]["tflops"]),

@@ -9,6 +9,8 @@
 
 #include <kiln/error.hpp>
 
+#include "runtime/analysis/control_flow.hpp"
+
 namespace kiln {
 namespace {
 
@@ -188,32 +190,6 @@ std::int64_t mfma_flops(std::string_view text) {
   return product * number;
 }
 
-std::optional<AmdLoop> main_loop(const std::vector<InstructionView>& code) {
-  std::vector<AmdLoop> loops;
-  for (std::size_t i = 0; i < code.size(); ++i) {
-    if (!code[i].branch || *code[i].branch > code[i].address) continue;
-    const auto first = std::ranges::lower_bound(code, *code[i].branch, {}, &InstructionView::address);
-    if (first == code.end() || first->address != *code[i].branch) continue;
-    AmdLoop loop{static_cast<std::size_t>(first - code.begin()), i, 0};
-    for (std::size_t k = loop.first; k <= loop.last; ++k) loop.mfma += code[k].kind == "mfma" ? 1 : 0;
-    if (loop.mfma > 0) loops.push_back(loop);
-  }
-  std::optional<AmdLoop> best;
-  for (const AmdLoop& loop : loops) {
-    // The loop over work items holds the loop over keys.
-    const bool outer = std::ranges::any_of(loops, [&](const AmdLoop& other) {
-      return other.first >= loop.first && other.last <= loop.last &&
-             other.last - other.first < loop.last - loop.first;
-    });
-    if (outer) continue;
-    const auto better = [&](const AmdLoop& a, const AmdLoop& b) {
-      return a.mfma != b.mfma ? a.mfma > b.mfma : a.last - a.first < b.last - b.first;
-    };
-    if (!best || better(loop, *best)) best = loop;
-  }
-  return best;
-}
-
 AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   const AmdMachine& machine = amd_machine(binary.target);
   std::optional<emulator::amdgcn::Module> module;
@@ -227,10 +203,9 @@ AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   const auto loop = main_loop(code);
   if (!loop) throw Error(ErrorCode::bad_input, binary.name + " has no loop with matrix instructions");
   AmdLoopModel model;
-  model.first_address = code[loop->first].address;
-  model.last_address = code[loop->last].address;
+  model.first_address = code[loop->path.front()].address;
   set_residence(model, machine, binary, manifest);
-  for (std::size_t i = loop->first; i <= loop->last; ++i) add(model, machine, code[i]);
+  for (const std::size_t i : loop->path) add(model, machine, code[i]);
 
   // A wave issues one instruction in 4 cycles; a SIMD has its own matrix and vector unit, LDS and L1 belong
   // to all four.
@@ -253,6 +228,8 @@ AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   const double scale = static_cast<double>(model.flops) * machine.compute_units * machine.ghz * 1e-3;
   model.tflops_bound = scale / model.cycles;
   model.tflops_in_order = scale / std::max(model.cycles, model.wave);
+  const int block_waves = std::max(1, model.waves_per_simd / model.blocks_per_cu);
+  model.tflops_lockstep = scale / std::max(model.cycles, model.wave * block_waves);
   return model;
 }
 

@@ -4,15 +4,11 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <kiln/cache.hpp>
 #include <kiln/source.hpp>
-
-#include "emulator/amdgcn/amdgcn.hpp"
 
 namespace kiln {
 
@@ -37,18 +33,9 @@ int mfma_cycles(std::string_view target, std::string_view text);
 /// Multiply-adds, times two, of one matrix instruction of a wave.
 std::int64_t mfma_flops(std::string_view text);
 
-/// One loop: instructions from the target of a backward branch to the branch.
-struct AmdLoop {
-  std::size_t first = 0, last = 0;  ///< indices of instructions
-  int mfma = 0;
-};
-/// The innermost loop with the most matrix instructions; of equals the shortest. Nothing when no loop has
-/// any.
-std::optional<AmdLoop> main_loop(const std::vector<emulator::amdgcn::InstructionView>& code);
-
 struct AmdLoopModel {
-  // The loop's instructions, of one wave.
-  std::uint64_t first_address = 0, last_address = 0;
+  // The instructions of one iteration, of one wave; see control_flow.hpp.
+  std::uint64_t first_address = 0;
   int instructions = 0, mfma = 0, valu = 0, transcendental = 0, scalar = 0, lds_reads = 0, lds_writes = 0,
       lds_permutes = 0, memory_loads = 0, dma = 0, waits = 0, barriers = 0;
   int narrow_lds = 0;    ///< LDS accesses of less than 4 bytes a lane
@@ -64,7 +51,8 @@ struct AmdLoopModel {
   double cycles = 0;           ///< of that pipe
   std::int64_t flops = 0;      ///< of one iteration of all waves of a compute unit
   double tflops_bound = 0;     ///< when pipes overlap perfectly
-  double tflops_in_order = 0;  ///< when only different waves overlap
+  double tflops_in_order = 0;  ///< when a wave overlaps nothing with itself, but waves overlap perfectly
+  double tflops_lockstep = 0;  ///< when barriers hold the waves of a block in step: only blocks overlap
 };
 
 /// Throws Error: environment (no disassembler), bad_input (the program has no loop with matrix instructions).

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "runtime/analysis/amd_loop.hpp"
+#include "runtime/analysis/control_flow.hpp"
 #include "runtime/compiler/clang.hpp"
 #include "tests/runtime/amd_support.hpp"
 
@@ -48,30 +49,55 @@ TEST_CASE("matrix instructions at their rate give each machine's peak") {
 }
 
 TEST_CASE("the main loop is the innermost one with the most matrix instructions") {
+  // Kind, and where a branch leads; "jump" is unconditional.
   const auto code = [](std::initializer_list<std::pair<const char*, int>> rows) {
     std::vector<InstructionView> all;
     for (const auto& [kind, branch] : rows) {
-      InstructionView view{all.size() * 4, kind, kind, std::nullopt};
+      const bool jump = std::string_view(kind) == "jump";
+      InstructionView view{all.size() * 4, jump ? "s_branch" : kind, jump ? "branch" : kind, std::nullopt};
       if (branch >= 0) view.branch = static_cast<std::uint64_t>(branch) * 4;
       all.push_back(view);
     }
     return all;
   };
+  using Path = std::vector<std::size_t>;
   // An outer loop over everything, two inner ones, a forward branch.
-  const auto loop = main_loop(code({{"valu", -1},
+  const auto nested = main_loop(code({{"valu", -1},
+                                      {"mfma", -1},
+                                      {"branch", 1},
+                                      {"branch", 5},
+                                      {"mfma", -1},
+                                      {"mfma", -1},
+                                      {"mfma", -1},
+                                      {"branch", 5},
+                                      {"branch", 0},
+                                      {"end", -1}}));
+  REQUIRE(nested);
+  CHECK(nested->path == Path{5, 6, 7});
+  CHECK(nested->mfma == 2);
+  // A mask that is skipped, a product that a wave may skip, and a wait that was moved behind the end.
+  const auto ways = main_loop(code({{"valu", -1},
+                                    {"branch", 10},  // 1: to the wait
+                                    {"mfma", -1},    // 2
+                                    {"branch", 6},
+                                    {"valu", -1},  // 4: the mask
+                                    {"valu", -1},
+                                    {"branch", 8},  // 6: skips the product
                                     {"mfma", -1},
-                                    {"branch", 1},
-                                    {"branch", 5},
-                                    {"mfma", -1},
-                                    {"mfma", -1},
-                                    {"mfma", -1},
-                                    {"branch", 5},
-                                    {"branch", 0}}));
-  REQUIRE(loop);
-  CHECK(loop->first == 5);
-  CHECK(loop->last == 7);
-  CHECK(loop->mfma == 2);
+                                    {"branch", 0},  // 8
+                                    {"end", -1},
+                                    {"wait", -1},  // 10
+                                    {"jump", 2}}));
+  REQUIRE(ways);
+  CHECK(ways->path == Path{0, 1, 2, 3, 6, 7, 8});
+  CHECK(ways->mfma == 2);
+  // A loop with two ways back to blocks before and after its first instruction.
+  const auto rotated =
+      main_loop(code({{"valu", -1}, {"mfma", -1}, {"branch", 0}, {"mfma", -1}, {"jump", 1}}));
+  REQUIRE(rotated);
+  CHECK(rotated->mfma == 2);
   CHECK(!main_loop(code({{"valu", -1}, {"branch", 0}})));
+  CHECK(!main_loop(code({{"mfma", -1}, {"end", -1}})));
   CHECK(!main_loop({}));
 }
 
