@@ -218,7 +218,7 @@ void check_kernel(const std::string& config, const Lengths& lengths, bool all, i
   CAPTURE(shape.text());
   static std::uint64_t seed = 0;
   const Workload work = random_workload(shape, resolved, ++seed);
-  const Semantics semantics = semantics_of(resolved);
+  const Semantics semantics = semantics_of(resolved, work);
   const Reference reference =
       reference_attention(work, semantics, choose_rows(shape, semantics.mask, 1e12, seed));
   run_once(kernel, work, reference, emulator::Policy::lazy, 0);
