@@ -10,6 +10,7 @@
 #include "cli/config_source.hpp"
 #include "cli/output.hpp"
 #include "cli/sweep_grid.hpp"
+#include "runtime/analysis/amd_checks.hpp"
 #include "runtime/problem/ladder.hpp"
 
 namespace kiln::cli {
@@ -114,8 +115,10 @@ class Sweep {
     const std::string& name = member.source.manifest.name;
     const auto binary = runtime.compile(member.source);
     ++compiled_;
-    if (!binary->warnings.empty())
-      return fail(name, "L2", fmt::format("{}", fmt::join(binary->warnings, "; ")));
+    std::vector<std::string> broken = binary->warnings;
+    for (std::string& line : amd_static_checks(member.plan, member.source.manifest, *binary))
+      broken.push_back(std::move(line));
+    if (!broken.empty()) return fail(name, "L2", fmt::format("{}", fmt::join(broken, "; ")));
     if (!run) return;
     EmulatorOptions emulator;
     // The policy changes from member to member, so that a sweep meets all three.

@@ -8,6 +8,7 @@
 #include "cli/config_source.hpp"
 #include "cli/output.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "runtime/analysis/amd_checks.hpp"
 #include "runtime/problem/ladder.hpp"
 
 namespace kiln::cli {
@@ -90,10 +91,12 @@ int verify(const Options& options, bool json) {
   progress("compiling " + source.manifest.name);
   const std::shared_ptr<const Binary> binary = runtime.compile(source);
   progress("");
-  for (const std::string& warning : binary->warnings) findings.add("L2", "static-check", warning);
-  findings.level(
-      "L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
-                        binary->compiler, binary->registers, binary->spill_bytes, binary->warnings.size()));
+  std::vector<std::string> broken = binary->warnings;
+  for (std::string& line : amd_static_checks(plan, source.manifest, *binary))
+    broken.push_back(std::move(line));
+  for (const std::string& line : broken) findings.add("L2", "static-check", line);
+  findings.level("L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
+                                   binary->compiler, binary->registers, binary->spill_bytes, broken.size()));
   climb_emulated(options, plan, source, runtime, findings);
 
   if (json) {

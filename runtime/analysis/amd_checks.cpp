@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <kiln/error.hpp>
+
 namespace kiln {
 
 std::vector<std::string> amd_static_checks(const Plan& plan, const Manifest& manifest, const Binary& binary) {
@@ -15,7 +17,14 @@ std::vector<std::string> amd_static_checks(const Plan& plan, const Manifest& man
   if (const int lds = manifest.smem_bytes + binary.static_smem_bytes; lds != resources.smem_bytes) {
     broken.push_back(fmt::format("{} bytes of LDS, the plan has {}", lds, resources.smem_bytes));
   }
-  const AmdLoopModel loop = model_amd_loop(binary, manifest);
+  AmdLoopModel loop;
+  try {
+    loop = model_amd_loop(binary, manifest);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::bad_input) throw;
+    broken.emplace_back(error.what());
+    return broken;
+  }
   const auto none = [&](int count, const char* what) {
     if (count > 0) broken.push_back(fmt::format("{} {} in the main loop", count, what));
   };
