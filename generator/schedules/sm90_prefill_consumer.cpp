@@ -112,7 +112,7 @@ void emit_store(Writer& w, const PrefillPlan& p) {
   if (p.ragged) w.close();
   if (!p.separate_o) {
     w.line("bulk_wait_read();");
-    w.line("if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
+    w.line("mbarrier_arrive(mbar_q_empty + 8 * consumer);");
   }
   w.close();
   if (!p.separate_o) w.line("__syncwarp();");
@@ -289,6 +289,12 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("WGMMA_WAIT(0);");
   p.v->emit_release_all(w);
   w.close();
+  if (!p.separate_o) {
+    w.reopen("else");
+    w.comment("no keys, but O takes Q's place: it must be free");
+    w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
+    w.line("q_phase ^= 1;");
+  }
   w.close();
   emit_epilogue(w, p);
   w.close();

@@ -9,6 +9,11 @@
 namespace kiln::sm90 {
 namespace {
 
+/// Where the lengths of the keys come from, of operands whose sequences differ.
+const char* key_lengths(const PrefillPlan& p) {
+  return p.operand->table() ? "seqlens_k" : "cu_seqlens_k";
+}
+
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto map = [&](const char* role, int box_rows) {
     KernelParam param{KernelParam::Kind::tensor_map, role, {}};
@@ -19,12 +24,16 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   };
   std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
                                   map("o", 16)};
+  if (p.operand->table()) {
+    for (const std::size_t i : {1u, 2u}) params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, 256);
+  }
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged)
-    add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+    add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   if (p.dynamic) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
   if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
@@ -76,7 +85,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.close(";");
   w.blank();
   std::vector<std::string> args{"int tile"};
-  if (p.ragged) args.insert(args.end(), {"const int* cu_seqlens_q", "const int* cu_seqlens_k"});
+  if (p.ragged)
+    args.insert(args.end(), {"const int* cu_seqlens_q", fmt::format("const int* {}", key_lengths(p))});
   args.insert(args.end(), {"int heads_q", "int heads_kv"});
   if (!p.ragged) args.insert(args.end(), {"int seqlen_q", "int seqlen_k"});
   args.push_back("int num_m_blocks");
@@ -104,8 +114,13 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   if (p.ragged) {
     w.line("work.q_start = cu_seqlens_q[work.batch];");
     w.line("work.seqlen_q = cu_seqlens_q[work.batch + 1] - work.q_start;");
-    w.line("work.k_start = cu_seqlens_k[work.batch];");
-    w.line("work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;");
+    if (p.operand->table()) {
+      w.line("work.k_start = 0;  // the page table finds them");
+      w.line("work.seqlen_k = seqlens_k[work.batch];");
+    } else {
+      w.line("work.k_start = cu_seqlens_k[work.batch];");
+      w.line("work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;");
+    }
   } else {
     w.line("work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;");
   }
@@ -169,7 +184,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
 
 std::string decode_call(const PrefillPlan& p) {
   std::vector<std::string> args{"tile"};
-  if (p.ragged) args.insert(args.end(), {"cu_seqlens_q", "cu_seqlens_k"});
+  if (p.ragged) args.insert(args.end(), {"cu_seqlens_q", key_lengths(p)});
   args.insert(args.end(), {"heads_q", "heads_kv"});
   if (!p.ragged) args.insert(args.end(), {"seqlen_q", "seqlen_k"});
   args.push_back("num_m_blocks");
@@ -245,6 +260,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
+  m.page_size = p.config.operand->page_size.value_or(0);
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;

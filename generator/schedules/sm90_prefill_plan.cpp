@@ -43,7 +43,9 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
     if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
     return live_registers(*c.ov_depth, BN) + mask + modifier <= register_limit(num_math_warpgroups, ragged);
   };
-  while (BN > step && !fits()) BN -= step;
+  const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const auto cuts = [&] { return page == 0 || BN % page == 0 || page % BN == 0; };
+  while (BN > step && !(fits() && cuts())) BN -= step;
   return BN;
 }
 
@@ -105,8 +107,6 @@ bool check_meaning(const Config& c, Violations& out) {
   takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
         std::string(to_string(c.dtype)));
   takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
-        "takes contiguous and ragged operands", "contiguous, ragged");
   takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
   takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
@@ -143,7 +143,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   PrefillPlan p;
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
-  p.ragged = c.operand->kind == OperandKind::ragged;
+  p.ragged = c.operand->kind != OperandKind::contiguous;
   p.lse = *c.lse;
   p.sink = *c.sink;
   // Three short-rowed warpgroups collide in the tensor cores unless they take turns; two leave gaps when they
@@ -262,6 +262,19 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   p.separate_o = q + o + p.num_kv_stages * per_stage + spare <= 232448;
 
+  if (c.operand->kind == OperandKind::paged) {
+    const int page = *c.operand->page_size;
+    if (p.BN % page != 0 && page % p.BN != 0) {
+      int legal = 16;
+      while (2 * legal <= page) legal *= 2;
+      refuse("V16", {"/operand/page_size", "/BN"},
+             fmt::format("a page is a divisor or a multiple of the {} keys of a tile", p.BN),
+             std::to_string(legal));
+      return std::nullopt;
+    }
+  }
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
+                    OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k"});
   p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
                                          2, p.math_warps(), p.cluster});
   p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,

@@ -8,6 +8,7 @@
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
 #include "generator/systems/score_mod.hpp"
+#include "generator/systems/sm90/mha_operand.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
 #include "generator/systems/sm90/tma_consumer_pipeline.hpp"
 #include "generator/systems/sm90/wgmma.hpp"
@@ -22,7 +23,8 @@ struct PrefillPlan {
   int cluster = 1;          ///< blocks that share K and V: each loads its part of a tile for all of them
   int num_math_warpgroups;  ///< BM / 64
   int span_bytes;           ///< swizzle span of every tile
-  bool ragged, lse, sink;
+  bool ragged;              ///< Q and O run over the rows of all sequences: every operand but contiguous
+  bool lse, sink;
   bool dynamic;     ///< work items come from a counter, longest first
   bool separate_o;  ///< O has its own staging; otherwise it reuses Q's rows
   int producer_registers, math_registers;
@@ -31,6 +33,7 @@ struct PrefillPlan {
   int smem_q, smem_k, smem_v, smem_o, smem_q_barriers, smem_k_barriers, smem_v_barriers, smem_work_barriers,
       smem_work;
 
+  std::optional<MHAOperand> operand;
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<StagedPipeline> work;  ///< ring of work items, dynamic only
   std::optional<Mask> mask;

@@ -28,7 +28,6 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
              kEvictFirst);
     }
   }
-  w.line("q_phase ^= 1;");
 }
 
 void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
@@ -55,12 +54,50 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
   ring.emit_step(w);
 }
 
+// The same through a page table: every lane looks up one page of the tile and issues its copies.
+void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                     const std::string& block) {
+  const auto& ring = pipeline.ring();
+  const auto& operand = *p.operand;
+  const int piece_bytes = operand.eff_page() * p.span_bytes;
+  w.open("");
+  w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
+  operand.emit_populate(w, "(" + block + ")");
+  for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
+    ring.emit_wait_empty(w, qk);
+    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
+    w.line("__syncwarp();");
+    for (int round = 0; round < operand.rounds(); ++round) {
+      const std::string condition = operand.issues(round);
+      if (!condition.empty()) w.open("if ({})", condition);
+      for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+        const int panel = qk * pipeline.panels_per_chunk() + i;
+        std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
+                                      panel * pipeline.tile().panel_bytes() + round * 32 * piece_bytes);
+        if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
+        w.line("tma_load({}, &{}_map, {}, {}, {}, {});", dst, name, ring.full(qk), panel * p.panel_columns(),
+               operand.coordinates("(" + block + ")", round), kEvictLast);
+      }
+      if (!condition.empty()) w.close();
+    }
+  }
+  ring.emit_step(w);
+  w.close();
+}
+
+void emit_load_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                    const std::string& block) {
+  (p.operand->table() ? emit_load_pages : emit_load_kv)(w, p, pipeline, name, block);
+}
+
 }  // namespace
 
 void emit_producer(Writer& w, const PrefillPlan& p) {
-  w.banner("producer: one thread issues every copy");
+  const bool pages = p.operand->table();
+  w.banner("producer: {}", pages ? "a lane for each page of a tile" : "one thread issues every copy");
   if (p.moves_registers()) w.line("SETMAXNREG_DEC({});", p.producer_registers);
-  w.open("if (threadIdx.x / 32 == 0 && elect_one())");
+  w.open("if ({})", pages ? "threadIdx.x < 32" : "threadIdx.x / 32 == 0 && elect_one()");
+  if (pages) w.line("const int lane = threadIdx.x;");
   p.k->ring().emit_state(w, true);
   p.v->ring().emit_state(w, true);
   if (p.dynamic) p.work->emit_state(w, true);
@@ -69,23 +106,45 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
-  emit_load_kv(w, p, *p.k, "k", "n");
+  emit_load_tile(w, p, *p.k, "k", "n");
+  if (pages) w.open("if (lane == 0)");
   emit_load_q(w, p);
+  if (pages) w.close();
+  w.line("q_phase ^= 1;");
   w.line("#pragma unroll 1");
   w.open("for (--n; n >= {}; --n)", p.first_block());
-  emit_load_kv(w, p, *p.k, "k", "n");
-  emit_load_kv(w, p, *p.v, "v", "n + 1");
+  emit_load_tile(w, p, *p.k, "k", "n");
+  emit_load_tile(w, p, *p.v, "v", "n + 1");
   w.close();
-  emit_load_kv(w, p, *p.v, "v", p.first_block());
+  emit_load_tile(w, p, *p.v, "v", p.first_block());
+  if (!p.separate_o) {
+    w.reopen("else if (work.num_blocks == 0)");
+    w.comment("no keys: Q's rows are handed over empty, for O");
+    if (pages) w.open("if (lane == 0)");
+    for (int g = 0; g < p.num_math_warpgroups; ++g) {
+      w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
+      w.line("mbarrier_arrive(mbar_q_full + {});", 8 * g);
+    }
+    if (pages) w.close();
+    w.line("q_phase ^= 1;");
+  }
   w.close();
   if (p.dynamic) {
     w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
-    w.line("const int fetched = atomicAdd(tile_counter, 1);");
-    w.line("if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
+    if (pages) {
+      w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
+      w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
+      w.line("if (lane == 0 && fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
+    } else {
+      w.line("const int fetched = atomicAdd(tile_counter, 1);");
+      w.line("if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
+    }
     w.line("tile = fetched + gridDim.x;");
     p.work->emit_wait_empty(w, 0);
+    if (pages) w.open("if (lane == 0)");
     w.line("work_slots[{}] = tile;", p.work->stage());
     w.line("mbarrier_arrive({});", p.work->full(0));
+    if (pages) w.close();
     p.work->emit_step(w);
   } else {
     w.line("tile += {};", p.tile_step());

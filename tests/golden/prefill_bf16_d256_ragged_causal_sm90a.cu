@@ -356,6 +356,13 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 128, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
           tma_load(smem_v + v_stage * 32768 + 24576, &v_map, mbar_v_full + v_stage * 8, 192, work.k_start + (0) * 64, work.kv_head, 0, 0x14F0000000000000ull);
           v_phase ^= v_stage; v_stage ^= 1;
+        } else if (work.num_blocks == 0) {
+          // no keys: Q's rows are handed over empty, for O
+          mbarrier_wait(mbar_q_empty + 0, q_phase);
+          mbarrier_arrive(mbar_q_full + 0);
+          mbarrier_wait(mbar_q_empty + 8, q_phase);
+          mbarrier_arrive(mbar_q_full + 8);
+          q_phase ^= 1;
         }
         // Next work item; the last fetch of the launch leaves the counter as it was found.
         const int fetched = atomicAdd(tile_counter, 1);
@@ -834,6 +841,10 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
             v_phase ^= v_stage; v_stage ^= 1;
           }
+        } else {
+          // no keys, but O takes Q's place: it must be free
+          mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
+          q_phase ^= 1;
         }
 
         // ---- epilogue: O / row_sum, LSE
@@ -900,7 +911,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             bulk_commit();
           }
           bulk_wait_read();
-          if (work.num_blocks > 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
+          mbarrier_arrive(mbar_q_empty + 8 * consumer);
         }
         __syncwarp();
       }

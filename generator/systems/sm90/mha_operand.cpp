@@ -19,27 +19,20 @@ std::vector<KernelParam> MHAOperand::params() const {
 
 void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
   if (!table()) return;
+  const std::string row_of_table = fmt::format("(long long){} * page_table_stride", names_.batch);
+  if (kind_ == OperandKind::continuous) {
+    w.line("const int page = {} * {} < {} ? page_table[{}] : num_pages;", n, BN_, names_.seqlen_k,
+           row_of_table);
+    return;
+  }
   for (int round = 0; round < rounds(); ++round) {
     const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
-    if (kind_ == OperandKind::continuous) {
-      w.line(
-          "const int page = {} * {} < s.sequence.seqlen_k ? page_table[s.batch * page_table_stride] : "
-          "num_pages;",
-          n, BN_);
-      continue;
-    }
-    const std::string row = num_pages() == 1
-                                ? fmt::format("{} * {}", n, BN_)
-                                : fmt::format("{} * {} + (lane{}) * {}", n, BN_,
-                                              round == 0 ? "" : fmt::format(" + {}", 32 * round), page_size_);
-    w.line("const int row{} = {};", suffix, row);
-    const std::string idle = num_pages() > 1 && num_pages() % 32 != 0 && round + 1 == rounds()
-                                 ? fmt::format("{} && ", issues(round))
-                                 : "";
-    w.line(
-        "const int page{0} = {3}row{0} < s.sequence.seqlen_k ? page_table[(long long)s.batch * "
-        "page_table_stride + row{0} / {1}] : {2};",
-        suffix, page_size_, "num_pages", idle);
+    const std::string lane = round == 0 ? "lane" : fmt::format("(lane + {})", 32 * round);
+    const std::string piece = num_pages() == 1 ? "" : fmt::format(" + {} * {}", lane, page_size_);
+    w.line("const int row{} = {} * {}{};", suffix, n, BN_, piece);
+    const std::string issued = num_pages() > 1 && !issues(round).empty() ? issues(round) + " && " : "";
+    w.line("const int page{0} = {1}row{0} < {2} ? page_table[{3} + row{0} / {4}] : num_pages;", suffix,
+           issued, names_.seqlen_k, row_of_table, page_size_);
   }
 }
 
@@ -47,14 +40,15 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
   const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
   switch (kind_) {
     case OperandKind::contiguous:
-      return fmt::format("{} * {}, s.kv_head, s.batch", n, BN_);
+      return fmt::format("{} * {}, {}, {}", n, BN_, names_.kv_head, names_.batch);
     case OperandKind::ragged:
-      return fmt::format("s.sequence.k_start + {} * {}, s.kv_head, 0", n, BN_);
+      return fmt::format("{} + {} * {}, {}, 0", names_.k_start, n, BN_, names_.kv_head);
     case OperandKind::continuous:
-      return fmt::format("{} * {}, s.kv_head, page", n, BN_);
+      return fmt::format("{} * {}, {}, page", n, BN_, names_.kv_head);
     case OperandKind::paged:
-      if (num_pages() > 1) return fmt::format("0, s.kv_head, page{}", suffix);
-      return page_size_ == BN_ ? "0, s.kv_head, page" : fmt::format("row % {}, s.kv_head, page", page_size_);
+      if (num_pages() > 1) return fmt::format("0, {}, page{}", names_.kv_head, suffix);
+      if (page_size_ == BN_) return fmt::format("0, {}, page", names_.kv_head);
+      return fmt::format("row % {}, {}, page", page_size_, names_.kv_head);
   }
   return {};
 }

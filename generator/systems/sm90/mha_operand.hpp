@@ -21,10 +21,17 @@
 
 namespace kiln::sm90 {
 
+/// Emitted expressions of the sequence at hand.
+struct OperandNames {
+  std::string batch = "s.batch", kv_head = "s.kv_head", k_start = "s.sequence.k_start",
+              seqlen_k = "s.sequence.seqlen_k";
+};
+
 class MHAOperand {
  public:
   /// `page_size`: of paged operands; a divisor or a multiple of BN.
-  MHAOperand(OperandKind kind, int page_size, int BN) : kind_(kind), page_size_(page_size), BN_(BN) {}
+  MHAOperand(OperandKind kind, int page_size, int BN, OperandNames names = {})
+      : kind_(kind), page_size_(page_size), BN_(BN), names_(std::move(names)) {}
 
   bool table() const { return kind_ == OperandKind::paged || kind_ == OperandKind::continuous; }
   int paged_rows() const { return kind_ == OperandKind::paged ? page_size_ : 0; }
@@ -53,6 +60,7 @@ class MHAOperand {
   OperandKind kind_;
   int page_size_;
   int BN_;
+  OperandNames names_;
 };
 
 }  // namespace kiln::sm90
