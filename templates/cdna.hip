@@ -11,6 +11,7 @@
 #endif
 #define DEVICE static __device__ inline __attribute__((always_inline))
 #define LDS __attribute__((address_space(3)))
+#define CONSTANT __attribute__((address_space(4)))
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;

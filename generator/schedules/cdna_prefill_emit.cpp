@@ -11,17 +11,20 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
-  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+  if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
+  if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
-  if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
-  if (p.ragged && p.lse) add(Kind::i32, "total_q");
+  if (!p.ragged_q()) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  if (p.ragged_q() && p.lse) add(Kind::i32, "total_q");
+  if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.causal) add(Kind::i32, "num_m_blocks");
   for (const char* tensor : {"q", "k", "v", "o"}) {
-    for (const char* axis : {"batch", "seq", "head"}) {
-      if (p.ragged && std::string(axis) == "batch") continue;
-      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-    }
+    const bool query = *tensor == 'q' || *tensor == 'o';
+    if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
+    if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
+    for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
   }
   add(Kind::f32, "scale_log2");
   if (p.lse) add(Kind::f32, "scale");
@@ -55,6 +58,35 @@ std::string parameter_list(const std::vector<KernelParam>& params) {
   return out + line;
 }
 
+// Lengths of the sequence, and pointers to its first rows.
+void emit_sequence(Writer& w, const PrefillPlan& p) {
+  if (p.ragged_q()) {
+    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
+    w.line("if (m_start >= seqlen_q) return;");
+  }
+  if (p.kind == OperandKind::ragged)
+    w.line("const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;");
+  if (p.table()) {
+    w.line("const int seqlen_k = seqlens_k[batch];");
+    w.line(
+        "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch * "
+        "page_table_stride);");
+  }
+  if (p.kind == OperandKind::continuous) {
+    w.line("const int block = pages[0];");
+    w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
+  }
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    const bool query = *tensor == 'q' || *tensor == 'o';
+    std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
+    if (!p.ragged_q()) start = "batch * {}_stride_batch";
+    if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
+    w.line("{0}u16* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
+           tensor, fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
+  }
+}
+
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
 void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];");
@@ -75,21 +107,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
       "const int head = (int)__builtin_amdgcn_workgroup_id_y(), batch = "
       "(int)__builtin_amdgcn_workgroup_id_z();");
   w.line("const int kv_head = head / (heads_q / heads_kv);");
-  if (p.ragged) {
-    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
-    w.line(
-        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
-        "k_start;");
-    w.line("if (m_start >= seqlen_q) return;");
-  }
-  const char* sequence = p.ragged ? "{1}_start * {0}_stride_seq" : "batch * {0}_stride_batch";
-  for (const char* tensor : {"q", "k", "v", "o"}) {
-    const bool query = *tensor == 'q' || *tensor == 'o';
-    const std::string start = fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
-    w.line("{0}u16* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
-           tensor, start, query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
-  }
+  emit_sequence(w, p);
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
          p.WM() - 1);
   w.line("const int row = m_start + block_row;");
@@ -111,8 +129,9 @@ void emit_work(Writer& w, const PrefillPlan& p) {
 void emit_setup(Writer& w, const PrefillPlan& p) {
   const int size = static_cast<int>(size_of(p.config.dtype));
   w.banner("addresses");
-  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), "seqlen_k");
-  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), "seqlen_k");
+  const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k";
+  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows);
+  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows);
   w.banner("accumulators");
   const std::string accumulator = p.mfma.accumulator();
   w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
@@ -253,8 +272,9 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_finish(w);
   if (p.lse) {
     w.open("if (lane < {} && row < seqlen_q)", p.WM());
-    w.line(p.ragged ? "float* const lse_row = lse + (long long)head * total_q + q_start + row;"
-                    : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row;");
+    w.line(p.ragged_q()
+               ? "float* const lse_row = lse + (long long)head * total_q + q_start + row;"
+               : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row;");
     w.line(
         "*lse_row = row_sum > 0.0f ? row_max * scale + log2_approx(row_sum) * 0.693147180559945f : "
         "-kInfinity;");
@@ -289,6 +309,7 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
+  m.page_size = p.kind == OperandKind::paged ? *p.config.operand->page_size : 0;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;

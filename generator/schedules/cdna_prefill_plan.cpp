@@ -78,8 +78,6 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
         std::string(to_string(c.dtype)));
   takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
-        "takes contiguous and ragged operands", "contiguous, ragged");
   takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
   takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
         "takes none and causal", "none, causal");
@@ -161,7 +159,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
   p.v_stages = *c.double_buffer ? 2 : 1;
   p.causal = c.mask->kind == MaskConfig::Kind::causal;
-  p.ragged = c.operand->kind == OperandKind::ragged;
+  p.kind = c.operand->kind;
   p.lse = *c.lse;
 
   const std::vector<ColumnGroup> columns = KVMmaOp::column_groups(p.mfma, p.ov_depth);
@@ -173,9 +171,18 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
     return std::nullopt;
   }
   const TargetInfo& target = target_info(c.target);
-  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          *c.WN,      p.BK,
-                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, target.lds_dma_bytes,
-                     *swizzle_k};
+  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
+  const int dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, row_bytes, page_size);
+  if (dma_bytes == 0) {
+    refuse_value(user, "/operand/page_size",
+                 fmt::format("cdna_prefill copies {} rows of a page at once", 256 / row_bytes),
+                 std::to_string(align_up(page_size, 256 / row_bytes)), out);
+    return std::nullopt;
+  }
+  KVBuffer::Shape kv{true,       p.mfma,        p.BN,       *c.WN,     p.BK,      p.depth,
+                     *c.bk_smem, p.num_threads, p.k_stages, dma_bytes, *swizzle_k};
+  kv.page_size = page_size;
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   p.k.emplace(kv);
   kv.transpose = false, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;

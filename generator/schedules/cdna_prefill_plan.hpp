@@ -18,7 +18,8 @@ struct PrefillPlan {
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
-  bool causal = false, ragged = false, lse = false;
+  bool causal = false, lse = false;
+  OperandKind kind = OperandKind::contiguous;
   bool counted = true;             ///< waits count loads; otherwise they drain
   int max_registers = 0;           ///< VGPRs of a lane, AGPRs included
   int smem_v = 0, smem_bytes = 0;  ///< K lies at 0
@@ -28,6 +29,10 @@ struct PrefillPlan {
   std::optional<OnlineSoftmax> softmax;
   std::optional<KeyLimitMask> mask;
 
+  /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.
+  bool ragged_q() const { return kind != OperandKind::contiguous; }
+  /// K and V are found through a table.
+  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   /// Rows of one wave.
   int WM() const { return mfma.shape.n; }
 };

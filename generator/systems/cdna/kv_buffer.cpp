@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 namespace kiln::cdna {
 namespace {
@@ -61,73 +62,131 @@ KVBuffer::Copy KVBuffer::copy(int j) const {
   return {swizzled & bits, (swizzled & ~bits) / stage_.vectors_per_row()};
 }
 
+int KVBuffer::dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size) {
+  for (const int bytes : {lds_dma_bytes, 4}) {
+    if (page_size == 0 || page_size * row_bytes % (64 * bytes) == 0) return bytes;
+  }
+  return 0;
+}
+
+int KVBuffer::rows_per_descriptor() const {
+  return std::gcd(shape_.page_size, instructions_ * rows_per_copy());
+}
+
 void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                               const std::string& rows) const {
   const std::string n = name();
   const int per_row = stage_.vectors_per_row(), tiles = constants_.total_tiles;
+  const bool paged = shape_.page_size > 0;
   w.comment("{}: {} tiles of {} x {} a load, {}", shape_.transpose ? "K" : "V", tiles,
             constants_.warp_tile_rows, shape_.bk_smem,
             share_ > 1 ? fmt::format("{} waves on each", share_)
                        : fmt::format("{} to a wave", constants_.tiles_per_warp));
   w.line("const int {0}_row_bytes = (int)({1});", n, row_bytes);
-  w.line("const u8* {0}_next = (const u8*)({1});", n, first);
-  w.line("int {0}_rows = {1};", n, rows);
+  if (paged) {
+    w.line("const u8* const {0}_pages = (const u8*)({1});", n, first);
+    w.line("const int {}_keys = {};", n, rows);
+    w.line("int {}_row = 0;  // first key of the next tile", n);
+  } else {
+    w.line("const u8* {0}_next = (const u8*)({1});", n, first);
+    w.line("int {0}_rows = {1};", n, rows);
+  }
   // The vector of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
   std::string vector = shape_.dma_bytes == 16 ? "lane" : "lane / 4";
-  if (share_ > 1)
-    vector = fmt::format("{} + warp / {} * {}", vector, tiles, instructions_ * vectors_per_copy());
+  const int worker_vectors = instructions_ * vectors_per_copy();
+  if (share_ > 1) vector = fmt::format("{} + warp / {} * {}", vector, tiles, worker_vectors);
   w.line("const u32 {0}_vector = {1};", n, vector);
+  // A page's descriptor starts at the wave's own first row.
+  const int worker_rows = worker_vectors / per_row;
+  const std::string own = share_ > 1 ? fmt::format(" + warp / {} * {}", tiles, worker_rows) : "";
   std::set<int> lows;
   for (int j = 0; j < instructions_; ++j) lows.insert(copy(j).low);
   for (const int low : lows) {
     std::string v = swizzled_expression(shape_.swizzle, n + "_vector");
     if (low != 0) v = fmt::format("({} ^ {})", v, low);
-    w.line("const u32 {0}_from_{1} = {2} / {3} * {0}_row_bytes + {2} % {3} * 16{4};", n, low, v, per_row,
+    std::string row = fmt::format("{} / {}", v, per_row);
+    if (paged && share_ > 1) row = fmt::format("({} - warp / {} * {})", row, tiles, worker_rows);
+    w.line("const u32 {0}_from_{1} = {2} * {0}_row_bytes + {3} % {4} * 16{5};", n, low, row, v, per_row,
            shape_.dma_bytes == 16 ? "" : " + lane % 4 * 4");
   }
   for (int t = 0; t < constants_.tiles_per_warp; ++t) {
     const std::string tile = share_ > 1 ? fmt::format("(warp % {})", tiles)
                              : t == 0   ? "warp"
                                         : fmt::format("(warp + {})", t * constants_.num_warps);
-    const int repeats = constants_.num_repeats;
+    const int repeats = constants_.num_repeats, tile_rows = constants_.warp_tile_rows;
     const std::string row = repeats == 1 ? tile : fmt::format("{} / {}", tile, repeats);
     const std::string col = repeats == 1 ? "0" : fmt::format("{} % {}", tile, repeats);
-    w.line("const u32 {0}_tile_{1} = {2} * {3} * {0}_row_bytes + {4} * {5};", n, t, row,
-           constants_.warp_tile_rows, col, stage_.row_bytes());
-    w.line("const u32 {0}_lds_{1} = {6}{2} * {3} + {4} * {5}{7};", n, t, row,
-           constants_.warp_tile_rows * stage_.row_bytes(), col, stage_.block_bytes(),
-           base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
+    if (paged) {
+      w.line("const int {0}_first_{1} = {2} * {3}{4};", n, t, row, tile_rows, own);
+      w.line("const u32 {0}_tile_{1} = {2} * {3};", n, t, col, stage_.row_bytes());
+    } else {
+      w.line("const u32 {0}_tile_{1} = {2} * {3} * {0}_row_bytes + {4} * {5};", n, t, row, tile_rows, col,
+             stage_.row_bytes());
+    }
+    w.line("const u32 {0}_lds_{1} = {6}{2} * {3} + {4} * {5}{7};", n, t, row, tile_rows * stage_.row_bytes(),
+           col, stage_.block_bytes(), base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
            share_ > 1 ? fmt::format(" + warp / {} * {}", tiles, instructions_ * 64 * shape_.dma_bytes) : "");
   }
   op_.emit_construct(w, std::to_string(base));
 }
 
+/// Copies [first_copy, last_copy) of copy tile `t`, from the descriptor `tile` that starts at row
+/// `first_row`.
+void KVBuffer::emit_copies(Writer& w, int stage, int t, int first_copy, int last_copy, int first_row) const {
+  const std::string n = name();
+  // One running offset per lane part: a list of uniform row distances would crowd the scalar registers.
+  std::map<int, int> row_of;  // by lane part: the row its offset stands at
+  for (int j = first_copy; j < last_copy; ++j) {
+    const Copy c = copy(j);
+    const int lds = stage * stage_bytes() + j * 64 * shape_.dma_bytes;
+    const auto [at, fresh] = row_of.try_emplace(c.low, first_row);
+    if (fresh) w.line("u32 from_{0}_{1} = {2}_from_{1} + {2}_tile_{0};", t, c.low, n);
+    if (c.row != at->second) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - at->second, n);
+    at->second = c.row;
+    w.line("BUFFER_TO_LDS_{0}(tile, {1}_lds_{2}, {3}, from_{2}_{4});", shape_.dma_bytes, n, t, lds, c.low);
+  }
+}
+
 void KVBuffer::emit_load_from_dram(Writer& w, int stage) const {
   const std::string n = name();
+  const int row_end = shape_.depth * stage_.element_bytes;
+  const bool paged = shape_.page_size > 0;
   w.open("");
   w.comment("load_{}_stage{}", n, stage);
-  w.line(
-      "const i32x4 tile = buffer_resource({0}_next, {0}_rows > 0 ? (min_of({0}_rows, {1}) - 1) * "
-      "{0}_row_bytes "
-      "+ {2} : 0);",
-      n, shape_.BN, shape_.depth * stage_.element_bytes);
+  if (!paged)
+    w.line(
+        "const i32x4 tile = buffer_resource({0}_next, {0}_rows > 0 ? (min_of({0}_rows, {1}) - 1) * "
+        "{0}_row_bytes + {2} : 0);",
+        n, shape_.BN, row_end);
   for (int t = 0; t < constants_.tiles_per_warp; ++t) {
     const bool guarded = (t + 1) * constants_.num_warps > constants_.total_tiles && share_ == 1;
     if (guarded) w.open("if (warp < {})", constants_.total_tiles - t * constants_.num_warps);
-    // One running offset per lane part: a list of uniform row distances would crowd the scalar registers.
-    std::map<int, int> row_of;  // by lane part: the row its offset stands at
-    for (int j = 0; j < instructions_; ++j) {
-      const Copy c = copy(j);
-      const int lds = stage * stage_bytes() + j * 64 * shape_.dma_bytes;
-      const auto [at, fresh] = row_of.try_emplace(c.low, 0);
-      if (fresh) w.line("u32 from_{0}_{1} = {2}_from_{1} + {2}_tile_{0};", t, c.low, n);
-      if (c.row != at->second) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - at->second, n);
-      at->second = c.row;
-      w.line("BUFFER_TO_LDS_{0}(tile, {1}_lds_{2}, {3}, from_{2}_{4});", shape_.dma_bytes, n, t, lds, c.low);
+    if (!paged) {
+      emit_copies(w, stage, t, 0, instructions_, 0);
+    } else {
+      const int rows = rows_per_descriptor(), copies = rows / rows_per_copy();
+      for (int j = 0; j < instructions_; j += copies) {
+        w.open("");
+        w.line("const int row = {0}_row + {0}_first_{1}{2};", n, t,
+               j == 0 ? "" : fmt::format(" + {}", j * rows_per_copy()));
+        w.line("const int page = pages[min_of(row, {}_keys - 1) / {}];", n, shape_.page_size);
+        w.comment("rows past the sequence, and pages that do not exist, read as zeros");
+        w.line("const int left = (u32)page < (u32)num_pages ? min_of({}_keys - row, {}) : 0;", n, rows);
+        w.line(
+            "const i32x4 tile = buffer_resource({0}_pages + page * ({0}_stride_page * {1}) + (u32)row % {2}u "
+            "* (long long){0}_row_bytes, left > 0 ? (left - 1) * {0}_row_bytes + {3} : 0);",
+            n, stage_.element_bytes, shape_.page_size, row_end);
+        emit_copies(w, stage, t, j, j + copies, j * rows_per_copy());
+        w.close();
+      }
     }
     if (guarded) w.close();
   }
-  w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};", n, shape_.BN);
+  if (paged) {
+    w.line("{}_row += {};", n, shape_.BN);
+  } else {
+    w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};", n, shape_.BN);
+  }
   w.close();
 }
 

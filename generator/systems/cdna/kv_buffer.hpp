@@ -36,8 +36,12 @@ class KVBuffer {
     layout::Swizzle swizzle{};  ///< vector domain
     /// Columns (K) or keys (V) that registers hold at once; 0: all.
     int reg_chunk = 0;
+    /// Rows of a page; 0: the rows of a sequence follow each other.
+    int page_size = 0;
   };
   explicit KVBuffer(const Shape& shape);
+  /// Bytes a lane may copy at once: no copy instruction straddles two pages. 0 when not even words fit.
+  static int dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size);
 
   const KVBufferConstants& derived() const { return constants_; }
   int num_k_tiles() const { return constants_.num_k_tiles; }
@@ -51,8 +55,10 @@ class KVBuffer {
   int copies() const { return constants_.tiles_per_warp * instructions_; }
 
   void use(Prelude& prelude) const;
-  /// `base`: byte offset of stage 0 in LDS; `first`: pointer to row 0 of the sequence and head; `row_bytes`:
-  /// expression of the byte distance of rows; `rows`: of the sequence's length.
+  /// `base`: byte offset of stage 0 in LDS; `first`: pointer to row 0 of the sequence and head (paged: of
+  /// page 0 and head); `row_bytes`: expression of the byte distance of rows; `rows`: of the sequence's
+  /// length. Paged operands also need `pages` (the sequence's row of the table, in constant memory),
+  /// `num_pages` and NAME_stride_page.
   void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                       const std::string& rows) const;
   /// load_from_dram[stage]: starts the copies of the iterator's tile and advances it.
@@ -72,6 +78,10 @@ class KVBuffer {
   struct Copy {
     int low = 0, row = 0;
   };
+  int rows_per_copy() const { return vectors_per_copy() / stage_.vectors_per_row(); }
+  /// Rows of one copy tile that lie in one page.
+  int rows_per_descriptor() const;
+  void emit_copies(Writer& w, int stage, int t, int first_copy, int last_copy, int first_row) const;
   Copy copy(int j) const;
   int lane_vector_bits() const;
   bool copies_prove() const;
