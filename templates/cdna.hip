@@ -28,6 +28,7 @@ typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
 DEVICE int min_of(int a, int b) { return a < b ? a : b; }
 DEVICE int max_of(int a, int b) { return a > b ? a : b; }
+DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
 DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 
@@ -87,7 +88,8 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 //@ section waits
 // Until at most n of this wave's loads are in flight, then a barrier of the block. No other memory access crosses it.
 #define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
-#define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
+// A barrier of the block after this wave's LDS accesses; loads stay in flight.
+#define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
 
 //@ section lds_read_16 needs types
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
@@ -191,6 +193,36 @@ DEVICE bool any(bool x) { return __builtin_amdgcn_uicmp((u32)x, 0u, 33) != 0; }
 DEVICE float from_lane(int lane4, float x) {
   return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(lane4, __builtin_bit_cast(int, x)));
 }
+
+//@ section warp_names needs types
+// Names for text that is shared with devices of 32-lane warps: both halves of a wave do the same there.
+DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
+DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
+DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
+DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
+DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+#else
+DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+#endif
+
+//@ section global_16 needs types
+DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }
+DEVICE f32x4 load_global_16(const float* p) { return *(const f32x4*)p; }
+
+//@ section lds_write_8 needs types
+DEVICE void lds_write_8(LDS u8* p, u32x2 x) { *(LDS u32x2*)p = x; }
+
+//@ section lds_float needs types
+DEVICE void lds_write_float(LDS u8* p, float x) { *(LDS float*)p = x; }
+DEVICE float lds_read_float(const LDS u8* p) { return *(const LDS float*)p; }
+
+//@ section arrive needs types
+// What this block wrote becomes visible to the device; what others wrote before they arrived becomes visible here.
+DEVICE void release_to_device() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
+DEVICE void acquire_from_device() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+DEVICE int arrive(int* counter) { return __hip_atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT); }
 
 //@ section pack_bf16_by_hand needs types
 // Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.

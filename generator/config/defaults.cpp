@@ -56,8 +56,9 @@ void fill_amd(Config& c) {
     fill(c.BM, *c.WM);
     const int keys = gfx950 ? 128 : c.depth >= 256 && !is_fp8(c.dtype) ? 32 : 64;
     fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
-    const int quarter = *c.BN / 4;
-    fill(c.WN, *c.BN % 4 == 0 && quarter % mma_n == 0 ? quarter : *c.BN % mma_n == 0 ? mma_n : *c.BN);
+    // Four waves, or two where V's rows would leave a wave fewer columns than its loads turn at once.
+    const int waves = !gfx950 && *c.ov_depth < 128 ? 2 : 4, share = *c.BN / waves;
+    fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
   }
   if (*c.WM > 0 && *c.WN > 0)
     fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));

@@ -254,7 +254,9 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
 void emit_main(Writer& w, const PrefillPlan& p) {
   w.banner("Q, and the first tiles on their way");
   const int size = static_cast<int>(size_of(p.config.dtype));
-  p.q->emit_load(w, "q_head", fmt::format("q_stride_seq * {}", size), "(seqlen_q - m_start)", "block_row");
+  w.line("const int q_row_bytes = (int)(q_stride_seq * {}), rows_left = seqlen_q - m_start;", size);
+  p.q->emit_load(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
+                 "block_row * q_row_bytes");
   w.open("if (num_tiles > 0)");
   p.k->emit_load_from_dram(w, 0);
   if (p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
@@ -280,7 +282,10 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
         "-kInfinity;");
     w.close();
   }
-  p.q->emit_store(w, "o_head", "o_stride_seq * 2", "(seqlen_q - m_start)", "block_row");
+  w.comment("Rows past the end are sent where the descriptor drops them.");
+  w.line("const int o_row_bytes = (int)(o_stride_seq * 2);");
+  p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * 2),
+                  "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
 }
 
 std::string head_facts(const PrefillPlan& p) {

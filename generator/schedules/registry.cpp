@@ -1,5 +1,6 @@
 // Every schedule kiln has, the default one of each (target, operation) first. A new main loop is one line
 // here.
+#include "generator/schedules/cdna_decode.hpp"
 #include "generator/schedules/cdna_prefill.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/schedules/sm80_decode.hpp"
@@ -17,6 +18,9 @@ std::span<const ScheduleEntry> schedules() {
       {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
       {"sm80_decode", Target::sm_80, Operation::decode, make_sm80_decode},
+      {"cdna_decode_streaming", Target::gfx90a, Operation::decode, make_cdna_decode_streaming},
+      {"cdna_decode_streaming", Target::gfx942, Operation::decode, make_cdna_decode_streaming},
+      {"cdna_decode_streaming", Target::gfx950, Operation::decode, make_cdna_decode_streaming},
       {"cdna_prefill", Target::gfx90a, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx942, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx950, Operation::prefill, make_cdna_prefill},

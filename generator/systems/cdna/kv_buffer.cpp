@@ -32,8 +32,8 @@ KVBuffer::KVBuffer(const Shape& shape)
     : shape_(shape),
       constants_(constants_of(shape)),
       stage_{shape.BN, shape.depth, shape.bk_smem, static_cast<int>(size_of(shape.mfma.type)), shape.swizzle},
-      op_({shape.mfma, constants_.num_mmas, constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK,
-           shape.transpose},
+      op_({shape.mfma, shape.read_columns > 0 ? shape.read_columns / shape.mfma.shape.n : constants_.num_mmas,
+           constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose},
           stage_),
       share_(constants_.waves_per_tile),
       instructions_(constants_.copies_per_wave_tile) {}
@@ -59,7 +59,8 @@ int KVBuffer::lane_vector_bits() const {
 KVBuffer::Copy KVBuffer::copy(int j) const {
   const int swizzled = static_cast<int>(shape_.swizzle(static_cast<std::uint32_t>(j * vectors_per_copy())));
   const int bits = lane_vector_bits();
-  return {swizzled & bits, (swizzled & ~bits) / stage_.vectors_per_row()};
+  const int high = swizzled & ~bits, per_row = stage_.vectors_per_row();
+  return {swizzled & bits, high / per_row, high % per_row};
 }
 
 int KVBuffer::dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size) {
@@ -70,11 +71,12 @@ int KVBuffer::dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size) {
 }
 
 int KVBuffer::rows_per_descriptor() const {
-  return std::gcd(shape_.page_size, instructions_ * rows_per_copy());
+  return std::gcd(shape_.page_size, instructions_ * vectors_per_copy() / stage_.vectors_per_row());
 }
 
 void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
-                              const std::string& rows) const {
+                              const std::string& rows, const std::string& first_row,
+                              const std::string& own_bytes, const std::string& own_col) const {
   const std::string n = name();
   const int per_row = stage_.vectors_per_row(), tiles = constants_.total_tiles;
   const bool paged = shape_.page_size > 0;
@@ -86,10 +88,12 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
   if (paged) {
     w.line("const u8* const {0}_pages = (const u8*)({1});", n, first);
     w.line("const int {}_keys = {};", n, rows);
-    w.line("int {}_row = 0;  // first key of the next tile", n);
+    w.line("int {}_row = {};  // first key of the next tile", n, first_row);
   } else {
-    w.line("const u8* {0}_next = (const u8*)({1});", n, first);
-    w.line("int {0}_rows = {1};", n, rows);
+    const bool whole = first_row == "0";
+    w.line("const u8* {0}_next = (const u8*)({1}){2};", n, first,
+           whole ? "" : fmt::format(" + {} * (long long){}_row_bytes", first_row, n));
+    w.line("int {0}_rows = {1}{2};", n, rows, whole ? "" : " - " + first_row);
   }
   // The vector of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
   std::string vector = shape_.dma_bytes == 16 ? "lane" : "lane / 4";
@@ -127,32 +131,37 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
            col, stage_.block_bytes(), base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
            share_ > 1 ? fmt::format(" + warp / {} * {}", tiles, instructions_ * 64 * shape_.dma_bytes) : "");
   }
-  op_.emit_construct(w, std::to_string(base));
+  op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
 }
 
 /// Copies [first_copy, last_copy) of copy tile `t`, from the descriptor `tile` that starts at row
 /// `first_row`.
-void KVBuffer::emit_copies(Writer& w, int stage, int t, int first_copy, int last_copy, int first_row) const {
+void KVBuffer::emit_copies(Writer& w, int stage, int strip, int t, int first_copy, int last_copy,
+                           int first_row) const {
   const std::string n = name();
   // One running offset per lane part: a list of uniform row distances would crowd the scalar registers.
-  std::map<int, int> row_of;  // by lane part: the row its offset stands at
+  std::map<int, Copy> place_of;  // by lane part: where its offset stands
   for (int j = first_copy; j < last_copy; ++j) {
     const Copy c = copy(j);
     const int lds = stage * stage_bytes() + j * 64 * shape_.dma_bytes;
-    const auto [at, fresh] = row_of.try_emplace(c.low, first_row);
-    if (fresh) w.line("u32 from_{0}_{1} = {2}_from_{1} + {2}_tile_{0};", t, c.low, n);
-    if (c.row != at->second) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - at->second, n);
-    at->second = c.row;
+    const auto [at, fresh] = place_of.try_emplace(c.low, Copy{c.low, first_row, 0});
+    if (fresh)
+      w.line("u32 from_{0}_{1} = {2}_from_{1} + {2}_tile_{0}{3};", t, c.low, n,
+             strip == 0 ? "" : fmt::format(" + {}", strip * shape_.depth * stage_.element_bytes));
+    const Copy& place = at->second;
+    if (c.row != place.row) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - place.row, n);
+    if (c.vector != place.vector) w.line("from_{}_{} += {};", t, c.low, 16 * (c.vector - place.vector));
+    at->second = c;
     w.line("BUFFER_TO_LDS_{0}(tile, {1}_lds_{2}, {3}, from_{2}_{4});", shape_.dma_bytes, n, t, lds, c.low);
   }
 }
 
-void KVBuffer::emit_load_from_dram(Writer& w, int stage) const {
+void KVBuffer::emit_load_from_dram(Writer& w, int stage, int strip) const {
   const std::string n = name();
-  const int row_end = shape_.depth * stage_.element_bytes;
+  const int row_end = shape_.strips * shape_.depth * stage_.element_bytes;
   const bool paged = shape_.page_size > 0;
   w.open("");
-  w.comment("load_{}_stage{}", n, stage);
+  w.comment("load_{}_stage{}{}", n, stage, shape_.strips > 1 ? fmt::format(", strip {}", strip) : "");
   if (!paged)
     w.line(
         "const i32x4 tile = buffer_resource({0}_next, {0}_rows > 0 ? (min_of({0}_rows, {1}) - 1) * "
@@ -162,27 +171,30 @@ void KVBuffer::emit_load_from_dram(Writer& w, int stage) const {
     const bool guarded = (t + 1) * constants_.num_warps > constants_.total_tiles && share_ == 1;
     if (guarded) w.open("if (warp < {})", constants_.total_tiles - t * constants_.num_warps);
     if (!paged) {
-      emit_copies(w, stage, t, 0, instructions_, 0);
+      emit_copies(w, stage, strip, t, 0, instructions_, 0);
     } else {
-      const int rows = rows_per_descriptor(), copies = rows / rows_per_copy();
+      const int rows = rows_per_descriptor();
+      const int copies = rows * stage_.vectors_per_row() / vectors_per_copy();
       for (int j = 0; j < instructions_; j += copies) {
         w.open("");
         w.line("const int row = {0}_row + {0}_first_{1}{2};", n, t,
-               j == 0 ? "" : fmt::format(" + {}", j * rows_per_copy()));
-        w.line("const int page = pages[min_of(row, {}_keys - 1) / {}];", n, shape_.page_size);
+               j == 0 ? "" : fmt::format(" + {}", j / copies * rows));
+        w.line("const int page = row < {}_keys ? pages[(u32)row / {}u] : num_pages;", n, shape_.page_size);
         w.comment("rows past the sequence, and pages that do not exist, read as zeros");
         w.line("const int left = (u32)page < (u32)num_pages ? min_of({}_keys - row, {}) : 0;", n, rows);
         w.line(
             "const i32x4 tile = buffer_resource({0}_pages + page * ({0}_stride_page * {1}) + (u32)row % {2}u "
             "* (long long){0}_row_bytes, left > 0 ? (left - 1) * {0}_row_bytes + {3} : 0);",
             n, stage_.element_bytes, shape_.page_size, row_end);
-        emit_copies(w, stage, t, j, j + copies, j * rows_per_copy());
+        emit_copies(w, stage, strip, t, j, j + copies, j / copies * rows);
         w.close();
       }
     }
     if (guarded) w.close();
   }
-  if (paged) {
+  if (strip + 1 < shape_.strips) {
+    // The iterator stays at this tile.
+  } else if (paged) {
     w.line("{}_row += {};", n, shape_.BN);
   } else {
     w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};", n, shape_.BN);
@@ -210,7 +222,8 @@ bool KVBuffer::copies_prove() const {
                                                     worker * instructions_ * vectors_per_copy());
         const Copy c = copy(j);
         const int source = static_cast<int>(shape_.swizzle(own)) ^ c.low;
-        const int row = source / per_row + c.row, byte = source % per_row * 16 + lane * shape_.dma_bytes % 16;
+        const int row = source / per_row + c.row;
+        const int byte = (source % per_row + c.vector) * 16 + lane * shape_.dma_bytes % 16;
         const int expected = static_cast<int>(stage_.byte(row, byte / 16 * simd)) + byte % 16;
         if (expected != place) return false;
         written.push_back(place / shape_.dma_bytes);

@@ -36,6 +36,11 @@ class KVBuffer {
     layout::Swizzle swizzle{};  ///< vector domain
     /// Columns (K) or keys (V) that registers hold at once; 0: all.
     int reg_chunk = 0;
+    /// Column strips that make up a row in memory, loaded one at a time (streaming decode): `depth` is that
+    /// of one strip.
+    int strips = 1;
+    /// Output columns whose fragments one wave reads; 0: all of `depth`.
+    int read_columns = 0;
     /// Rows of a page; 0: the rows of a sequence follow each other.
     int page_size = 0;
   };
@@ -59,10 +64,13 @@ class KVBuffer {
   /// page 0 and head); `row_bytes`: expression of the byte distance of rows; `rows`: of the sequence's
   /// length. Paged operands also need `pages` (the sequence's row of the table, in constant memory),
   /// `num_pages` and NAME_stride_page.
+  /// `first_row`: expression of the first key loaded; `own`: byte offset, from `base`, of what this wave
+  /// reads.
   void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
-                      const std::string& rows) const;
-  /// load_from_dram[stage]: starts the copies of the iterator's tile and advances it.
-  void emit_load_from_dram(Writer& w, int stage) const;
+                      const std::string& rows, const std::string& first_row = "0",
+                      const std::string& own_bytes = "", const std::string& own_col = "") const;
+  /// load_from_dram[stage]: starts the copies of strip `strip` of the iterator's tile; the last one advances.
+  void emit_load_from_dram(Writer& w, int stage, int strip = 0) const;
   /// Step `step` of load_from_shared[bk_tile] of the stage.
   void emit_load_from_shared(Writer& w, int stage, int bk_tile, int step) const;
 
@@ -76,12 +84,13 @@ class KVBuffer {
   int vectors_per_copy() const { return 64 * shape_.dma_bytes / 16; }
   /// Lane part and literal part of the source vector of copy `j`: their XOR, over disjoint bits but `low`.
   struct Copy {
-    int low = 0, row = 0;
+    int low = 0, row = 0, vector = 0;
+    bool operator==(const Copy&) const = default;
   };
-  int rows_per_copy() const { return vectors_per_copy() / stage_.vectors_per_row(); }
   /// Rows of one copy tile that lie in one page.
   int rows_per_descriptor() const;
-  void emit_copies(Writer& w, int stage, int t, int first_copy, int last_copy, int first_row) const;
+  void emit_copies(Writer& w, int stage, int strip, int t, int first_copy, int last_copy,
+                   int first_row) const;
   Copy copy(int j) const;
   int lane_vector_bits() const;
   bool copies_prove() const;

@@ -91,8 +91,8 @@ void KVMmaOp::use(Prelude& prelude) const {
   }
 }
 
-void KVMmaOp::emit_construct(Writer& w, const std::string& base) const {
-  for (const LaneAddress& address : addresses_) address.emit(w, base);
+void KVMmaOp::emit_construct(Writer& w, const std::string& base, const std::string& wave_col) const {
+  for (const LaneAddress& address : addresses_) address.emit(w, base, wave_col);
 }
 
 void KVMmaOp::emit_registers(Writer& w) const {
@@ -153,11 +153,12 @@ void KVMmaOp::emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) 
 }
 
 void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step,
-                       bool first) const {
+                       bool first, int first_operand) const {
   const std::string zero = fmt::format("({})(0.0f)", shape_.mfma.accumulator());
   // A 16-byte vector of K and Q holds the operands of `halves` instructions.
   const int halves = shape_.transpose_b ? shape_.mfma.k_group() : 1;
-  const int a = (slot(bk_tile) * steps() + step) * shape_.num_mmas, operand = bk_tile * steps() + step;
+  const int a = (slot(bk_tile) * steps() + step) * shape_.num_mmas,
+            operand = first_operand + bk_tile * steps() + step;
   for (int half = 0; half < halves; ++half) {
     const char* part = halves == 1 ? "" : half == 0 ? ".lo" : ".hi";
     const bool fresh = first && operand == 0 && half == 0;

@@ -43,8 +43,9 @@ class KVMmaOp {
   static std::vector<ColumnGroup> column_groups(const Mfma& mfma, int cols);
 
   void use(Prelude& prelude) const;
-  /// Addresses of this lane; `base` is the byte offset of stage 0 in LDS.
-  void emit_construct(Writer& w, const std::string& base) const;
+  /// Addresses of this lane; `base` is the byte offset of stage 0 in LDS, `wave_col` the first column of V
+  /// that this wave reads.
+  void emit_construct(Writer& w, const std::string& base, const std::string& wave_col = "") const;
   void emit_registers(Writer& w) const;
   /// Steps of one strip: 16-byte vectors along depth (K) or instructions along keys (V).
   int steps() const { return shape_.transpose_b ? vectors() : shape_.num_k_mmas; }
@@ -55,8 +56,9 @@ class KVMmaOp {
   void emit_load(Writer& w, int bk_tile, int step, int stage_offset) const;
   /// mma: C += A B over that step. `b` names the registers of Q (vectors) or P (pairs of elements); `first`:
   /// the first step overwrites C.
-  void emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step,
-                bool first) const;
+  /// `first_operand`: where in `b` the strips begin.
+  void emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step, bool first,
+                int first_operand = 0) const;
   /// Products of one strip.
   int products() const { return shape_.num_mmas * shape_.num_k_mmas; }
 

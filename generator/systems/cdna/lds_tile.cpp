@@ -44,9 +44,10 @@ void LaneAddress::want(int row, int col) {
   wanted_.insert({row, col});
 }
 
-void LaneAddress::emit(Writer& w, const std::string& base) const {
+void LaneAddress::emit(Writer& w, const std::string& base, const std::string& wave_col) const {
   const std::string col = name_ + "_col";
-  w.line("const u32 {0}_row = {1}, {0}_col = {2};", name_, pattern_.row_text, pattern_.col_text);
+  w.line("const u32 {0}_row = {1}, {0}_col = {2};", name_, pattern_.row_text,
+         wave_col.empty() ? pattern_.col_text : pattern_.col_text + " + " + wave_col);
   const std::string in_block = crosses_blocks_ ? fmt::format("({} & {})", col, tile_.block_cols - 1) : col;
   const int row_shift = tile_.vectors_per_row(), simd = tile_.simd();
   w.line("const u32 {0}_vector = {0}_row * {1} + {2} / {3};", name_, row_shift, in_block, simd);

@@ -62,8 +62,9 @@ class LaneAddress {
 
   /// Notes a literal (row, col) that will be used; it shares no bits with the lane's rows and vectors.
   void want(int row, int col);
-  /// Declares NAME_<low>: byte offsets in LDS of the lane's part, from `base`.
-  void emit(Writer& w, const std::string& base) const;
+  /// Declares NAME_<low>: byte offsets in LDS of the lane's part, from `base`. `wave_col`: columns to add
+  /// that differ by wave; whole multiples of the wanted literals' span.
+  void emit(Writer& w, const std::string& base, const std::string& wave_col = "") const;
   /// Expression of the offset of (row, col), `bytes` further.
   std::string at(int row, int col, int bytes = 0) const;
 

@@ -11,30 +11,25 @@ void QTile::use(Prelude& prelude) const {
     prelude.use(group.width == 1 ? "buffer_store_8" : "buffer_store_16");
 }
 
-void QTile::emit_load(Writer& w, const std::string& first, const std::string& row_bytes,
-                      const std::string& rows, const std::string& row) const {
+void QTile::emit_load(Writer& w, const std::string& first, const std::string& bytes,
+                      const std::string& from) const {
   const int size = static_cast<int>(size_of(shape_.mfma.type));
   const int m = shape_.mfma.shape.m;
   w.line("u32x4 q_reg[{}];  // Q: {} x {} as the B operand of K Q'", num_vectors(), m, shape_.depth);
   w.open("");
-  w.line("const int row_bytes = (int)({});", row_bytes);
-  w.line("const i32x4 rows = buffer_resource({}, ({} - 1) * row_bytes + {});", first, rows,
-         shape_.depth * size);
-  w.line("const u32 from = ({}) * row_bytes + lane / {} * 16;", row, m);
+  w.line("const i32x4 rows = buffer_resource({}, {});", first, bytes);
+  w.line("const u32 from = {} + lane / {} * 16;", from, m);
   for (int v = 0; v < num_vectors(); ++v) {
     w.line("q_reg[{}] = buffer_load_16(rows, from + {});", v, v * shape_.mfma.vector_k() * size);
   }
   w.close();
 }
 
-void QTile::emit_store(Writer& w, const std::string& first, const std::string& row_bytes,
-                       const std::string& rows, const std::string& row) const {
+void QTile::emit_store(Writer& w, const std::string& first, const std::string& bytes,
+                       const std::string& from) const {
   const int m = shape_.mfma.shape.m;
-  w.line("const int o_row_bytes = (int)({});", row_bytes);
-  w.line("const i32x4 o_rows = buffer_resource({}, ({} - 1) * o_row_bytes + {});", first, rows,
-         shape_.ov_depth * 2);
-  w.comment("Rows past the end are sent where the descriptor drops them.");
-  w.line("const u32 o_from = {0} < {1} ? {0} * o_row_bytes : 0x80000000u;", row, rows);
+  w.line("const i32x4 o_rows = buffer_resource({}, {});", first, bytes);
+  w.line("const u32 o_from = {};", from);
   for (const ColumnGroup& group : shape_.columns) {
     for (int e = 0; e < shape_.mfma.accum(); e += 4) {
       // Registers e .. e + 3 of `width` fragments: 4 * width neighbouring columns.

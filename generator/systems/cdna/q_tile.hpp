@@ -23,13 +23,13 @@ class QTile {
 
   int num_vectors() const { return (shape_.depth + shape_.mfma.vector_k() - 1) / shape_.mfma.vector_k(); }
   void use(Prelude& prelude) const;
-  /// q_reg, from `row` (an expression, of the block's rows) on. `first`: pointer to the block's first row;
-  /// `rows`: rows there are from it.
-  void emit_load(Writer& w, const std::string& first, const std::string& row_bytes, const std::string& rows,
-                 const std::string& row) const;
-  /// O / row_sum.
-  void emit_store(Writer& w, const std::string& first, const std::string& row_bytes, const std::string& rows,
-                  const std::string& row) const;
+  /// q_reg: `first` points to the first row, `bytes` of it and what follows may be read, `from` is the byte
+  /// offset of this lane's row.
+  void emit_load(Writer& w, const std::string& first, const std::string& bytes,
+                 const std::string& from) const;
+  /// O / row_sum, the same way. Offsets past `bytes` are dropped.
+  void emit_store(Writer& w, const std::string& first, const std::string& bytes,
+                  const std::string& from) const;
 
  private:
   Shape shape_;

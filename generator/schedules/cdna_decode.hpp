@@ -1,0 +1,17 @@
+// cdna_decode_streaming: decode on gfx90a, gfx942 and gfx950 (seed-systems.md 3, 7.3).
+//
+// The query heads of a KV head, times the query positions, are the 16 rows of one tile. Keys of a tile are
+// dealt to the waves for S' = K Q', output columns for O' += V' P', so P crosses through LDS. One strip of K
+// or V is in LDS at a time: the least LDS, so the most blocks on a CU. Work is split over the keys by
+// StreamK; the last block of an item combines its parts in order.
+#pragma once
+
+#include <memory>
+
+#include "generator/schedules/schedule.hpp"
+
+namespace kiln {
+
+std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out);
+
+}  // namespace kiln

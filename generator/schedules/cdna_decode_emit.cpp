@@ -1,0 +1,340 @@
+// The text of a cdna_decode_streaming kernel. Each function emits one phase, in the order they stand in the
+// kernel; the end of a segment stands in cdna_decode_epilogue.cpp.
+#include <fmt/ranges.h>
+
+#include "generator/emit/dialect.hpp"
+#include "generator/emit/head.hpp"
+#include "generator/schedules/cdna_decode_plan.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+using Kind = KernelParam::Kind;
+
+std::vector<KernelParam> kernel_params(const DecodePlan& p) {
+  std::vector<KernelParam> params;
+  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
+  for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
+  add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
+  if (p.table()) add(Kind::pointer, "page_table");
+  for (const auto& m : p.stream->members())
+    add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
+  if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
+  if (p.lse && p.ragged_q()) add(Kind::i32, "total_q");
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    const bool query = *tensor == 'q' || *tensor == 'o';
+    if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
+    if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
+    for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
+  }
+  add(Kind::f32, p.softcap > 0 ? "scale" : "scale_log2");
+  return params;
+}
+
+std::string parameter_text(const KernelParam& param) {
+  switch (param.kind) {
+    case Kind::pointer:
+      if (param.role == "lse" || param.role == "workspace") return "float* " + param.role;
+      if (param.role == "sink") return "const float* sink";
+      if (param.role == "o") return "u16* o";
+      if (param.role.size() == 1) return "const u16* " + param.role;
+      return (param.role == "item_counters" ? "int* " : "const int* ") + param.role;
+    case Kind::i32:
+      return "int " + param.role;
+    case Kind::i64:
+      return "long long " + param.role;
+    default:
+      return "float " + param.role;
+  }
+}
+
+LdsTile p_tile(const DecodePlan& p) {
+  const int vectors = p.p_row_bytes() / 16, bits = vectors >= 8 ? 3 : vectors >= 4 ? 2 : 1;
+  int shift = 0;
+  while (1 << shift < vectors) ++shift;
+  return {p.BM, p.BN, p.BN, 2, {bits, 0, shift}};
+}
+
+/// P as the accumulators of S' hold it (four keys a lane), and as the B operand of V' P' wants it.
+LaneAddress p_address(const DecodePlan& p, bool write) {
+  LaneAddress address(write ? "p_write" : "p_read", p_tile(p),
+                      {[](int l) { return l % 16; }, [](int l) { return 4 * (l / 16); }, "(lane & 15)",
+                       fmt::format("(lane / 16 * 4{})", write ? fmt::format(" + warp * {}", p.WN) : "")});
+  for (int key = 0; key < (write ? p.WN : p.BN); key += 16) address.want(0, key);
+  return address;
+}
+
+void emit_setup(Writer& w, const DecodePlan& p) {
+  w.line("extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];");
+  w.line("LDS u8* const lds = (LDS u8*)smem_bytes;");
+  w.line("const u32 lds_start = (u32)(u64)lds;");
+  w.line("LDS u8* const exchange = lds + {};  // a float of each wave and row", p.smem_exchange);
+  w.line("const int thread = thread_id(), lane = thread & 63;");
+  w.line("const int warp = uniform(thread >> 6);");
+  p_address(p, true).emit(w, std::to_string(p.smem_p));
+  p_address(p, false).emit(w, std::to_string(p.smem_p));
+  if (p.softcap > 0) {
+    w.line("const float cap_scale = scale * {:.9g}f;  // 2 log2(e) / cap",
+           2 * 1.4426950408889634 / p.softcap);
+    w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * 1.4426950408889634);
+  } else {
+    w.line("const float factor = scale_log2;");
+  }
+  w.line("const int group = heads_q / heads_kv;");
+  std::vector<std::string> members;
+  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
+  w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
+}
+
+// The segment's numbers in scalar registers, and pointers to its rows.
+void emit_segment(Writer& w, const DecodePlan& p) {
+  w.banner("segment: KV tiles [tile_begin, tile_end) of {} packed query rows of one sequence", p.BM);
+  w.line(
+      "const int batch_index = uniform(s.batch), kv_head = uniform(s.kv_head), m_block = "
+      "uniform(s.m_block);");
+  w.line("const int tile_begin = uniform(s.tile_begin), tile_end = uniform(s.tile_end);");
+  w.line("const int keys = uniform(s.sequence.seqlen_k), queries = uniform(s.sequence.seqlen_q);");
+  w.line("const int rows = min_of({0}, group * queries - m_block * {0});", p.BM);
+  if (p.ragged_q()) w.line("const int q_start = uniform(s.sequence.q_start);");
+  if (p.kind == OperandKind::ragged) w.line("const int k_start = uniform(s.sequence.k_start);");
+  if (p.table())
+    w.line(
+        "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch_index * "
+        "page_table_stride);");
+  if (p.kind == OperandKind::continuous) {
+    w.line("const int block = keys > 0 ? pages[0] : -1;");
+    w.line("const int block_rows = (u32)block < (u32)num_pages ? keys : 0;  // no block: zeros");
+  }
+  for (const char* tensor : {"q", "k", "v", "o"}) {
+    const bool query = *tensor == 'q' || *tensor == 'o';
+    std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
+    if (!p.ragged_q()) start = "batch_index * {}_stride_batch";
+    if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
+    w.line("{0}u16* const {1}_head = {1} + {2} + kv_head{3} * {1}_stride_head;",
+           *tensor == 'o' ? "" : "const ", tensor, fmt::format(fmt::runtime(start), tensor),
+           query ? " * group" : "");
+  }
+  w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");
+  w.line("const int packed = m_block * {} + (lane & 15), position = packed / group;", p.BM);
+  w.line("const bool in_rows = (lane & 15) < rows;");
+  const int size = static_cast<int>(size_of(p.config.dtype));
+  p.q->emit_load(
+      w, "q_head",
+      fmt::format("(int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + {}) * {})", p.depth,
+                  size),
+      fmt::format("(in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * {}) : "
+                  "0x80000000u)",
+                  size));
+  w.line("const int first_key = tile_begin * {};", p.BN);
+  const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "keys";
+  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key");
+  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key");
+  if (p.causal) {
+    w.line("const int key_limit = min_of(keys, keys - queries + 1 + position);  // keys that the row sees");
+    w.line("const int clean_keys = min_of(keys, keys - queries + 1 + m_block * {} / group);", p.BM);
+  } else {
+    w.line("const int key_limit = keys, clean_keys = keys;");
+  }
+  const std::string accumulator = p.mfma.accumulator();
+  w.line("float row_max = -kInfinity, row_sum = 0.0f;");
+  w.line("{} s_acc[{}], o_acc[{}];", accumulator, p.score_tiles(), p.output_tiles());
+  for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
+  w.line("u32x{} p[{}];", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);
+  for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
+}
+
+/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products.
+template <class Next>
+void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
+                const std::string& c, bool first, Next next) {
+  w.open("");
+  w.line("WAIT_LOADS_AND_SYNC(0);");
+  buffer.emit_load_from_shared(w);
+  w.line("SYNC();  // every wave has its fragments");
+  next();
+  buffer.emit_mma(w, b, c, strip, first);
+  w.close();
+}
+
+void emit_scores(Writer& w, const DecodePlan& p) {
+  if (p.softcap > 0) {
+    w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
+    for (int t = 0; t < p.score_tiles(); ++t)
+      for (int e = 0; e < p.mfma.accum(); ++e)
+        w.line("s_acc[{0}][{1}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc[{0}][{1}] * cap_scale));",
+               t, e);
+  }
+  std::string border = fmt::format("(n + 1) * {} > clean_keys", p.BN);
+  if (p.window > 0) border += fmt::format(" || n * {} < keys - {}", p.BN, p.window);
+  w.open("if ({})", border);
+  w.comment("a border tile: keys that a row does not see");
+  w.line("const int limit = key_limit - n * {} - warp * {} - lane / 16 * 4;", p.BN, p.WN);
+  if (p.window > 0)
+    w.line("const int hidden = keys - queries + 1 + position - {} - n * {} - warp * {} - lane / 16 * 4;",
+           p.window, p.BN, p.WN);
+  for (int t = 0; t < p.score_tiles(); ++t) {
+    for (int e = 0; e < p.mfma.accum(); ++e) {
+      const int key = t * p.mfma.shape.m + p.mfma.row(e);
+      w.line("if ({2} >= limit{3}) s_acc[{0}][{1}] = -kInfinity;", t, e, key,
+             p.window > 0 ? fmt::format(" || {} < hidden", key) : "");
+    }
+  }
+  w.close();
+}
+
+void emit_softmax(Writer& w, const DecodePlan& p) {
+  emit_scores(w, p);
+  w.comment("maximum of each row: over the lane's keys, the lane groups, the waves");
+  std::string top = "s_acc[0][0]";
+  const auto score = [&](int i) {
+    return fmt::format("s_acc[{}][{}]", i / p.mfma.accum(), i % p.mfma.accum());
+  };
+  const int count = p.score_tiles() * p.mfma.accum();
+  w.line("float tile_max = {};", top);
+  for (int i = 1; i < count; ++i) w.line("tile_max = maximum(tile_max, {});", score(i));
+  for (int distance : {16, 32})
+    w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
+  w.line("if (lane < 16) lds_write_float(exchange + warp * {} + lane * 4, tile_max);", 4 * p.BM);
+  w.line("SYNC();");
+  w.line("float new_max = row_max;");
+  for (int i = 0; i < p.num_warps; ++i)
+    w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + (lane & 15) * 4));", 4 * p.BM * i);
+  w.line("const float base = new_max == -kInfinity ? 0.0f : new_max * factor;");
+  w.open("if (any(new_max > row_max))");
+  w.line("const float alpha = exp2_approx(row_max * factor - base);");
+  w.line("row_sum *= alpha; row_max = new_max;");
+  for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] *= alpha;", i);
+  w.close();
+  w.comment("P = exp2(S - max), through LDS: a wave has some keys of all rows, and needs all keys");
+  for (int i = 0; i < count; ++i)
+    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, -base)); row_sum += {0};", score(i));
+  const LaneAddress write = p_address(p, true), read = p_address(p, false);
+  for (int t = 0; t < p.score_tiles(); ++t)
+    w.line(
+        "lds_write_8(lds + {0}, u32x2{{{2}(s_acc[{1}][0], s_acc[{1}][1]), {2}(s_acc[{1}][2], "
+        "s_acc[{1}][3])}});",
+        write.at(0, 16 * t), t, p.pack());
+  w.line("SYNC();");
+  for (int step = 0; step < p.BN / p.mfma.shape.k; ++step) {
+    const int key = step * p.mfma.shape.k;
+    if (p.mfma.frag() == 4) {
+      w.line("p[{}] = lds_read_8(lds + {});", step, read.at(0, key));
+    } else {
+      w.line("p[{}] = join(lds_read_8(lds + {}), lds_read_8(lds + {}));", step, read.at(0, key),
+             read.at(0, key + 16));
+    }
+  }
+}
+
+void emit_tiles(Writer& w, const DecodePlan& p) {
+  w.banner("KV tiles");
+  p.k->emit_load_from_dram(w, 0);
+  w.line("#pragma unroll 1");
+  w.open("for (int n = tile_begin; n < tile_end; ++n)");
+  w.comment("S' = K(n) Q', strips of depth");
+  for (int strip = 0; strip < p.k->num_strips(); ++strip) {
+    emit_strip(w, *p.k, strip, "q_reg", "s_acc", true, [&] {
+      strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
+    });
+  }
+  emit_softmax(w, p);
+  w.comment("O' += V(n)' P', strips of keys");
+  for (int strip = 0; strip < p.v->num_strips(); ++strip) {
+    emit_strip(w, *p.v, strip, "p", "o_acc", false, [&] {
+      if (strip + 1 < p.v->num_strips()) {
+        p.v->emit_load_from_dram(w, strip + 1);
+      } else {
+        w.open("if (n + 1 < tile_end)");
+        p.k->emit_load_from_dram(w, 0);
+        w.close();
+      }
+    });
+  }
+  w.close();
+}
+
+Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
+  Manifest m;
+  m.name = *p.config.name;
+  m.entry = entry_name(m.name);
+  m.target = std::string(to_string(p.config.target));
+  m.config_json = to_json(p.config, -1);
+  m.num_threads = p.num_threads;
+  m.smem_bytes = p.smem_bytes;
+  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_cu, p.BN};
+  m.workspace_bytes_per_block = 2 * 4 * p.partial_floats();
+  m.params = std::move(params);
+  m.operation = p.config.operation;
+  m.operand = p.kind;
+  m.dtype = p.config.dtype;
+  m.kv_dtype = *p.config.kv_dtype;
+  m.out_dtype = *p.config.out_dtype;
+  m.page_size = p.kind == OperandKind::paged ? *p.config.operand->page_size : 0;
+  m.depth = p.depth;
+  m.ov_depth = p.ov_depth;
+  m.writes_lse = p.lse;
+  m.scale = *p.config.scale;
+  const int halves = p.mfma.k_group();
+  m.expectations = {
+      {p.mfma.mnemonic(), p.k->num_strips() * p.k->kv_mma_op().steps() * halves * p.score_tiles() +
+                              p.v->num_strips() * p.v->kv_mma_op().steps() * p.output_tiles()}};
+  return m;
+}
+
+}  // namespace
+
+KernelSource emit_decode(const DecodePlan& p) {
+  Prelude prelude("cdna.hip");
+  for (const char* section :
+       {"types", "uniform", "waits", "warp_names", "exp2_approx", "rcp_approx", "log2_approx", "maximum",
+        "any", "from_lane", "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16"})
+    prelude.use(section);
+  for (const DType type : {p.config.dtype, *p.config.out_dtype})
+    prelude.use(type == DType::fp16                 ? "pack_fp16"
+                : p.config.target == Target::gfx950 ? "pack_bf16"
+                                                    : "pack_bf16_by_hand");
+  p.k->use(prelude);
+  p.v->use(prelude);
+  p.q->use(prelude);
+  prelude.use("buffer_store_8");
+
+  const auto params = kernel_params(p);
+  KernelSource source;
+  source.manifest = manifest(p, params);
+  Writer body;
+  body.raw(prelude.text());
+  body.line("#define kInfinity __builtin_inff()");
+  body.blank();
+  Writer stream;
+  p.stream->emit_functions(stream);
+  body.raw(to_cdna(stream.take(), p.num_threads));
+  std::vector<std::string> texts;
+  for (const auto& param : params) texts.push_back(parameter_text(param));
+  body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
+  body.open("void {}({})", source.manifest.entry, fmt::join(texts, ",\n    "));
+  emit_setup(body, p);
+  p.stream->emit_loop_open(body);
+  emit_segment(body, p);
+  emit_tiles(body, p);
+  emit_decode_epilogue(body, p);
+  body.close();
+  body.close();
+
+  const std::string facts = fmt::format(
+      "Schedule cdna_decode_streaming: {} packed query rows by {} keys a tile, {} waves of {} keys; strips "
+      "of {}.\n"
+      "LDS ({} bytes): K strip 0, V strip {}, P {}, exchange {}.",
+      p.BM, p.BN, p.num_warps, p.WN, p.BK, p.smem_bytes, p.smem_v, p.smem_p, p.smem_exchange);
+  const Manifest& m = source.manifest;
+  const std::string head = kernel_head(
+      m.name, m.config_json, facts,
+      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
+                  m.target, m.name));
+  source.head_bytes = head.size();
+  source.text = head + body.take();
+  return source;
+}
+
+}  // namespace kiln::cdna

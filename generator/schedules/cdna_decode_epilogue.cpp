@@ -1,0 +1,166 @@
+// The end of a segment of cdna_decode_streaming. A whole item is written at once. Of a split item each block
+// leaves a part
+//
+//   part: O' not yet divided by the sum, [BM][ov] floats, then (maximum, sum) of each row
+//
+// in its workspace and arrives at the item's counter; the last one to arrive adds all parts up, in their
+// order.
+#include "generator/schedules/cdna_decode_plan.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+/// Maximum `top` and sum `sum` of packed row `packed` in (both change), `own` factor of the values out; the
+/// log-sum-exp is written where `writer` holds. `exists`: the row is one of the item's.
+void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& packed, const std::string& exists,
+                     const std::string& writer) {
+  if (p.sink) {
+    w.comment("the sink is one more logit, without a value");
+    w.line("const float sink_log2 = {} ? sink[kv_head * group + {} % group] * 1.44269504f : 0.0f;", exists,
+           packed);
+    w.line("const float higher = maximum(top, sink_log2);");
+    w.line("own = exp2_approx(top - higher);");
+    w.line("sum = sum * own + exp2_approx(sink_log2 - higher);");
+    w.line("top = higher;");
+  }
+  if (p.lse) {
+    w.line(
+        "if ({0}) lse[{1} + {2} / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : "
+        "-kInfinity;",
+        writer,
+        p.ragged_q()
+            ? fmt::format("(long long)(kv_head * group + {} % group) * total_q + q_start", packed)
+            : fmt::format("((long long)batch_index * heads_q + kv_head * group + {} % group) * queries",
+                          packed),
+        packed);
+  }
+}
+
+void emit_sums(Writer& w, const DecodePlan& p) {
+  w.banner("row sums over the lane groups and waves");
+  for (int distance : {16, 32}) w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
+  w.line("SYNC();");
+  w.line("if (lane < 16) lds_write_float(exchange + warp * {} + lane * 4, row_sum);", 4 * p.BM);
+  w.line("SYNC();");
+  w.line("row_sum = 0.0f;");
+  for (int i = 0; i < p.num_warps; ++i)
+    w.line("row_sum += lds_read_float(exchange + {} + (lane & 15) * 4);", 4 * p.BM * i);
+}
+
+void emit_whole(Writer& w, const DecodePlan& p) {
+  w.line("float top = row_max * factor, sum = row_sum, own = 1.0f;");
+  emit_finish_row(w, p, "packed", "in_rows", "in_rows && warp == 0 && lane < 16");
+  w.line("const float inv_sum = sum > 0.0f ? own * rcp_approx(sum) : 0.0f;");
+  const int columns = p.v->wave_columns();
+  p.q->emit_store(
+      w, "o_head",
+      fmt::format("(int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + {}) * 2)", p.ov_depth),
+      fmt::format("in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * "
+                  "{}) * 2) : 0x80000000u",
+                  columns));
+}
+
+void emit_part(Writer& w, const DecodePlan& p) {
+  w.comment("this block's part");
+  w.line("float* const part = workspace + (block_id() * 2ll + uniform((int)s.second_slot)) * {};",
+         p.partial_floats());
+  w.open("if (in_rows)");
+  w.line("float* const at = part + (lane & 15) * {} + warp * {};", p.ov_depth, p.v->wave_columns());
+  for (const ColumnGroup& group : p.v->kv_mma_op().groups()) {
+    // Registers 0 .. 3 of `width` fragments: 4 * width neighbouring columns.
+    std::vector<std::string> values;
+    for (int r = 0; r < 4; ++r) {
+      for (int f = 0; f < group.width; ++f) values.push_back(fmt::format("o_acc[{}][{}]", group.mma + f, r));
+    }
+    for (std::size_t i = 0; i < values.size(); i += 4)
+      w.line("store_global_16(at + {} + lane / 16 * {}, f32x4{{{}, {}, {}, {}}});",
+             group.first + static_cast<int>(i), 4 * group.width, values[i], values[i + 1], values[i + 2],
+             values[i + 3]);
+  }
+  w.line("if (warp == 0 && lane < 16) part[{0} + 2 * lane] = row_max, part[{0} + 2 * lane + 1] = row_sum;",
+         p.BM * p.ov_depth);
+  w.close();
+  w.line("release_to_device();");
+  w.line("WAIT_LOADS_AND_SYNC(0);");
+  w.line("if (thread == 0) *(LDS int*)(lds + {}) = arrive(item_counters + s.item);", p.smem_flag);
+  w.line("SYNC();");
+  w.line("const int arrived_before = uniform(*(const LDS int*)(lds + {}));", p.smem_flag);
+}
+
+void emit_combine(Writer& w, const DecodePlan& p) {
+  w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
+  w.line("acquire_from_device();");
+  w.line("if (thread == 0) item_counters[s.item] = 0;");
+  w.line("const int parts = uniform(s.parts);");
+  w.line("const long long stride = team_heads * 2ll * {};", p.partial_floats());
+  w.line(
+      "const float* const first = workspace + (uniform(s.first_team) * team_heads + block_id() % team_heads) "
+      "* 2ll * {};",
+      p.partial_floats());
+  w.line("const int shift = uniform((int)s.first_second) ? {} : 0;  // part 0 may be the second of its block",
+         p.partial_floats());
+  w.line("#pragma unroll 1");
+  w.open("for (int r = warp; r < rows; r += {})", p.num_warps);
+  w.comment("maximum and sum of a row over all parts: a part a lane");
+  w.line("float high = -kInfinity, sum = 0.0f;");
+  w.open("for (int i = lane; i < parts; i += 64)");
+  w.line("const float* const other = first + i * stride + (i == 0 ? shift : 0) + {} + 2 * r;",
+         p.BM * p.ov_depth);
+  w.line(
+      "const float higher = maximum(high, other[0]), base = higher == -kInfinity ? 0.0f : higher * factor;");
+  w.line("sum = sum * exp2_approx(high * factor - base) + other[1] * exp2_approx(other[0] * factor - base);");
+  w.line("high = higher;");
+  w.close();
+  w.line("float all = high;");
+  for (int step : {1, 2, 4, 8, 16, 32}) w.line("all = maximum(all, from_lane((lane ^ {}) * 4, all));", step);
+  w.line("const float base = all == -kInfinity ? 0.0f : all * factor;");
+  w.line("sum *= exp2_approx(high * factor - base);");
+  for (int step : {1, 2, 4, 8, 16, 32}) w.line("sum += from_lane((lane ^ {}) * 4, sum);", step);
+  w.open("if (lane == 0)");
+  w.line("const int row = m_block * {} + r;", p.BM);
+  w.line("float top = all * factor, own = 1.0f;");
+  emit_finish_row(w, p, "row", "true", "true");
+  w.line("lds_write_float(exchange + r * 8, base);");
+  w.line("lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum) : 0.0f);");
+  w.close();
+  w.close();
+  w.line("SYNC();");
+  const int quads = p.ov_depth / 4;
+  w.line("#pragma unroll 1");
+  w.open("for (int i = thread; i < rows * {}; i += {})", quads, p.num_threads);
+  w.line("const int r = i / {0}, c = i % {0}, row = m_block * {1} + r;", quads, p.BM);
+  w.line(
+      "const float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);");
+  w.line("f32x4 sum = (f32x4)(0.0f);");
+  w.open("for (int i = 0; i < parts; ++i)");
+  w.line("const float* const other = first + i * stride + (i == 0 ? shift : 0);");
+  w.line("sum += load_global_16(other + r * {} + 4 * c) * exp2_approx(other[{} + 2 * r] * factor - base);",
+         p.ov_depth, p.BM * p.ov_depth);
+  w.close();
+  w.line("sum *= inverse;");
+  w.line(
+      "*(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = "
+      "u32x2{{{0}(sum.x, "
+      "sum.y), {0}(sum.z, sum.w)}};",
+      p.pack_out());
+  w.close();
+}
+
+}  // namespace
+
+void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
+  emit_sums(w, p);
+  w.banner("output");
+  w.open("if (uniform((int)s.whole))");
+  emit_whole(w, p);
+  if (p.stream->splits()) {
+    w.reopen("else");
+    emit_part(w, p);
+    w.open("if (arrived_before == uniform(s.parts) - 1)");
+    emit_combine(w, p);
+    w.close();
+  }
+  w.close();
+}
+
+}  // namespace kiln::cdna

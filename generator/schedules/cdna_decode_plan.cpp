@@ -1,0 +1,175 @@
+#include "generator/schedules/cdna_decode_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+constexpr const char* kName = "cdna_decode_streaming";
+
+/// What the kernel computes: anything it does not is refused here, never ignored.
+bool check_meaning(const Config& c, const Config& m, Violations& out) {
+  const auto before = out.size();
+  refuse_unsupported(c, kName,
+                     {"kv_dtype",
+                      "out_dtype",
+                      "ov_depth",
+                      "mma_shape",
+                      "BM",
+                      "BN",
+                      "BK",
+                      "WM",
+                      "WN",
+                      "swizzle",
+                      "swizzle_k",
+                      "num_threads",
+                      "operand",
+                      "mask",
+                      "score_mod",
+                      "sink",
+                      "lse",
+                      "scale",
+                      "split_kv",
+                      "group",
+                      "rope_depth",
+                      "q_depth",
+                      "head_dim_offset",
+                      "cache_depth",
+                      "nope_depth",
+                      "v_from_k",
+                      "dma",
+                      "v_layout"},
+                     out);
+  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) {
+    if (!fits) refuse_value(c, pointer, std::string(kName) + " " + std::string(what), legal, out);
+  };
+  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
+  const std::string depth = std::to_string(c.depth);
+  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(c.dtype)));
+  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(!m.operand->quantization, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
+  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
+            m.mask->kind == MaskConfig::Kind::sliding_window,
+        "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
+  takes(m.score_mod->kind == ScoreMod::Kind::none || m.score_mod->kind == ScoreMod::Kind::softcap,
+        "/score_mod", "takes none and softcap", "none, {\"softcap\": c}");
+  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
+  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
+  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+  takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  takes(c.v_layout.value_or("flat") == "flat", "/v_layout", "keeps rows of V whole", "flat");
+  takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
+        c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
+  takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
+  takes(c.depth == 64 || c.depth == 128 || c.depth == 256, "/depth", "takes depth 64, 128 and 256",
+        "64, 128, 256");
+  if (!(*m.scale > 0))
+    break_rule(c, kName, {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  return out.size() == before;
+}
+
+/// Transposing reads touch 32 bytes of 8 rows in one phase: each goes to another eighth of the 256 bytes of
+/// all banks. Other reads of V take whole rows.
+layout::Swizzle v_swizzle(Target target, int vectors_per_row) {
+  if (target != Target::gfx950) return {};
+  if (vectors_per_row <= 8) return {2, 1, 3};
+  int log2 = 0;
+  while (1 << log2 < vectors_per_row) ++log2;
+  return {3, 1, log2 - 1};
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
+  Config named = user;
+  named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
+  Config c = with_rule_defaults(named);
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  const XorSwizzle x = xor_swizzle(*c.swizzle_k);
+  const layout::Swizzle swizzle = x.bits == 0 ? layout::Swizzle{} : layout::Swizzle{x.bits, x.base, x.shift};
+  const TargetInfo& target = target_info(c.target);
+
+  DecodePlan p;
+  const auto& shape = *c.mma_shape;
+  p.mfma = {c.target, c.dtype, {shape[0], shape[1], shape[2]}};
+  p.depth = c.depth, p.ov_depth = *c.ov_depth;
+  p.BM = *c.BM, p.BN = *c.BN, p.WN = *c.WN, p.BK = *c.BK;
+  p.num_threads = *c.num_threads;
+  p.num_warps = p.num_threads / 64;
+  p.causal = c.mask->kind != MaskConfig::Kind::none;
+  p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
+  p.softcap = c.score_mod->kind == ScoreMod::Kind::softcap ? c.score_mod->softcap : 0;
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  p.kind = c.operand->kind;
+
+  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
+                          const std::string& what,
+                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  const int columns = p.ov_depth / p.num_warps;
+  if (p.num_warps != p.BN / p.WN) {
+    refuse("V22", {"/num_threads", "/BN", "/WN"}, "streaming decode has one wave for each WN keys",
+           std::to_string(64 * p.BN / p.WN));
+    return std::nullopt;
+  }
+  if (KVMmaOp::column_groups(p.mfma, columns).empty() || p.ov_depth % p.num_warps != 0) {
+    refuse(kName, {"/WN", "/depth"},
+           fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
+                       columns, c.target == Target::gfx950 ? 16 : 32),
+           "");
+    return std::nullopt;
+  }
+  const int period = swizzle.is_identity() ? 1 : 1 << (swizzle.bits + swizzle.base + swizzle.shift);
+  if (x.element_domain || !swizzle.is_valid() || p.WN * p.BK / 8 % period != 0) {
+    refuse("V11", {"/swizzle_k", "/swizzle"}, "the swizzle permutes 16-byte vectors of the WN keys of a wave",
+           "auto");
+    return std::nullopt;
+  }
+  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int size = static_cast<int>(size_of(c.dtype));
+  DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
+  kv.page_size = page_size;
+  kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
+  const int v_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.ov_depth * size, page_size);
+  if (kv.dma_bytes == 0 || v_bytes == 0) {
+    const int rows = 256 / (p.BK * size);
+    refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
+                 std::to_string(align_up(page_size, rows)), out);
+    return std::nullopt;
+  }
+  kv.swizzle = swizzle;
+  p.k.emplace(kv);
+  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = v_bytes;
+  kv.swizzle = v_swizzle(c.target, p.ov_depth * size / 16);
+  p.v.emplace(kv);
+  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, p.window, !c.split_kv});
+
+  p.smem_v = p.k->bytes();
+  p.smem_p = p.smem_v + p.v->bytes();
+  p.smem_exchange = p.smem_p + p.BM * p.p_row_bytes();
+  p.smem_flag = p.smem_exchange + 4 * std::max(2, p.num_warps) * p.BM;
+  p.smem_bytes = p.smem_flag + 16;
+  // As many blocks as the LDS holds, at most two waves a SIMD's worth of registers each.
+  p.ctas_per_cu = std::clamp(target.smem_bytes / p.smem_bytes, 1, 2);
+  p.max_registers = std::min(target.max_registers, 512 / ((p.num_warps * p.ctas_per_cu + 3) / 4));
+  p.config = std::move(c);
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, columns, p.v->kv_mma_op().groups(), p.pack_out()});
+  return p;
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,68 @@
+#include "generator/systems/cdna/decode_streaming.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+DecodeStreamingConstants constants_of(const DecodeStreamingKVBuffer::Shape& s) {
+  DecodeStreamingParams params;
+  params.dtype = s.mfma.type;
+  params.mma_shape = {s.mfma.shape.m, s.mfma.shape.n, s.mfma.shape.k};
+  params.BN = s.BN, params.WN = s.WN, params.BK = s.BK;
+  params.num_threads = s.num_threads;
+  params.depth = s.depth;
+  params.transpose = s.transpose;
+  return decode_streaming_constants(params);
+}
+
+/// The buffer of one strip: K is BN keys by BK columns, V is BK keys by all columns in one flat block.
+KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeStreamingConstants& c) {
+  KVBuffer::Shape strip;
+  strip.transpose = s.transpose;
+  strip.mfma = s.mfma;
+  strip.BN = c.strip_rows;
+  strip.WN = s.transpose ? s.WN : s.BK;
+  strip.BK = s.BK;
+  strip.depth = c.strip_cols;
+  strip.bk_smem = c.strip_cols;
+  strip.num_threads = s.num_threads;
+  strip.num_smem_stages = 1;
+  strip.dma_bytes = s.dma_bytes;
+  strip.swizzle = s.swizzle;
+  strip.strips = s.transpose ? c.num_strips : 1;
+  strip.read_columns = s.transpose ? 0 : s.depth / c.num_warps_n;
+  strip.page_size = s.page_size;
+  return strip;
+}
+
+}  // namespace
+
+DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape)
+    : shape_(shape), constants_(constants_of(shape)), buffer_(strip_of(shape, constants_)) {}
+
+void DecodeStreamingKVBuffer::emit_construct(Writer& w, int base, const std::string& first,
+                                             const std::string& row_bytes, const std::string& rows,
+                                             const std::string& first_row) const {
+  // K: the wave's keys, whole periods of the swizzle; V: its columns.
+  const int key_bytes = shape_.WN * shape_.BK * static_cast<int>(size_of(shape_.mfma.type));
+  buffer_.emit_construct(w, base, first, row_bytes, rows, first_row,
+                         shape_.transpose ? fmt::format(" + warp * {}", key_bytes) : "",
+                         shape_.transpose ? "" : fmt::format("warp * {}", wave_columns()));
+}
+
+void DecodeStreamingKVBuffer::emit_load_from_dram(Writer& w, int strip) const {
+  buffer_.emit_load_from_dram(w, 0, shape_.transpose ? strip : 0);
+}
+
+void DecodeStreamingKVBuffer::emit_load_from_shared(Writer& w) const {
+  buffer_.kv_mma_op().emit_registers(w);
+  for (int step = 0; step < kv_mma_op().steps(); ++step) buffer_.emit_load_from_shared(w, 0, 0, step);
+}
+
+void DecodeStreamingKVBuffer::emit_mma(Writer& w, const std::string& b, const std::string& c, int strip,
+                                       bool first) const {
+  const int steps = kv_mma_op().steps();
+  for (int step = 0; step < steps; ++step)
+    kv_mma_op().emit_mma(w, b, c, 0, step, first && strip == 0, strip * steps);
+}
+
+}  // namespace kiln::cdna

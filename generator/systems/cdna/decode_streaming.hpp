@@ -1,0 +1,57 @@
+// DecodeStreamingKVBuffer on CDNA (seed-systems.md 3): one strip of K or V in LDS at a time, a single stage.
+//
+//   K   strip = BN keys x BK columns, XOR-swizzled; depth / BK strips a tile. A wave reads its own WN keys.
+//   V   strip = BK keys x depth, flat rows; BN / BK strips a tile. A wave reads its own columns of all keys.
+//
+// Both go straight to LDS by buffer loads (the flat rows of V too: a copy writes LDS in lane order). Between
+// landing and the next copy lie two barriers; the products of a strip run from registers while the next one
+// is on its way.
+#pragma once
+
+#include <string>
+
+#include "generator/systems/cdna/kv_buffer.hpp"
+#include "generator/systems/decode_streaming_constants.hpp"
+
+namespace kiln::cdna {
+
+class DecodeStreamingKVBuffer {
+ public:
+  struct Shape {
+    bool transpose = true;  ///< K; false: V
+    Mfma mfma;
+    int BN = 0, WN = 0, BK = 0, num_threads = 0;
+    int depth = 0;  ///< of K; for V the output depth
+    int dma_bytes = 4;
+    int page_size = 0;
+    layout::Swizzle swizzle{};  ///< of K, vector domain
+  };
+  explicit DecodeStreamingKVBuffer(const Shape& shape);
+
+  const DecodeStreamingConstants& derived() const { return constants_; }
+  int num_strips() const { return constants_.num_strips; }
+  int bytes() const { return buffer_.bytes(); }
+  /// Output columns of one wave.
+  int wave_columns() const { return shape_.depth / constants_.num_warps_n; }
+  void use(Prelude& prelude) const { buffer_.use(prelude); }
+  /// As KVBuffer::emit_construct, for keys from `first_row` on.
+  void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
+                      const std::string& rows, const std::string& first_row) const;
+  /// load_from_dram[strip]
+  void emit_load_from_dram(Writer& w, int strip) const;
+  /// load_from_shared: the fragments of the strip that this wave needs.
+  void emit_load_from_shared(Writer& w) const;
+  /// C += A B over strip `strip`.
+  void emit_mma(Writer& w, const std::string& b, const std::string& c, int strip, bool first) const;
+
+  const KVMmaOp& kv_mma_op() const { return buffer_.kv_mma_op(); }
+  nlohmann::ordered_json constants() const { return to_json(constants_, shape_.transpose); }
+  std::vector<layout::Proof> proofs() const { return buffer_.proofs(); }
+
+ private:
+  Shape shape_;
+  DecodeStreamingConstants constants_;
+  KVBuffer buffer_;  ///< of one strip
+};
+
+}  // namespace kiln::cdna
