@@ -35,6 +35,9 @@ std::string to_cdna(std::string text, int threads) {
       {"__shfl_sync(0xffffffffu, ", "shuffle("},
       {"__ballot_sync(0xffffffffu, ", "ballot_low("},
       {"__ffs(", "__builtin_ffs("},
+      {"fmaf(", "__builtin_fmaf("},
+      {"fmaxf(", "__builtin_fmaxf("},
+      {"fminf(", "__builtin_fminf("},
       {"min(", "min_of("},
       {"max(", "max_of("},
   };

@@ -122,8 +122,9 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   const int size = static_cast<int>(size_of(p.config.dtype));
   p.q->emit_load(
       w, "q_head",
-      fmt::format("(int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + {}) * {})", p.depth,
-                  size),
+      fmt::format(
+          "queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + {}) * {}) : 0",
+          p.depth, size),
       fmt::format("(in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * {}) : "
                   "0x80000000u)",
                   size));

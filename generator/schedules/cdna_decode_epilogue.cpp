@@ -54,7 +54,9 @@ void emit_whole(Writer& w, const DecodePlan& p) {
   const int columns = p.v->wave_columns();
   p.q->emit_store(
       w, "o_head",
-      fmt::format("(int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + {}) * 2)", p.ov_depth),
+      fmt::format(
+          "queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + {}) * 2) : 0",
+          p.ov_depth),
       fmt::format("in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * "
                   "{}) * 2) : 0x80000000u",
                   columns));
@@ -91,14 +93,16 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
   w.line("acquire_from_device();");
   w.line("if (thread == 0) item_counters[s.item] = 0;");
-  w.line("const int parts = uniform(s.parts);");
   w.line("const long long stride = team_heads * 2ll * {};", p.partial_floats());
   w.line(
-      "const float* const first = workspace + (uniform(s.first_team) * team_heads + block_id() % team_heads) "
+      "const float* const first = workspace + (uniform(split.first_team) * team_heads + block_id() % "
+      "team_heads) "
       "* 2ll * {};",
       p.partial_floats());
-  w.line("const int shift = uniform((int)s.first_second) ? {} : 0;  // part 0 may be the second of its block",
-         p.partial_floats());
+  w.line(
+      "const int shift = uniform((int)split.first_second) ? {} : 0;  // part 0 may be the second of its "
+      "block",
+      p.partial_floats());
   w.line("#pragma unroll 1");
   w.open("for (int r = warp; r < rows; r += {})", p.num_warps);
   w.comment("maximum and sum of a row over all parts: a part a lane");
@@ -156,7 +160,9 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   if (p.stream->splits()) {
     w.reopen("else");
     emit_part(w, p);
-    w.open("if (arrived_before == uniform(s.parts) - 1)");
+    w.line("const Split split = split_of(range, s);");
+    w.line("const int parts = uniform(split.parts);");
+    w.open("if (arrived_before == parts - 1)");
     emit_combine(w, p);
     w.close();
   }

@@ -1,4 +1,5 @@
 // The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/schedules/cdna_prefill_plan.hpp"
 
@@ -11,6 +12,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
@@ -19,15 +21,16 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (!p.ragged_q()) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
   if (p.ragged_q() && p.lse) add(Kind::i32, "total_q");
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
-  if (p.causal) add(Kind::i32, "num_m_blocks");
+  if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
   for (const char* tensor : {"q", "k", "v", "o"}) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
     if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
   }
-  add(Kind::f32, "scale_log2");
-  if (p.lse) add(Kind::f32, "scale");
+  for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
+  if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
 }
 
@@ -36,6 +39,8 @@ std::string parameter_text(const KernelParam& param) {
     case KernelParam::Kind::pointer:
       if (param.role == "lse") return "float* lse";
       if (param.role == "o") return "u16* o";
+      if (param.role == "sink") return "const float* sink";
+      if (param.role == "mask_bits") return "const u32* mask_bits";
       if (param.role.size() == 1) return "const u16* " + param.role;
       return "const int* " + param.role;
     case KernelParam::Kind::i32:
@@ -95,7 +100,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int thread = (int)__builtin_amdgcn_workitem_id_x(), lane = thread & 63;");
   w.line("const int warp = uniform(thread >> 6);");
   w.banner("work item: {} query rows of one head of one sequence", p.BM);
-  if (p.causal) {
+  if (p.mask->bounded_above()) {
     w.line(
         "const int m_start = (num_m_blocks - 1 - (int)__builtin_amdgcn_workgroup_id_x()) * {};  // the "
         "longest rows first",
@@ -111,27 +116,34 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
          p.WM() - 1);
   w.line("const int row = m_start + block_row;");
-  p.mask->emit_limits(w, "row");
-  if (p.causal) {
-    w.comment(
-        "Keys that some row of the block sees, that some row of this wave sees, and that all of them see.");
-    w.line("const int block_keys = min_of(seqlen_k, min_of(m_start + {}, seqlen_q) + seqlen_k - seqlen_q);",
-           p.BM);
-    w.line("const int warp_keys = min_of(seqlen_k, m_start + {0} * warp + {0} + seqlen_k - seqlen_q);",
-           p.WM());
-    w.line("const int clean_keys = min_of(seqlen_k, m_start + {} * warp + 1 + seqlen_k - seqlen_q);", p.WM());
-    w.line("const int num_tiles = (max_of(block_keys, 0) + {}) / {};", p.BN - 1, p.BN);
-  } else {
+  if (!p.mask->bounded_above()) {
     w.line("const int num_tiles = (seqlen_k + {}) / {};", p.BN - 1, p.BN);
+    return;
   }
+  w.comment(
+      "Keys that some row of the block sees, that some row of this wave sees, and that all of them see.");
+  w.line("const int block_position = m_start + seqlen_k - seqlen_q;");
+  w.line("const int warp_position = block_position + {} * warp;", p.WM());
+  const std::string warp_last = fmt::format("(warp_position + {})", p.WM() - 1);
+  w.line("const int block_end = {};",
+         p.mask->end_key(fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - seqlen_q)", p.BM),
+                         "seqlen_k"));
+  w.line("const int warp_end = {};", p.mask->end_key(warp_last, "seqlen_k"));
+  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k"));
+  w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
+  if (!p.mask->bounded_below()) return;
+  w.line("const int warp_begin = {};", p.mask->first_key("warp_position"));
+  w.line("const int clean_begin = {};", p.mask->first_key(warp_last));
+  w.line("const int first_tile = {} / {};", p.mask->first_key("block_position"), p.BN);
 }
 
 void emit_setup(Writer& w, const PrefillPlan& p) {
   const int size = static_cast<int>(size_of(p.config.dtype));
   w.banner("addresses");
   const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k";
-  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows);
-  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows);
+  const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
+  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
+  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, first);
   w.banner("accumulators");
   const std::string accumulator = p.mfma.accumulator();
   w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
@@ -139,6 +151,8 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   w.line("{} o_acc[{}];  // O': {} columns x {}", accumulator, p.ov_depth / p.mfma.shape.m, p.ov_depth,
          p.WM());
   w.line("u32x{} p[{}];  // P' as the B operand of V' P'", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);
+  p.mask->emit_rows(w, p.score_context());
+  p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
   for (int i = 0; i < p.ov_depth / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
 }
@@ -178,16 +192,31 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   emit_product(w, *p.k, stage, "q_reg", "s_acc", true);
 }
 
-void emit_softmax(Writer& w, const PrefillPlan& p) {
-  if (p.causal) {
-    w.comment("the limit of some row lies in this tile");
-    w.open("if ((n + 1) * {} > clean_keys)", p.BN);
+// -inf where a row does not see the key; in a branch, since most tiles are seen whole.
+void emit_mask(Writer& w, const PrefillPlan& p) {
+  const std::string first_key = fmt::format("n * {}", p.BN);
+  if (p.mask->has_bits()) {
+    p.mask->emit_load(w, p.score_context(), first_key, true);
+    p.mask->emit_apply(w, p.score_context(), first_key, {});
+    return;
+  }
+  if (p.mask->bounded_below()) {
+    w.comment("an end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", p.BN);
+  } else if (p.mask->bounded_above()) {
+    w.comment("the end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {} > clean_end)", p.BN);
   } else {
     w.comment("the sequence ends in this tile");
     w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
   }
-  p.mask->emit_apply(w, fmt::format("n * {}", p.BN));
+  p.mask->emit_apply(w, p.score_context(), first_key, {});
   w.close();
+}
+
+void emit_softmax(Writer& w, const PrefillPlan& p) {
+  p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
+  emit_mask(w, p);
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w);
   p.softmax->emit_rescale(w);
@@ -202,8 +231,10 @@ void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
 }
 
 void open_if_visible(Writer& w, const PrefillPlan& p) {
-  if (p.causal) {
-    w.open("if (n * {} < warp_keys)", p.BN);
+  if (p.mask->bounded_below()) {
+    w.open("if (n * {0} < warp_end && (n + 1) * {0} > warp_begin)", p.BN);
+  } else if (p.mask->bounded_above()) {
+    w.open("if (n * {} < warp_end)", p.BN);
   } else {
     w.open("");
   }
@@ -257,13 +288,13 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   w.line("const int q_row_bytes = (int)(q_stride_seq * {}), rows_left = seqlen_q - m_start;", size);
   p.q->emit_load(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
                  "block_row * q_row_bytes");
-  w.open("if (num_tiles > 0)");
+  w.open("if (num_tiles > {})", p.first_tile());
   p.k->emit_load_from_dram(w, 0);
   if (p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
   w.comment(
       "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
-  w.open("for (int n = 0;;)");
+  w.open("for (int n = {};;)", p.first_tile());
   for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, stage);
   w.close();
   w.close();
@@ -277,9 +308,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.line(p.ragged_q()
                ? "float* const lse_row = lse + (long long)head * total_q + q_start + row;"
                : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row;");
-    w.line(
-        "*lse_row = row_sum > 0.0f ? row_max * scale + log2_approx(row_sum) * 0.693147180559945f : "
-        "-kInfinity;");
+    w.line("*lse_row = {};", p.softmax->lse());
     w.close();
   }
   w.comment("Rows past the end are sent where the descriptor drops them.");
@@ -343,15 +372,16 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.v->use(prelude);
   p.q->use(prelude);
   p.softmax->use(prelude);
+  p.modifier->use(prelude);
 
   const auto params = kernel_params(p);
   KernelSource source;
   source.manifest = manifest(p, params);
 
   Writer body;
-  body.raw(prelude.text());
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
+  body.raw(prelude.text());
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry, parameter_list(params));
   emit_work(body, p);
@@ -365,7 +395,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
       fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
                   source.manifest.target, source.manifest.name));
   source.head_bytes = head.size();
-  source.text = head + body.take();
+  source.text = head + to_cdna(body.take(), p.num_threads);
   return source;
 }
 

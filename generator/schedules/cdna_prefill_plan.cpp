@@ -79,10 +79,6 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
         std::string(to_string(c.dtype)));
   takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
   takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
-  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal, "/mask",
-        "takes none and causal", "none, causal");
-  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
-  takes(!*m.sink, "/sink", "has no sink", "false");
   takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
@@ -158,9 +154,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.num_warps = p.num_threads / 64;
   p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
   p.v_stages = *c.double_buffer ? 2 : 1;
-  p.causal = c.mask->kind == MaskConfig::Kind::causal;
   p.kind = c.operand->kind;
   p.lse = *c.lse;
+  p.sink = *c.sink;
 
   const std::vector<ColumnGroup> columns = KVMmaOp::column_groups(p.mfma, p.ov_depth);
   if (columns.empty()) {
@@ -198,9 +194,23 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
     return type == DType::bf16 ? "pack_bf16" : "pack_fp16";
   };
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype)});
-  p.softmax.emplace(OnlineSoftmax::Shape{p.mfma, p.mfma, p.BN / p.mfma.shape.m, p.ov_depth / p.mfma.shape.m,
-                                         8.0, pack(c.dtype)});
-  p.mask.emplace(p.mfma, p.BN / p.mfma.shape.m, p.causal);
+  const ScoreLayout scores = p.mfma.score_layout(p.BN / p.mfma.shape.m);
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";
+  dialect.names.sqrt = "__builtin_sqrtf", dialect.names.floor = "__builtin_floorf";
+  dialect.names.abs = "__builtin_fabsf", dialect.names.min = "__builtin_fminf";
+  dialect.names.max = "__builtin_fmaxf";
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, scores, dialect);
+  OnlineSoftmax::Shape softmax;
+  softmax.qk = softmax.pv = p.mfma;
+  softmax.score_tiles = p.BN / p.mfma.shape.m;
+  softmax.output_tiles = p.ov_depth / p.mfma.shape.m;
+  softmax.pack = pack(c.dtype);
+  softmax.scale_log2 = p.modifier->scale_log2();
+  softmax.scale = p.modifier->scale();
+  if (p.sink) softmax.sink = "sink[head]";
+  p.softmax.emplace(softmax);
   p.smem_v = p.k->bytes();
   p.smem_bytes = p.smem_v + p.v->bytes();
   const int waves_per_simd = (p.num_warps + 3) / 4;

@@ -5,9 +5,10 @@
 
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/kv_buffer.hpp"
-#include "generator/systems/cdna/mask.hpp"
 #include "generator/systems/cdna/online_softmax.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/score_mod.hpp"
 
 namespace kiln::cdna {
 
@@ -18,7 +19,7 @@ struct PrefillPlan {
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
-  bool causal = false, lse = false;
+  bool lse = false, sink = false;
   OperandKind kind = OperandKind::contiguous;
   bool counted = true;             ///< waits count loads; otherwise they drain
   int max_registers = 0;           ///< VGPRs of a lane, AGPRs included
@@ -27,7 +28,17 @@ struct PrefillPlan {
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
   std::optional<OnlineSoftmax> softmax;
-  std::optional<KeyLimitMask> mask;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  /// The emitted names that masks and score modifiers read.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"row", "head"}};
+    return context;
+  }
+  /// The first KV tile a block visits; num_tiles is one past its last.
+  std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.
   bool ragged_q() const { return kind != OperandKind::contiguous; }

@@ -22,8 +22,12 @@ struct ScoreLayout {
   std::string lane_column;              ///< emitted int expression: what the lane adds to every column
   std::function<int(int)> row, column;  ///< register -> which of the lane's rows; literal part of its column
   std::string array = "s_acc";
+  int vector = 0;  ///< registers of one element of `array`, where that holds vectors; 0: scalars
 
-  std::string score(int i) const { return array + "[" + std::to_string(i) + "]"; }
+  std::string score(int i) const {
+    if (vector == 0) return array + "[" + std::to_string(i) + "]";
+    return array + "[" + std::to_string(i / vector) + "][" + std::to_string(i % vector) + "]";
+  }
 };
 
 /// mma.sync and wgmma: register i holds column 8 * (i >> 2) + 2 * (lane & 3) + (i & 1) of row 0 (i & 2 == 0)

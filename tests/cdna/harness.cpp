@@ -191,9 +191,9 @@ bool toolchain() {
 }
 
 std::string config_text(const std::string& target, const std::string& dtype, int depth,
-                        const std::string& more) {
-  return fmt::format(R"({{"target": "{}", "operation": "prefill", "dtype": "{}", "depth": {}{}{}}})", target,
-                     dtype, depth, more.empty() ? "" : ", ", more);
+                        const std::string& more, const std::string& operation) {
+  return fmt::format(R"({{"target": "{}", "operation": "{}", "dtype": "{}", "depth": {}{}{}}})", target,
+                     operation, dtype, depth, more.empty() ? "" : ", ", more);
 }
 
 const Built& build(const std::string& config) {

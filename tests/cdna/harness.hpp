@@ -16,7 +16,7 @@ bool toolchain();
 
 /// A config of this target as JSON text: `more` holds further keys ("\"mask\": \"causal\"").
 std::string config_text(const std::string& target, const std::string& dtype, int depth,
-                        const std::string& more = "");
+                        const std::string& more = "", const std::string& operation = "prefill");
 
 struct Built {
   kiln::Plan plan;

@@ -68,29 +68,64 @@ TEST_CASE("other tiles and instructions") {
   }
 }
 
+namespace {
+
+/// No scratch, no spills, registers within the plan's occupancy, exactly the planned matrix instructions, no
+/// narrow accesses; layout proofs hold, without bank conflicts where `conflict_free`.
+void check_compiled(const std::string& config, bool conflict_free) {
+  const Built& kernel = build(config);
+  const Manifest& m = kernel.source.manifest;
+  CAPTURE(m.name);
+  const auto& info = kernel.module.kernel(m.entry);
+  CHECK(info.scratch_bytes == 0);
+  CHECK(info.vgpr_spills == 0);
+  CHECK(info.vgprs <= kernel.plan.resources().max_registers);
+  REQUIRE(m.expectations.size() == 1);
+  CHECK(kernel.module.count(m.entry, m.expectations[0].instruction) ==
+        static_cast<std::size_t>(m.expectations[0].count));
+  for (const char* narrow : {"ds_read_u16", "ds_read_u8", "ds_write_b16", "buffer_load_ushort"})
+    CHECK(kernel.module.count(m.entry, narrow) == 0);
+  for (const layout::Proof& proof : kernel.plan.schedule().layout_proofs()) {
+    CHECK_MESSAGE(proof.holds, proof.what);
+    if (conflict_free) CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
+  }
+}
+
+}  // namespace
+
 TEST_CASE("compiled kernels are what the plan says") {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
     for (const int depth : {64, 128, 192, 256}) {
+      // Rows of 64 bytes are all that fits gfx90a and gfx942 beside 192 or 256 columns: V then reads two
+      // blocks.
+      check_compiled(config_text(target, "bf16", depth, kCausalLse), depth <= 128 || target == "gfx950");
       const Built& kernel = build(config_text(target, "bf16", depth, kCausalLse));
-      const Manifest& m = kernel.source.manifest;
-      CAPTURE(m.name);
-      const auto& info = kernel.module.kernel(m.entry);
-      CHECK(info.scratch_bytes == 0);
-      CHECK(info.vgpr_spills == 0);
-      CHECK(info.sgpr_spills == 0);
-      CHECK(info.vgprs <= kernel.plan.resources().max_registers);
-      REQUIRE(m.expectations.size() == 1);
-      CHECK(kernel.module.count(m.entry, m.expectations[0].instruction) ==
-            static_cast<std::size_t>(m.expectations[0].count));
-      for (const char* narrow : {"ds_read_u16", "ds_read_u8", "ds_write_b16", "buffer_load_ushort"})
-        CHECK(kernel.module.count(m.entry, narrow) == 0);
-      for (const layout::Proof& proof : kernel.plan.schedule().layout_proofs()) {
-        CHECK_MESSAGE(proof.holds, proof.what);
-        // Rows of 64 bytes are all that fits gfx90a and gfx942 beside 192 or 256 columns: V then reads two
-        // blocks.
-        if (depth <= 128 || target == "gfx950") CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
-      }
+      CHECK(kernel.module.kernel(kernel.source.manifest.entry).sgpr_spills == 0);
+      if (depth != 192) check_compiled(config_text(target, "bf16", depth, kCausalLse, "decode"), true);
     }
+    check_compiled(
+        config_text(target, "fp16", 128, R"("operand": {"kind": "paged", "page_size": 16})", "decode"), true);
   }
+}
+
+TEST_CASE("a plan that no copy or load can serve is refused by name") {
+  const auto refusal = [](const std::string& config) -> std::string {
+    try {
+      make_plan(parse_config(config, "test"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string paged = R"("operand": {"kind": "paged", "page_size": 1})";
+  CHECK(refusal(config_text("gfx942", "bf16", 128, paged)).find("/operand/page_size = 1: not-yet") !=
+        std::string::npos);
+  CHECK(refusal(config_text("gfx90a", "bf16", 96)).find("/depth = 96") != std::string::npos);
+  CHECK(refusal(config_text("gfx942", "bf16", 128, R"("num_smem_stages": 1)")).find("/num_smem_stages = 1") !=
+        std::string::npos);
+  CHECK(refusal(config_text("gfx942", "bf16", 128, R"("BM": 32)", "decode")).find("/BM = 32") !=
+        std::string::npos);
+  CHECK(
+      refusal(config_text("gfx90a", "bf16", 128, R"("operand": {"kind": "paged", "page_size": 2})")).empty());
 }

@@ -70,7 +70,8 @@ TEST_CASE("golden sources") {
         std::find_if(files.begin(), files.end(), [&](const fs::path& p) { return p.stem() == name; });
     REQUIRE(file != files.end());
     const std::string text = without_version(generate_file(*file).text);
-    const fs::path golden = fs::path(KILN_SOURCE_DIR "/tests/golden") / (name + ".cu");
+    const bool amd = file->parent_path().filename().string().starts_with("gfx");
+    const fs::path golden = fs::path(KILN_SOURCE_DIR "/tests/golden") / (name + (amd ? ".hip" : ".cu"));
     if (update) {
       std::ofstream(golden, std::ios::binary) << text;
     } else {

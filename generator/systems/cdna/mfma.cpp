@@ -8,6 +8,20 @@ std::string Mfma::wrapper() const {
   return fmt::format("mfma_{}x{}x{}_{}", shape.m, shape.n, shape.k, to_string(type));
 }
 
+ScoreLayout Mfma::score_layout(int tiles) const {
+  ScoreLayout layout;
+  layout.registers = tiles * accum();
+  layout.rows = 1;
+  layout.columns = tiles * shape.m;
+  layout.lane_column = fmt::format("lane / {} * 4", shape.m);
+  layout.row = [](int) { return 0; };
+  layout.column = [self = *this](int i) {
+    return i / self.accum() * self.shape.m + self.row(i % self.accum());
+  };
+  layout.vector = accum();
+  return layout;
+}
+
 std::string Mfma::mnemonic() const {
   // CDNA2 writes types without a separator, and the BF16 instructions of four elements with a suffix.
   const bool old = target == Target::gfx90a;

@@ -10,6 +10,7 @@
 
 #include <kiln/types.hpp>
 #include "generator/layout/mfma.hpp"
+#include "generator/systems/score_layout.hpp"
 
 namespace kiln::cdna {
 
@@ -29,6 +30,9 @@ struct Mfma {
   /// Rows (keys, or output columns of a natural-order tile) of accumulator register 0 .. accum() - 1 are
   /// 8 * (e / 4) + e % 4 + 4 * group, or 4 * group + e.
   int row(int element) const { return layout::mfma_c(shape)(0, element).row; }
+
+  /// Scores of `tiles` accumulators of K Q': a lane has one row, and keys M * t + row(e) + 4 * (lane / M).
+  ScoreLayout score_layout(int tiles) const;
 
   std::string accumulator() const { return accum() == 16 ? "f32x16" : "f32x4"; }
   /// "mfma_32x32x8_bf16": the wrapper in the prelude, and its section.

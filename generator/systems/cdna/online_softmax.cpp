@@ -46,14 +46,15 @@ void OnlineSoftmax::emit_max(Writer& w) const {
   if (lazy) {
     w.comment("Keep the old maximum while no row of the wave grew by more than 2^{}.",
               shape_.rescale_threshold);
-    w.line("const bool rescale = any((new_max - row_max) * scale_log2 > {:.1f}f);", shape_.rescale_threshold);
+    w.line("const bool rescale = any((new_max - row_max) * {1} > {0:.1f}f);", shape_.rescale_threshold,
+           shape_.scale_log2);
     w.open("if (rescale)");
   }
   // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
-  w.line("alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);");
+  w.line("alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * {});", shape_.scale_log2);
   w.line("row_sum *= alpha; row_max = new_max;");
   if (lazy) w.close();
-  w.line("const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;");
+  w.line("const float shift = row_max == -kInfinity ? 0.0f : row_max * {};", shape_.scale_log2);
 }
 
 void OnlineSoftmax::emit_rescale(Writer& w) const {
@@ -65,9 +66,9 @@ void OnlineSoftmax::emit_rescale(Writer& w) const {
 void OnlineSoftmax::emit_exp(Writer& w) const {
   for (int i = 0; i < registers(); i += 2) {
     w.line(
-        "{0} = exp2_approx(__builtin_fmaf({0}, scale_log2, -shift)); {1} = exp2_approx(__builtin_fmaf({1}, "
-        "scale_log2, -shift));",
-        score(i), score(i + 1));
+        "{0} = exp2_approx(__builtin_fmaf({0}, {2}, -shift)); {1} = exp2_approx(__builtin_fmaf({1}, {2}, "
+        "-shift));",
+        score(i), score(i + 1), shape_.scale_log2);
   }
   w.comment("row sum, four chains");
   for (int c = 0; c < 4; ++c) w.line("float sum_{} = {};", c, score(c));
@@ -87,7 +88,23 @@ void OnlineSoftmax::emit_exp(Writer& w) const {
 
 void OnlineSoftmax::emit_finish(Writer& w) const {
   emit_fold(w, "row_sum", "{} + {}");
-  w.line("const float inv_sum = row_sum > 0.0f ? rcp_approx(row_sum) : 0.0f;");
+  if (shape_.sink.empty()) {
+    w.line("const float inv_sum = row_sum > 0.0f ? rcp_approx(row_sum) : 0.0f;");
+    return;
+  }
+  // The sink may be far above the scores: sum relative to the larger of the two.
+  w.comment("the sink is one more logit of the denominator");
+  w.line("const float sink_log2 = {} * 1.44269504f, top = maximum(row_max * {}, sink_log2);", shape_.sink,
+         shape_.scale_log2);
+  w.line("const float lower = exp2_approx(row_max * {} - top);", shape_.scale_log2);
+  w.line("if (row_sum > 0.0f) row_sum = row_sum * lower + exp2_approx(sink_log2 - top);");
+  w.line("const float inv_sum = row_sum > 0.0f ? lower * rcp_approx(row_sum) : 0.0f;");
+}
+
+std::string OnlineSoftmax::lse() const {
+  const std::string top = shape_.sink.empty() ? fmt::format("row_max * {} +", shape_.scale) : "(top +";
+  return fmt::format("row_sum > 0.0f ? {} log2_approx(row_sum){} * 0.693147181f : -kInfinity", top,
+                     shape_.sink.empty() ? "" : ")");
 }
 
 }  // namespace kiln::cdna

@@ -24,6 +24,9 @@ class OnlineSoftmax {
     /// Growth of the maximum (log2 units) below which O keeps its old scale; 0: always rescale.
     double rescale_threshold = 8.0;
     std::string pack;  ///< two floats to a register of P
+    /// Emitted factors from scores to log2 units and to natural units.
+    std::string scale_log2 = "scale_log2", scale = "scale";
+    std::string sink;  ///< logit of the row's sink; empty: none
   };
   explicit OnlineSoftmax(Shape shape) : shape_(std::move(shape)) {}
 
@@ -38,8 +41,8 @@ class OnlineSoftmax {
   void emit_exp(Writer& w) const;
   /// After the last tile: row_sum over the lane groups, inv_sum (0 for a row without visible keys).
   void emit_finish(Writer& w) const;
-  /// P slots hold the keys that V's fragments hold: what lets P stay in registers.
-  bool p_order_proves() const;
+  /// The row's log-sum-exp, after emit_finish.
+  std::string lse() const;
 
  private:
   int registers() const { return shape_.score_tiles * shape_.qk.accum(); }
