@@ -1,0 +1,797 @@
+// gpt_oss_decode_gfx942: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"gpt_oss_decode_gfx942","target":"gfx942","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":64,"ov_depth":64,"rope_depth":0,"nope_depth":64,"q_depth":64,"cache_depth":64,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":{"sliding_window":128},"score_mod":"none","sink":true,"group":8,"lse":false,"scale":0.125,"mma_shape":[16,16,16],"BM":16,"BN":64,"BK":32,"WM":16,"WN":32,"num_threads":128,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"full_kv":true,"bk_smem":32,"smem_depth":64,"num_smem_stages":1,"double_buffer":false,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","schedule":"cdna_decode_streaming"}
+// Schedule cdna_decode_streaming: 16 packed query rows by 64 keys a tile, 2 waves of 32 keys; strips of 32.
+// LDS (10384 bytes): K strip 0, V strip 4096, P 8192, exchange 10240.
+//
+// Regenerate: kiln generate gpt_oss_decode_gfx942.json --out .
+// Compile: clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch=gfx942 gpt_oss_decode_gfx942.hip
+
+#ifndef __HIPCC_RTC__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#endif
+#define DEVICE static __device__ inline __attribute__((always_inline))
+#define LDS __attribute__((address_space(3)))
+#define CONSTANT __attribute__((address_space(4)))
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef int i32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x16 __attribute__((ext_vector_type(16)));
+typedef short s16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
+typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
+DEVICE int min_of(int a, int b) { return a < b ? a : b; }
+DEVICE int max_of(int a, int b) { return a > b ? a : b; }
+DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
+
+// A value that is the same in every lane, in a scalar register.
+DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+
+// Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
+// between a vector instruction that writes a scalar register and a memory instruction that reads it.
+DEVICE i32x4 buffer_resource(const void* base, int bytes) {
+  i32x4 buffer = {(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000};
+  __asm volatile("s_nop 4" : "+s"(buffer));
+  return buffer;
+}
+
+// 16 bytes at `offset` of a buffer; the compiler tracks when they arrive.
+__device__ i32x4 raw_buffer_load_x4(i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
+DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
+  return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
+}
+
+__device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
+DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
+  raw_buffer_store_x4(__builtin_bit_cast(i32x4, data), buffer, (int)offset, 0, 0);
+}
+
+typedef int i32x2 __attribute__((ext_vector_type(2)));
+__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
+DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
+  raw_buffer_store_x2(__builtin_bit_cast(i32x2, data), buffer, (int)offset, 0, 0);
+}
+
+// 4 bytes a lane from a buffer to LDS at `lds` + `literal` + 4 * lane, asynchronously (vmcnt). M0 carries the LDS
+// address; the sum is made in it, since a register for every copy of a tile would crowd out all others.
+#define BUFFER_TO_LDS_4(buffer, lds, literal, offset)                                                      \
+  __asm volatile("s_add_u32 m0, %0, %3\n\ts_nop 0\n\tbuffer_load_dword %1, %2, 0 offen lds" ::"s"(lds), \
+                 "v"(offset), "s"(buffer), "i"(literal)                                                      \
+                 : "memory", "scc")
+
+// Until at most n of this wave's loads are in flight, then a barrier of the block. No other memory access crosses it.
+#define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
+// A barrier of the block after this wave's LDS accesses; loads stay in flight.
+#define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
+
+DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
+
+DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
+
+DEVICE u32 lds_read_4(const LDS u8* p) { return *(const LDS u32*)p; }
+
+// The lower, or upper, 16-bit halves of two registers, `a` in the lower half of the result.
+DEVICE u32 low_halves(u32 a, u32 b) { return __builtin_amdgcn_perm(b, a, 0x05040100u); }
+DEVICE u32 high_halves(u32 a, u32 b) { return __builtin_amdgcn_perm(b, a, 0x07060302u); }
+
+DEVICE f32x4 mfma_16x16x16_bf16(u32x2 a, u32x2 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(s16x4, a), __builtin_bit_cast(s16x4, b), c, 0, 0, 0);
+}
+
+// Bare v_exp_f32: results below the normal range become 0.
+#if __has_builtin(__builtin_amdgcn_exp2f)
+DEVICE float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
+#else
+DEVICE float exp2_approx(float x) { return __builtin_exp2f(x); }
+#endif
+
+#if __has_builtin(__builtin_amdgcn_logf)
+DEVICE float log2_approx(float x) { return __builtin_amdgcn_logf(x); }
+#else
+DEVICE float log2_approx(float x) { return __builtin_log2f(x); }
+#endif
+
+DEVICE float rcp_approx(float x) { return __builtin_amdgcn_rcpf(x); }
+
+DEVICE float maximum(float a, float b) { return __builtin_fmaxf(a, b); }
+
+// Whether `x` holds in some lane of the wave.
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+DEVICE bool any(bool x) { return __builtin_amdgcn_ballot_w64(x) != 0; }
+#else
+DEVICE bool any(bool x) { return __builtin_amdgcn_uicmp((u32)x, 0u, 33) != 0; }
+#endif
+
+// `x` of lane `lane4` / 4.
+DEVICE float from_lane(int lane4, float x) {
+  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(lane4, __builtin_bit_cast(int, x)));
+}
+
+// Names for text that is shared with devices of 32-lane warps: both halves of a wave do the same there.
+DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
+DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
+DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
+DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
+DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+#else
+DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+#endif
+
+DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }
+DEVICE f32x4 load_global_16(const float* p) { return *(const f32x4*)p; }
+
+DEVICE void lds_write_8(LDS u8* p, u32x2 x) { *(LDS u32x2*)p = x; }
+
+DEVICE void lds_write_float(LDS u8* p, float x) { *(LDS float*)p = x; }
+DEVICE float lds_read_float(const LDS u8* p) { return *(const LDS float*)p; }
+
+// What this block wrote becomes visible to the device; what others wrote before they arrived becomes visible here.
+DEVICE void release_to_device() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "agent"); }
+DEVICE void acquire_from_device() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "agent"); }
+DEVICE int arrive(int* counter) { return __hip_atomic_fetch_add(counter, 1, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT); }
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+DEVICE u32 round_bf16(float x) {
+  const u32 bits = as_bits(x);
+  return bits + 0x7fffu + ((bits >> 16) & 1u);
+}
+DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_amdgcn_perm(round_bf16(hi), round_bf16(lo), 0x07060302u); }
+
+#define kInfinity __builtin_inff()
+
+// What the plan of the launch follows from.
+struct Problem {
+  const int* cu_seqlens_q;
+  const int* seqlens_k;
+  int batch;
+  int heads_q;
+  int heads_kv;
+  int seqlen_q;
+  int team_heads;
+};
+
+// One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
+struct Sequence {
+  int q_start, seqlen_q, k_start, seqlen_k;
+  int first_tile, num_tiles;
+};
+
+// A run of KV tiles of one item (head slot and packed rows of one sequence) for this block.
+struct Segment {
+  Sequence sequence;
+  int batch, kv_head, m_block;
+  int tile_begin, tile_end;    // of the sequence's keys
+  bool whole;                  // the item is this segment alone
+  int item;                    // number of the item among all
+  unsigned item_start;         // position of the item's first tile
+  bool second_slot;            // where this part goes in the block's workspace
+};
+
+// How an item is split.
+struct Split {
+  int parts, first_team;  // how many, and the team of part 0
+  bool first_second;      // part 0 is in the second slot of its block; later ones are in the first
+};
+
+// Position of a team in the tiles of all sequences, end to end.
+struct Range {
+  unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
+  int teams, team, slots;          // head slots of a team
+  int batch;                       // sequence at `position`
+  unsigned batch_start;           // position of its first tile
+  bool first;                      // no segment taken yet
+};
+
+DEVICE Sequence sequence_of(const Problem& problem, int b) {
+  Sequence s;
+  s.q_start = problem.cu_seqlens_q[b];
+  s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
+  s.k_start = 0; s.seqlen_k = problem.seqlens_k[b];
+  // the first query sees keys after its position less the window
+  s.first_tile = max_of(s.seqlen_k - s.seqlen_q - 127, 0) / 64;
+  s.num_tiles = max_of((s.seqlen_k + 63) / 64 - s.first_tile, 1);
+  return s;
+}
+
+DEVICE int packed_blocks(const Problem& problem) {
+  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 15) / 16;
+}
+
+// Team that holds a position: ranges start at floor(team * total / teams).
+DEVICE int team_of(const Range& range, unsigned position) {
+  return (int)(((position + 1) * range.teams - 1) / range.total);
+}
+
+DEVICE Range first_range(const Problem& problem) {
+  Range range;
+  range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;
+  range.team = block_id() / problem.team_heads;
+  range.first = true;
+  range.batch = 0; range.batch_start = 0;
+  const int lane = thread_id() % 32;
+  int tiles = 0;
+  for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
+  for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
+  range.total = (unsigned)(tiles * range.slots);
+  range.teams = (int)min_of((__builtin_amdgcn_grid_size_x() / 128u) / problem.team_heads, range.total);
+  if (range.team >= range.teams) {{ range.position = range.end = 0; return range; }}
+  range.position = (unsigned)range.team * range.total / range.teams;
+  range.end = (range.team + 1u) * range.total / range.teams;
+  // the sequence that holds the position: 32 lengths at a time
+  unsigned start = 0;
+  for (int base = 0;; base += 32) {
+    const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
+    int sum = mine;
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = shuffle_up(sum, step);
+      if (lane >= step) sum += below;
+    }
+    const unsigned past = ballot_low(range.position < start + sum * range.slots);
+    if (past != 0) {
+      const int found = __builtin_ffs(past) - 1;
+      range.batch = base + found;
+      range.batch_start = start + shuffle(sum - mine, found) * range.slots;
+      break;
+    }
+    start += shuffle(sum, 31) * range.slots;
+  }
+  return range;
+}
+
+DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
+  if (range.position >= range.end) return false;
+  s.sequence = sequence_of(problem, range.batch);
+  const int tiles = s.sequence.num_tiles;
+  const int in_batch = (int)(range.position - range.batch_start);
+  const int slot = in_batch / tiles;
+  const int head = slot * problem.team_heads + (int)block_id() % problem.team_heads;
+  s.batch = range.batch;
+  s.kv_head = head % problem.heads_kv;
+  s.m_block = head / problem.heads_kv;
+  s.item = range.batch * problem.team_heads * range.slots + head;
+  const unsigned item_start = range.batch_start + slot * tiles;
+  const int begin = in_batch - slot * tiles;
+  const int end = min_of(tiles, (int)(range.end - item_start));
+  s.tile_begin = s.sequence.first_tile + begin;
+  s.tile_end = s.sequence.first_tile + end;
+  s.whole = begin == 0 && end == tiles;
+  s.item_start = item_start;
+  s.second_slot = !range.first;
+  range.position += end - begin;
+  range.first = false;
+  if (range.position >= range.batch_start + (unsigned)(tiles * range.slots)) {
+    range.batch_start += (unsigned)(tiles * range.slots);
+    range.batch += 1;
+  }
+  return true;
+}
+
+DEVICE Split split_of(const Range& range, const Segment& s) {
+  Split split;
+  split.first_team = team_of(range, s.item_start);
+  split.parts = team_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_team + 1;
+  split.first_second = (unsigned)split.first_team * range.total / range.teams < s.item_start;
+  return split;
+}
+
+extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128)))
+void kiln_gpt_oss_decode_gfx942(const u16* q,
+    const u16* k,
+    const u16* v,
+    u16* o,
+    const float* sink,
+    float* workspace,
+    int* item_counters,
+    const int* page_table,
+    const int* cu_seqlens_q,
+    const int* seqlens_k,
+    int batch,
+    int heads_q,
+    int heads_kv,
+    int seqlen_q,
+    int team_heads,
+    int page_table_stride,
+    int num_pages,
+    long long q_stride_seq,
+    long long q_stride_head,
+    long long k_stride_page,
+    long long k_stride_seq,
+    long long k_stride_head,
+    long long v_stride_page,
+    long long v_stride_seq,
+    long long v_stride_head,
+    long long o_stride_seq,
+    long long o_stride_head,
+    float scale_log2) {
+  extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];
+  LDS u8* const lds = (LDS u8*)smem_bytes;
+  const u32 lds_start = (u32)(u64)lds;
+  LDS u8* const exchange = lds + 10240;  // a float of each wave and row
+  const int thread = thread_id(), lane = thread & 63;
+  const int warp = uniform(thread >> 6);
+  const u32 p_write_row = (lane & 15), p_write_col = (lane / 16 * 4 + warp * 32);
+  const u32 p_write_vector = p_write_row * 8 + p_write_col / 8;
+  const u32 p_write_0 = 8192 + p_write_col % 8 * 2 + (p_write_vector ^ (p_write_vector >> 3 & 7)) * 16;
+  const u32 p_write_2 = 8192 + p_write_col % 8 * 2 + ((p_write_vector ^ (p_write_vector >> 3 & 7)) ^ 2) * 16;
+  const u32 p_read_row = (lane & 15), p_read_col = (lane / 16 * 4);
+  const u32 p_read_vector = p_read_row * 8 + p_read_col / 8;
+  const u32 p_read_0 = 8192 + p_read_col % 8 * 2 + (p_read_vector ^ (p_read_vector >> 3 & 7)) * 16;
+  const u32 p_read_2 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 2) * 16;
+  const u32 p_read_4 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 4) * 16;
+  const u32 p_read_6 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 6) * 16;
+  const float factor = scale_log2;
+  const int group = heads_q / heads_kv;
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, team_heads};
+  Range range = first_range(problem);
+  Segment s;
+  #pragma unroll 1
+  while (next_segment(problem, range, s)) {
+
+    // ---- segment: KV tiles [tile_begin, tile_end) of 16 packed query rows of one sequence
+    const int batch_index = uniform(s.batch), kv_head = uniform(s.kv_head), m_block = uniform(s.m_block);
+    const int tile_begin = uniform(s.tile_begin), tile_end = uniform(s.tile_end);
+    const int keys = uniform(s.sequence.seqlen_k), queries = uniform(s.sequence.seqlen_q);
+    const int rows = min_of(16, group * queries - m_block * 16);
+    const int q_start = uniform(s.sequence.q_start);
+    const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch_index * page_table_stride);
+    const u16* const q_head = q + q_start * q_stride_seq + kv_head * group * q_stride_head;
+    const u16* const k_head = k + 0 + kv_head * k_stride_head;
+    const u16* const v_head = v + 0 + kv_head * v_stride_head;
+    u16* const o_head = o + q_start * o_stride_seq + kv_head * group * o_stride_head;
+    // this lane's row: query position packed / group, query head packed % group of the KV head's
+    const int packed = m_block * 16 + (lane & 15), position = packed / group;
+    const bool in_rows = (lane & 15) < rows;
+    u32x4 q_reg[2];  // Q: 16 x 64 as the B operand of K Q'
+    {
+      const i32x4 rows = buffer_resource(q_head, queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + 64) * 2) : 0);
+      const u32 from = (in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * 2) : 0x80000000u) + lane / 16 * 16;
+      q_reg[0] = buffer_load_16(rows, from + 0);
+      q_reg[1] = buffer_load_16(rows, from + 64);
+    }
+    const int first_key = tile_begin * 64;
+    // K: 2 tiles of 32 x 32 a load, 1 to a wave
+    const int k_row_bytes = (int)(k_stride_seq * 2);
+    const u8* const k_pages = (const u8*)(k_head);
+    const int k_keys = keys;
+    int k_row = first_key;  // first key of the next tile
+    const u32 k_vector = lane / 4;
+    const u32 k_from_0 = (k_vector ^ (k_vector >> 3 & 7)) / 4 * k_row_bytes + (k_vector ^ (k_vector >> 3 & 7)) % 4 * 16 + lane % 4 * 4;
+    const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 4 * 16 + lane % 4 * 4;
+    const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 4 * 16 + lane % 4 * 4;
+    const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 4 * 16 + lane % 4 * 4;
+    const int k_first_0 = warp * 32;
+    const u32 k_tile_0 = 0 * 64;
+    const u32 k_lds_0 = lds_start + warp * 2048 + 0 * 4096;
+    const u32 k_frag_row = lane & 15, k_frag_col = lane / 16 * 8;
+    const u32 k_frag_vector = k_frag_row * 4 + k_frag_col / 8;
+    const u32 k_frag_0 = 0 + warp * 2048 + (k_frag_vector ^ (k_frag_vector >> 3 & 7)) * 16;
+    // V: 1 tiles of 32 x 64 a load, 2 waves on each
+    const int v_row_bytes = (int)(v_stride_seq * 2);
+    const u8* const v_pages = (const u8*)(v_head);
+    const int v_keys = keys;
+    int v_row = first_key;  // first key of the next tile
+    const u32 v_vector = lane / 4 + warp / 1 * 128;
+    const u32 v_from_0 = (v_vector / 8 - warp / 1 * 16) * v_row_bytes + v_vector % 8 * 16 + lane % 4 * 4;
+    const int v_first_0 = (warp % 1) * 32 + warp / 1 * 16;
+    const u32 v_tile_0 = 0 * 128;
+    const u32 v_lds_0 = lds_start + 4096 + (warp % 1) * 4096 + 0 * 4096 + warp / 1 * 2048;
+    const u32 v_frag_x2_row = lane / 16 * 4, v_frag_x2_col = (lane & 15) * 2 + warp * 32;
+    const u32 v_frag_x2_vector = v_frag_x2_row * 8 + v_frag_x2_col / 8;
+    const u32 v_frag_x2_0 = 4096 + v_frag_x2_col % 8 * 2 + v_frag_x2_vector * 16;
+    const int key_limit = min_of(keys, keys - queries + 1 + position);  // keys that the row sees
+    const int clean_keys = min_of(keys, keys - queries + 1 + m_block * 16 / group);
+    float row_max = -kInfinity, row_sum = 0.0f;
+    f32x4 s_acc[2], o_acc[2];
+    o_acc[0] = (f32x4)(0.0f);
+    o_acc[1] = (f32x4)(0.0f);
+    u32x2 p[4];
+    __asm volatile("" : "+v"(q_reg[0]));
+    __asm volatile("" : "+v"(q_reg[1]));
+
+    // ---- KV tiles
+    {
+      // load_k_stage0, strip 0
+      {
+        const int row = k_row + k_first_0;
+        const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+        // rows past the sequence, and pages that do not exist, read as zeros
+        const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+        const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+        u32 from_0_0 = k_from_0 + k_tile_0;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
+        u32 from_0_2 = k_from_2 + k_tile_0;
+        from_0_2 += 4 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
+        u32 from_0_4 = k_from_4 + k_tile_0;
+        from_0_4 += 8 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
+        u32 from_0_6 = k_from_6 + k_tile_0;
+        from_0_6 += 12 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
+      }
+      {
+        const int row = k_row + k_first_0 + 16;
+        const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+        // rows past the sequence, and pages that do not exist, read as zeros
+        const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+        const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+        u32 from_0_0 = k_from_0 + k_tile_0;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
+        u32 from_0_2 = k_from_2 + k_tile_0;
+        from_0_2 += 4 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 1280, from_0_2);
+        u32 from_0_4 = k_from_4 + k_tile_0;
+        from_0_4 += 8 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 1536, from_0_4);
+        u32 from_0_6 = k_from_6 + k_tile_0;
+        from_0_6 += 12 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 1792, from_0_6);
+      }
+    }
+    #pragma unroll 1
+    for (int n = tile_begin; n < tile_end; ++n) {
+      // S' = K(n) Q', strips of depth
+      {
+        WAIT_LOADS_AND_SYNC(0);
+        u32x4 k_reg[2];  // 4 fragments of 4 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0);
+        k_reg[1] = lds_read_16(lds + k_frag_0 + 1024);
+        SYNC();  // every wave has its fragments
+        {
+          // load_k_stage0, strip 1
+          {
+            const int row = k_row + k_first_0;
+            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0 + 64;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
+            u32 from_0_2 = k_from_2 + k_tile_0 + 64;
+            from_0_2 += 4 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
+            u32 from_0_4 = k_from_4 + k_tile_0 + 64;
+            from_0_4 += 8 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
+            u32 from_0_6 = k_from_6 + k_tile_0 + 64;
+            from_0_6 += 12 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
+          }
+          {
+            const int row = k_row + k_first_0 + 16;
+            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0 + 64;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
+            u32 from_0_2 = k_from_2 + k_tile_0 + 64;
+            from_0_2 += 4 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 1280, from_0_2);
+            u32 from_0_4 = k_from_4 + k_tile_0 + 64;
+            from_0_4 += 8 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 1536, from_0_4);
+            u32 from_0_6 = k_from_6 + k_tile_0 + 64;
+            from_0_6 += 12 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 1792, from_0_6);
+          }
+          k_row += 64;
+        }
+        s_acc[0] = mfma_16x16x16_bf16(k_reg[0].lo, q_reg[0].lo, (f32x4)(0.0f));
+        s_acc[1] = mfma_16x16x16_bf16(k_reg[1].lo, q_reg[0].lo, (f32x4)(0.0f));
+        s_acc[0] = mfma_16x16x16_bf16(k_reg[0].hi, q_reg[0].hi, s_acc[0]);
+        s_acc[1] = mfma_16x16x16_bf16(k_reg[1].hi, q_reg[0].hi, s_acc[1]);
+      }
+      {
+        WAIT_LOADS_AND_SYNC(0);
+        u32x4 k_reg[2];  // 4 fragments of 4 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0);
+        k_reg[1] = lds_read_16(lds + k_frag_0 + 1024);
+        SYNC();  // every wave has its fragments
+        {
+          // load_v_stage0
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 128 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1024, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1280, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_0);
+          }
+          v_row += 32;
+        }
+        s_acc[0] = mfma_16x16x16_bf16(k_reg[0].lo, q_reg[1].lo, s_acc[0]);
+        s_acc[1] = mfma_16x16x16_bf16(k_reg[1].lo, q_reg[1].lo, s_acc[1]);
+        s_acc[0] = mfma_16x16x16_bf16(k_reg[0].hi, q_reg[1].hi, s_acc[0]);
+        s_acc[1] = mfma_16x16x16_bf16(k_reg[1].hi, q_reg[1].hi, s_acc[1]);
+      }
+      if ((n + 1) * 64 > clean_keys || n * 64 < keys - 128) {
+        // a border tile: keys that a row does not see
+        const int limit = key_limit - n * 64 - warp * 32 - lane / 16 * 4;
+        const int hidden = keys - queries + 1 + position - 128 - n * 64 - warp * 32 - lane / 16 * 4;
+        if (0 >= limit || 0 < hidden) s_acc[0][0] = -kInfinity;
+        if (1 >= limit || 1 < hidden) s_acc[0][1] = -kInfinity;
+        if (2 >= limit || 2 < hidden) s_acc[0][2] = -kInfinity;
+        if (3 >= limit || 3 < hidden) s_acc[0][3] = -kInfinity;
+        if (16 >= limit || 16 < hidden) s_acc[1][0] = -kInfinity;
+        if (17 >= limit || 17 < hidden) s_acc[1][1] = -kInfinity;
+        if (18 >= limit || 18 < hidden) s_acc[1][2] = -kInfinity;
+        if (19 >= limit || 19 < hidden) s_acc[1][3] = -kInfinity;
+      }
+      // maximum of each row: over the lane's keys, the lane groups, the waves
+      float tile_max = s_acc[0][0];
+      tile_max = maximum(tile_max, s_acc[0][1]);
+      tile_max = maximum(tile_max, s_acc[0][2]);
+      tile_max = maximum(tile_max, s_acc[0][3]);
+      tile_max = maximum(tile_max, s_acc[1][0]);
+      tile_max = maximum(tile_max, s_acc[1][1]);
+      tile_max = maximum(tile_max, s_acc[1][2]);
+      tile_max = maximum(tile_max, s_acc[1][3]);
+      tile_max = maximum(tile_max, from_lane((lane ^ 16) * 4, tile_max));
+      tile_max = maximum(tile_max, from_lane((lane ^ 32) * 4, tile_max));
+      if (lane < 16) lds_write_float(exchange + warp * 64 + lane * 4, tile_max);
+      SYNC();
+      float new_max = row_max;
+      new_max = maximum(new_max, lds_read_float(exchange + 0 + (lane & 15) * 4));
+      new_max = maximum(new_max, lds_read_float(exchange + 64 + (lane & 15) * 4));
+      const float base = new_max == -kInfinity ? 0.0f : new_max * factor;
+      if (any(new_max > row_max)) {
+        const float alpha = exp2_approx(row_max * factor - base);
+        row_sum *= alpha; row_max = new_max;
+        o_acc[0] *= alpha;
+        o_acc[1] *= alpha;
+      }
+      // P = exp2(S - max), through LDS: a wave has some keys of all rows, and needs all keys
+      s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], factor, -base)); row_sum += s_acc[0][0];
+      s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], factor, -base)); row_sum += s_acc[0][1];
+      s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], factor, -base)); row_sum += s_acc[0][2];
+      s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], factor, -base)); row_sum += s_acc[0][3];
+      s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], factor, -base)); row_sum += s_acc[1][0];
+      s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], factor, -base)); row_sum += s_acc[1][1];
+      s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], factor, -base)); row_sum += s_acc[1][2];
+      s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], factor, -base)); row_sum += s_acc[1][3];
+      lds_write_8(lds + p_write_0, u32x2{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3])});
+      lds_write_8(lds + p_write_2, u32x2{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3])});
+      SYNC();
+      p[0] = lds_read_8(lds + p_read_0);
+      p[1] = lds_read_8(lds + p_read_2);
+      p[2] = lds_read_8(lds + p_read_4);
+      p[3] = lds_read_8(lds + p_read_6);
+      // O' += V(n)' P', strips of keys
+      {
+        WAIT_LOADS_AND_SYNC(0);
+        u32x2 v_reg[4];  // fragments of 4 elements
+        {
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
+          v_reg[0] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
+          v_reg[1] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
+        }
+        {
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176), key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
+          v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
+          v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
+        }
+        SYNC();  // every wave has its fragments
+        {
+          // load_v_stage0
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 128 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1024, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1280, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_0);
+            from_0_0 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_0);
+          }
+          v_row += 32;
+        }
+        o_acc[0] = mfma_16x16x16_bf16(v_reg[0], p[0], o_acc[0]);
+        o_acc[1] = mfma_16x16x16_bf16(v_reg[1], p[0], o_acc[1]);
+        o_acc[0] = mfma_16x16x16_bf16(v_reg[2], p[1], o_acc[0]);
+        o_acc[1] = mfma_16x16x16_bf16(v_reg[3], p[1], o_acc[1]);
+      }
+      {
+        WAIT_LOADS_AND_SYNC(0);
+        u32x2 v_reg[4];  // fragments of 4 elements
+        {
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
+          v_reg[0] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
+          v_reg[1] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
+        }
+        {
+          const u32 key_0 = lds_read_4(lds + v_frag_x2_0 + 2048), key_1 = lds_read_4(lds + v_frag_x2_0 + 2176), key_2 = lds_read_4(lds + v_frag_x2_0 + 2304), key_3 = lds_read_4(lds + v_frag_x2_0 + 2432);
+          v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
+          v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
+        }
+        SYNC();  // every wave has its fragments
+        if (n + 1 < tile_end) {
+          {
+            // load_k_stage0, strip 0
+            {
+              const int row = k_row + k_first_0;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+              u32 from_0_0 = k_from_0 + k_tile_0;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
+              u32 from_0_2 = k_from_2 + k_tile_0;
+              from_0_2 += 4 * k_row_bytes;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
+              u32 from_0_4 = k_from_4 + k_tile_0;
+              from_0_4 += 8 * k_row_bytes;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
+              u32 from_0_6 = k_from_6 + k_tile_0;
+              from_0_6 += 12 * k_row_bytes;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
+            }
+            {
+              const int row = k_row + k_first_0 + 16;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 128 : 0);
+              u32 from_0_0 = k_from_0 + k_tile_0;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
+              u32 from_0_2 = k_from_2 + k_tile_0;
+              from_0_2 += 4 * k_row_bytes;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 1280, from_0_2);
+              u32 from_0_4 = k_from_4 + k_tile_0;
+              from_0_4 += 8 * k_row_bytes;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 1536, from_0_4);
+              u32 from_0_6 = k_from_6 + k_tile_0;
+              from_0_6 += 12 * k_row_bytes;
+              BUFFER_TO_LDS_4(tile, k_lds_0, 1792, from_0_6);
+            }
+          }
+        }
+        o_acc[0] = mfma_16x16x16_bf16(v_reg[0], p[2], o_acc[0]);
+        o_acc[1] = mfma_16x16x16_bf16(v_reg[1], p[2], o_acc[1]);
+        o_acc[0] = mfma_16x16x16_bf16(v_reg[2], p[3], o_acc[0]);
+        o_acc[1] = mfma_16x16x16_bf16(v_reg[3], p[3], o_acc[1]);
+      }
+    }
+
+    // ---- row sums over the lane groups and waves
+    row_sum += from_lane((lane ^ 16) * 4, row_sum);
+    row_sum += from_lane((lane ^ 32) * 4, row_sum);
+    SYNC();
+    if (lane < 16) lds_write_float(exchange + warp * 64 + lane * 4, row_sum);
+    SYNC();
+    row_sum = 0.0f;
+    row_sum += lds_read_float(exchange + 0 + (lane & 15) * 4);
+    row_sum += lds_read_float(exchange + 64 + (lane & 15) * 4);
+
+    // ---- output
+    if (uniform((int)s.whole)) {
+      float top = row_max * factor, sum = row_sum, own = 1.0f;
+      // the sink is one more logit, without a value
+      const float sink_log2 = in_rows ? sink[kv_head * group + packed % group] * 1.44269504f : 0.0f;
+      const float higher = maximum(top, sink_log2);
+      own = exp2_approx(top - higher);
+      sum = sum * own + exp2_approx(sink_log2 - higher);
+      top = higher;
+      const float inv_sum = sum > 0.0f ? own * rcp_approx(sum) : 0.0f;
+      const i32x4 o_rows = buffer_resource(o_head, queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + 64) * 2) : 0);
+      const u32 o_from = in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * 32) * 2) : 0x80000000u;
+      buffer_store_16(o_rows, o_from + 0 + lane / 16 * 16, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
+    } else {
+      // this block's part
+      float* const part = workspace + (block_id() * 2ll + uniform((int)s.second_slot)) * 1056;
+      if (in_rows) {
+        float* const at = part + (lane & 15) * 64 + warp * 32;
+        store_global_16(at + 0 + lane / 16 * 8, f32x4{o_acc[0][0], o_acc[1][0], o_acc[0][1], o_acc[1][1]});
+        store_global_16(at + 4 + lane / 16 * 8, f32x4{o_acc[0][2], o_acc[1][2], o_acc[0][3], o_acc[1][3]});
+        if (warp == 0 && lane < 16) part[1024 + 2 * lane] = row_max, part[1024 + 2 * lane + 1] = row_sum;
+      }
+      release_to_device();
+      WAIT_LOADS_AND_SYNC(0);
+      if (thread == 0) *(LDS int*)(lds + 10368) = arrive(item_counters + s.item);
+      SYNC();
+      const int arrived_before = uniform(*(const LDS int*)(lds + 10368));
+      const Split split = split_of(range, s);
+      const int parts = uniform(split.parts);
+      if (arrived_before == parts - 1) {
+        // the last block of the item adds the parts up, in order, and leaves the counter as it was found
+        acquire_from_device();
+        if (thread == 0) item_counters[s.item] = 0;
+        const long long stride = team_heads * 2ll * 1056;
+        const float* const first = workspace + (uniform(split.first_team) * team_heads + block_id() % team_heads) * 2ll * 1056;
+        const int shift = uniform((int)split.first_second) ? 1056 : 0;  // part 0 may be the second of its block
+        #pragma unroll 1
+        for (int r = warp; r < rows; r += 2) {
+          // maximum and sum of a row over all parts: a part a lane
+          float high = -kInfinity, sum = 0.0f;
+          for (int i = lane; i < parts; i += 64) {
+            const float* const other = first + i * stride + (i == 0 ? shift : 0) + 1024 + 2 * r;
+            const float higher = maximum(high, other[0]), base = higher == -kInfinity ? 0.0f : higher * factor;
+            sum = sum * exp2_approx(high * factor - base) + other[1] * exp2_approx(other[0] * factor - base);
+            high = higher;
+          }
+          float all = high;
+          all = maximum(all, from_lane((lane ^ 1) * 4, all));
+          all = maximum(all, from_lane((lane ^ 2) * 4, all));
+          all = maximum(all, from_lane((lane ^ 4) * 4, all));
+          all = maximum(all, from_lane((lane ^ 8) * 4, all));
+          all = maximum(all, from_lane((lane ^ 16) * 4, all));
+          all = maximum(all, from_lane((lane ^ 32) * 4, all));
+          const float base = all == -kInfinity ? 0.0f : all * factor;
+          sum *= exp2_approx(high * factor - base);
+          sum += from_lane((lane ^ 1) * 4, sum);
+          sum += from_lane((lane ^ 2) * 4, sum);
+          sum += from_lane((lane ^ 4) * 4, sum);
+          sum += from_lane((lane ^ 8) * 4, sum);
+          sum += from_lane((lane ^ 16) * 4, sum);
+          sum += from_lane((lane ^ 32) * 4, sum);
+          if (lane == 0) {
+            const int row = m_block * 16 + r;
+            float top = all * factor, own = 1.0f;
+            // the sink is one more logit, without a value
+            const float sink_log2 = true ? sink[kv_head * group + row % group] * 1.44269504f : 0.0f;
+            const float higher = maximum(top, sink_log2);
+            own = exp2_approx(top - higher);
+            sum = sum * own + exp2_approx(sink_log2 - higher);
+            top = higher;
+            lds_write_float(exchange + r * 8, base);
+            lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum) : 0.0f);
+          }
+        }
+        SYNC();
+        #pragma unroll 1
+        for (int i = thread; i < rows * 16; i += 128) {
+          const int r = i / 16, c = i % 16, row = m_block * 16 + r;
+          const float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);
+          f32x4 sum = (f32x4)(0.0f);
+          for (int i = 0; i < parts; ++i) {
+            const float* const other = first + i * stride + (i == 0 ? shift : 0);
+            sum += load_global_16(other + r * 64 + 4 * c) * exp2_approx(other[1024 + 2 * r] * factor - base);
+          }
+          sum *= inverse;
+          *(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = u32x2{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)};
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,755 @@
+// prefill_bf16_d128_paged16_causal_gfx950: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"prefill_bf16_d128_paged16_causal_gfx950","target":"gfx950","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,16],"BM":256,"BN":64,"BK":32,"WM":32,"WN":64,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":4,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":32,"smem_depth":128,"num_smem_stages":2,"double_buffer":true,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"tr32","wait_policy":"counted","schedule":"cdna_prefill"}
+// Schedule cdna_prefill: 256 query rows (8 waves of 32) by 64 keys a tile, strips of 32.
+// Loads of one wave in flight: 2 of a K tile, 2 of a V tile; waits count them.
+// LDS (65536 bytes):
+//         0 ..   32768  K, 2 stages
+//     32768 ..   65536  V, 2 stages
+//
+// Regenerate: kiln generate prefill_bf16_d128_paged16_causal_gfx950.json --out .
+// Compile: clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch=gfx950 prefill_bf16_d128_paged16_causal_gfx950.hip
+
+#define kInfinity __builtin_inff()
+
+#ifndef __HIPCC_RTC__
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#endif
+#define DEVICE static __device__ inline __attribute__((always_inline))
+#define LDS __attribute__((address_space(3)))
+#define CONSTANT __attribute__((address_space(4)))
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef u32 u32x2 __attribute__((ext_vector_type(2)));
+typedef u32 u32x4 __attribute__((ext_vector_type(4)));
+typedef int i32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+typedef float f32x16 __attribute__((ext_vector_type(16)));
+typedef short s16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x2 __attribute__((ext_vector_type(2)));
+typedef _Float16 f16x4 __attribute__((ext_vector_type(4)));
+typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
+DEVICE int min_of(int a, int b) { return a < b ? a : b; }
+DEVICE int max_of(int a, int b) { return a > b ? a : b; }
+DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
+DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
+
+// A value that is the same in every lane, in a scalar register.
+DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+
+// Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
+// between a vector instruction that writes a scalar register and a memory instruction that reads it.
+DEVICE i32x4 buffer_resource(const void* base, int bytes) {
+  i32x4 buffer = {(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000};
+  __asm volatile("s_nop 4" : "+s"(buffer));
+  return buffer;
+}
+
+// 16 bytes at `offset` of a buffer; the compiler tracks when they arrive.
+__device__ i32x4 raw_buffer_load_x4(i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.load.v4i32");
+DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
+  return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
+}
+
+typedef int i32x2 __attribute__((ext_vector_type(2)));
+__device__ void raw_buffer_store_x2(i32x2 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v2i32");
+DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
+  raw_buffer_store_x2(__builtin_bit_cast(i32x2, data), buffer, (int)offset, 0, 0);
+}
+
+// 16 bytes a lane from a buffer to LDS at `lds` + `literal` + 16 * lane, asynchronously (vmcnt). M0 carries the LDS
+// address; the sum is made in it, since a register for every copy of a tile would crowd out all others.
+#define BUFFER_TO_LDS_16(buffer, lds, literal, offset)                                                      \
+  __asm volatile("s_add_u32 m0, %0, %3\n\ts_nop 0\n\tbuffer_load_dwordx4 %1, %2, 0 offen lds" ::"s"(lds), \
+                 "v"(offset), "s"(buffer), "i"(literal)                                                      \
+                 : "memory", "scc")
+
+// Nothing is scheduled across: a strip's fragments stay near the products that use them.
+#define SCHEDULE_FENCE() __builtin_amdgcn_sched_barrier(0)
+
+// Until at most n of this wave's loads are in flight, then a barrier of the block. No other memory access crosses it.
+#define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
+// A barrier of the block after this wave's LDS accesses; loads stay in flight.
+#define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
+
+DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
+
+// Lane i of each 16 gives the address of 4 elements of a 4 x 16 block (row i / 4, columns 4 * (i % 4) ..) and gets column i.
+DEVICE u32x2 lds_read_tr16(const LDS u8* p) {
+  return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16((LDS s16x4*)p));
+}
+
+DEVICE u32x4 join(u32x2 lo, u32x2 hi) { return u32x4{lo.x, lo.y, hi.x, hi.y}; }
+
+typedef __bf16 bf16x8 __attribute__((ext_vector_type(8)));
+
+DEVICE f32x16 mfma_32x32x16_bf16(u32x4 a, u32x4 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(bf16x8, a), __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
+}
+
+// Bare v_exp_f32: results below the normal range become 0.
+#if __has_builtin(__builtin_amdgcn_exp2f)
+DEVICE float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
+#else
+DEVICE float exp2_approx(float x) { return __builtin_exp2f(x); }
+#endif
+
+DEVICE float rcp_approx(float x) { return __builtin_amdgcn_rcpf(x); }
+
+DEVICE float maximum(float a, float b) { return __builtin_fmaxf(a, b); }
+
+// Whether `x` holds in some lane of the wave.
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+DEVICE bool any(bool x) { return __builtin_amdgcn_ballot_w64(x) != 0; }
+#else
+DEVICE bool any(bool x) { return __builtin_amdgcn_uicmp((u32)x, 0u, 33) != 0; }
+#endif
+
+// `x` of lane `lane4` / 4.
+DEVICE float from_lane(int lane4, float x) {
+  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(lane4, __builtin_bit_cast(int, x)));
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half. v_cvt_pk_bf16_f32.
+typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));
+DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_bit_cast(u32, bf16x2{(__bf16)lo, (__bf16)hi}); }
+
+extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512)))
+void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, const u16* v, u16* o, const int* cu_seqlens_q, const int* seqlens_k,
+    const int* page_table, int heads_q, int heads_kv, int page_table_stride, int num_pages,
+    int num_m_blocks, long long q_stride_seq, long long q_stride_head, long long k_stride_page,
+    long long k_stride_seq, long long k_stride_head, long long v_stride_page, long long v_stride_seq,
+    long long v_stride_head, long long o_stride_seq, long long o_stride_head, float scale_log2) {
+  extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];
+  LDS u8* const lds = (LDS u8*)smem_bytes;
+  const u32 lds_start = (u32)(u64)lds;
+  const int thread = (int)__builtin_amdgcn_workitem_id_x(), lane = thread & 63;
+  const int warp = uniform(thread >> 6);
+
+  // ---- work item: 256 query rows of one head of one sequence
+  const int m_start = (num_m_blocks - 1 - (int)__builtin_amdgcn_workgroup_id_x()) * 256;  // the longest rows first
+  const int head = (int)__builtin_amdgcn_workgroup_id_y(), batch = (int)__builtin_amdgcn_workgroup_id_z();
+  const int kv_head = head / (heads_q / heads_kv);
+  const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;
+  if (m_start >= seqlen_q) return;
+  const int seqlen_k = seqlens_k[batch];
+  const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch * page_table_stride);
+  const u16* const q_head = q + q_start * q_stride_seq + head * q_stride_head + m_start * q_stride_seq;
+  const u16* const k_head = k + 0 + kv_head * k_stride_head;
+  const u16* const v_head = v + 0 + kv_head * v_stride_head;
+  u16* const o_head = o + q_start * o_stride_seq + head * o_stride_head + m_start * o_stride_seq;
+  const int block_row = warp * 32 + (lane & 31);  // this lane's row of the block's
+  const int row = m_start + block_row;
+  // Keys that some row of the block sees, that some row of this wave sees, and that all of them see.
+  const int block_position = m_start + seqlen_k - seqlen_q;
+  const int warp_position = block_position + 32 * warp;
+  const int block_end = min_of(seqlen_k, (min_of(m_start + 256, seqlen_q) - 1 + seqlen_k - seqlen_q) + 1);
+  const int warp_end = min_of(seqlen_k, (warp_position + 31) + 1);
+  const int clean_end = min_of(seqlen_k, warp_position + 1);
+  const int num_tiles = (max_of(block_end, 0) + 63) / 64;
+
+  // ---- addresses
+  // K: 8 tiles of 32 x 32 a load, 1 to a wave
+  const int k_row_bytes = (int)(k_stride_seq * 2);
+  const u8* const k_pages = (const u8*)(k_head);
+  const int k_keys = seqlen_k;
+  int k_row = 0;  // first key of the next tile
+  const u32 k_vector = lane;
+  const u32 k_from_0 = (k_vector ^ (k_vector >> 4 & 7)) / 4 * k_row_bytes + (k_vector ^ (k_vector >> 4 & 7)) % 4 * 16;
+  const u32 k_from_4 = ((k_vector ^ (k_vector >> 4 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 4 & 7)) ^ 4) % 4 * 16;
+  const int k_first_0 = warp / 4 * 32;
+  const u32 k_tile_0 = warp % 4 * 64;
+  const u32 k_lds_0 = lds_start + warp / 4 * 2048 + warp % 4 * 4096;
+  const u32 k_frag_row = lane & 31, k_frag_col = lane / 32 * 8;
+  const u32 k_frag_vector = k_frag_row * 4 + k_frag_col / 8;
+  const u32 k_frag_0 = 0 + (k_frag_vector ^ (k_frag_vector >> 4 & 7)) * 16;
+  const u32 k_frag_2 = 0 + ((k_frag_vector ^ (k_frag_vector >> 4 & 7)) ^ 2) * 16;
+  // V: 8 tiles of 32 x 32 a load, 1 to a wave
+  const int v_row_bytes = (int)(v_stride_seq * 2);
+  const u8* const v_pages = (const u8*)(v_head);
+  const int v_keys = seqlen_k;
+  int v_row = 0;  // first key of the next tile
+  const u32 v_vector = lane;
+  const u32 v_from_0 = v_vector / 4 * v_row_bytes + v_vector % 4 * 16;
+  const int v_first_0 = warp / 4 * 32;
+  const u32 v_tile_0 = warp % 4 * 64;
+  const u32 v_lds_0 = lds_start + 32768 + warp / 4 * 2048 + warp % 4 * 4096;
+  const u32 v_frag_row = lane / 32 * 4 + (lane & 15) / 4, v_frag_col = (lane / 16 & 1) * 16 + (lane & 3) * 4;
+  const u32 v_frag_vector = v_frag_row * 4 + v_frag_col / 8;
+  const u32 v_frag_0 = 32768 + v_frag_col % 8 * 2 + v_frag_vector * 16;
+
+  // ---- accumulators
+  f32x16 s_acc[2];  // S': 64 keys x 32 queries of this wave
+  f32x16 o_acc[4];  // O': 128 columns x 32
+  u32x4 p[4];  // P' as the B operand of V' P'
+  float row_max = -kInfinity, row_sum = 0.0f;
+  o_acc[0] = (f32x16)(0.0f);
+  o_acc[1] = (f32x16)(0.0f);
+  o_acc[2] = (f32x16)(0.0f);
+  o_acc[3] = (f32x16)(0.0f);
+
+  // ---- Q, and the first tiles on their way
+  const int q_row_bytes = (int)(q_stride_seq * 2), rows_left = seqlen_q - m_start;
+  u32x4 q_reg[8];  // Q: 32 x 128 as the B operand of K Q'
+  {
+    const i32x4 rows = buffer_resource(q_head, (rows_left - 1) * q_row_bytes + 256);
+    const u32 from = block_row * q_row_bytes + lane / 32 * 16;
+    q_reg[0] = buffer_load_16(rows, from + 0);
+    q_reg[1] = buffer_load_16(rows, from + 32);
+    q_reg[2] = buffer_load_16(rows, from + 64);
+    q_reg[3] = buffer_load_16(rows, from + 96);
+    q_reg[4] = buffer_load_16(rows, from + 128);
+    q_reg[5] = buffer_load_16(rows, from + 160);
+    q_reg[6] = buffer_load_16(rows, from + 192);
+    q_reg[7] = buffer_load_16(rows, from + 224);
+  }
+  if (num_tiles > 0) {
+    {
+      // load_k_stage0
+      {
+        const int row = k_row + k_first_0;
+        const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+        // rows past the sequence, and pages that do not exist, read as zeros
+        const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+        const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+        u32 from_0_0 = k_from_0 + k_tile_0;
+        BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
+      }
+      {
+        const int row = k_row + k_first_0 + 16;
+        const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+        // rows past the sequence, and pages that do not exist, read as zeros
+        const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+        const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+        u32 from_0_4 = k_from_4 + k_tile_0;
+        BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
+      }
+      k_row += 64;
+    }
+    {
+      // load_v_stage0
+      {
+        const int row = v_row + v_first_0;
+        const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+        // rows past the sequence, and pages that do not exist, read as zeros
+        const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+        const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+        u32 from_0_0 = v_from_0 + v_tile_0;
+        BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
+      }
+      {
+        const int row = v_row + v_first_0 + 16;
+        const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+        // rows past the sequence, and pages that do not exist, read as zeros
+        const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+        const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+        u32 from_0_0 = v_from_0 + v_tile_0;
+        BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
+      }
+      v_row += 64;
+    }
+    // Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.
+    __asm volatile("" : "+v"(q_reg[0]));
+    __asm volatile("" : "+v"(q_reg[1]));
+    __asm volatile("" : "+v"(q_reg[2]));
+    __asm volatile("" : "+v"(q_reg[3]));
+    __asm volatile("" : "+v"(q_reg[4]));
+    __asm volatile("" : "+v"(q_reg[5]));
+    __asm volatile("" : "+v"(q_reg[6]));
+    __asm volatile("" : "+v"(q_reg[7]));
+    for (int n = 0;;) {
+
+      // ---- KV tile n in stage 0
+      // K(n) has landed, and every wave has finished tile n - 1
+      WAIT_LOADS_AND_SYNC(2);
+      if (n + 1 < num_tiles) {
+        {
+          // load_k_stage1
+          {
+            const int row = k_row + k_first_0;
+            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0;
+            BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
+          }
+          {
+            const int row = k_row + k_first_0 + 16;
+            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_4 = k_from_4 + k_tile_0;
+            BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
+          }
+          k_row += 64;
+        }
+        {
+          // load_v_stage1
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 16384, from_0_0);
+          }
+          {
+            const int row = v_row + v_first_0 + 16;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 17408, from_0_0);
+          }
+          v_row += 64;
+        }
+      }
+      if (n * 64 < warp_end) {
+        // S' = K(n) Q'
+        u32x4 k_reg[16];  // 16 fragments of 8 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0);
+        k_reg[1] = lds_read_16(lds + k_frag_0 + 2048);
+        k_reg[2] = lds_read_16(lds + k_frag_2);
+        k_reg[3] = lds_read_16(lds + k_frag_2 + 2048);
+        // strip 0; the next fragments first
+        k_reg[4] = lds_read_16(lds + k_frag_0 + 4096);
+        k_reg[5] = lds_read_16(lds + k_frag_0 + 6144);
+        k_reg[6] = lds_read_16(lds + k_frag_2 + 4096);
+        k_reg[7] = lds_read_16(lds + k_frag_2 + 6144);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[0], q_reg[0], (f32x16)(0.0f));
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[1], q_reg[0], (f32x16)(0.0f));
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[2], q_reg[1], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[3], q_reg[1], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 1; the next fragments first
+        k_reg[8] = lds_read_16(lds + k_frag_0 + 8192);
+        k_reg[9] = lds_read_16(lds + k_frag_0 + 10240);
+        k_reg[10] = lds_read_16(lds + k_frag_2 + 8192);
+        k_reg[11] = lds_read_16(lds + k_frag_2 + 10240);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[4], q_reg[2], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[5], q_reg[2], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[6], q_reg[3], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[7], q_reg[3], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 2; the next fragments first
+        k_reg[12] = lds_read_16(lds + k_frag_0 + 12288);
+        k_reg[13] = lds_read_16(lds + k_frag_0 + 14336);
+        k_reg[14] = lds_read_16(lds + k_frag_2 + 12288);
+        k_reg[15] = lds_read_16(lds + k_frag_2 + 14336);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[8], q_reg[4], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[9], q_reg[4], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[10], q_reg[5], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[11], q_reg[5], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 3
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[12], q_reg[6], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[13], q_reg[6], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[14], q_reg[7], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[15], q_reg[7], s_acc[1]);
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 64 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 64) - lane / 32 * 4;
+          if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
+          if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
+          if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
+          if (10 >= end_0) s_acc[0][6] = -kInfinity; if (11 >= end_0) s_acc[0][7] = -kInfinity;
+          if (16 >= end_0) s_acc[0][8] = -kInfinity; if (17 >= end_0) s_acc[0][9] = -kInfinity;
+          if (18 >= end_0) s_acc[0][10] = -kInfinity; if (19 >= end_0) s_acc[0][11] = -kInfinity;
+          if (24 >= end_0) s_acc[0][12] = -kInfinity; if (25 >= end_0) s_acc[0][13] = -kInfinity;
+          if (26 >= end_0) s_acc[0][14] = -kInfinity; if (27 >= end_0) s_acc[0][15] = -kInfinity;
+          if (32 >= end_0) s_acc[1][0] = -kInfinity; if (33 >= end_0) s_acc[1][1] = -kInfinity;
+          if (34 >= end_0) s_acc[1][2] = -kInfinity; if (35 >= end_0) s_acc[1][3] = -kInfinity;
+          if (40 >= end_0) s_acc[1][4] = -kInfinity; if (41 >= end_0) s_acc[1][5] = -kInfinity;
+          if (42 >= end_0) s_acc[1][6] = -kInfinity; if (43 >= end_0) s_acc[1][7] = -kInfinity;
+          if (48 >= end_0) s_acc[1][8] = -kInfinity; if (49 >= end_0) s_acc[1][9] = -kInfinity;
+          if (50 >= end_0) s_acc[1][10] = -kInfinity; if (51 >= end_0) s_acc[1][11] = -kInfinity;
+          if (56 >= end_0) s_acc[1][12] = -kInfinity; if (57 >= end_0) s_acc[1][13] = -kInfinity;
+          if (58 >= end_0) s_acc[1][14] = -kInfinity; if (59 >= end_0) s_acc[1][15] = -kInfinity;
+        }
+        // P = exp2(S - max), O follows the maximum
+        float max_0 = s_acc[0][0];
+        float max_1 = s_acc[0][1];
+        float max_2 = s_acc[0][2];
+        float max_3 = s_acc[0][3];
+        max_0 = maximum(maximum(max_0, s_acc[0][4]), s_acc[0][8]);
+        max_1 = maximum(maximum(max_1, s_acc[0][5]), s_acc[0][9]);
+        max_2 = maximum(maximum(max_2, s_acc[0][6]), s_acc[0][10]);
+        max_3 = maximum(maximum(max_3, s_acc[0][7]), s_acc[0][11]);
+        max_0 = maximum(maximum(max_0, s_acc[0][12]), s_acc[1][0]);
+        max_1 = maximum(maximum(max_1, s_acc[0][13]), s_acc[1][1]);
+        max_2 = maximum(maximum(max_2, s_acc[0][14]), s_acc[1][2]);
+        max_3 = maximum(maximum(max_3, s_acc[0][15]), s_acc[1][3]);
+        max_0 = maximum(maximum(max_0, s_acc[1][4]), s_acc[1][8]);
+        max_1 = maximum(maximum(max_1, s_acc[1][5]), s_acc[1][9]);
+        max_2 = maximum(maximum(max_2, s_acc[1][6]), s_acc[1][10]);
+        max_3 = maximum(maximum(max_3, s_acc[1][7]), s_acc[1][11]);
+        max_0 = maximum(max_0, s_acc[1][12]);
+        max_1 = maximum(max_1, s_acc[1][13]);
+        max_2 = maximum(max_2, s_acc[1][14]);
+        max_3 = maximum(max_3, s_acc[1][15]);
+        float new_max = maximum(maximum(max_0, max_1), maximum(max_2, max_3));
+        new_max = maximum(new_max, from_lane((lane ^ 32) * 4, new_max));
+        new_max = maximum(new_max, row_max);
+        float alpha = 1.0f;
+        // Keep the old maximum while no row of the wave grew by more than 2^8.
+        const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
+        if (rescale) {
+          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
+          row_sum *= alpha; row_max = new_max;
+        }
+        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
+        if (rescale) {
+          o_acc[0] *= alpha;
+          o_acc[1] *= alpha;
+          o_acc[2] *= alpha;
+          o_acc[3] *= alpha;
+        }
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
+        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
+        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
+        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
+        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
+        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
+        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
+        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
+        // row sum, four chains
+        float sum_0 = s_acc[0][0];
+        float sum_1 = s_acc[0][1];
+        float sum_2 = s_acc[0][2];
+        float sum_3 = s_acc[0][3];
+        sum_0 += s_acc[0][4]; sum_1 += s_acc[0][5]; sum_2 += s_acc[0][6]; sum_3 += s_acc[0][7];
+        sum_0 += s_acc[0][8]; sum_1 += s_acc[0][9]; sum_2 += s_acc[0][10]; sum_3 += s_acc[0][11];
+        sum_0 += s_acc[0][12]; sum_1 += s_acc[0][13]; sum_2 += s_acc[0][14]; sum_3 += s_acc[0][15];
+        sum_0 += s_acc[1][0]; sum_1 += s_acc[1][1]; sum_2 += s_acc[1][2]; sum_3 += s_acc[1][3];
+        sum_0 += s_acc[1][4]; sum_1 += s_acc[1][5]; sum_2 += s_acc[1][6]; sum_3 += s_acc[1][7];
+        sum_0 += s_acc[1][8]; sum_1 += s_acc[1][9]; sum_2 += s_acc[1][10]; sum_3 += s_acc[1][11];
+        sum_0 += s_acc[1][12]; sum_1 += s_acc[1][13]; sum_2 += s_acc[1][14]; sum_3 += s_acc[1][15];
+        row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
+        p[0] = u32x4{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3]), pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
+        p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
+        p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
+        p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
+      }
+      // V(n) has landed; what was started after it may still fly
+      if (n + 1 < num_tiles) {
+        WAIT_LOADS_AND_SYNC(4);
+      } else {
+        WAIT_LOADS_AND_SYNC(0);
+      }
+      if (n * 64 < warp_end) {
+        // O' += V(n)' P'
+        u32x4 v_reg[16];  // fragments of 8 elements
+        v_reg[0] = join(lds_read_tr16(lds + v_frag_0), lds_read_tr16(lds + v_frag_0 + 512));
+        v_reg[1] = join(lds_read_tr16(lds + v_frag_0 + 4096), lds_read_tr16(lds + v_frag_0 + 4608));
+        v_reg[2] = join(lds_read_tr16(lds + v_frag_0 + 8192), lds_read_tr16(lds + v_frag_0 + 8704));
+        v_reg[3] = join(lds_read_tr16(lds + v_frag_0 + 12288), lds_read_tr16(lds + v_frag_0 + 12800));
+        v_reg[4] = join(lds_read_tr16(lds + v_frag_0 + 1024), lds_read_tr16(lds + v_frag_0 + 1536));
+        v_reg[5] = join(lds_read_tr16(lds + v_frag_0 + 5120), lds_read_tr16(lds + v_frag_0 + 5632));
+        v_reg[6] = join(lds_read_tr16(lds + v_frag_0 + 9216), lds_read_tr16(lds + v_frag_0 + 9728));
+        v_reg[7] = join(lds_read_tr16(lds + v_frag_0 + 13312), lds_read_tr16(lds + v_frag_0 + 13824));
+        // strip 0; the next fragments first
+        v_reg[8] = join(lds_read_tr16(lds + v_frag_0 + 2048), lds_read_tr16(lds + v_frag_0 + 2560));
+        v_reg[9] = join(lds_read_tr16(lds + v_frag_0 + 6144), lds_read_tr16(lds + v_frag_0 + 6656));
+        v_reg[10] = join(lds_read_tr16(lds + v_frag_0 + 10240), lds_read_tr16(lds + v_frag_0 + 10752));
+        v_reg[11] = join(lds_read_tr16(lds + v_frag_0 + 14336), lds_read_tr16(lds + v_frag_0 + 14848));
+        v_reg[12] = join(lds_read_tr16(lds + v_frag_0 + 3072), lds_read_tr16(lds + v_frag_0 + 3584));
+        v_reg[13] = join(lds_read_tr16(lds + v_frag_0 + 7168), lds_read_tr16(lds + v_frag_0 + 7680));
+        v_reg[14] = join(lds_read_tr16(lds + v_frag_0 + 11264), lds_read_tr16(lds + v_frag_0 + 11776));
+        v_reg[15] = join(lds_read_tr16(lds + v_frag_0 + 15360), lds_read_tr16(lds + v_frag_0 + 15872));
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[0], p[0], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[1], p[0], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[2], p[0], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[3], p[0], o_acc[3]);
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[4], p[1], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[5], p[1], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[6], p[1], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[7], p[1], o_acc[3]);
+        SCHEDULE_FENCE();
+        // strip 1
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[8], p[2], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[9], p[2], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[10], p[2], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[11], p[2], o_acc[3]);
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[12], p[3], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[13], p[3], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[14], p[3], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[15], p[3], o_acc[3]);
+      }
+      if (++n == num_tiles) break;
+
+      // ---- KV tile n in stage 1
+      // K(n) has landed, and every wave has finished tile n - 1
+      WAIT_LOADS_AND_SYNC(2);
+      if (n + 1 < num_tiles) {
+        {
+          // load_k_stage0
+          {
+            const int row = k_row + k_first_0;
+            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0;
+            BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
+          }
+          {
+            const int row = k_row + k_first_0 + 16;
+            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_4 = k_from_4 + k_tile_0;
+            BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
+          }
+          k_row += 64;
+        }
+        {
+          // load_v_stage0
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
+          }
+          {
+            const int row = v_row + v_first_0 + 16;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
+          }
+          v_row += 64;
+        }
+      }
+      if (n * 64 < warp_end) {
+        // S' = K(n) Q'
+        u32x4 k_reg[16];  // 16 fragments of 8 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0 + 16384);
+        k_reg[1] = lds_read_16(lds + k_frag_0 + 18432);
+        k_reg[2] = lds_read_16(lds + k_frag_2 + 16384);
+        k_reg[3] = lds_read_16(lds + k_frag_2 + 18432);
+        // strip 0; the next fragments first
+        k_reg[4] = lds_read_16(lds + k_frag_0 + 20480);
+        k_reg[5] = lds_read_16(lds + k_frag_0 + 22528);
+        k_reg[6] = lds_read_16(lds + k_frag_2 + 20480);
+        k_reg[7] = lds_read_16(lds + k_frag_2 + 22528);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[0], q_reg[0], (f32x16)(0.0f));
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[1], q_reg[0], (f32x16)(0.0f));
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[2], q_reg[1], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[3], q_reg[1], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 1; the next fragments first
+        k_reg[8] = lds_read_16(lds + k_frag_0 + 24576);
+        k_reg[9] = lds_read_16(lds + k_frag_0 + 26624);
+        k_reg[10] = lds_read_16(lds + k_frag_2 + 24576);
+        k_reg[11] = lds_read_16(lds + k_frag_2 + 26624);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[4], q_reg[2], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[5], q_reg[2], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[6], q_reg[3], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[7], q_reg[3], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 2; the next fragments first
+        k_reg[12] = lds_read_16(lds + k_frag_0 + 28672);
+        k_reg[13] = lds_read_16(lds + k_frag_0 + 30720);
+        k_reg[14] = lds_read_16(lds + k_frag_2 + 28672);
+        k_reg[15] = lds_read_16(lds + k_frag_2 + 30720);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[8], q_reg[4], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[9], q_reg[4], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[10], q_reg[5], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[11], q_reg[5], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 3
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[12], q_reg[6], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[13], q_reg[6], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[14], q_reg[7], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[15], q_reg[7], s_acc[1]);
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 64 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 64) - lane / 32 * 4;
+          if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
+          if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
+          if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
+          if (10 >= end_0) s_acc[0][6] = -kInfinity; if (11 >= end_0) s_acc[0][7] = -kInfinity;
+          if (16 >= end_0) s_acc[0][8] = -kInfinity; if (17 >= end_0) s_acc[0][9] = -kInfinity;
+          if (18 >= end_0) s_acc[0][10] = -kInfinity; if (19 >= end_0) s_acc[0][11] = -kInfinity;
+          if (24 >= end_0) s_acc[0][12] = -kInfinity; if (25 >= end_0) s_acc[0][13] = -kInfinity;
+          if (26 >= end_0) s_acc[0][14] = -kInfinity; if (27 >= end_0) s_acc[0][15] = -kInfinity;
+          if (32 >= end_0) s_acc[1][0] = -kInfinity; if (33 >= end_0) s_acc[1][1] = -kInfinity;
+          if (34 >= end_0) s_acc[1][2] = -kInfinity; if (35 >= end_0) s_acc[1][3] = -kInfinity;
+          if (40 >= end_0) s_acc[1][4] = -kInfinity; if (41 >= end_0) s_acc[1][5] = -kInfinity;
+          if (42 >= end_0) s_acc[1][6] = -kInfinity; if (43 >= end_0) s_acc[1][7] = -kInfinity;
+          if (48 >= end_0) s_acc[1][8] = -kInfinity; if (49 >= end_0) s_acc[1][9] = -kInfinity;
+          if (50 >= end_0) s_acc[1][10] = -kInfinity; if (51 >= end_0) s_acc[1][11] = -kInfinity;
+          if (56 >= end_0) s_acc[1][12] = -kInfinity; if (57 >= end_0) s_acc[1][13] = -kInfinity;
+          if (58 >= end_0) s_acc[1][14] = -kInfinity; if (59 >= end_0) s_acc[1][15] = -kInfinity;
+        }
+        // P = exp2(S - max), O follows the maximum
+        float max_0 = s_acc[0][0];
+        float max_1 = s_acc[0][1];
+        float max_2 = s_acc[0][2];
+        float max_3 = s_acc[0][3];
+        max_0 = maximum(maximum(max_0, s_acc[0][4]), s_acc[0][8]);
+        max_1 = maximum(maximum(max_1, s_acc[0][5]), s_acc[0][9]);
+        max_2 = maximum(maximum(max_2, s_acc[0][6]), s_acc[0][10]);
+        max_3 = maximum(maximum(max_3, s_acc[0][7]), s_acc[0][11]);
+        max_0 = maximum(maximum(max_0, s_acc[0][12]), s_acc[1][0]);
+        max_1 = maximum(maximum(max_1, s_acc[0][13]), s_acc[1][1]);
+        max_2 = maximum(maximum(max_2, s_acc[0][14]), s_acc[1][2]);
+        max_3 = maximum(maximum(max_3, s_acc[0][15]), s_acc[1][3]);
+        max_0 = maximum(maximum(max_0, s_acc[1][4]), s_acc[1][8]);
+        max_1 = maximum(maximum(max_1, s_acc[1][5]), s_acc[1][9]);
+        max_2 = maximum(maximum(max_2, s_acc[1][6]), s_acc[1][10]);
+        max_3 = maximum(maximum(max_3, s_acc[1][7]), s_acc[1][11]);
+        max_0 = maximum(max_0, s_acc[1][12]);
+        max_1 = maximum(max_1, s_acc[1][13]);
+        max_2 = maximum(max_2, s_acc[1][14]);
+        max_3 = maximum(max_3, s_acc[1][15]);
+        float new_max = maximum(maximum(max_0, max_1), maximum(max_2, max_3));
+        new_max = maximum(new_max, from_lane((lane ^ 32) * 4, new_max));
+        new_max = maximum(new_max, row_max);
+        float alpha = 1.0f;
+        // Keep the old maximum while no row of the wave grew by more than 2^8.
+        const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
+        if (rescale) {
+          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
+          row_sum *= alpha; row_max = new_max;
+        }
+        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
+        if (rescale) {
+          o_acc[0] *= alpha;
+          o_acc[1] *= alpha;
+          o_acc[2] *= alpha;
+          o_acc[3] *= alpha;
+        }
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
+        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
+        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
+        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
+        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
+        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
+        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
+        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
+        // row sum, four chains
+        float sum_0 = s_acc[0][0];
+        float sum_1 = s_acc[0][1];
+        float sum_2 = s_acc[0][2];
+        float sum_3 = s_acc[0][3];
+        sum_0 += s_acc[0][4]; sum_1 += s_acc[0][5]; sum_2 += s_acc[0][6]; sum_3 += s_acc[0][7];
+        sum_0 += s_acc[0][8]; sum_1 += s_acc[0][9]; sum_2 += s_acc[0][10]; sum_3 += s_acc[0][11];
+        sum_0 += s_acc[0][12]; sum_1 += s_acc[0][13]; sum_2 += s_acc[0][14]; sum_3 += s_acc[0][15];
+        sum_0 += s_acc[1][0]; sum_1 += s_acc[1][1]; sum_2 += s_acc[1][2]; sum_3 += s_acc[1][3];
+        sum_0 += s_acc[1][4]; sum_1 += s_acc[1][5]; sum_2 += s_acc[1][6]; sum_3 += s_acc[1][7];
+        sum_0 += s_acc[1][8]; sum_1 += s_acc[1][9]; sum_2 += s_acc[1][10]; sum_3 += s_acc[1][11];
+        sum_0 += s_acc[1][12]; sum_1 += s_acc[1][13]; sum_2 += s_acc[1][14]; sum_3 += s_acc[1][15];
+        row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
+        p[0] = u32x4{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3]), pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
+        p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
+        p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
+        p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
+      }
+      // V(n) has landed; what was started after it may still fly
+      if (n + 1 < num_tiles) {
+        WAIT_LOADS_AND_SYNC(4);
+      } else {
+        WAIT_LOADS_AND_SYNC(0);
+      }
+      if (n * 64 < warp_end) {
+        // O' += V(n)' P'
+        u32x4 v_reg[16];  // fragments of 8 elements
+        v_reg[0] = join(lds_read_tr16(lds + v_frag_0 + 16384), lds_read_tr16(lds + v_frag_0 + 16896));
+        v_reg[1] = join(lds_read_tr16(lds + v_frag_0 + 20480), lds_read_tr16(lds + v_frag_0 + 20992));
+        v_reg[2] = join(lds_read_tr16(lds + v_frag_0 + 24576), lds_read_tr16(lds + v_frag_0 + 25088));
+        v_reg[3] = join(lds_read_tr16(lds + v_frag_0 + 28672), lds_read_tr16(lds + v_frag_0 + 29184));
+        v_reg[4] = join(lds_read_tr16(lds + v_frag_0 + 17408), lds_read_tr16(lds + v_frag_0 + 17920));
+        v_reg[5] = join(lds_read_tr16(lds + v_frag_0 + 21504), lds_read_tr16(lds + v_frag_0 + 22016));
+        v_reg[6] = join(lds_read_tr16(lds + v_frag_0 + 25600), lds_read_tr16(lds + v_frag_0 + 26112));
+        v_reg[7] = join(lds_read_tr16(lds + v_frag_0 + 29696), lds_read_tr16(lds + v_frag_0 + 30208));
+        // strip 0; the next fragments first
+        v_reg[8] = join(lds_read_tr16(lds + v_frag_0 + 18432), lds_read_tr16(lds + v_frag_0 + 18944));
+        v_reg[9] = join(lds_read_tr16(lds + v_frag_0 + 22528), lds_read_tr16(lds + v_frag_0 + 23040));
+        v_reg[10] = join(lds_read_tr16(lds + v_frag_0 + 26624), lds_read_tr16(lds + v_frag_0 + 27136));
+        v_reg[11] = join(lds_read_tr16(lds + v_frag_0 + 30720), lds_read_tr16(lds + v_frag_0 + 31232));
+        v_reg[12] = join(lds_read_tr16(lds + v_frag_0 + 19456), lds_read_tr16(lds + v_frag_0 + 19968));
+        v_reg[13] = join(lds_read_tr16(lds + v_frag_0 + 23552), lds_read_tr16(lds + v_frag_0 + 24064));
+        v_reg[14] = join(lds_read_tr16(lds + v_frag_0 + 27648), lds_read_tr16(lds + v_frag_0 + 28160));
+        v_reg[15] = join(lds_read_tr16(lds + v_frag_0 + 31744), lds_read_tr16(lds + v_frag_0 + 32256));
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[0], p[0], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[1], p[0], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[2], p[0], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[3], p[0], o_acc[3]);
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[4], p[1], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[5], p[1], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[6], p[1], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[7], p[1], o_acc[3]);
+        SCHEDULE_FENCE();
+        // strip 1
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[8], p[2], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[9], p[2], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[10], p[2], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[11], p[2], o_acc[3]);
+        o_acc[0] = mfma_32x32x16_bf16(v_reg[12], p[3], o_acc[0]);
+        o_acc[1] = mfma_32x32x16_bf16(v_reg[13], p[3], o_acc[1]);
+        o_acc[2] = mfma_32x32x16_bf16(v_reg[14], p[3], o_acc[2]);
+        o_acc[3] = mfma_32x32x16_bf16(v_reg[15], p[3], o_acc[3]);
+      }
+      if (++n == num_tiles) break;
+    }
+  }
+
+  // ---- epilogue: O / row_sum, LSE
+  row_sum = row_sum + from_lane((lane ^ 32) * 4, row_sum);
+  const float inv_sum = row_sum > 0.0f ? rcp_approx(row_sum) : 0.0f;
+  // Rows past the end are sent where the descriptor drops them.
+  const int o_row_bytes = (int)(o_stride_seq * 2);
+  const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 256);
+  const u32 o_from = block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u;
+  buffer_store_8(o_rows, o_from + 0 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][0] * inv_sum, o_acc[0][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[0][3] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 16 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][4] * inv_sum, o_acc[0][5] * inv_sum), pack_bf16(o_acc[0][6] * inv_sum, o_acc[0][7] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 32 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][8] * inv_sum, o_acc[0][9] * inv_sum), pack_bf16(o_acc[0][10] * inv_sum, o_acc[0][11] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 48 + lane / 32 * 8, u32x2{pack_bf16(o_acc[0][12] * inv_sum, o_acc[0][13] * inv_sum), pack_bf16(o_acc[0][14] * inv_sum, o_acc[0][15] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 64 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][0] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[1][2] * inv_sum, o_acc[1][3] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 80 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][4] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[1][6] * inv_sum, o_acc[1][7] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 96 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][8] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[1][10] * inv_sum, o_acc[1][11] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 112 + lane / 32 * 8, u32x2{pack_bf16(o_acc[1][12] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[1][14] * inv_sum, o_acc[1][15] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 128 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][0] * inv_sum, o_acc[2][1] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[2][3] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 144 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][4] * inv_sum, o_acc[2][5] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[2][7] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 160 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][8] * inv_sum, o_acc[2][9] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[2][11] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 176 + lane / 32 * 8, u32x2{pack_bf16(o_acc[2][12] * inv_sum, o_acc[2][13] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[2][15] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 192 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][0] * inv_sum, o_acc[3][1] * inv_sum), pack_bf16(o_acc[3][2] * inv_sum, o_acc[3][3] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 208 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][4] * inv_sum, o_acc[3][5] * inv_sum), pack_bf16(o_acc[3][6] * inv_sum, o_acc[3][7] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 224 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][8] * inv_sum, o_acc[3][9] * inv_sum), pack_bf16(o_acc[3][10] * inv_sum, o_acc[3][11] * inv_sum)});
+  buffer_store_8(o_rows, o_from + 240 + lane / 32 * 8, u32x2{pack_bf16(o_acc[3][12] * inv_sum, o_acc[3][13] * inv_sum), pack_bf16(o_acc[3][14] * inv_sum, o_acc[3][15] * inv_sum)});
+}
