@@ -44,7 +44,14 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
                       "nope_depth",
                       "v_from_k",
                       "dma",
-                      "v_layout"},
+                      "v_layout",
+                      "full_kv",
+                      "bk_smem",
+                      "smem_depth",
+                      "num_smem_stages",
+                      "double_buffer",
+                      "double_buffer_k_only",
+                      "shared_kv"},
                      out);
   const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
                          const std::string& legal) {
@@ -71,6 +78,13 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
   takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
   takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
+  takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
+  takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only", depth);
+  takes(c.num_smem_stages.value_or(1) == 1, "/num_smem_stages", "has one strip in LDS", "1");
+  takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
+  takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS", "false");
+  takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
   takes(c.v_layout.value_or("flat") == "flat", "/v_layout", "keeps rows of V whole", "flat");
   takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
         c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
@@ -99,6 +113,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
   Config c = with_rule_defaults(named);
   if (!check_meaning(user, c, out)) return std::nullopt;
+  c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   const XorSwizzle x = xor_swizzle(*c.swizzle_k);
   const layout::Swizzle swizzle = x.bits == 0 ? layout::Swizzle{} : layout::Swizzle{x.bits, x.base, x.shift};

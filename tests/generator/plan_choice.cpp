@@ -87,17 +87,16 @@ TEST_CASE("the first schedule of a target and operation, or the one named") {
 
 TEST_CASE("a broken rule is reported before a missing schedule") {
   Config config;
-  config.target = Target::gfx950;
-  config.operation = Operation::decode;
+  config.target = Target::sm_100a;
   config.depth = 128;
-  config.BN = 48;  // built by hand: parse_config would have refused it
+  config.BM = 48;  // built by hand: parse_config would have refused it
   const auto lines = refusals(config);
   REQUIRE_FALSE(lines.empty());
   for (const std::string& line : lines) CHECK(line.find("not-yet") == std::string::npos);
-  config.BN = 128;
+  config.BM = 128;
   const auto later = refusals(config);
   REQUIRE(later.size() == 2);
-  CHECK(later[0].find("not-yet: no schedule implements decode on gfx950") != std::string::npos);
+  CHECK(later[0].find("not-yet: no schedule implements prefill on sm_100a") != std::string::npos);
 }
 
 TEST_CASE("legal keys without an implementation are refused at their pointer, never ignored") {
