@@ -80,9 +80,10 @@ struct Site {
   Dim3 block{0, 0, 0};
   int warp = -1, lane = -1;  ///< -1: not one warp (an asynchronous unit) or not one lane
   int ptx_line = 0;
+  int ptx_column = 0, ptx_length = 0;  ///< of the statement in its line, from 1
   std::string ptx_text;
   std::string source_file;
-  int source_line = 0;
+  int source_line = 0, source_column = 0;
 };
 
 /// Something the program did wrong. `kind` is one of finding_kinds(); equal mistakes of other lanes, warps,

@@ -24,7 +24,12 @@ void fault(Warp& w, const Op& op, int lane, Access access, std::uint32_t bytes, 
 bool all_written(const std::uint8_t* shadow, std::uint32_t bytes) {
   std::uint8_t all = 0xff;
   for (std::uint32_t i = 0; i < bytes; ++i) all &= shadow[i];
-  return all == kWritten;
+  return (all & kWrittenBit) != 0;
+}
+bool any_mbarrier(const std::uint8_t* shadow, std::uint32_t bytes) {
+  std::uint8_t any = 0;
+  for (std::uint32_t i = 0; i < bytes; ++i) any |= shadow[i];
+  return (any & kMbarrier) == kMbarrier;
 }
 bool none_unallocated(const std::uint8_t* shadow, std::uint32_t bytes) {
   std::uint8_t all = 0xff;
@@ -133,6 +138,11 @@ Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std
       p.data = nullptr;
       return p;
     }
+    // Global memory is reported at the read, as others do; of the block's own memory the value decides.
+    if (op.use == Use::load && (space == Space::shared || space == Space::local)) {
+      p.unwritten = true;
+      return p;
+    }
     const std::string where = space == Space::shared ? "shared address " + hex(address)
                               : space == Space::local
                                   ? "local address " + hex(address)
@@ -140,7 +150,11 @@ Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std
     report(w, op, lane, "uninitialized-read",
            std::to_string(bytes) + " bytes at " + where + " were never written");
   }
-  if (access != Access::read) std::memset(p.shadow, kWritten, bytes);
+  if (access != Access::read) {
+    if (p.block != nullptr && any_mbarrier(p.shadow, bytes))
+      check_mbarriers_kept(w, op, lane, *p.block, p.offset, bytes);
+    std::memset(p.shadow, kWritten, bytes);
+  }
   return p;
 }
 

@@ -15,7 +15,7 @@ void do_copy(Warp& w, const LaneCopy& l) {
     if (MBarrier* m = find_mbarrier(w, *l.op, l.lane, *w.block, l.shared)) {
       // Without .noinc the pending count was raised at issue to make room for this arrival.
       if (c.races)
-        join(m->arriving, c.races->published(w, static_cast<std::uint32_t>(Unit::cp_async), l.epoch));
+        join(m->arriving, c.races->published(w, l.lane, static_cast<std::uint32_t>(Unit::cp_async), l.epoch));
       mbarrier_arrive(c, *m, 1);
     }
     return;
@@ -128,6 +128,18 @@ void complete_bulk(Cluster& c, std::size_t index) {
     case BulkCopy::Kind::shared_to_shared: {
       Block& t = *b.targets.front();
       std::memmove(t.smem.data() + b.runs[0].shared, b.source->smem.data() + b.source_offset, b.bytes);
+      std::memset(t.shadow.data() + b.runs[0].shared, kWritten, b.bytes);
+      signal(c, b, t);
+      break;
+    }
+    case BulkCopy::Kind::value: {
+      Block& t = *b.targets.front();
+      std::uint8_t* to = t.smem.data() + b.runs[0].shared;
+      if (b.reduce)
+        reduce_elements(b.reduce_op, b.type, reinterpret_cast<std::byte*>(to),
+                        reinterpret_cast<const std::byte*>(b.staged.data()), b.bytes);
+      else
+        std::memcpy(to, b.staged.data(), b.bytes);
       std::memset(t.shadow.data() + b.runs[0].shared, kWritten, b.bytes);
       signal(c, b, t);
       break;

@@ -34,7 +34,7 @@ struct CopyQueue {
 
 /// One bulk copy.
 struct BulkCopy {
-  enum class Kind : std::uint8_t { load, store, shared_to_shared } kind = Kind::load;
+  enum class Kind : std::uint8_t { load, store, shared_to_shared, value } kind = Kind::load;
   const Op* op = nullptr;
   Warp* warp = nullptr;
   std::uint8_t lane = 0;
@@ -52,7 +52,7 @@ struct BulkCopy {
   std::vector<BoxRun> runs;
   std::uint32_t source_offset = 0;   ///< shared_to_shared
   Clock published;                   ///< what a waiter on the mbarrier learns
-  std::vector<std::uint8_t> staged;  ///< what a store has read
+  std::vector<std::uint8_t> staged;  ///< what a store has read, or a value to write
 };
 
 /// wgmmas of one warpgroup, in order; each runs once all four warps have issued it.

@@ -10,6 +10,7 @@ void barrier_settle(Block& b, NamedBarrier& n) {
   const std::uint32_t expected = n.all ? b.live_lanes() : n.expected;
   if (n.arrived < expected) return;
   n.arrived = 0;
+  n.warps = 0;
   ++n.generation;
   n.done = std::move(n.arriving);
   n.arriving.clear();
@@ -23,10 +24,33 @@ void barrier_settle(Block& b, NamedBarrier& n) {
 
 MBarrier* find_mbarrier(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset) {
   const auto it = block.mbarriers.find(offset);
-  if (it != block.mbarriers.end()) return &it->second;
+  if (it != block.mbarriers.end()) {
+    MBarrier& m = it->second;
+    RaceTracker* r = block.cluster->races.get();
+    if (r == nullptr || r->follows(w, lane, block.warps[static_cast<std::size_t>(m.init_warp)], m.init_epoch))
+      return &m;
+    report(w, op, lane, "invalid-mbarrier",
+           "nothing orders this after the initialisation of the mbarrier at shared address " +
+               std::to_string(offset) + " by warp " + std::to_string(m.init_warp),
+           site_of(block.warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
+    m.init_epoch = 0;  // said once
+    return &m;
+  }
   report(w, op, lane, "invalid-mbarrier",
          "no mbarrier was initialised at shared address " + std::to_string(offset));
   return nullptr;
+}
+
+void check_mbarriers_kept(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
+                          std::uint32_t bytes) {
+  for (const auto& [at, m] : block.mbarriers) {
+    if (at + 8 <= offset || at >= offset + bytes) continue;
+    report(w, op, lane, "invalid-mbarrier",
+           "writes over the mbarrier at shared address " + std::to_string(at) +
+               ", which no mbarrier.inval ended",
+           site_of(block.warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
+    return;
+  }
 }
 
 void mbarrier_settle(Cluster& c, MBarrier& m) {

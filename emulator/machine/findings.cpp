@@ -10,16 +10,21 @@ std::span<const std::string_view> finding_kinds() {
   static constexpr std::string_view kKinds[] = {"out-of-bounds",
                                                 "misaligned",
                                                 "uninitialized-read",
+                                                "uninitialized-register",
                                                 "async-register",
                                                 "async-memory",
                                                 "shared-race",
+                                                "warp-race",
+                                                "global-race",
                                                 "missing-proxy-fence",
+                                                "missing-mbarrier-fence",
                                                 "transaction-count",
                                                 "mbarrier-overrun",
                                                 "invalid-mbarrier",
                                                 "barrier-count",
                                                 "divergent-barrier",
                                                 "wgmma-mismatch",
+                                                "missing-wgmma-fence",
                                                 "deadlock",
                                                 "register-budget",
                                                 "bad-tensor-map",
@@ -50,7 +55,15 @@ Site site_of(const Warp& w, const Op& op, int lane) {
   s.lane = lane;
   s.ptx_line = in.line;
   s.ptx_text = c.launch->module->line(in.line);
+  const std::string_view text = m.text;
+  if (in.line > 0 && in.opcode.data() >= text.data() && in.opcode.data() < text.data() + text.size()) {
+    const auto at = static_cast<std::size_t>(in.opcode.data() - text.data());
+    const std::size_t start = text.rfind('\n', at), end = text.find_first_of(";\n", at);
+    s.ptx_column = static_cast<int>(at - (start == std::string_view::npos ? 0 : start + 1)) + 1;
+    s.ptx_length = static_cast<int>((end == std::string_view::npos ? text.size() : end) - at);
+  }
   s.source_line = in.source_line;
+  s.source_column = in.source_column;
   if (in.source_line != 0 && static_cast<std::size_t>(in.source_file) < m.files.size())
     s.source_file = m.files[static_cast<std::size_t>(in.source_file)];
   return s;

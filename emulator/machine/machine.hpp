@@ -12,10 +12,13 @@
 
 #include "emulator/emulator.hpp"
 #include "emulator/machine/async.hpp"
+#include "emulator/machine/global_races.hpp"
+#include "emulator/machine/lanes.hpp"
 #include "emulator/machine/memory.hpp"
 #include "emulator/machine/module.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/machine/registers.hpp"
 
 namespace kiln::emulator {
 
@@ -47,7 +50,8 @@ struct Frame {
   std::uint32_t return_pc = 0;
   std::uint32_t window = 0;  ///< of registers, bytes
   std::uint32_t window_end = 0;
-  std::uint32_t local = 0;  ///< of local memory, bytes per lane
+  std::uint32_t local = 0;                 ///< of local memory, bytes per lane
+  std::uint32_t state = 0, state_end = 0;  ///< of register states
   std::uint32_t depth = 0;
   std::uint32_t function = 0;
   const void* site = nullptr;  ///< the call, for its results
@@ -64,6 +68,7 @@ struct Group {
 struct UnitEpoch {
   std::uint32_t unit = 0, epoch = 0, group = 0;
   int lane = 0;
+  const Op* op = nullptr;
 };
 
 struct Warp {
@@ -96,7 +101,11 @@ struct Warp {
   std::deque<std::uint32_t> wgmma_epochs;  ///< for the race tracker, at each commit
   std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
-  std::vector<std::uint8_t> owned;  ///< per 128-byte row of registers: 1 written, 2 read by wgmma in flight
+  std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
+  std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
+  std::vector<std::uint8_t> owned;    ///< by register state: 1 written, 2 read by wgmma in flight
+  LaneClock lanes;
+  std::uint32_t fence_epoch = 1;               ///< counts wgmma.fence
   std::array<std::uint32_t, 32> bulk_group{};  ///< committed groups of each lane
 
   template <class T>
@@ -162,6 +171,7 @@ struct NamedBarrier {
   bool all = false;                           ///< no count given: everyone alive
   std::uint32_t and_ = 1, or_ = 0, popc = 0;  ///< reductions of this generation
   std::uint32_t last_and = 0, last_or = 0, last_popc = 0;
+  std::uint32_t warps = 0;  ///< that arrived (bar.arrive) as a whole in this generation
   const Op* first = nullptr;
   int first_warp = 0;
   Clock arriving, done;  ///< see races.hpp
@@ -173,7 +183,11 @@ struct MBarrier {
   std::uint64_t phase = 0;  ///< completed phases
   const Op* last_expect = nullptr;
   const Op* last_complete = nullptr;
-  Clock arriving, done;  ///< of this phase, of all completed ones
+  const Op* init = nullptr;
+  int init_warp = 0;
+  std::uint32_t init_epoch = 0;  ///< of that warp, for the race tracker
+  bool fenced = false;           ///< its initialisation is visible to the asynchronous proxy
+  Clock arriving, done;          ///< of this phase, of all completed ones
 };
 
 struct Block {
@@ -184,6 +198,7 @@ struct Block {
   std::vector<Warp> warps;
   NamedBarrier barriers[16];
   std::unordered_map<std::uint32_t, MBarrier> mbarriers;
+  std::unique_ptr<LaneTracker> lane_races;  ///< null: findings are off
   std::vector<WgmmaQueue> warpgroups;
   std::uint32_t live_warps = 0;
   std::uint64_t cluster_arrivals = 0;
@@ -200,6 +215,7 @@ struct LaunchState;
 
 struct Cluster {
   LaunchState* launch = nullptr;
+  std::uint64_t index = 0;  ///< of all of the launch
   const Program* program = nullptr;
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<BulkCopy> bulk;  ///< in flight
@@ -237,15 +253,12 @@ struct LaunchState {
   std::atomic<bool> stop{false};
   std::mutex mutex;  ///< report, output
   std::mutex atomics;
+  std::unique_ptr<GlobalRaces> globals;  ///< null: findings are off
   Report report;
   std::string failure;  ///< an Error raised while executing
   int failure_line = 0;
 };
 
-/// Finds uses of registers that wgmma owns.
-void check_owned_registers(Warp& w, const Op& op);
-/// After a wait_group: ownership is that of the wgmmas still in flight.
-void release_owned(Warp& w);
 /// Runs the calling thread's share of clusters.
 void run_clusters(LaunchState& state);
 /// Runs `w` until it stops or `quantum` instructions are done; returns how many ran.
@@ -256,6 +269,8 @@ void fill_specials(Warp& w);
 bool select_group(Warp& w);
 /// Lanes of `mask` leave the program.
 void exit_lanes(Warp& w, std::uint32_t mask);
+/// Coordinates of block `rank` of a cluster.
+Dim3 block_of(const Launch& l, std::uint64_t cluster, std::uint32_t rank);
 /// Stops this cluster; the launch goes on reporting.
 void abort_cluster(Cluster& c);
 
@@ -274,6 +289,7 @@ struct Place {
   ptx::Space space = ptx::Space::global;
   Block* block = nullptr;  ///< shared: whose
   std::uint32_t offset = 0;
+  bool unwritten = false;  ///< of a load: some byte was never written, and the value may still be harmless
 };
 /// Finds and checks the memory of one lane's access.
 Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std::uint32_t bytes, int lane,
@@ -283,7 +299,11 @@ Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std
 Block* shared_block(Warp& w, std::uint64_t address, bool any_rank);
 
 // --- barriers ---
+/// Finds an mbarrier that `w` may use: initialised, and known to `w` to be.
 MBarrier* find_mbarrier(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset);
+/// Reports a write of bytes where an mbarrier lies.
+void check_mbarriers_kept(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
+                          std::uint32_t bytes);
 void mbarrier_arrive(Cluster& c, MBarrier& m, std::uint32_t count);
 void mbarrier_complete_tx(Cluster& c, MBarrier& m, std::int64_t bytes);
 void mbarrier_settle(Cluster& c, MBarrier& m);

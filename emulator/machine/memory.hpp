@@ -18,7 +18,13 @@ inline constexpr std::uint64_t kParamWindow = 0x7200'0000'0000;
 inline constexpr std::uint64_t kWindowBytes = 0x0000'ffff'ffff;
 
 /// Shadow byte of every byte of memory.
-enum Shadow : std::uint8_t { kUnallocated = 0, kAllocated = 1, kWritten = 3 };
+enum Shadow : std::uint8_t {
+  kUnallocated = 0,
+  kAllocated = 1,
+  kWrittenBit = 2,
+  kWritten = 3,
+  kMbarrier = 7  ///< shared memory only: written, and an mbarrier lies here
+};
 /// What unwritten memory reads as: a NaN in f64, f32, f16 and bf16.
 inline constexpr std::uint8_t kPoison = 0xff;
 

@@ -206,6 +206,7 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   state.params = pack(m.params(kernel), l.args, kernel.name);
   state.variable_address = m.place_variables(memory);
   apply_patches(state);
+  if (l.findings) state.globals = std::make_unique<GlobalRaces>(kGlobalBase, state.memory->next);
   state.clusters = l.grid.count() / l.cluster.count();
   const int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto threads = static_cast<std::size_t>(std::min<std::uint64_t>(

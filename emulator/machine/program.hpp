@@ -49,12 +49,25 @@ enum class Kind : std::uint8_t {
 };
 const char* name_of(Kind kind);
 
+/// What an instruction does with a register that was never written (see registers.hpp).
+enum class Use : std::uint8_t {
+  strict,     ///< it matters: an address, a branch, a matrix operand, a store to global memory
+  propagate,  ///< the result is as unknown as its operands
+  load,       ///< the address matters; the handler knows what was loaded
+  store,      ///< the address matters; shared and local memory remember that the value is unknown
+  known,      ///< nothing is said: operands come from other lanes
+  select,     ///< op.c chooses between op.a and op.b
+  logic_and,  ///< one false operand decides
+  logic_or    ///< one true operand decides
+};
+
 struct Op {
   Handler run = nullptr;
   Ref d = kNoRef, a = kNoRef, b = kNoRef, c = kNoRef, e = kNoRef;
   Ref predicate = kNoRef;
   bool predicate_negated = false;
   Kind kind = Kind::other;
+  Use use = Use::strict;
   std::uint8_t dsize = 0, asize = 0, bsize = 0, csize = 0;  ///< bytes of a lane; 0: absent
   std::uint8_t width = 0, count = 0;                        ///< memory element bytes, vector length
   std::uint16_t flags = 0;
@@ -64,16 +77,21 @@ struct Op {
   const void* aux = nullptr;  ///< scalar function or a table entry owned by the program
 };
 
-struct Touch {  ///< a register row that an instruction reads or writes
-  Ref ref;
-  std::uint16_t bytes;
-  bool write;
+/// A register that an instruction reads or writes; reads come first. `state` counts registers of a function:
+/// rows in units of 64 bytes, then predicates.
+struct Touch {
+  std::uint32_t state = 0;
+  bool write = false;
+  bool address = false;  ///< a read inside [ ], or the guard predicate
 };
 
 struct FunctionInfo {
-  std::uint32_t entry = 0;           ///< first op
-  std::uint32_t register_bytes = 0;  ///< window size
-  std::uint32_t local_bytes = 0;     ///< per lane: parameters, return values, locals
+  std::uint32_t entry = 0;            ///< first op
+  std::uint32_t register_bytes = 0;   ///< window size
+  std::uint32_t local_bytes = 0;      ///< per lane: parameters, return values, locals
+  std::uint32_t predicates = 0;       ///< Ref of the first predicate; rows lie before
+  std::uint32_t state_count = 0;      ///< see Touch
+  std::vector<std::uint32_t> states;  ///< by register
   const ptx::Function* ast = nullptr;
   struct Slot {
     std::uint32_t offset = 0, bytes = 0;
@@ -110,6 +128,7 @@ struct Program {
   std::uint32_t static_smem = 0;             ///< bytes from kSharedBase on
   std::uint32_t entry_function = 0;
   bool uses_clusters = false;
+  bool uses_wgmma = false;
 };
 
 /// Bytes below which the system keeps shared memory for itself: statics start here, so address 0 stays

@@ -6,11 +6,6 @@
 
 namespace kiln::emulator {
 
-void join(Clock& into, const Clock& other) {
-  if (into.size() < other.size()) into.resize(other.size(), 0);
-  for (std::size_t i = 0; i < other.size(); ++i) into[i] = std::max(into[i], other[i]);
-}
-
 RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
   std::uint32_t warps = 0;
   for (const auto& b : cluster.blocks) {
@@ -18,9 +13,11 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
     warps += static_cast<std::uint32_t>(b->warps.size());
     cells_.emplace_back(b->smem.size() / 16 + 1);
   }
-  clocks_.assign(warps, Clock(std::size_t{warps} * kUnits, 0));
+  clocks_.resize(warps);
+  for (Clock& c : clocks_) c.agents.assign(std::size_t{warps} * kUnits, 0);
+  pending_.resize(warps);
   at_fence_.assign(warps, {});
-  for (std::uint32_t w = 0; w < warps; ++w) clocks_[w][w * kUnits] = 1;
+  for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[w * kUnits] = 1;
   unit_epoch_.assign(std::size_t{warps} * kUnits, 0);
   fenced_.assign(std::size_t{warps} * kUnits, 0);
 }
@@ -29,49 +26,158 @@ std::uint32_t RaceTracker::index(const Warp& w) const {
   return first_warp_[w.block->rank] + static_cast<std::uint32_t>(w.index);
 }
 
-void RaceTracker::retire(Warp& w, std::uint32_t unit, std::uint32_t epoch) {
-  std::uint32_t& known = clocks_[index(w)][agent(w, unit)];
-  known = std::max(known, epoch);
+bool RaceTracker::knows(const Warp& w, int lane, std::uint32_t agent, std::uint32_t epoch,
+                        std::uint32_t lanes) const {
+  const std::uint32_t i = index(w);
+  if (clocks_[i].knows(agent, epoch, lanes)) return true;
+  for (const Pending& p : pending_[i])
+    if ((lane < 0 ? (w.live & ~p.lanes) == 0 : (p.lanes >> lane & 1) != 0) &&
+        p.clock.knows(agent, epoch, lanes))
+      return true;
+  return false;
 }
 
-Clock RaceTracker::published(const Warp& w, std::uint32_t unit, std::uint32_t epoch) const {
-  Clock c = clocks_[index(w)];
-  c[agent(w, unit)] = std::max(c[agent(w, unit)], epoch);
+Clock& RaceTracker::pending(Warp& w, std::uint32_t lanes) {
+  auto& list = pending_[index(w)];
+  for (Pending& p : list)
+    if (p.lanes == lanes) return p.clock;
+  list.push_back({lanes, {}});
+  return list.back().clock;
+}
+
+Clock RaceTracker::snapshot(const Warp& w, std::uint32_t lanes) const {
+  const std::uint32_t i = index(w), self = i * kUnits;
+  Clock c = clocks_[i];
+  for (const Pending& p : pending_[i])
+    if ((p.lanes & lanes) != 0) join(c, p.clock);
+  if ((w.live & ~lanes) == 0) return c;
+  const std::uint32_t now = c.agents[self];
+  c.agents[self] = w.lanes.full_epoch;
+  c.add({self, now, w.lanes.met(lanes)});
+  return c;
+}
+
+void RaceTracker::retire(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t lanes) {
+  const bool all = (w.live & ~lanes) == 0;
+  Epochs& agents = all ? clocks_[index(w)].agents : pending(w, lanes).agents;
+  agents.resize(unit_epoch_.size(), 0);
+  agents[agent(w, unit)] = std::max(agents[agent(w, unit)], epoch);
+}
+
+Clock RaceTracker::published(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch) const {
+  Clock c = snapshot(w, lane < 0 ? w.live : 1u << lane);
+  std::uint32_t& own = c.agents[agent(w, unit)];
+  own = std::max(own, epoch);
   // What the warp does after this point is not part of it.
   return c;
 }
 
-void RaceTracker::release(Warp& w, Clock& into) {
+void RaceTracker::release(Warp& w, Clock& into, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
-  join(into, clocks_[i]);
-  ++clocks_[i][i * kUnits];
+  if ((w.live & ~lanes) == 0 && pending_[i].empty())
+    join(into, clocks_[i]);
+  else
+    join(into, snapshot(w, lanes));
+  ++clocks_[i].agents[i * kUnits];
 }
 
-void RaceTracker::acquire(Warp& w, const Clock& from) {
-  join(clocks_[index(w)], from);
+void RaceTracker::acquire(Warp& w, const Clock& from, std::uint32_t lanes) {
+  const std::uint32_t i = index(w), self = i * kUnits;
+  // Lanes that meet what their own warp has published have met each other.
+  bool own = self < from.agents.size() && from.agents[self] > w.lanes.full_epoch;
+  for (const Partial& p : from.partial) own |= p.agent == self && p.epoch > w.lanes.full_epoch;
+  const bool all = (w.live & ~lanes) == 0;
+  join(all ? clocks_[i] : pending(w, lanes), from);
+  // The own epoch is not news, and must not run ahead.
+  if (own) synchronize_lanes(w, lanes);
+}
+
+void RaceTracker::synchronize_lanes(Warp& w, std::uint32_t lanes) {
+  const std::uint32_t i = index(w);
+  w.lanes.synchronize(lanes, w.live);
+  auto& list = pending_[i];
+  if ((w.live & ~lanes) != 0) {
+    for (Pending& p : list)
+      if ((p.lanes & lanes) != 0) p.lanes |= lanes;
+    return;
+  }
+  for (const Pending& p : list) join(clocks_[i], p.clock);
+  list.clear();
+  w.lanes.full_epoch = clocks_[i].agents[i * kUnits]++;
+}
+
+bool RaceTracker::knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent,
+                               std::uint32_t epoch) const {
+  const RemotePtr& remote = clocks_[index(w)].remote;
+  if (remote == nullptr) return false;
+  const auto it = remote->find(cluster);
+  return it != remote->end() && agent < it->second.size() && it->second[agent] >= epoch;
+}
+
+void RaceTracker::fence(Warp& w) {
+  Clock& c = clocks_[index(w)];
+  join(c.remote, c.pending);
+  c.pending.reset();
+  c.fenced = c.agents;
+  ++c.agents[agent(w, 0)];
+}
+
+void RaceTracker::observe(Warp& w, const RemotePtr& published, bool acquire) {
+  Clock& c = clocks_[index(w)];
+  join(acquire ? c.remote : c.pending, published);
+  if (acquire && published != nullptr)
+    if (const auto own = published->find(cluster_.index); own != published->end())
+      join(c.agents, own->second);
+}
+
+RemotePtr RaceTracker::publication(Warp& w, std::uint64_t cluster, bool release) {
+  Clock& c = clocks_[index(w)];
+  auto out = c.remote == nullptr ? std::make_shared<Remote>() : std::make_shared<Remote>(*c.remote);
+  if (release) {
+    (*out)[cluster] = c.agents;
+    ++c.agents[agent(w, 0)];
+  } else if (!c.fenced.empty()) {
+    (*out)[cluster] = c.fenced;
+  } else {
+    return nullptr;
+  }
+  return out;
+}
+
+Site RaceTracker::remote_site(std::uint64_t cluster, std::uint32_t agent, std::uint32_t op) const {
+  const std::uint32_t warp = agent / kUnits;
+  const auto rank = static_cast<std::size_t>(std::upper_bound(first_warp_.begin(), first_warp_.end(), warp) -
+                                             first_warp_.begin() - 1);
+  const Warp& like = cluster_.blocks[rank]->warps[warp - first_warp_[rank]];
+  Site s = site_of(like, cluster_.program->ops[op], -1);
+  s.block = block_of(*cluster_.launch->launch, cluster, static_cast<std::uint32_t>(rank));
+  return s;
 }
 
 void RaceTracker::synchronize(Warp& w, std::uint64_t address) {
   Clock& c = variables_[address];
-  acquire(w, c);
-  release(w, c);
+  // Lanes that meet at a variable are not told apart.
+  acquire(w, c, w.live);
+  synchronize_lanes(w, w.live);
+  release(w, c, w.live);
 }
 
 void RaceTracker::proxy_fence(Warp& w) {
   const std::uint32_t i = index(w);
-  fenced_[i * kUnits] = clocks_[i][i * kUnits];
+  fenced_[i * kUnits] = clocks_[i].agents[i * kUnits];
   // cp.async writes count once they were waited for.
   const std::uint32_t copies = agent(w, static_cast<std::uint32_t>(Unit::cp_async));
-  fenced_[copies] = clocks_[i][copies];
-  at_fence_[i] = clocks_[i];
-  ++clocks_[i][i * kUnits];
+  fenced_[copies] = clocks_[i].agents[copies];
+  at_fence_[i] = clocks_[i].agents;
+  ++clocks_[i].agents[i * kUnits];
 }
 
 void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
                          std::uint32_t bytes, bool write, std::uint32_t unit, std::uint32_t epoch,
                          bool silent) {
+  if (unit == 0 && lane >= 0) block.lane_races->access(w, op, lane, block, offset, bytes, write);
   const std::uint32_t i = index(w);
-  const Clock& clock = clocks_[i];
+  const Epochs& clock = clocks_[i].agents;
   const std::uint32_t self = i * kUnits + unit, thread = i * kUnits;
   if (unit == 0) epoch = clock[self];
   const auto op_index = static_cast<std::uint32_t>(&op - cluster_.program->ops.data());
@@ -79,21 +185,34 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
   const std::uint32_t end =
       std::min<std::uint32_t>(offset + bytes, static_cast<std::uint32_t>(block.smem.size()));
   // A thread follows its own past; what its units did it follows only once retired.
-  const auto ordered = [&](const Slot& s) { return s.agent == thread || s.epoch <= clock[s.agent]; };
+  const std::uint32_t lanes = lane < 0 ? w.live : 1u << lane;
+  const auto ordered = [&](const Slot& s) {
+    if (s.agent == thread)  // between threads of a warp LaneTracker judges
+      return unit == 0 || lane < 0 || s.epoch <= w.lanes.full_epoch || (s.lanes & ~w.lanes.met(lanes)) == 0;
+    return s.epoch <= clock[s.agent] || knows(w, lane, s.agent, s.epoch, s.lanes);
+  };
+  const auto note_in = [&](Slot& s, std::uint16_t mask) {
+    if (s.agent == self && s.epoch == epoch) {
+      s.mask |= mask;
+      s.lanes |= lanes;
+      s.op = op_index;
+    } else {
+      s = {static_cast<std::uint16_t>(self), mask, epoch, op_index, lanes};
+    }
+  };
   for (std::uint32_t at = offset; at < end;) {
     const std::uint32_t base = at & ~15u, stop = std::min(end, base + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - base)) - 1) & ~((1u << (at - base)) - 1));
+    const auto note = [&](Slot& s) { note_in(s, mask); };
     Cell& cell = cells_[block.rank][base / 16];
+    const std::uint64_t key = std::uint64_t{block.rank} << 32 | base;
     const Slot* last = &cell.write;
     const bool overlaps = last->epoch != 0 && (last->mask & mask) != 0;
     if (overlaps && silent && !ordered(*last) && (last->mask & mask) == mask) {
       Slot* free = &cell.same[0];
       for (Slot& s : cell.same)
         if (s.epoch == 0 || s.agent == self) free = &s;
-      if (free->agent == self && free->epoch == epoch)
-        free->mask |= mask;
-      else
-        *free = {static_cast<std::uint16_t>(self), mask, epoch, op_index};
+      note(*free);
       at = stop;
       continue;
     }
@@ -118,12 +237,15 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
           conflict(w, op, lane, block, at, r, true, false, unit);
         r.epoch = 0;
       }
+      if (cell.more) {
+        for (const Slot& r : more_reads_[key])
+          if ((r.mask & mask) != 0 && r.agent != self && !silent && !ordered(r))
+            conflict(w, op, lane, block, at, r, true, false, unit);
+        more_reads_.erase(key);
+        cell.more = false;
+      }
       for (Slot& same : cell.same) same.epoch = 0;
-      if (cell.write.agent == self && cell.write.epoch == epoch)
-        cell.write.mask |= mask;
-      else
-        cell.write = {static_cast<std::uint16_t>(self), mask, epoch, op_index};
-      cell.write.op = op_index;
+      note(cell.write);
     } else {
       Slot* free = nullptr;
       for (Slot& r : cell.reads) {
@@ -133,11 +255,14 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
         }
         if (free == nullptr && (r.epoch == 0 || ordered(r))) free = &r;
       }
-      if (free == nullptr) free = &cell.reads[0];
-      if (free->agent == self && free->epoch == epoch)
-        free->mask |= mask;
-      else
-        *free = {static_cast<std::uint16_t>(self), mask, epoch, op_index};
+      if (free == nullptr) {  // more readers than slots, none of them known to this one
+        auto& more = more_reads_[key];
+        cell.more = true;
+        const auto mine =
+            std::find_if(more.begin(), more.end(), [&](const Slot& s) { return s.agent == self; });
+        free = mine != more.end() ? &*mine : &more.emplace_back();
+      }
+      note(*free);
     }
     at = stop;
   }

@@ -11,26 +11,25 @@
 #include <utility>
 #include <vector>
 
+#include "emulator/machine/clock.hpp"
 #include "emulator/machine/program.hpp"
 
 namespace kiln::emulator {
 
 struct Block;
 struct Cluster;
+struct Site;
 struct Warp;
-
-/// Latest known epoch of every agent; empty means nothing known.
-using Clock = std::vector<std::uint32_t>;
-void join(Clock& into, const Clock& other);
 
 enum class Unit : std::uint8_t {
   thread,
   wgmma,
   bulk_store,
   cp_async,
-  bulk_load
-};  ///< bulk_load: four, by mbarrier
-inline constexpr std::uint32_t kUnits = 8;
+  bulk_load,      ///< four, by mbarrier
+  bulk_write = 8  ///< what bulk stores write to global memory
+};
+inline constexpr std::uint32_t kUnits = 9;
 
 class RaceTracker {
  public:
@@ -43,12 +42,33 @@ class RaceTracker {
               bool write, std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
 
   std::uint32_t begin(const Warp& w, std::uint32_t unit) { return ++unit_epoch_[agent(w, unit)]; }
-  /// The warp has waited for everything of `unit` up to `epoch`.
-  void retire(Warp& w, std::uint32_t unit, std::uint32_t epoch);
-  /// What an asynchronous operation publishes when it signals: its issuer's past and itself.
-  Clock published(const Warp& w, std::uint32_t unit, std::uint32_t epoch) const;
-  void release(Warp& w, Clock& into);
-  void acquire(Warp& w, const Clock& from);
+  /// Lanes of the warp have waited for everything of `unit` up to `epoch`.
+  void retire(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t lanes);
+  /// What an asynchronous operation publishes when it signals: the past of the lane that issued it and
+  /// itself.
+  Clock published(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch) const;
+  /// Whether `w` knows of what `other` itself had done at `epoch`.
+  bool follows(const Warp& w, int lane, const Warp& other, std::uint32_t epoch) const {
+    return index(w) == index(other) || knows(w, lane, agent(other, 0), epoch, 0);
+  }
+  std::uint32_t epoch(const Warp& w) const { return clocks_[index(w)].agents[agent(w, 0)]; }
+  std::uint32_t agent(const Warp& w, std::uint32_t unit) const { return index(w) * kUnits + unit; }
+  /// Whether a lane of `w` (-1: all of them) knows of accesses by `lanes` of an agent.
+  bool knows(const Warp& w, int lane, std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const;
+  bool knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent, std::uint32_t epoch) const;
+  /// A fence of GPU scope: what was done before may be published, what was seen counts.
+  void fence(Warp& w);
+  /// `w` has read what `published` was stored with; without `acquire` it counts from the next fence on.
+  void observe(Warp& w, const RemotePtr& published, bool acquire);
+  /// What a write by `w` makes known: everything so far for a release, else what was fenced.
+  RemotePtr publication(Warp& w, std::uint64_t cluster, bool release);
+  /// Where an agent of any cluster executed `op`.
+  Site remote_site(std::uint64_t cluster, std::uint32_t agent, std::uint32_t op) const;
+  /// Lanes of `w` publish what they know; or learn what was published.
+  void release(Warp& w, Clock& into, std::uint32_t lanes);
+  void acquire(Warp& w, const Clock& from, std::uint32_t lanes);
+  /// Lanes of `w` have waited for each other, with their memory.
+  void synchronize_lanes(Warp& w, std::uint32_t lanes);
   /// Atomics and strong accesses: whoever meets at an address is ordered.
   void synchronize(Warp& w, std::uint64_t address);
   void proxy_fence(Warp& w);
@@ -60,24 +80,34 @@ class RaceTracker {
   struct Slot {
     std::uint16_t agent = 0, mask = 0;  ///< mask: bytes of the cell
     std::uint32_t epoch = 0;            ///< 0: nothing
-    std::uint32_t op = 0;
+    std::uint32_t op = 0, lanes = 0;
   };
   struct Cell {  ///< 16 bytes of shared memory
     Slot write;
     std::array<Slot, 3> same;  ///< later writers of the same bytes
     std::array<Slot, 8> reads;
+    bool more = false;  ///< further readers are in `more_reads_`
   };
+  /// What some lanes of a warp know and the others do not yet.
+  struct Pending {
+    std::uint32_t lanes = 0;
+    Clock clock;
+  };
+  Clock snapshot(const Warp& w, std::uint32_t lanes) const;
+  Clock& pending(Warp& w, std::uint32_t lanes);
   std::uint32_t index(const Warp& w) const;
-  std::uint32_t agent(const Warp& w, std::uint32_t unit) const { return index(w) * kUnits + unit; }
   void conflict(Warp& w, const Op& op, int lane, Block& block, std::uint32_t address, const Slot& other,
                 bool write, bool other_write, std::uint32_t unit);
   void missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other);
 
   Cluster& cluster_;
   std::vector<std::uint32_t> first_warp_;  ///< of each block
-  std::vector<Clock> clocks_, at_fence_;   ///< per warp
+  std::vector<Clock> clocks_;              ///< per warp
+  std::vector<Epochs> at_fence_;           ///< per warp
   std::vector<std::uint32_t> unit_epoch_, fenced_;
-  std::vector<std::vector<Cell>> cells_;  ///< per block
+  std::vector<std::vector<Cell>> cells_;                             ///< per block
+  std::vector<std::vector<Pending>> pending_;                        ///< per warp
+  std::unordered_map<std::uint64_t, std::vector<Slot>> more_reads_;  ///< by block and cell
   std::unordered_map<std::uint64_t, Clock> variables_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };

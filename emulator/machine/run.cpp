@@ -120,7 +120,7 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
   w.stop = false;
   std::uint32_t n = 0;
   std::uint64_t lanes = 0;
-  const bool resumed = w.resumed;
+  const bool resumed = w.resumed, findings = w.block->cluster->findings;
   while (n < quantum) {
     if (w.pc >= w.stop_pc && !(n == 0 && resumed)) {
       park(w);
@@ -137,9 +137,9 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
     w.exec = exec;
     ++w.counts[static_cast<int>(op.kind)];
     lanes += static_cast<std::uint32_t>(std::popcount(exec));
+    if (findings && op.predicate != kNoRef) check_guard(w, op, program);
     if (exec == 0) continue;
-    if (w.checked) [[unlikely]]
-      check_owned_registers(w, op);
+    if (findings) track_registers(w, op, program);
     op.run(w, op);
     if (w.stop) break;
     w.resumed = false;
@@ -149,8 +149,22 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
   return n;
 }
 
+/// The block's shared memory ends with it: nothing may still read from there.
+void check_stores_done(Warp& w, std::uint32_t mask) {
+  const Cluster& c = *w.block->cluster;
+  for (const UnitEpoch& u : w.unit_epochs) {
+    if (u.unit != static_cast<std::uint32_t>(Unit::bulk_store) || (mask >> u.lane & 1) == 0) continue;
+    report(w, c.program->ops[w.pc - 1], u.lane, "async-memory",
+           "the thread ends while its bulk store may still read shared memory: no "
+           "cp.async.bulk.wait_group[.read] covers it",
+           site_of(w, *u.op, u.lane));
+    return;
+  }
+}
+
 void exit_lanes(Warp& w, std::uint32_t mask) {
   Cluster& c = *w.block->cluster;
+  if (c.findings && !w.unit_epochs.empty()) check_stores_done(w, mask);
   w.active &= ~mask;
   w.live &= ~mask;
   w.stop = true;

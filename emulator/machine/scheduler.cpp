@@ -36,13 +36,15 @@ std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
     w.index = static_cast<int>(i);
     w.block = b.get();
     w.registers.assign(entry.register_bytes + 64, 0);
-    w.owned.assign(entry.register_bytes / 64 + 2, 0);
+    if (l.findings) w.state.assign(entry.state_count, {});
+    w.owned.assign(entry.state_count, 0);
     w.local_bytes = entry.local_bytes;
     w.local.assign(std::size_t{32} * w.local_bytes, kPoison);
     w.local_shadow.assign(std::size_t{32} * w.local_bytes, kAllocated);
     w.live = threads - i * 32 >= 32 ? 0xffffffffu : (1u << (threads - i * 32)) - 1;
     w.frame = std::make_shared<Frame>();
     w.frame->window_end = entry.register_bytes;
+    w.frame->state_end = entry.state_count;
     w.frame->function = p.entry_function;
     w.pc = entry.entry;
     w.active = w.live;
@@ -54,6 +56,18 @@ std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
   return b;
 }
 
+}  // namespace
+
+Dim3 block_of(const Launch& l, std::uint64_t cluster, std::uint32_t rank) {
+  const Dim3 per = l.cluster;
+  const std::uint64_t gx = l.grid.x / per.x, gy = l.grid.y / per.y;
+  return {static_cast<std::uint32_t>(cluster % gx) * per.x + rank % per.x,
+          static_cast<std::uint32_t>(cluster / gx % gy) * per.y + rank / per.x % per.y,
+          static_cast<std::uint32_t>(cluster / gx / gy) * per.z + rank / per.x / per.y};
+}
+
+namespace {
+
 std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
   const Launch& l = *state.launch;
   auto c = std::make_unique<Cluster>();
@@ -61,17 +75,14 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
   c->program = state.program;
   c->policy = l.policy;
   c->findings = l.findings;
+  c->index = index;
   c->random.seed(l.seed * 0x9e3779b97f4a7c15ull + index);
-  const Dim3 per = l.cluster;
-  const std::uint64_t gx = l.grid.x / per.x, gy = l.grid.y / per.y;
-  const Dim3 at{static_cast<std::uint32_t>(index % gx), static_cast<std::uint32_t>(index / gx % gy),
-                static_cast<std::uint32_t>(index / gx / gy)};
-  std::uint32_t rank = 0;
-  for (std::uint32_t z = 0; z < per.z; ++z)
-    for (std::uint32_t y = 0; y < per.y; ++y)
-      for (std::uint32_t x = 0; x < per.x; ++x)
-        c->blocks.push_back(make_block(*c, {at.x * per.x + x, at.y * per.y + y, at.z * per.z + z}, rank++));
-  if (c->findings) c->races = std::make_unique<RaceTracker>(*c);
+  for (std::uint32_t rank = 0; rank < l.cluster.count(); ++rank)
+    c->blocks.push_back(make_block(*c, block_of(l, index, rank), rank));
+  if (c->findings) {
+    c->races = std::make_unique<RaceTracker>(*c);
+    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size());
+  }
   return c;
 }
 
@@ -114,7 +125,31 @@ std::string describe_wait(const Warp& w, const Group& g, const Program& p) {
   return s;
 }
 
+/// Lanes of one warp that wait for the rest at an aligned barrier, which is elsewhere.
+void report_divergence(Cluster& c) {
+  for (const auto& b : c.blocks)
+    for (Warp& w : b->warps)
+      for (const Group& g : w.others) {
+        const Op& op = c.program->ops[g.pc];
+        if (g.wait.kind != WaitKind::converge || op.kind != Kind::barrier) continue;
+        for (const Group& o : w.others) {
+          if (o.pc == g.pc) continue;
+          Finding f;
+          f.kind = "divergent-barrier";
+          f.message = std::to_string(std::popcount(g.mask)) +
+                      " lanes of a warp wait at an aligned barrier while " +
+                      std::to_string(std::popcount(o.mask)) + " others are at another instruction";
+          f.site = site_of(w, op, std::countr_zero(g.mask));
+          f.has_other = true;
+          f.other = site_of(w, c.program->ops[o.pc], std::countr_zero(o.mask));
+          report(c, std::move(f));
+          break;
+        }
+      }
+}
+
 void report_deadlock(Cluster& c) {
+  report_divergence(c);
   Finding f;
   f.kind = "deadlock";
   std::string graph;

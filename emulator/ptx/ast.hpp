@@ -72,7 +72,7 @@ struct Instruction {
   std::uint32_t predicate = 0;
   std::vector<Operand> operands;
   int line = 0;
-  int source_file = 0, source_line = 0;  ///< from .loc
+  int source_file = 0, source_line = 0, source_column = 0;  ///< from .loc
 
   bool has(std::string_view modifier) const {
     for (auto m : modifiers)

@@ -136,6 +136,9 @@ void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, s
   for (const Group& g : w.others) top = std::max(top, g.frame->window_end);
   frame->window = top;
   frame->window_end = top + f.register_bytes;
+  frame->state = w.frame->state_end;
+  for (const Group& g : w.others) frame->state = std::max(frame->state, g.frame->state_end);
+  frame->state_end = frame->state + f.state_count;
   frame->local = w.frame->local + site.caller_local;
   for (const Group& g : w.others)
     frame->local = std::max(frame->local, g.frame->local + p.functions[g.frame->function].local_bytes);
@@ -143,8 +146,14 @@ void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, s
     throw Error("stack overflow", p.sources[op.source].in->line);
   if (w.registers.size() < frame->window_end + 64u) {
     w.registers.resize(frame->window_end * 2u + 64u, 0);
-    w.owned.resize(w.registers.size() / 64 + 2, 0);
   }
+  if (w.owned.size() < frame->state_end) {
+    w.owned.resize(frame->state_end * 2u, 0);
+    if (!w.state.empty()) w.state.resize(frame->state_end * 2u);
+  }
+  // The callee's registers start unknown, whoever used the place before.
+  if (!w.state.empty())
+    std::fill(w.state.begin() + frame->state, w.state.begin() + frame->state_end, RegisterState{});
   grow_local(w, frame->local + f.local_bytes);
   frame->site = &site;
   for (std::size_t i = 0; i < f.params.size() && i < site.args.size(); ++i)
@@ -306,6 +315,7 @@ void decode_shfl(Decoder& d) {
   const Ref a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4), c = d.src(d.operand(3), 4);
   const Ref members = d.has("sync") ? d.src(d.operand(4), 4) : kNoRef;
   Op& op = d.emit(run_shfl, Kind::shuffle);
+  op.use = Use::known;
   op.d = r, op.e = e, op.a = a, op.b = b, op.c = c, op.target = members,
   op.flags = static_cast<std::uint16_t>(mode);
   op.dsize = d.has("sync") ? 4 : 0;

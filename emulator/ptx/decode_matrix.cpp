@@ -26,6 +26,7 @@ void run_ldstmatrix(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
   Cluster& c = *w.block->cluster;
   const bool load = op.bsize == 0;
+  ++w.lanes.issue;
   std::uint8_t zeros[16] = {}, sink[16];
   std::uint8_t* data[32];
   for (int l = 0; l < 8 * op.count; ++l) {
@@ -198,17 +199,23 @@ void decode_mma(Decoder& d) {
 }
 
 // --- wgmma ---
-void own(Warp& w, const Op& op, const WgmmaOp& g) {
+void own(Warp& w, const Op& op, const WgmmaOp& g, bool accumulates) {
+  if (w.block->cluster->findings && w.fence_epoch == 1 && w.wgmma_issued == 1)
+    report(w, op, -1, "missing-wgmma-fence", "no wgmma.fence comes before the first wgmma of the warp");
   // Rows of accumulators (1) and register A operands (2) belong to wgmma until waited for.
   const Program& p = *w.block->cluster->program;
   const int n = wgmma_d_registers(g);
-  const std::uint32_t window = w.frame->window / 64;
+  if (!w.block->cluster->findings) return;
   for (int i = 0; i < n + (g.a_in_registers ? 4 : 0); ++i) {
     const Ref r = p.lists[op.target + static_cast<std::size_t>(i)];
     if ((r & 3) != kRegister) continue;
-    for (std::uint32_t k = 0; k < 2; ++k) w.owned[window + r / 64 + k] |= i < n ? 1 : 2;
+    check_wgmma_register(w, op, r, i < n);
+    if (i < n && accumulates)
+      if (const std::uint32_t unknown = unknown_lanes(w, r, w.live)) report_unknown(w, op, r, unknown);
+    w.owned[w.frame->state + r / 64] |= i < n ? 1 : 2;
+    w.state[w.frame->state + r / 64].known |= i < n ? w.live : 0;
   }
-  w.checked = w.block->cluster->findings;
+  w.checked = true;
 }
 
 void run_wgmma(Warp& w, const Op& op) {
@@ -242,7 +249,7 @@ void run_wgmma(Warp& w, const Op& op) {
   }
   i.warps |= 1u << (w.index % 4);
   i.registers[w.index % 4] = w.base[0];
-  own(w, op, g);
+  own(w, op, g, scale_d);
   if (c.findings) {
     std::vector<ByteRange> ranges;
     if (!g.a_in_registers) wgmma_footprint(g, WgmmaOperand::a, desc_a, ranges);
@@ -259,7 +266,7 @@ void run_wgmma(Warp& w, const Op& op) {
       c.races->access(w, op, -1, b, r.begin, r.end - r.begin, false, unit, epoch);
       std::uint8_t all = 0xff;
       for (std::uint32_t k = r.begin; k < r.end; ++k) all &= b.shadow[k];
-      if (all != kWritten)
+      if ((all & kWrittenBit) == 0)
         report(w, op, -1, "uninitialized-read",
                "wgmma reads shared bytes " + std::to_string(r.begin) + " to " + std::to_string(r.end) +
                    ", not all of which were written");
@@ -287,7 +294,7 @@ void run_wgmma_wait(Warp& w, const Op& op) {
   }
   const std::size_t done = w.wgmma_groups.size() - keep;
   if (RaceTracker* r = b.cluster->races.get())
-    r->retire(w, static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1]);
+    r->retire(w, static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1], w.live);
   w.wgmma_epochs.erase(w.wgmma_epochs.begin(), w.wgmma_epochs.begin() + static_cast<std::ptrdiff_t>(done));
   w.wgmma_groups.erase(w.wgmma_groups.begin(), w.wgmma_groups.end() - static_cast<std::ptrdiff_t>(keep));
   w.wgmma_retired = until;
@@ -295,7 +302,11 @@ void run_wgmma_wait(Warp& w, const Op& op) {
 }
 void decode_wgmma(Decoder& d) {
   if (d.has("fence")) {
-    d.emit([](Warp& w, const Op& op) { (void)converge(w, op, 0xffffffffu); }, Kind::fence);
+    d.emit(
+        [](Warp& w, const Op& op) {
+          if (converge(w, op, 0xffffffffu)) ++w.fence_epoch;
+        },
+        Kind::fence);
     return;
   }
   if (d.has("commit_group")) {
@@ -345,6 +356,7 @@ void decode_wgmma(Decoder& d) {
   if (static_cast<int>(refs.size()) != wgmma_d_registers(g) + (g.a_in_registers ? 4 : 0))
     d.fail("wrong number of registers in");
   const std::uint32_t at = d.list(refs);
+  d.program.uses_wgmma = true;
   Op& op = d.emit(run_wgmma, Kind::wgmma);
   op.a = a, op.c = b, op.b = scale_ref, op.bsize = static_cast<std::uint8_t>(scale_size), op.target = at;
   op.aux = d.own(g);

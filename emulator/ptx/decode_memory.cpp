@@ -1,12 +1,44 @@
-// Loads, stores, atomics, address conversion.
+// Loads, stores, address conversion.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "emulator/machine/machine.hpp"
-#include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/decode_memory.hpp"
 
 namespace kiln::emulator::ptx {
+
+std::uint64_t lane_address(const Warp& w, const Op& op, int lane) {
+  std::uint64_t a = w.value(op.a, op.asize, lane) + static_cast<std::uint64_t>(op.imm);
+  if ((op.flags & 2) != 0) a += w.frame->local;
+  return a;
+}
+
+namespace {
+
+Order order_of(const Op& op) {
+  return static_cast<Order>(op.flags >> 9 & 3);
+}
+
+}  // namespace
+
+std::uint16_t order_flags(const Decoder& d) {
+  const Order o = d.has("acq_rel")   ? Order::acq_rel
+                  : d.has("acquire") ? Order::acquire
+                  : d.has("release") ? Order::release
+                                     : Order::relaxed;
+  return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9);
+}
+void publish_global(Warp& w, const Op& op, std::uint64_t address, bool continues) {
+  Cluster& c = *w.block->cluster;
+  c.races->synchronize(w, address);
+  c.launch->globals->publish(w, address, order_of(op), continues);
+}
+void observe_global(Warp& w, const Op& op, std::uint64_t address) {
+  Cluster& c = *w.block->cluster;
+  c.races->synchronize(w, address);
+  c.launch->globals->observe(w, address, order_of(op));
+}
+
 namespace {
 
 using u64 = std::uint64_t;
@@ -14,13 +46,6 @@ using u64 = std::uint64_t;
 template <class F>
 void each_lane(Warp& w, F f) {
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
-
-/// op.c: space. op.a/asize: address row. Frame-relative for the parameters and locals of functions.
-u64 lane_address(const Warp& w, const Op& op, int lane) {
-  u64 a = w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm);
-  if ((op.flags & 2) != 0) a += w.frame->local;
-  return a;
 }
 
 void count_shared(Cluster& c, const u64* address, std::uint32_t mask, std::uint32_t bytes) {
@@ -72,8 +97,18 @@ bool stores_the_same(const Warp& w, const Op& op, int lane, const std::uint8_t* 
 }
 
 /// Finds the memory of all lanes; lanes without any lose their bit in the returned mask.
-std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, std::uint8_t** data) {
+/// What is needed of the shadow of `unwritten` lanes is in `shadow`.
+struct Unwritten {
+  std::uint32_t lanes = 0;
+  std::uint32_t strong = 0;  ///< lanes of a strong access of global memory
+  std::uint8_t* shadow[32];
+};
+std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, std::uint8_t** data,
+                     Unwritten& unwritten) {
   const auto space = static_cast<Space>(op.c);
+  ++w.lanes.issue;
+  const bool findings = w.block->cluster->findings;
+  std::uint32_t strong = 0;
   u64 address[32] = {};
   std::uint32_t ok = 0, shared = 0, global = 0;
   each_lane(w, [&](int l) {
@@ -82,6 +117,8 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
     data[l] = p.data;
     if (p.data == nullptr) return;
     ok |= 1u << l;
+    unwritten.shadow[l] = p.shadow;
+    if (p.unwritten) unwritten.lanes |= 1u << l;
     if (p.space == Space::shared) {
       shared |= 1u << l;
       if (RaceTracker* r = w.block->cluster->races.get()) {
@@ -91,11 +128,20 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
           r->access(w, op, l, *p.block, p.offset, bytes, access == Access::write, 0, 0,
                     access == Access::write && stores_the_same(w, op, l, p.data));
       }
-    } else if ((op.flags & 0x100) != 0 && p.space == Space::global) {
-      if (RaceTracker* r = w.block->cluster->races.get()) r->synchronize(w, address[l]);
+    } else if (p.space == Space::global && findings) {
+      if ((op.flags & 0x100) != 0)
+        strong |= 1u << l;
+      else
+        w.block->cluster->launch->globals->access(
+            w, op, l, address[l], bytes, access == Access::write, 0, 0,
+            access == Access::write && stores_the_same(w, op, l, p.data));
     }
     if (p.space == Space::global) global |= 1u << l;
   });
+  if (strong != 0 && access == Access::write)
+    for (std::uint32_t m = strong; m != 0; m &= m - 1)
+      publish_global(w, op, address[std::countr_zero(m)], false);
+  unwritten.strong = strong;
   Cluster& c = *w.block->cluster;
   if (c.findings) {
     if (shared != 0) count_shared(c, address, shared, bytes);
@@ -122,30 +168,64 @@ void load_rows(Warp& w, const Op& op, std::uint8_t* const* data, std::uint32_t o
     }
   }
 }
+/// Registers that got bytes nobody wrote are unknown from here on.
+void note_unwritten(Warp& w, const Op& op, const Unwritten& unwritten) {
+  const Program& p = *w.block->cluster->program;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    std::uint32_t lanes = 0;
+    for (std::uint32_t m = unwritten.lanes; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      const std::uint8_t* s = unwritten.shadow[l] + std::size_t{i} * op.width;
+      if (!std::all_of(s, s + op.width, [](std::uint8_t v) { return (v & kWrittenBit) != 0; }))
+        lanes |= 1u << l;
+    }
+    if (lanes != 0) mark_unknown(w, op, p.lists[op.target + i], lanes);
+  }
+}
 void run_load(Warp& w, const Op& op) {
   std::uint8_t* data[32];
-  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::read, data);
+  Unwritten unwritten;
+  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::read, data, unwritten);
   switch (op.width) {
     case 1:
-      return load_rows<std::uint8_t>(w, op, data, ok);
+      load_rows<std::uint8_t>(w, op, data, ok);
+      break;
     case 2:
-      return load_rows<std::uint16_t>(w, op, data, ok);
+      load_rows<std::uint16_t>(w, op, data, ok);
+      break;
     case 4:
-      return load_rows<std::uint32_t>(w, op, data, ok);
+      load_rows<std::uint32_t>(w, op, data, ok);
+      break;
     default:
-      return load_rows<std::uint64_t>(w, op, data, ok);
+      load_rows<std::uint64_t>(w, op, data, ok);
+      break;
   }
+  for (std::uint32_t m = unwritten.strong; m != 0; m &= m - 1)
+    observe_global(w, op, lane_address(w, op, std::countr_zero(m)));
+  if (unwritten.lanes != 0) [[unlikely]]
+    note_unwritten(w, op, unwritten);
 }
 void run_store(Warp& w, const Op& op) {
   std::uint8_t* data[32];
-  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::write, data);
+  Unwritten to;
+  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::write, data, to);
   const Program& p = *w.block->cluster->program;
+  const bool findings = w.block->cluster->findings;
   for (std::uint32_t i = 0; i < op.count; ++i) {
     const Ref r = p.lists[op.target + i];
     for (std::uint32_t m = ok; m != 0; m &= m - 1) {
       const int l = std::countr_zero(m);
       const u64 v = w.value(r, op.dsize, l);
       std::memcpy(data[l] + std::size_t{i} * op.width, &v, op.width);
+    }
+    if (!findings) continue;
+    for (std::uint32_t m = unknown_lanes(w, r, ok); m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      // Memory of the block remembers; what leaves for global memory is an output.
+      if (op.use == Use::store && static_cast<Space>(op.c) != Space::global)
+        std::memset(to.shadow[l] + std::size_t{i} * op.width, kAllocated, op.width);
+      else
+        report_unknown(w, op, r, 1u << l);
     }
   }
   ++w.block->cluster->progress;
@@ -167,7 +247,7 @@ Kind kind_of(Space s, bool load) {
 void decode_ldst(Decoder& d) {
   const bool load = d.in->opcode == "ld" || d.in->opcode == "ldu";
   if (d.in->opcode == "st" && d.has("async")) {
-    return decode_st_async(d);
+    return decode_remote_write(d);
   }
   std::string_view name;
   Space space = d.space_of(name);
@@ -228,136 +308,9 @@ void decode_ldst(Decoder& d) {
   op.count = static_cast<std::uint8_t>(n);
   op.width = static_cast<std::uint8_t>(width);
   op.dsize = static_cast<std::uint8_t>(row);
+  op.use = load ? Use::load : Use::store;
   op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
-                                        (is_signed ? 4 : 0) | (strong ? 0x100 : 0));
-}
-
-// --- atomics ---
-enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
-
-u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
-  const auto t = static_cast<Type>(op.csize);
-  const int n = op.width;
-  const bool is_signed = t == Type::s32 || t == Type::s64;
-  switch (static_cast<Atom>(op.bsize)) {
-    case Atom::add:
-      switch (t) {
-        case Type::f32:
-          return float_add(FloatFormat::f32, old, v, {.ftz = (op.flags & 8) != 0});
-        case Type::f64:
-          // The adders beside global memory pass a NaN on as it is.
-          if (static_cast<Space>(op.c) != Space::shared) {
-            if (is_nan(FloatFormat::f64, v)) return v;
-            if (is_nan(FloatFormat::f64, old)) return old;
-          }
-          return float_add(FloatFormat::f64, v, old);
-        case Type::f16:
-          return float_add(FloatFormat::f16, old, v);
-        case Type::bf16:
-          return float_add(FloatFormat::bf16, old, v);
-        case Type::f16x2:
-        case Type::bf16x2: {
-          const auto f = t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
-          return float_add(f, old >> 16, v >> 16) << 16 | float_add(f, old & 0xffff, v & 0xffff);
-        }
-        default:
-          return old + v;
-      }
-    case Atom::and_:
-      return old & v;
-    case Atom::or_:
-      return old | v;
-    case Atom::xor_:
-      return old ^ v;
-    case Atom::min:
-      if (t == Type::f16 || t == Type::bf16)
-        return float_min(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
-      return is_signed ? (sign_extend(old, n) < sign_extend(v, n) ? old : v) : std::min(old, v);
-    case Atom::max:
-      if (t == Type::f16 || t == Type::bf16)
-        return float_max(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
-      return is_signed ? (sign_extend(old, n) > sign_extend(v, n) ? old : v) : std::max(old, v);
-    case Atom::inc:
-      return old >= v ? 0 : old + 1;
-    case Atom::dec:
-      return old == 0 || old > v ? v : old - 1;
-    case Atom::exch:
-      return v;
-    case Atom::cas:
-      return old == v ? compare : old;
-  }
-  return old;
-}
-
-void run_atomic(Warp& w, const Op& op) {
-  Cluster& c = *w.block->cluster;
-  ++c.progress;
-  const auto space = static_cast<Space>(op.c);
-  const Program& p = *c.program;
-  const std::uint32_t bytes = std::uint32_t{op.width} * op.count;
-  each_lane(w, [&](int l) {
-    const Place place = locate(w, op, space, lane_address(w, op, l), bytes, l, Access::read);
-    if (place.data == nullptr) return;
-    std::memset(place.shadow, kWritten, bytes);
-    if (c.races)
-      c.races->synchronize(w, place.space == Space::shared ? u64{place.block->rank} << 32 | place.offset
-                                                           : lane_address(w, op, l));
-    std::unique_lock lock(c.launch->atomics, std::defer_lock);
-    if (place.space == Space::global) lock.lock();
-    for (std::uint32_t i = 0; i < op.count; ++i) {
-      u64 old = 0;
-      std::memcpy(&old, place.data + std::size_t{i} * op.width, op.width);
-      const u64 v = w.value(p.lists[op.target + i], op.width, l);
-      const u64 fresh = combine(op, old, v, op.e == kNoRef ? 0 : w.value(op.e, op.width, l));
-      std::memcpy(place.data + std::size_t{i} * op.width, &fresh, op.width);
-      if (op.d != kNoRef) w.set(p.lists[op.d + i], op.dsize, l, old);
-    }
-  });
-}
-
-void decode_atom(Decoder& d) {
-  const bool red = d.in->opcode == "red";
-  if (red && d.has("async")) d.unsupported();
-  static constexpr std::string_view kOps[] = {"add", "and", "or",  "xor",  "min",
-                                              "max", "inc", "dec", "exch", "cas"};
-  int which = -1;
-  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
-    if (d.has(kOps[i])) which = i;
-  if (which < 0) d.unsupported();
-  std::string_view name;
-  const Space space = d.space_of(name);
-  const Type t = d.last_type();
-  const int width = size_of(t);
-  if (width > 8) d.unsupported();
-  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
-  const std::size_t first = red ? 0 : 1;
-  const auto rows = [&](const Operand& o, bool out) {
-    std::vector<Ref> refs;
-    if (o.kind == Operand::Kind::vector) {
-      for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, width) : d.src(item, width));
-    } else {
-      refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : width) : d.src(o, width));
-    }
-    if (refs.size() != n) d.fail("vector of the wrong length in");
-    return d.list(refs);
-  };
-  const auto a = d.address(d.operand(first), space);
-  const std::uint32_t values = rows(d.operand(first + 1), false);
-  const std::uint32_t out = red ? kNoRef : rows(d.operand(0), true);
-  const Ref e = which == 9 ? d.src(d.operand(first + 2), width) : kNoRef;
-  Op& op = d.emit(run_atomic, Kind::atomic);
-  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
-  op.c = static_cast<Ref>(space);
-  op.target = values;
-  op.d = out;
-  op.e = e;
-  op.count = static_cast<std::uint8_t>(n);
-  op.width = op.dsize = static_cast<std::uint8_t>(width);
-  op.bsize = static_cast<std::uint8_t>(which);
-  op.csize = static_cast<std::uint8_t>(t);
-  // f32 additions in global memory flush subnormals.
-  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) |
-                                        (space == Space::global && t == Type::f32 && n == 1 ? 8 : 0));
+                                        (is_signed ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
 }
 
 u64 window_of(Space s) {
@@ -447,8 +400,6 @@ std::vector<DecodeEntry> memory_table() {
   return {{"ld", decode_ldst},
           {"ldu", decode_ldst},
           {"st", decode_ldst},
-          {"atom", decode_atom},
-          {"red", decode_atom},
           {"cvta", decode_cvta},
           {"isspacep", decode_isspacep},
           {"prefetch", decode_nothing},

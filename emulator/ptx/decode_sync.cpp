@@ -1,4 +1,5 @@
 // Barriers, mbarriers, fences and the instructions that only wait.
+#include <algorithm>
 #include <bit>
 
 #include "emulator/machine/machine.hpp"
@@ -31,6 +32,11 @@ void run_bar(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const int lane = std::countr_zero(w.exec);
   const auto id = static_cast<std::uint32_t>(w.value(op.a, 4, lane));
+  if (const std::uint64_t threads = w.block->warps.size() * 32;
+      c.findings && op.b != kNoRef && w.value(op.b, 4, lane) > threads)
+    report(w, op, lane, "barrier-count",
+           "barrier " + std::to_string(id) + " waits for " + std::to_string(w.value(op.b, 4, lane)) +
+               " threads of a block of " + std::to_string(threads));
   if (id > 15) {
     report(w, op, lane, "barrier-count", "barrier " + std::to_string(id) + " does not exist (0 to 15)");
     abort_cluster(c);
@@ -38,7 +44,7 @@ void run_bar(Warp& w, const Op& op) {
   }
   NamedBarrier& b = w.block->barriers[id];
   if (w.resumed) {
-    if (c.races) c.races->acquire(w, b.done);
+    if (c.races) c.races->acquire(w, b.done, w.exec);
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
   }
@@ -64,8 +70,16 @@ void run_bar(Warp& w, const Op& op) {
   }
   // A warp counts whole once all its live lanes are here.
   const std::uint32_t arriving = w.exec == w.live ? 32u : static_cast<std::uint32_t>(std::popcount(w.exec));
+  // Filling in for another warp once is a known trick (arrive, then sync); arriving twice loses count of the
+  // phases.
+  const std::uint32_t self = arriving == 32 && (op.flags & kArrive) != 0 ? 1u << w.index : 0;
+  if (c.findings && (b.warps & self) != 0)
+    report(w, op, lane, "barrier-count",
+           "the warp arrives at barrier " + std::to_string(id) +
+               " again before the phase it arrived at before is complete");
+  b.warps |= self;
   b.arrived += arriving;
-  if (c.races) c.races->release(w, b.arriving);
+  if (c.races) c.races->release(w, b.arriving, w.exec);
   ++c.progress;
   if (!b.all && b.arrived > b.expected)
     report(w, op, lane, "barrier-count",
@@ -83,7 +97,7 @@ void run_bar(Warp& w, const Op& op) {
   barrier_settle(*w.block, b);
   if ((op.flags & kArrive) != 0) return;
   if (b.generation != generation) {
-    if (c.races) c.races->acquire(w, b.done);
+    if (c.races) c.races->acquire(w, b.done, w.exec);
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
   }
@@ -95,9 +109,11 @@ void run_bar(Warp& w, const Op& op) {
 }
 
 void run_warp_barrier(Warp& w, const Op& op) {
-  if (w.resumed) return;
   const auto members = static_cast<std::uint32_t>(w.value(op.a, 4, std::countr_zero(w.exec)));
-  if ((members & w.live & ~w.active) == 0) return;
+  if (w.resumed || (members & w.live & ~w.active) == 0) {
+    if (RaceTracker* r = w.block->cluster->races.get()) r->synchronize_lanes(w, members & w.live);
+    return;
+  }
   Wait t;
   t.kind = WaitKind::warp_barrier;
   t.id = members;
@@ -109,7 +125,7 @@ void run_cluster_barrier(Warp& w, const Op& op) {
   if ((op.flags & kAligned) != 0 && !w.resumed && !converge(w, op, 0xffffffffu)) return;
   if ((op.flags & kArrive) != 0) {
     w.cluster_phase = c.barrier_generation;
-    if (c.races) c.races->release(w, c.barrier_arriving);
+    if (c.races) c.races->release(w, c.barrier_arriving, w.exec);
     ++c.progress;
     if (++c.barrier_arrived >= c.live_threads_warps()) {
       c.barrier_arrived = 0;
@@ -119,7 +135,7 @@ void run_cluster_barrier(Warp& w, const Op& op) {
     return;
   }
   if (w.resumed || c.barrier_generation != w.cluster_phase) {
-    if (c.races) c.races->acquire(w, c.barrier_done);
+    if (c.races) c.races->acquire(w, c.barrier_done, w.exec);
     return;
   }
   Wait t;
@@ -161,6 +177,7 @@ void decode_bar(Decoder& d) {
     o.negated = false;
     p = d.src(o, 3);
   }
+  if ((flags & kArrive) != 0 && b == kNoRef) d.fail("a thread count is needed in");
   Op& op = d.emit(run_bar, Kind::barrier);
   op.a = a, op.b = b, op.c = p, op.d = out, op.flags = flags, op.imm = negated;
 }
@@ -193,6 +210,7 @@ Target target_of(Warp& w, const Op& op, int lane) {
 void run_mbarrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto what = static_cast<Mb>(op.count);
+  const MBarrier* published = nullptr;
   each_lane(w, [&](int l) {
     const Target t = target_of(w, op, l);
     if (t.block == nullptr) return;
@@ -201,9 +219,18 @@ void run_mbarrier(Warp& w, const Op& op) {
       if (n == 0 || n >= (1u << 20))
         report(w, op, l, "invalid-mbarrier", "arrival count " + std::to_string(n) + " is not in 1 .. 2^20-1");
       MBarrier& m = t.block->mbarriers[t.offset];
+      if (c.findings && m.init != nullptr)
+        report(w, op, l, "invalid-mbarrier",
+               "initialises the mbarrier at shared address " + std::to_string(t.offset) +
+                   " again, with no mbarrier.inval since" +
+                   (m.pending != m.count || m.tx != 0 ? ", while a phase is under way" : ""),
+               site_of(t.block->warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
       m = MBarrier{};
       m.count = m.pending = n;
-      std::memset(t.block->shadow.data() + t.offset, kWritten, 8);
+      m.init = &op;
+      m.init_warp = w.index;
+      m.init_epoch = c.races ? c.races->epoch(w) : 0;
+      std::memset(t.block->shadow.data() + t.offset, kMbarrier, 8);
       ++c.progress;
       return;
     }
@@ -212,6 +239,7 @@ void run_mbarrier(Warp& w, const Op& op) {
     const std::uint64_t state = m->phase << 40 | u64{m->pending} << 20;
     switch (what) {
       case Mb::inval:
+        std::memset(t.block->shadow.data() + t.offset, kWritten, 8);
         t.block->mbarriers.erase(t.offset);
         break;
       case Mb::expect:
@@ -237,7 +265,9 @@ void run_mbarrier(Warp& w, const Op& op) {
           report(w, op, l, "mbarrier-overrun",
                  "arrival at mbarrier " + std::to_string(t.offset) + " whose " + std::to_string(m->count) +
                      " arrivals of this phase are all in");
-        if (c.races) c.races->release(w, m->arriving);
+        // Lanes that arrive together publish together, once for each mbarrier.
+        if (c.races && m != published) c.races->release(w, m->arriving, w.exec);
+        published = m;
         if (what == Mb::drop) m->count -= std::min(n, m->count);
         mbarrier_arrive(c, *m, n);
         if (op.d != kNoRef) w.set(op.d, 8, l, state);
@@ -251,6 +281,9 @@ void run_mbarrier(Warp& w, const Op& op) {
 
 void run_mbarrier_test(Warp& w, const Op& op) {
   std::uint32_t done = 0;
+  const MBarrier* acquired = nullptr;
+  const Clock* clocks[32];
+  int clock_count = 0;
   Wait t;
   each_lane(w, [&](int l) {
     const Target at = target_of(w, op, l);
@@ -263,7 +296,8 @@ void run_mbarrier_test(Warp& w, const Op& op) {
     const u64 parity = (op.flags & kParity) != 0 ? v & 1 : (v >> 40) & 1;
     if ((m->phase & 1) != parity) {
       done |= 1u << l;
-      if (RaceTracker* r = w.block->cluster->races.get()) r->acquire(w, m->done);
+      if (m != acquired) clocks[clock_count++ & 31] = &m->done;
+      acquired = m;
     } else if (t.kind == WaitKind::none) {
       t.kind = WaitKind::mbarrier;
       t.block = at.block;
@@ -272,6 +306,8 @@ void run_mbarrier_test(Warp& w, const Op& op) {
     }
   });
   if (w.block->cluster->aborted) return;
+  if (RaceTracker* r = w.block->cluster->races.get())
+    for (int i = 0; i < std::min(clock_count, 32); ++i) r->acquire(w, *clocks[i], done);
   if (done == 0 && !w.timed_out) return w.block_on(t);
   std::uint32_t& d = *w.out<std::uint32_t>(op.d);
   d = (d & ~w.exec) | (done & w.exec);
@@ -328,14 +364,29 @@ void decode_mbarrier(Decoder& d) {
 }
 
 void nothing(Warp&, const Op&) {}
-void run_proxy_fence(Warp& w, const Op&) {
+/// Mbarriers that this warp initialised are there for copies from now on.
+void run_mbarrier_fence(Warp& w, const Op&) {
+  for (auto& [offset, m] : w.block->mbarriers) m.fenced |= m.init_warp == w.index;
+}
+void run_proxy_fence(Warp& w, const Op& op) {
+  run_mbarrier_fence(w, op);
   if (RaceTracker* r = w.block->cluster->races.get()) r->proxy_fence(w);
 }
+void run_fence(Warp& w, const Op& op) {
+  RaceTracker* r = w.block->cluster->races.get();
+  if (r == nullptr) return;
+  r->synchronize_lanes(w, w.live);
+  if (op.flags != 0) r->fence(w);
+}
 void decode_fence(Decoder& d) {
-  d.emit(d.has("proxy") && (d.has("async") || d.has("async::generic") || d.has("async.shared::cta"))
-             ? run_proxy_fence
-             : nothing,
-         Kind::fence);
+  const bool proxy = d.has("proxy");
+  Op& op = d.emit(proxy && (d.has("async") || d.has("async::generic") || d.has("async.shared::cta"))
+                      ? run_proxy_fence
+                  : d.has("mbarrier_init") ? run_mbarrier_fence
+                  : proxy                  ? nothing
+                                           : run_fence,
+                  Kind::fence);
+  op.flags = d.has("gpu") || d.has("sys") || d.has("gl");  // reaches other blocks
 }
 void decode_hint(Decoder& d) {
   d.emit(nothing, Kind::other);

@@ -21,13 +21,30 @@ void run_scalar(Warp& w, const Op& op) {
 const std::unordered_map<std::string_view, DecodeFn>& table() {
   static const auto map = [] {
     std::unordered_map<std::string_view, DecodeFn> m;
-    for (const auto& group :
-         {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
-          async_table(), matrix_table(), extended_table(), bits_table()})
+    for (const auto& group : {integer_table(), float_table(), convert_table(), memory_table(),
+                              control_table(), sync_table(), async_table(), matrix_table(), extended_table(),
+                              bits_table(), atomics_table(), wmma_table(), remote_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();
   return map;
+}
+
+Use use_of(Kind kind) {
+  switch (kind) {
+    case Kind::integer:
+    case Kind::floating:
+    case Kind::half:
+    case Kind::conversion:
+    case Kind::predicate:
+    case Kind::move:
+    case Kind::parameter:
+      return Use::propagate;
+    case Kind::shuffle:
+      return Use::known;
+    default:
+      return Use::strict;
+  }
 }
 
 std::size_t round_up(std::size_t v, std::size_t a) {
@@ -100,11 +117,19 @@ void Decoder::decode_function(std::uint32_t index) {
     register_rows_[i] = static_cast<Ref>(at);
     at += round_up(std::size_t{32} * static_cast<std::size_t>(size_of(fn->registers[i])), 64);
   }
+  const std::size_t predicates = at;
   for (std::size_t i = 0; i < fn->registers.size(); ++i) {
     if (fn->registers[i] != Type::pred) continue;
     register_rows_[i] = static_cast<Ref>(at);
     at += 4;
   }
+  info.predicates = static_cast<std::uint32_t>(predicates);
+  info.state_count = static_cast<std::uint32_t>(predicates / 64 + (at - predicates) / 4);
+  for (std::size_t i = 0; i < fn->registers.size(); ++i)
+    info.states.push_back(
+        fn->registers[i] == Type::pred
+            ? static_cast<std::uint32_t>(predicates / 64 + (register_rows_[i] - predicates) / 4)
+            : register_rows_[i] / 64);
   if (at > (std::size_t{1} << 28))
     throw Error("function '" + fn->name + "' has too many registers", fn->line);
   info.register_bytes = static_cast<std::uint32_t>(round_up(at, 64));
@@ -157,19 +182,7 @@ void Decoder::decode_instruction() {
   if (it == table().end()) unsupported();
   const std::size_t before = program.ops.size();
   it->second(*this);
-  // What the instruction touches, for the ownership check of wgmma registers.
-  if (program.ops.size() > before && in->opcode != "wgmma") {
-    const bool writes =
-        in->opcode != "st" && in->opcode != "red" && in->opcode != "bar" && in->opcode != "barrier";
-    for (std::size_t i = 0; i < in->operands.size(); ++i) {
-      const auto visit = [&](const Operand& o) {
-        if (o.kind == Operand::Kind::reg && fn->registers[o.id] != Type::pred)
-          touch(register_rows_[o.id], 32 * size_of(fn->registers[o.id]), i == 0 && writes);
-      };
-      visit(in->operands[i]);
-      for (const Operand& item : in->operands[i].items) visit(item);
-    }
-  }
+  if (program.ops.size() > before) touch_operands();
   if (in->predicated)
     for (std::size_t i = before; i < program.ops.size(); ++i) {
       program.ops[i].predicate = register_rows_[in->predicate];
@@ -383,9 +396,32 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
-void Decoder::touch(Ref r, int bytes, bool write) {
-  if (r == kNoRef || (r & 3) != kRegister) return;
-  program.touches.push_back({r, static_cast<std::uint16_t>(bytes), write});
+void Decoder::touch_operands() {
+  const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
+  const auto o = in->opcode;
+  const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
+                      o != "nanosleep" && o != "wgmma" && ((o != "bar" && o != "barrier") || in->has("red"));
+  std::vector<Touch> written;
+  const auto visit = [&](const Operand& operand, bool write, bool address) {
+    if (operand.kind != Operand::Kind::reg) return;
+    if (write)
+      written.push_back({info.states[operand.id], true, false});
+    else
+      program.touches.push_back({info.states[operand.id], false, address});
+  };
+  if (in->predicated) program.touches.push_back({info.states[in->predicate], false, true});
+  for (std::size_t i = 0; i < in->operands.size(); ++i) {
+    const Operand& operand = in->operands[i];
+    const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
+    // The accumulators of wgmma are looked at when it runs: it may not read them.
+    if (o == "wgmma" && i == 0) continue;
+    visit(operand, write, address);
+    for (const Operand& item : operand.items) {
+      visit(item, write, address);
+      for (const Operand& inner : item.items) visit(inner, write, address);
+    }
+  }
+  program.touches.insert(program.touches.end(), written.begin(), written.end());
 }
 
 Op& Decoder::emit(Handler run, Kind kind) {
@@ -393,6 +429,7 @@ Op& Decoder::emit(Handler run, Kind kind) {
   Op op;
   op.run = run;
   op.kind = kind;
+  op.use = use_of(kind);
   op.source = static_cast<std::uint32_t>(program.sources.size() - 1);
   program.ops.push_back(op);
   return program.ops.back();
@@ -404,6 +441,9 @@ Op& Decoder::emit_alu(Alu code, Kind kind, Ref d, Ref a, Ref b, Ref c) {
   op.a = a;
   op.b = b;
   op.c = c;
+  if (code == Alu::selp16 || code == Alu::selp32 || code == Alu::selp64) op.use = Use::select;
+  if (code == Alu::and_pred) op.use = Use::logic_and;
+  if (code == Alu::or_pred) op.use = Use::logic_or;
   return op;
 }
 

@@ -68,7 +68,8 @@ class Decoder {
   /// Scalar fallback; sizes of rows in bytes (3: predicate, 0: absent).
   Op& emit_scalar(Scalar f, Kind kind, Ref d, int ds, Ref a, int as, Ref b = kNoRef, int bs = 0,
                   Ref c = kNoRef, int cs = 0);
-  void touch(Ref r, int bytes, bool write);
+  /// Notes which registers the instruction just decoded reads and writes.
+  void touch_operands();
 
   std::uint32_t local_offset(std::uint32_t variable) const;
   std::uint32_t label_pc_patch(std::uint32_t statement);  ///< registers a branch to be patched
@@ -105,7 +106,12 @@ void float_fma(Decoder& d);
 void float_div(Decoder& d);
 void float_minmax(Decoder& d);
 void float_negabs(Decoder& d);
-void decode_st_async(Decoder& d);
+/// st.async and red.async (decode_remote.cpp).
+void decode_remote_write(Decoder& d);
+/// cp.async.bulk (decode_bulk.cpp).
+void decode_bulk(Decoder& d);
+/// The race tracker learns what a wait for all but `keep` groups (-1: for everything) of a unit has covered.
+void retire_groups(Warp& w, std::uint32_t unit, std::int64_t keep, const std::uint32_t* committed);
 /// Rarer forms of common opcodes (decode_extended.cpp).
 void decode_carry(Decoder& d);
 bool decode_integer_pairs(Decoder& d);
@@ -134,6 +140,9 @@ std::vector<DecodeEntry> sync_table();
 std::vector<DecodeEntry> async_table();
 std::vector<DecodeEntry> matrix_table();
 std::vector<DecodeEntry> extended_table();
+std::vector<DecodeEntry> atomics_table();
+std::vector<DecodeEntry> wmma_table();
+std::vector<DecodeEntry> remote_table();
 
 /// FloatOptions packed into Op::flags, and the format with them.
 inline std::uint16_t pack_options(const FloatOptions& o) {

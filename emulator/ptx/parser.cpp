@@ -199,6 +199,7 @@ void Parser::instruction(Function& f) {
   in.line = lex_.peek().line;
   in.source_file = file_;
   in.source_line = source_line_;
+  in.source_column = source_column_;
   if (accept("@")) {
     in.predicated = true;
     in.predicate_negated = accept("!");

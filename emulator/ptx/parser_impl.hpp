@@ -73,7 +73,7 @@ class Parser {
   Lexer lex_;
   std::vector<Scope> scopes_;
   int function_ = -1;
-  int file_ = 0, source_line_ = 0;
+  int file_ = 0, source_line_ = 0, source_column_ = 0;
 };
 
 }  // namespace kiln::emulator::ptx

@@ -151,7 +151,7 @@ void Parser::file_directive() {
 void Parser::location() {
   file_ = static_cast<int>(integer("a file index"));
   source_line_ = static_cast<int>(integer("a line"));
-  integer("a column");
+  source_column_ = static_cast<int>(integer("a column"));
   while (accept(",")) {  // inlined_at and function_name: the innermost place is kept
     const std::string_view what = name("function_name or inlined_at");
     if (what == "function_name") {

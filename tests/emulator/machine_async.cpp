@@ -24,7 +24,7 @@ TEST_CASE("cp.async groups complete by their wait") {
 TEST_CASE("a bulk load signals its mbarrier") {
   const std::string ptx = kernel(
       "mov.u32 %r1, bar; mov.u32 %r2, s; setp.eq.u32 %p1, %t, 0; @!%p1 bra WAIT; mbarrier.init.shared.b64 "
-      "[%r1], 1;\n"
+      "[%r1], 1; fence.mbarrier_init.release.cluster;\n"
       "mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 512; "
       "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%in], 512, [%r1];\n"
       "WAIT: bar.sync 0;\nTRY: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0; @!%p2 bra TRY;\n"

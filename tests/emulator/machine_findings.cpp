@@ -5,28 +5,6 @@
 
 using namespace emulator_test;
 
-namespace {
-
-const char* kShared = ".shared .align 8 .b64 bar;\n.shared .align 128 .b8 s[1024];\n";
-
-/// %r1: s + 4 * tid, %r2: bar.
-std::string shared_kernel(const std::string& body) {
-  return kernel(
-      "mov.u32 %r1, s; mov.u32 %r3, s; mul.lo.u32 %r4, %t, 4; add.u32 %r1, %r1, %r4; mov.u32 %r2, bar; "
-      "setp.eq.u32 %p1, %t, 0;\n" +
-          body,
-      kShared);
-}
-Outcome two_warps(const std::string& body, Policy policy = Policy::eager) {
-  return run(shared_kernel(body), {.block = {64, 1, 1}, .policy = policy});
-}
-void finds(const std::string& kind, const Outcome& o) {
-  INFO(kind, " expected, got: ", o.text());
-  CHECK(o.found(kind));
-}
-
-}  // namespace
-
 TEST_CASE("out of bounds and misaligned accesses carry their place") {
   const Outcome o = run(kernel("st.global.u32 [%out+4096], %t;"));
   finds("out-of-bounds", o);
@@ -44,9 +22,10 @@ TEST_CASE("out of bounds and misaligned accesses carry their place") {
 
 TEST_CASE("reads of memory never written") {
   finds("uninitialized-read", run(kernel("ld.global.u32 %r1, [%out];")));
-  finds("uninitialized-read", two_warps("ld.shared.u32 %r5, [%r1];"));
+  finds("uninitialized-read", two_warps("ld.shared.u32 %r5, [%r1]; st.global.u32 [%o], %r5;"));
   finds("uninitialized-read",
-        run(kernel(".local .align 4 .b8 x[16]; mov.u64 %d1, x; ld.local.u32 %r1, [%d1+4];")));
+        run(kernel(".local .align 4 .b8 x[16]; mov.u64 %d1, x; ld.local.u32 %r1, [%d1+4]; "
+                   "st.global.u32 [%o], %r1;")));
 }
 
 TEST_CASE("races between warps") {
@@ -78,7 +57,8 @@ TEST_CASE("warps that store the same bytes twice do not race") {
 
 TEST_CASE("shared memory that asynchronous work still owns") {
   const std::string begin =
-      "@%p1 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, "
+      "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; bar.sync 0; @%p1 "
+      "mbarrier.arrive.expect_tx.shared.b64 _, "
       "[%r2], 256;\n"
       "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in], 256, [%r2];\n";
   const std::string wait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
@@ -112,7 +92,8 @@ TEST_CASE("a missing proxy fence") {
 TEST_CASE("mbarriers: transaction counts, overruns, garbage") {
   const std::string wait = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
   const auto load = [&](int expected) {
-    return "@%p1 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; @%p1 mbarrier.arrive.expect_tx.shared.b64 _, "
+    return "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; bar.sync 0; @%p1 "
+           "mbarrier.arrive.expect_tx.shared.b64 _, "
            "[%r2], " +
            std::to_string(expected) +
            ";\n@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in], 128, "

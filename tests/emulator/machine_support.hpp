@@ -1,6 +1,8 @@
 // Runs small PTX bodies on the emulated device: a kernel of (in, out) pointers around the text of a test.
 #pragma once
 
+#include <doctest/doctest.h>
+
 #include <cstring>
 #include <string>
 #include <vector>
@@ -18,6 +20,9 @@ inline std::vector<std::byte> bytes_of(const auto& value) {
 }
 
 inline const char* kPrelude = ".version 8.7\n.target sm_90a\n.address_size 64\n";
+
+/// Shared variables of most programs: `bar`, an mbarrier, and `s`.
+inline const char* kShared = ".shared .align 8 .b64 bar;\n.shared .align 1024 .b8 s[4096];\n";
 
 /// A kernel with registers of every size; %in and %out hold the pointers, %t the thread, %o the thread's
 /// output address (u32 slots).
@@ -48,6 +53,15 @@ struct Outcome {
     return s;
   }
 };
+
+/// %r1: s + 4 * tid, %r2: bar, %r3: s, %r4: 4 * tid, %p1: thread 0.
+inline std::string shared_kernel(const std::string& body) {
+  return kernel(
+      "mov.u32 %r1, s; mov.u32 %r3, s; mul.lo.u32 %r4, %t, 4; add.u32 %r1, %r1, %r4; mov.u32 %r2, bar; "
+      "setp.eq.u32 %p1, %t, 0;\n" +
+          body,
+      kShared);
+}
 
 struct Setup {
   Dim3 grid{}, block{32, 1, 1}, cluster{};
@@ -84,6 +98,18 @@ inline Outcome run(const std::string& ptx, const Setup& setup = {}) {
   o.out.resize(setup.outputs);
   memory.read(out, std::as_writable_bytes(std::span(o.out)));
   return o;
+}
+
+/// A shared kernel with two warps.
+inline Outcome two_warps(const std::string& body, Policy policy = Policy::eager) {
+  return run(shared_kernel(body), {.block = {64, 1, 1}, .policy = policy});
+}
+inline void finds(const std::string& kind, const Outcome& o) {
+  INFO(kind, " expected, got: ", o.text());
+  CHECK(o.found(kind));
+}
+inline void clean(const Outcome& o) {
+  CHECK(o.text() == "");
 }
 
 inline constexpr Policy kPolicies[] = {Policy::eager, Policy::lazy, Policy::random};

@@ -80,6 +80,49 @@ TEST_CASE("program: matrix product by mma.sync over cp.async stages") {
   });
 }
 
+TEST_CASE("program: matrix product through nvcuda::wmma") {
+  run_program("gemm_wmma", [](Session& s) {
+    const int m = 32, n = 48, k = 64;
+    const auto a = eighths(m * k, 1), b = eighths(k * n, 2);
+    std::vector<std::uint16_t> a_bits, b_bits;
+    for (const float x : a) a_bits.push_back(f32_to_f16(x));
+    for (const float x : b) b_bits.push_back(f32_to_f16(x));
+    std::vector<signed char> ia, ib;
+    for (const int x : integers(m * k, 255, 3)) ia.push_back(static_cast<signed char>(x - 127));
+    for (const int x : integers(n * k, 255, 4)) ib.push_back(static_cast<signed char>(x - 127));
+    const auto c = s.empty<float>(m * n), ic = s.empty<int>(m * n);
+    s.launch({3, 2}, {32}, s.put(a_bits), s.put(b_bits), c, s.put(ia), s.put(ib), ic, n, k);
+    std::vector<float> want(m * n);
+    std::vector<int> iwant(m * n);
+    for (int i = 0; i < m; ++i) {
+      for (int j = 0; j < n; ++j) {
+        for (int x = 0; x < k; ++x) {
+          want[at(i, j, n)] += 2 * a[at(i, x, k)] * b[at(x, j, n)];
+          iwant[at(i, j, n)] += ia[at(i, x, k)] * ib[at(j, x, k)];
+        }
+      }
+    }
+    CHECK(s.get<float>(c, want.size()) == want);
+    CHECK(s.get<int>(ic, iwant.size()) == iwant);
+  });
+}
+
+TEST_CASE("program: merge sorts of warps and blocks") {
+  run_program("cub_merge_sort", [](Session& s) {
+    const auto in = integers(256, 1000);
+    const auto out = s.empty<int>(256), block_out = s.empty<int>(256);
+    s.launch({1}, {64}, s.put(in), out, block_out, 201);
+    std::vector<int> want = in, block_want(in.begin(), in.begin() + 201);
+    std::sort(want.begin(), want.begin() + 128);
+    std::sort(want.begin() + 128, want.end());
+    std::sort(block_want.begin(), block_want.end());
+    CHECK(s.get<int>(out, 256) == want);
+    auto got = s.get<int>(block_out, 256);
+    got.resize(201);
+    CHECK(got == block_want);
+  });
+}
+
 TEST_CASE("program: saxpy on vectors") {
   run_program("saxpy", [](Session& s) {
     const auto x = eighths(1000, 1), y = eighths(1000, 2);

@@ -1,0 +1,43 @@
+#include "emulator/machine/clock.hpp"
+
+#include <algorithm>
+
+namespace kiln::emulator {
+
+void join(Epochs& into, const Epochs& other) {
+  if (into.size() < other.size()) into.resize(other.size(), 0);
+  for (std::size_t i = 0; i < other.size(); ++i) into[i] = std::max(into[i], other[i]);
+}
+
+void join(RemotePtr& into, const RemotePtr& other) {
+  if (other == nullptr || other == into) return;
+  if (into == nullptr) {
+    into = other;
+    return;
+  }
+  auto sum = std::make_shared<Remote>(*into);
+  for (const auto& [cluster, epochs] : *other) join((*sum)[cluster], epochs);
+  into = std::move(sum);
+}
+
+void Clock::add(const Partial& p) {
+  if (p.agent < agents.size() && agents[p.agent] >= p.epoch) return;
+  for (Partial& known : partial)
+    if (known.agent == p.agent && known.lanes == p.lanes) {
+      known.epoch = std::max(known.epoch, p.epoch);
+      return;
+    }
+  partial.push_back(p);
+}
+
+void join(Clock& into, const Clock& other) {
+  join(into.agents, other.agents);
+  if (!into.partial.empty())
+    std::erase_if(into.partial, [&](const Partial& p) { return into.agents[p.agent] >= p.epoch; });
+  for (const Partial& p : other.partial) into.add(p);
+  if (!other.fenced.empty()) join(into.fenced, other.fenced);
+  join(into.remote, other.remote);
+  join(into.pending, other.pending);
+}
+
+}  // namespace kiln::emulator

@@ -1,0 +1,63 @@
+// Races in global memory, between blocks and between threads of a block. Every 16 bytes that a launch touches
+// remember their last writer and reader. What orders blocks is the memory model's: a fence of GPU scope and a
+// strong write on one side, a strong read of it and a fence on the other (or .release and .acquire).
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "emulator/machine/clock.hpp"
+#include "emulator/machine/program.hpp"
+
+namespace kiln::emulator {
+
+struct Warp;
+
+/// How a strong access orders others around it.
+enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
+
+/// Shared by all host threads of a launch.
+class GlobalRaces {
+ public:
+  /// For addresses [base, base + bytes). Takes host memory where cells are touched only.
+  GlobalRaces(std::uint64_t base, std::size_t bytes);
+  ~GlobalRaces();
+  GlobalRaces(const GlobalRaces&) = delete;
+  GlobalRaces& operator=(const GlobalRaces&) = delete;
+
+  /// A weak access by the warp, or by its asynchronous unit. `silent`: a write of what is there already.
+  void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write,
+              std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
+  /// Before a strong write of `address`; `continues`: a read-modify-write, which keeps the release sequence
+  /// alive.
+  void publish(Warp& w, std::uint64_t address, Order order, bool continues);
+  /// After a strong read of `address`. (Before it, a write between the two would be seen and not known of.)
+  void observe(Warp& w, std::uint64_t address, Order order);
+
+ private:
+  struct Slot {
+    std::uint32_t cluster = 0, epoch = 0, op = 0;  ///< epoch 0: nothing
+    std::uint16_t agent = 0, mask = 0;             ///< mask: bytes of the cell
+  };
+  struct Cell {
+    Slot write, read;
+  };
+  static_assert(sizeof(Cell) == 32);
+  void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
+                bool other_write);
+
+  std::uint64_t base_ = 0;
+  std::size_t bytes_ = 0;
+  Cell* cells_ = nullptr;  ///< null: the host refused, nothing is tracked
+  std::array<std::atomic_flag, 256> locks_;
+  std::mutex mutex_;
+  std::unordered_map<std::uint64_t, RemotePtr> variables_;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
+};
+
+}  // namespace kiln::emulator

@@ -1,0 +1,193 @@
+#include "emulator/machine/registers.hpp"
+
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/tensor/wgmma.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+/// "%r17", as the program calls the register.
+std::string name_of_state(const Warp& w, std::uint32_t state) {
+  const FunctionInfo& f = w.block->cluster->program->functions[w.frame->function];
+  for (std::size_t id = 0; id < f.states.size(); ++id) {
+    if (f.states[id] != state) continue;
+    const std::string_view name = f.ast->register_names[id];
+    std::size_t first = id;
+    while (first > 0 && f.ast->register_names[first - 1] == name) --first;
+    const bool range = first != id || (id + 1 < f.states.size() && f.ast->register_names[id + 1] == name);
+    return std::string(name) + (range ? std::to_string(id - first) : "");
+  }
+  return "a register";
+}
+
+void report_state(Warp& w, const Op& op, std::uint32_t state, std::uint32_t lanes) {
+  const int lane = std::countr_zero(lanes);
+  const std::uint32_t at = w.frame->state + state;
+  const std::uint32_t origin = at < w.origin.size() ? w.origin[at] : 0;
+  const std::string name = name_of_state(w, state);
+  if (origin == 0)
+    report(w, op, lane, "uninitialized-register", name + " was never written in this lane");
+  else
+    report(w, op, lane, "uninitialized-read", name + " holds what was loaded from memory never written",
+           site_of(w, w.block->cluster->program->ops[origin - 1], -1));
+  // Once is enough.
+  w.state[at].known |= lanes;
+}
+
+bool mask_bit(const Warp& w, Ref r, int lane) {
+  return (*w.in<std::uint32_t>(r) >> lane & 1) != 0;
+}
+
+/// Lanes whose result is unknown because of an unknown operand; reports what may not be unknown.
+std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch* end) {
+  const RegisterState* const s = w.state.data() + w.frame->state;
+  std::uint32_t bad = 0, origin = 0;
+  for (; t != end && !t->write; ++t) {
+    const std::uint32_t lanes = w.exec & ~s[t->state].known;
+    if (lanes == 0) continue;
+    if (op.use == Use::strict || (t->address && op.use != Use::known)) {
+      report_state(w, op, t->state, lanes);
+      continue;
+    }
+    bad |= lanes;
+    const std::uint32_t at = w.frame->state + t->state;
+    if (at < w.origin.size() && w.origin[at] != 0) origin = w.origin[at];
+  }
+  switch (op.use) {
+    case Use::known:
+    case Use::load:
+    case Use::store:
+      return 0;
+    case Use::select:
+    case Use::logic_and:
+    case Use::logic_or:
+      for (std::uint32_t m = bad; m != 0; m &= m - 1) {
+        const int l = std::countr_zero(m);
+        const std::uint32_t bit = 1u << l;
+        const auto unknown = [&](Ref r) { return r != kNoRef && unknown_lanes(w, r, bit) != 0; };
+        if (op.use == Use::select) {
+          if (!unknown(op.c) && !unknown(mask_bit(w, op.c, l) ? op.a : op.b)) bad &= ~bit;
+          continue;
+        }
+        const bool decisive = op.use == Use::logic_or;
+        for (const Ref r : {op.a, op.b})
+          if (r != kNoRef && !unknown(r) && mask_bit(w, r, l) == decisive) bad &= ~bit;
+      }
+      break;
+    default:
+      break;
+  }
+  if (bad != 0) {
+    if (w.origin.size() < w.state.size()) w.origin.resize(w.state.size(), 0);
+    for (; t != end; ++t) w.origin[w.frame->state + t->state] = origin;
+  }
+  return bad;
+}
+
+void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
+  for (; t != end; ++t) {
+    const std::uint8_t owner = w.owned[w.frame->state + t->state];
+    if (owner == 0 || (!t->write && (owner & 1) == 0)) continue;
+    report(w, op, -1, "async-register",
+           std::string(t->write ? "writes " : "reads ") + name_of_state(w, t->state) +
+               ((owner & 1) != 0 ? ", an accumulator" : ", an A operand") +
+               " of a wgmma that no wait_group has retired");
+    return;
+  }
+}
+
+std::uint32_t state_of(const Warp& w, Ref r) {
+  const FunctionInfo& f = w.block->cluster->program->functions[w.frame->function];
+  return w.frame->state + (r < f.predicates ? r / 64 : f.predicates / 64 + (r - f.predicates) / 4);
+}
+
+}  // namespace
+
+void report_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes) {
+  report_state(w, op, state_of(w, r) - w.frame->state, lanes);
+}
+
+std::uint32_t unknown_lanes(const Warp& w, Ref r, std::uint32_t lanes) {
+  return (r & 3) == kRegister ? lanes & ~w.state[state_of(w, r)].known : 0;
+}
+
+void mark_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes) {
+  if ((r & 3) != kRegister) return;
+  const std::uint32_t at = state_of(w, r);
+  w.state[at].known &= ~lanes;
+  if (w.origin.size() < w.state.size()) w.origin.resize(w.state.size(), 0);
+  w.origin[at] = static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data()) + 1;
+}
+
+void check_guard(Warp& w, const Op& op, const Program& p) {
+  if (op.use == Use::propagate || op.use == Use::known) return;
+  const auto at = static_cast<std::size_t>(&op - p.ops.data());
+  if (p.touch_begin[at] == p.touch_begin[at + 1]) return;
+  const std::uint32_t state = p.touches[p.touch_begin[at]].state;
+  if (const std::uint32_t lanes = w.active & ~w.state[w.frame->state + state].known; lanes != 0) [[unlikely]]
+    report_state(w, op, state, lanes);
+}
+
+void track_registers(Warp& w, const Op& op, const Program& p) {
+  const auto at = static_cast<std::size_t>(&op - p.ops.data());
+  const Touch* t = p.touches.data() + p.touch_begin[at];
+  const Touch* const end = p.touches.data() + p.touch_begin[at + 1];
+  if (w.checked) [[unlikely]]
+    check_owned(w, op, t, end);
+  RegisterState* const s = w.state.data() + w.frame->state;
+  const std::uint32_t exec = w.exec;
+  std::uint32_t bad = 0;
+  if (p.uses_wgmma && op.kind != Kind::wgmma) {
+    // A copy carries the stamp on: the compiler gives an accumulator several names.
+    const bool copy = op.kind == Kind::move && end - t == 2 && !t->write;
+    const std::uint32_t stamp = copy ? s[t->state].stamp : w.fence_epoch;
+    for (const Touch* r = t; r != end; ++r) s[r->state].stamp = stamp;
+  }
+  const Touch* const first = t;
+  for (; t != end && !t->write; ++t) bad |= exec & ~s[t->state].known;
+  if (bad != 0) [[unlikely]]
+    bad = unknown_result(w, op, first, end);
+  for (; t != end; ++t) {
+    std::uint32_t& known = s[t->state].known;
+    known = (known | exec) & ~bad;
+  }
+}
+
+void check_wgmma_register(Warp& w, const Op& op, Ref r, bool accumulator) {
+  if ((r & 3) != kRegister) return;
+  const std::uint32_t at = state_of(w, r);
+  RegisterState& s = w.state[at];
+  if (s.stamp == w.fence_epoch && s.stamp != 0) {
+    report(w, op, -1, "missing-wgmma-fence",
+           name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,") +
+               " was accessed by the warp with no wgmma.fence between");
+    s.stamp = 0;
+  }
+}
+
+void release_owned(Warp& w) {
+  std::fill(w.owned.begin(), w.owned.end(), std::uint8_t{0});
+  w.checked = false;
+  if (w.wgmma_issued == w.wgmma_retired) return;
+  // Groups still in flight keep theirs.
+  const Block& b = *w.block;
+  const WgmmaQueue& q = b.warpgroups[static_cast<std::size_t>(w.index) / 4];
+  const Program& p = *b.cluster->program;
+  for (std::uint64_t n = w.wgmma_retired; n < w.wgmma_issued; ++n) {
+    const Op* op = n >= q.completed    ? q.pending[n - q.completed].op
+                   : n >= q.first_done ? q.done[n - q.first_done]
+                                       : nullptr;
+    if (op == nullptr) continue;
+    const auto& g = *static_cast<const WgmmaOp*>(op->aux);
+    const int count = wgmma_d_registers(g);
+    for (int i = 0; i < count + (g.a_in_registers ? 4 : 0); ++i) {
+      const Ref r = p.lists[op->target + static_cast<std::size_t>(i)];
+      if ((r & 3) == kRegister) w.owned[w.frame->state + r / 64] |= i < count ? 1 : 2;
+    }
+  }
+  w.checked = b.cluster->findings;
+}
+
+}  // namespace kiln::emulator

@@ -1,0 +1,154 @@
+// atom and red.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emulator/ptx/decode_memory.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+
+template <class F>
+void each_lane(Warp& w, F f) {
+  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
+}
+
+enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
+
+u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
+  const auto t = static_cast<Type>(op.csize);
+  const int n = op.width;
+  const bool is_signed = t == Type::s32 || t == Type::s64;
+  switch (static_cast<Atom>(op.bsize)) {
+    case Atom::add:
+      switch (t) {
+        case Type::f32:
+          return float_add(FloatFormat::f32, old, v, {.ftz = (op.flags & 8) != 0});
+        case Type::f64:
+          // The adders beside global memory pass a NaN on as it is.
+          if (static_cast<Space>(op.c) != Space::shared) {
+            if (is_nan(FloatFormat::f64, v)) return v;
+            if (is_nan(FloatFormat::f64, old)) return old;
+          }
+          return float_add(FloatFormat::f64, v, old);
+        case Type::f16:
+          return float_add(FloatFormat::f16, old, v);
+        case Type::bf16:
+          return float_add(FloatFormat::bf16, old, v);
+        case Type::f16x2:
+        case Type::bf16x2: {
+          const auto f = t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
+          return float_add(f, old >> 16, v >> 16) << 16 | float_add(f, old & 0xffff, v & 0xffff);
+        }
+        default:
+          return old + v;
+      }
+    case Atom::and_:
+      return old & v;
+    case Atom::or_:
+      return old | v;
+    case Atom::xor_:
+      return old ^ v;
+    case Atom::min:
+      if (t == Type::f16 || t == Type::bf16)
+        return float_min(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      return is_signed ? (sign_extend(old, n) < sign_extend(v, n) ? old : v) : std::min(old, v);
+    case Atom::max:
+      if (t == Type::f16 || t == Type::bf16)
+        return float_max(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      return is_signed ? (sign_extend(old, n) > sign_extend(v, n) ? old : v) : std::max(old, v);
+    case Atom::inc:
+      return old >= v ? 0 : old + 1;
+    case Atom::dec:
+      return old == 0 || old > v ? v : old - 1;
+    case Atom::exch:
+      return v;
+    case Atom::cas:
+      return old == v ? compare : old;
+  }
+  return old;
+}
+
+void run_atomic(Warp& w, const Op& op) {
+  Cluster& c = *w.block->cluster;
+  ++c.progress;
+  const auto space = static_cast<Space>(op.c);
+  const Program& p = *c.program;
+  const std::uint32_t bytes = std::uint32_t{op.width} * op.count;
+  each_lane(w, [&](int l) {
+    const Place place = locate(w, op, space, lane_address(w, op, l), bytes, l, Access::read);
+    if (place.data == nullptr) return;
+    std::memset(place.shadow, kWritten, bytes);
+    std::unique_lock lock(c.launch->atomics, std::defer_lock);
+    if (place.space == Space::global) lock.lock();
+    if (c.races && place.space == Space::shared)
+      c.races->synchronize(w, u64{place.block->rank} << 32 | place.offset);
+    const bool strong = c.races && place.space != Space::shared;
+    if (strong) publish_global(w, op, lane_address(w, op, l), true);
+    for (std::uint32_t i = 0; i < op.count; ++i) {
+      u64 old = 0;
+      std::memcpy(&old, place.data + std::size_t{i} * op.width, op.width);
+      const u64 v = w.value(p.lists[op.target + i], op.width, l);
+      const u64 fresh = combine(op, old, v, op.e == kNoRef ? 0 : w.value(op.e, op.width, l));
+      std::memcpy(place.data + std::size_t{i} * op.width, &fresh, op.width);
+      if (op.d != kNoRef) w.set(p.lists[op.d + i], op.dsize, l, old);
+    }
+    if (strong) observe_global(w, op, lane_address(w, op, l));
+  });
+}
+
+void decode_atom(Decoder& d) {
+  const bool red = d.in->opcode == "red";
+  if (red && d.has("async")) return decode_remote_write(d);
+  static constexpr std::string_view kOps[] = {"add", "and", "or",  "xor",  "min",
+                                              "max", "inc", "dec", "exch", "cas"};
+  int which = -1;
+  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
+    if (d.has(kOps[i])) which = i;
+  if (which < 0) d.unsupported();
+  std::string_view name;
+  const Space space = d.space_of(name);
+  const Type t = d.last_type();
+  const int width = size_of(t);
+  if (width > 8) d.unsupported();
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
+  const std::size_t first = red ? 0 : 1;
+  const auto rows = [&](const Operand& o, bool out) {
+    std::vector<Ref> refs;
+    if (o.kind == Operand::Kind::vector) {
+      for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, width) : d.src(item, width));
+    } else {
+      refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : width) : d.src(o, width));
+    }
+    if (refs.size() != n) d.fail("vector of the wrong length in");
+    return d.list(refs);
+  };
+  const auto a = d.address(d.operand(first), space);
+  const std::uint32_t values = rows(d.operand(first + 1), false);
+  const std::uint32_t out = red ? kNoRef : rows(d.operand(0), true);
+  const Ref e = which == 9 ? d.src(d.operand(first + 2), width) : kNoRef;
+  Op& op = d.emit(run_atomic, Kind::atomic);
+  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
+  op.c = static_cast<Ref>(space);
+  op.target = values;
+  op.d = out;
+  op.e = e;
+  op.count = static_cast<std::uint8_t>(n);
+  op.width = op.dsize = static_cast<std::uint8_t>(width);
+  op.bsize = static_cast<std::uint8_t>(which);
+  op.csize = static_cast<std::uint8_t>(t);
+  // f32 additions in global memory flush subnormals.
+  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) |
+                                        (space == Space::global && t == Type::f32 && n == 1 ? 8 : 0) |
+                                        order_flags(d));
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> atomics_table() {
+  return {{"atom", decode_atom}, {"red", decode_atom}};
+}
+
+}  // namespace kiln::emulator::ptx

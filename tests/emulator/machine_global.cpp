@@ -1,0 +1,93 @@
+// Races in global memory: between blocks, between warps, with asynchronous copies; and what orders them.
+#include <doctest/doctest.h>
+
+#include "tests/emulator/machine_support.hpp"
+
+using namespace emulator_test;
+
+namespace {
+
+// %r20: block; %p3: block 0. `out` starts as zeros where the tests need a flag: [out + 2048].
+Outcome blocks(const std::string& body, Policy p = Policy::eager, std::uint64_t seed = 1) {
+  return run(
+      shared_kernel("mov.u32 %r20, %ctaid.x; setp.eq.u32 %p3, %r20, 0; add.u64 %d9, %out, 2048;\n" + body),
+      {.grid = {2, 1, 1}, .policy = p, .seed = seed});
+}
+// Block 0 leaves a value and counts; block 1 waits for the count and reads. One thread each.
+std::string handover(const std::string& release, const std::string& acquire) {
+  return "@!%p1 bra END; @!%p3 bra READ;\nst.global.u32 [%out], 7;\n" + release +
+         "atom.global.add.u32 %r5, [%in], 1000000; bra END;\n"
+         "READ: ld.relaxed.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra READ;\n" +
+         acquire + "ld.global.u32 %r7, [%out]; st.global.u32 [%out+4], %r7;\nEND:";
+}
+
+}  // namespace
+
+TEST_CASE("two blocks that write one place, or one that reads what the other writes") {
+  const Outcome o = blocks("@%p1 st.global.u32 [%out], %r20;");
+  finds("global-race", o);
+  const Finding& f = o.report.findings.front();
+  CHECK(f.has_other);
+  CHECK(f.site.block.x != f.other.block.x);
+  CHECK(f.message.find("'out'") != std::string::npos);
+  finds("global-race", blocks("@%p3 st.global.u32 [%o], %t; ld.global.u32 %r5, [%o];"));
+  // Each its own part, the same bytes twice, or atomics: no race.
+  clean(blocks(
+      "mul.lo.u32 %r5, %r20, 128; cvt.u64.u32 %d2, %r5; add.u64 %d2, %d2, %o; st.global.u32 [%d2], %t;"));
+  clean(blocks("red.global.add.u32 [%in], 1;"));
+}
+
+TEST_CASE("a handover between blocks needs its fences") {
+  const std::string fence = "fence.acq_rel.gpu;\n", block_fence = "fence.acq_rel.cta;\n";
+  for (const Policy p : kPolicies) {
+    clean(blocks(handover(fence, fence), p));
+    clean(blocks(handover("membar.gl;\n", "membar.gl;\n"), p));
+    finds("global-race", blocks(handover("", fence), p));
+    finds("global-race", blocks(handover(fence, ""), p));
+    finds("global-race", blocks(handover(block_fence, fence), p));
+  }
+}
+
+TEST_CASE("release and acquire do the fences' work") {
+  std::string text = handover("", "");
+  text.replace(text.find("atom.global"), 11, "atom.release.gpu.global");
+  finds("global-race", blocks(text));
+  text.replace(text.find("ld.relaxed"), 10, "ld.acquire");
+  clean(blocks(text));
+}
+
+TEST_CASE("what a block's threads wrote is handed over by one of them") {
+  // All threads write; a barrier; thread 0 fences and signals (cumulativity).
+  const auto program = [](const std::string& barrier, const std::string& fence) {
+    return "@!%p3 bra READ;\nst.global.u32 [%o], %t; " + barrier + "@!%p1 bra END; " + fence +
+           "atom.global.add.u32 %r5, [%in], 1000000; bra END;\n"
+           "READ: ld.relaxed.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra READ;\n"
+           "fence.acq_rel.gpu; ld.global.u32 %r7, [%o]; st.global.u32 [%o+1024], %r7;\nEND:";
+  };
+  for (const Policy p : kPolicies) {
+    clean(blocks(program("bar.sync 0; ", "fence.acq_rel.gpu; "), p));
+    finds("global-race", blocks(program("bar.sync 0; ", ""), p));
+  }
+}
+
+TEST_CASE("threads of one block need a barrier for global memory too") {
+  const std::string read =
+      "xor.b32 %r5, %r4, 128; cvt.u64.u32 %d2, %r5; add.u64 %d2, %d2, %out; ld.global.u32 %r6, "
+      "[%d2]; add.u64 %d2, %d2, 1024; st.global.u32 [%d2], %r6;";
+  bool found = false;
+  for (const Policy p : kPolicies)
+    found |= two_warps("st.global.u32 [%o], %t; " + read, p).found("global-race");
+  CHECK(found);
+  clean(two_warps("st.global.u32 [%o], %t; bar.sync 0; " + read));
+}
+
+TEST_CASE("a bulk store's writes count once they were waited for, not only read") {
+  const auto program = [](const std::string& wait) {
+    return "st.shared.u32 [%r1], %t; fence.proxy.async; bar.sync 0; @%p1 "
+           "cp.async.bulk.global.shared::cta.bulk_group "
+           "[%out], [%r3], 128; @%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group" +
+           wait + " 0; bar.sync 0; @%p1 st.global.u32 [%out], 5; @%p1 cp.async.bulk.wait_group 0;";
+  };
+  finds("global-race", two_warps(program(".read")));
+  clean(two_warps(program("")));
+}

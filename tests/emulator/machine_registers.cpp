@@ -1,0 +1,103 @@
+// Registers nobody wrote, values loaded from memory nobody wrote, and registers of wgmma without its fence.
+#include <doctest/doctest.h>
+
+#include "tests/emulator/machine_support.hpp"
+
+using namespace emulator_test;
+
+TEST_CASE("an unwritten register is found where its value matters") {
+  const Outcome o = run(kernel("add.u32 %r2, %r1, 1;\nst.global.u32 [%o], %r2;"));
+  finds("uninitialized-register", o);
+  CHECK(o.report.findings.front().site.ptx_line == 10);
+  CHECK(o.report.findings.front().message.find("%r2") != std::string::npos);
+  finds("uninitialized-register", run(kernel("ld.global.u32 %r2, [%d3];")));
+  finds("uninitialized-register", run(kernel("@%p5 bra L; st.global.u32 [%o], %t;\nL:")));
+  finds("uninitialized-register", two_warps("bar.sync %r7;"));
+  // Computed and thrown away: no harm.
+  clean(run(kernel("add.u32 %r2, %r1, 1; st.global.u32 [%o], %t;")));
+}
+
+TEST_CASE("lanes are told apart") {
+  const std::string half = "setp.lt.u32 %p1, %t, 16; @%p1 mov.u32 %r1, 7;\n";
+  clean(run(kernel(half + "@%p1 st.global.u32 [%o], %r1;")));
+  const Outcome o = run(kernel(half + "st.global.u32 [%o], %r1;"));
+  finds("uninitialized-register", o);
+  CHECK(o.report.findings.front().site.lane == 16);
+  // Both sides of a branch write it.
+  clean(run(kernel(half + "@!%p1 mov.u32 %r1, 8; st.global.u32 [%o], %r1;")));
+}
+
+TEST_CASE("an operand that does not decide does not count") {
+  // The second predicate is unknown, the first one false (or true).
+  clean(run(
+      kernel("setp.eq.u32 %p1, %t, 99; and.pred %p2, %p1, %p3; selp.u32 %r1, 1, 2, %p2; st.global.u32 [%o], "
+             "%r1;")));
+  clean(run(
+      kernel("setp.ne.u32 %p1, %t, 99; or.pred %p2, %p1, %p3; selp.u32 %r1, 1, 2, %p2; st.global.u32 [%o], "
+             "%r1;")));
+  clean(run(kernel("setp.ne.u32 %p1, %t, 99; selp.u32 %r1, %t, %r9, %p1; st.global.u32 [%o], %r1;")));
+  finds("uninitialized-register",
+        run(kernel(
+            "setp.ne.u32 %p1, %t, 99; and.pred %p2, %p1, %p3; selp.u32 %r1, 1, 2, %p2; st.global.u32 [%o], "
+            "%r1;")));
+}
+
+TEST_CASE(
+    "what was loaded from unwritten shared memory is found where it is used, with the load as other party") {
+  clean(two_warps("ld.shared.u32 %r5, [%r1]; st.global.u32 [%o], %t;"));
+  const Outcome o = two_warps("ld.shared.u32 %r5, [%r1];\nadd.u32 %r5, %r5, 1;\nst.global.u32 [%o], %r5;");
+  finds("uninitialized-read", o);
+  const Finding& f = o.report.findings.front();
+  CHECK(f.site.ptx_text.find("st.global") != std::string::npos);
+  CHECK(f.has_other);
+  CHECK(f.other.ptx_text.find("ld.shared") != std::string::npos);
+  // Through shared memory as well: what is stored unknown is read unknown.
+  finds("uninitialized-read",
+        two_warps("ld.shared.u32 %r5, [%r1]; st.shared.u32 [%r1+256], %r5; ld.shared.u32 %r6, [%r1+256]; "
+                  "st.global.u32 [%o], %r6;"));
+}
+
+namespace {
+
+/// One bf16 wgmma on 4096 bytes of ones, `before` it and between the two of a chain.
+std::string wgmma_program(const std::string& before, const std::string& between,
+                          const std::string& scale = "1") {
+  std::string stores;
+  for (int i = 0; i < 6; ++i) stores += "st.shared.u32 [%r1+" + std::to_string(512 * i) + "], %r5;\n";
+  const std::string mma =
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %d1, %d2, %p3, 1, 1, 0, "
+      "0;\n";
+  return shared_kernel(
+      "mov.u32 %r5, 0x3f803f80; setp.eq.u32 %p3, " + scale + ", 1;\n" + stores +
+      "fence.proxy.async; bar.sync 0;\n"
+      "shr.u32 %r8, %r3, 4; cvt.u64.u32 %d1, %r8; or.b64 %d1, %d1, 0x0000001000080000; add.u32 %r7, "
+      "%r3, 2048; shr.u32 %r8, %r7, 4; cvt.u64.u32 %d2, %r8; or.b64 %d2, %d2, 0x0000001000080000;\n" +
+      before + mma + between + mma +
+      "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; mov.b32 %r9, %f1; "
+      "st.global.u32 [%o], %r9;");
+}
+Outcome warpgroup(const std::string& ptx) {
+  return run(ptx, {.block = {128, 1, 1}});
+}
+const std::string kClear = "mov.f32 %f1, 0f00000000; mov.f32 %f2, %f1; mov.f32 %f3, %f1; mov.f32 %f4, %f1;\n";
+const std::string kFence = "wgmma.fence.sync.aligned;\n";
+
+}  // namespace
+
+TEST_CASE("registers of wgmma need a wgmma.fence after every other access") {
+  clean(warpgroup(wgmma_program(kClear + kFence, "")));
+  finds("missing-wgmma-fence", warpgroup(wgmma_program(kClear, "")));
+  finds("missing-wgmma-fence", warpgroup(wgmma_program(kFence + kClear, "")));
+  const std::string wait = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
+  const std::string touch = "add.f32 %f1, %f1, %f1;\n";
+  finds("missing-wgmma-fence", warpgroup(wgmma_program(kClear + kFence, wait + touch)));
+  clean(warpgroup(wgmma_program(kClear + kFence, wait + touch + kFence)));
+  // Reading is an access too.
+  finds("missing-wgmma-fence", warpgroup(wgmma_program(kClear + kFence, wait + "add.f32 %f9, %f1, %f1;\n")));
+}
+
+TEST_CASE("accumulators may be unwritten when scale-d is false only") {
+  const std::string first = "setp.ne.u32 %p3, 0, 0;\n" + kFence, then = "setp.eq.u32 %p3, 0, 0;\n";
+  clean(warpgroup(wgmma_program(first, then)));
+  finds("uninitialized-register", warpgroup(wgmma_program(kFence, "")));
+}

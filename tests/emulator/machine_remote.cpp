@@ -1,0 +1,94 @@
+// st.async and red.async into another block of the cluster, and tensormap.replace.
+#include <doctest/doctest.h>
+
+#include "tests/emulator/machine_support.hpp"
+
+using namespace emulator_test;
+
+namespace {
+
+// Block 0 writes into block 1, which waits for 4 bytes of each of its 32 threads.
+std::string exchange(const std::string& write, int expected) {
+  return shared_kernel(
+      "mov.u32 %r20, %cluster_ctarank; st.shared.u32 [%r1], 100;\n@%p1 mbarrier.init.shared.b64 [%r2], 1;\n"
+      "fence.mbarrier_init.release.cluster; mul.lo.u32 %r9, %r20, 33; sub.u32 %r9, %r9, %t; setp.eq.u32 %p4, "
+      "%r9, 33; @%p4 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], " +
+      std::to_string(expected) +
+      ";\nbarrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n"
+      "mapa.shared::cluster.u32 %r5, %r1, 1; mapa.shared::cluster.u32 %r6, %r2, 1; add.u32 %r7, %t, 7;\n"
+      "setp.eq.u32 %p3, %r20, 0; @!%p3 bra WAIT;\n" +
+      write +
+      "bra END;\nWAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra WAIT;\n"
+      "ld.shared.u32 %r8, [%r1]; st.global.u32 [%o], %r8;\nEND: barrier.cluster.arrive.aligned; "
+      "barrier.cluster.wait.aligned;");
+}
+Outcome cluster(const std::string& ptx, Policy p) {
+  return run(ptx, {.grid = {2, 1, 1}, .cluster = {2, 1, 1}, .policy = p});
+}
+
+}  // namespace
+
+TEST_CASE("st.async writes into another block and counts on its mbarrier") {
+  const std::string store =
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r5], %r7, [%r6];\n";
+  for (const Policy p : kPolicies) {
+    const Outcome o = cluster(exchange(store, 128), p);
+    clean(o);
+    for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == i + 7);
+  }
+  // A reader that does not wait races with it.
+  const std::string early = exchange(store, 128);
+  std::string without = early;
+  without.replace(without.find("WAIT: mbarrier"),
+                  without.find("ld.shared.u32 %r8") - without.find("WAIT: mbarrier"), "WAIT:\n");
+  bool found = false;
+  for (const Policy p : kPolicies) found |= !cluster(without, p).report.findings.empty();
+  CHECK(found);
+}
+
+TEST_CASE("red.async adds in another block") {
+  const std::string add =
+      "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r5], %r7, [%r6];\n";
+  for (const Policy p : kPolicies) {
+    const Outcome o = cluster(exchange(add + add, 256), p);
+    clean(o);
+    for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == 100 + 2 * (i + 7));
+  }
+}
+
+TEST_CASE("tensormap.replace edits a map in global memory") {
+  GlobalMemory memory;
+  const std::uint64_t data = memory.allocate(4096), out = memory.allocate(4096), map = memory.allocate(128);
+  std::vector<std::uint32_t> values(1024);
+  for (std::uint32_t i = 0; i < 1024; ++i) values[i] = i;
+  memory.write(data, std::as_bytes(std::span(values)));
+  TensorMapRequest request;
+  request.type = TensorType::u32;
+  request.rank = 1;
+  request.address = out;  // to be replaced
+  request.dims = {8, 0, 0, 0, 0};
+  request.box = {32, 0, 0, 0, 0};
+  memory.write(map, encode_tensor_map(request));
+  const std::string text = shared_kernel(
+      "mov.u64 %d1, " + std::to_string(data) +
+      ";\n"
+      "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%in], %d1;\n"
+      "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%in], 0, 1024;\n"
+      "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n"
+      "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 128;\n"
+      "@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in, {64}], "
+      "[%r2];\n"
+      "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n"
+      "ld.shared.u32 %r5, [%r1]; st.global.u32 [%o], %r5;");
+  Launch launch_;
+  launch_.block = {32, 1, 1};
+  launch_.args = {bytes_of(map), bytes_of(out)};
+  const Report report = launch(memory, Module::from_ptx(text), launch_);
+  for (const Finding& f : report.findings) FAIL_CHECK(f.kind << ": " << f.message);
+  std::vector<std::uint32_t> got(32);
+  memory.read(out, std::as_writable_bytes(std::span(got)));
+  for (std::uint32_t i = 0; i < 32; ++i) CHECK(got[i] == 64 + i);
+  // A field that does not exist is refused with its line.
+  CHECK_THROWS_AS(Module::from_ptx(kernel("tensormap.replace.tile.colour.global.b1024.b64 [%in], %d1;")),
+                  Error);
+}
