@@ -10,13 +10,16 @@
 #include "generator/schedules/schedule.hpp"
 #include "runtime/analysis/amd_checks.hpp"
 #include "runtime/problem/ladder.hpp"
+#include "runtime/verify/mutation_test.hpp"
 
 namespace kiln::cli {
 namespace {
 
 struct Options {
   std::string config;
-  bool mutate = false, quick = false;
+  bool mutate = false, quick = false, verbose = false;
+  std::string only;
+  int threads = 0;
   std::uint64_t seed = 0;
   int random_runs = 2;
 };
@@ -73,14 +76,54 @@ void climb_layouts(const Plan& plan, Findings& findings) {
   findings.level("L1", fmt::format("{} of {} layout proofs hold", held, proofs.size()));
 }
 
-int verify(const Options& options, bool json) {
-  if (options.mutate) {
-    throw Error(
-        ErrorCode::bad_input,
-        "--mutate (removing each synchronisation in turn) is not available yet; run verify without it");
+std::string describe(const Mutant& m, const std::string& name) {
+  std::string text = m.change + ": " + m.statement;
+  if (m.ptx_line > 0) text += fmt::format(" (PTX line {}", m.ptx_line);
+  if (m.source_line > 0) text += fmt::format(", {}.cu:{}", name, m.source_line);
+  return m.ptx_line > 0 ? text + ")" : text;
+}
+
+Json mutant_json(const Mutant& m, const std::string& name) {
+  return {{"change", m.change},           {"statement", m.statement},
+          {"ptx_line", m.ptx_line},       {"source_file", m.source_line > 0 ? name + ".cu" : ""},
+          {"source_line", m.source_line}, {"killed_by", m.by}};
+}
+
+// Every synchronisation removed in turn, after the ladder itself has passed.
+MutationReport mutate(const Options& options, const Plan& plan, const KernelSource& source,
+                      const Binary& binary, Findings& findings) {
+  MutationOptions how;
+  how.seed = options.seed;
+  how.threads = options.threads;
+  how.only = options.only;
+  const Stopwatch watch;
+  how.progress = [&](std::size_t done, std::size_t total, std::size_t survivors) {
+    progress(fmt::format("mutant {} of {}, {} survive, {:.0f} s left", done, total, survivors,
+                         watch.ms() / 1000 / static_cast<double>(done) * static_cast<double>(total - done)));
+  };
+  MutationReport report = test_mutants(plan, source, binary, how);
+  progress("");
+  for (const std::string& finding : report.findings) findings.add("L3", "unchanged", finding);
+  if (!report.findings.empty()) return report;
+  for (const Mutant& m : report.mutants) {
+    if (!m.killed)
+      findings.level("mutants", bad("survives ") + describe(m, source.manifest.name));
+    else if (options.verbose)
+      findings.level("mutants", m.by + ": " + describe(m, source.manifest.name));
   }
+  for (const Mutant& m : report.equivalent)
+    findings.level("mutants", m.equivalent + ": " + describe(m, source.manifest.name));
+  findings.level("mutants", fmt::format("{} of {} killed in {:.0f} s", report.killed(), report.mutants.size(),
+                                        watch.ms() / 1000));
+  return report;
+}
+
+int verify(const Options& options, bool json) {
   const Plan plan = make_plan(load_config(options.config));
   const KernelSource source = generate(plan);
+  if (options.mutate && !source.manifest.target.starts_with("sm_"))
+    throw Error(ErrorCode::bad_input,
+                "--mutate changes PTX; " + source.manifest.target + " kernels have none");
   Findings findings(json);
   findings.level("L0", source.manifest.name + ": every rule holds");
   climb_layouts(plan, findings);
@@ -97,17 +140,28 @@ int verify(const Options& options, bool json) {
   for (const std::string& line : broken) findings.add("L2", "static-check", line);
   findings.level("L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
                                    binary->compiler, binary->registers, binary->spill_bytes, broken.size()));
-  climb_emulated(options, plan, source, runtime, findings);
+  MutationReport mutation;
+  if (options.mutate)
+    mutation = mutate(options, plan, source, *binary, findings);
+  else
+    climb_emulated(options, plan, source, runtime, findings);
 
+  Json survivors = Json::array(), killed = Json::array(), equivalent = Json::array();
+  for (const Mutant& m : mutation.equivalent) equivalent.push_back(mutant_json(m, source.manifest.name));
+  for (const Mutant& m : mutation.mutants)
+    (m.killed ? killed : survivors).push_back(mutant_json(m, source.manifest.name));
   if (json) {
-    // Mutants are counted by --mutate alone; null says that none were made.
-    print_json({{"findings", findings.list()},
-                {"mutants", nullptr},
-                {"killed", nullptr},
-                {"survivors", Json::array()},
-                {"name", source.manifest.name}});
+    Json document{{"findings", findings.list()},
+                  // Without --mutate null says that no mutants were made.
+                  {"mutants", options.mutate ? Json(mutation.mutants.size()) : Json()},
+                  {"killed", options.mutate ? Json(mutation.killed()) : Json()},
+                  {"survivors", survivors},
+                  {"equivalent", equivalent},
+                  {"name", source.manifest.name}};
+    if (options.verbose) document["killed_mutants"] = killed;
+    print_json(document);
   }
-  return findings.list().empty() ? 0 : 1;
+  return findings.list().empty() && survivors.empty() ? 0 : 1;
 }
 
 }  // namespace
@@ -117,7 +171,12 @@ Action add_verify(CLI::App& command, Common& common) {
   command.add_option("CONFIG", options->config, "Config to verify")->required();
   command.add_flag("--quick", options->quick, "Leave out the longest problem");
   command.add_flag("--mutate", options->mutate,
-                   "Remove each synchronisation in turn and count what is caught (not available yet)");
+                   "Instead of the emulated runs: remove or weaken each synchronisation of the compiled "
+                   "program in turn and count what is caught");
+  command.add_flag("--all-mutants", options->verbose, "With --mutate: list the killed ones too, and by what");
+  command.add_option("--only", options->only, "With --mutate: only statements that contain this text");
+  command.add_option("--threads", options->threads, "With --mutate: host threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
   command.add_option("--seed", options->seed, "Seed of tensors and random completion");
   command.add_option("--random-runs", options->random_runs, "Runs with random completion (default 2)")
       ->check(CLI::Range(0, 1000));

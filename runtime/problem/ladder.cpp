@@ -41,10 +41,8 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
   return cases;
 }
 
-LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
-                    const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
-                    std::int64_t heads_q) {
-  const Config& resolved = plan.resolved();
+PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                      std::int64_t heads_q) {
   ProblemShape shape;
   shape.heads_q = heads_q;
   shape.heads_kv = std::max<std::int64_t>(1, heads_q / 2);
@@ -60,16 +58,25 @@ LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& sour
     shape.lengths_q.push_back(c.q);
     shape.lengths_k.push_back(c.k);
   }
-  const Workload work = random_workload(shape, resolved, emulator.seed);
+  PosedCases posed;
+  posed.work = random_workload(shape, resolved, seed);
+  const Semantics semantics = semantics_of(resolved, posed.work);
+  posed.reference =
+      reference_attention(posed.work, semantics, choose_rows(shape, semantics.mask, 1e300, seed));
+  posed.tolerance = tolerance_of(resolved);
+  return posed;
+}
+
+LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
+                    const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
+                    std::int64_t heads_q) {
+  const PosedCases posed = pose_cases(plan.resolved(), cases, emulator.seed, heads_q);
   const std::shared_ptr<Kernel> kernel = runtime.load(source);
   RunOptions options;
   options.emulator = &emulator;
-  const RunResult result = run_workload(runtime, *kernel, work, options);
-  const Semantics semantics = semantics_of(resolved, work);
-  const Reference reference =
-      reference_attention(work, semantics, choose_rows(shape, semantics.mask, 1e300, emulator.seed));
-  return {shape.text(), std::string(to_string(emulator.policy)),
-          check_output(work, result.output, reference, tolerance_of(resolved)), result.findings};
+  const RunResult result = run_workload(runtime, *kernel, posed.work, options);
+  return {posed.work.shape.text(), std::string(to_string(emulator.policy)),
+          check_output(posed.work, result.output, posed.reference, posed.tolerance), result.findings};
 }
 
 }  // namespace kiln

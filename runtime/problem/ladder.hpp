@@ -9,6 +9,7 @@
 #include <kiln/runtime.hpp>
 
 #include "runtime/problem/check.hpp"
+#include "runtime/problem/workload.hpp"
 
 namespace kiln {
 
@@ -21,6 +22,16 @@ struct LadderCase {
 /// or with fewer query rows; some with more queries than keys, and empty ones. `small` leaves out the largest
 /// square.
 std::vector<LadderCase> boundary_cases(const Config& resolved, bool small);
+
+/// Cases as one problem with its reference, made once and run any number of times.
+struct PosedCases {
+  Workload work;
+  Reference reference;
+  Tolerance tolerance;
+};
+/// `heads_q` query heads over half as many KV heads; of decode kernels as many KV heads, in groups.
+PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                      std::int64_t heads_q);
 
 /// One emulated run that was checked.
 struct LadderRun {

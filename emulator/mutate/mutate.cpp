@@ -1,0 +1,211 @@
+#include "emulator/mutate/mutate.hpp"
+
+#include "emulator/mutate/statement.hpp"
+#include "emulator/ptx/parser.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+using ptx::Instruction;
+using ptx::Operand;
+
+/// Makes the mutants of one instruction after another.
+class Mutator {
+ public:
+  explicit Mutator(const ptx::Module& module) : module_(module) {}
+
+  std::vector<Mutation> run() {
+    for (const ptx::Function& f : module_.functions) {
+      function_ = &f;
+      for (const Instruction& in : f.body) visit(in);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void visit(const Instruction& in);
+  void barrier();
+  void mbarrier();
+  void copy();
+  void wgmma();
+  void addresses(std::size_t operand);
+  void groups();
+  void ordering();
+
+  bool has(std::string_view modifier) const { return in_->has(modifier); }
+  void add(std::string change, std::string replacement) {
+    Mutation m;
+    m.change = std::move(change);
+    m.ptx_line = in_->line;
+    m.ptx_text = one_line(statement_->text.substr(statement_->begin, statement_->end - statement_->begin));
+    m.source_line = in_->source_line;
+    if (in_->source_line != 0 && static_cast<std::size_t>(in_->source_file) < module_.files.size())
+      m.source_file = module_.files[static_cast<std::size_t>(in_->source_file)];
+    m.begin = statement_->begin;
+    m.end = statement_->end;
+    m.replacement = std::move(replacement);
+    // Line numbers of everything behind must stay.
+    for (std::size_t i = m.begin; i < m.end; ++i)
+      if (statement_->text[i] == '\n') m.replacement += '\n';
+    out_.push_back(std::move(m));
+  }
+  void remove() { add("removed", ""); }
+  /// The statement with operand `index` (of 32 or 64 bits) put through `operation` first.
+  void change_operand(const std::string& change, std::size_t index, const std::string& operation,
+                      const std::string& amount, bool wide);
+
+  static std::string one_line(std::string_view s) {
+    std::string out;
+    for (const char c : s) out += c == '\n' || c == '\t' ? ' ' : c;
+    return out;
+  }
+
+  const ptx::Module& module_;
+  const ptx::Function* function_ = nullptr;
+  const Instruction* in_ = nullptr;
+  const Statement* statement_ = nullptr;
+  std::vector<Mutation> out_;
+};
+
+void Mutator::change_operand(const std::string& change, std::size_t index, const std::string& operation,
+                             const std::string& amount, bool wide) {
+  const std::string_view operand = statement_->operands[index];
+  const bool address = operand.starts_with("[");
+  const AddressText parts = address ? split_address(operand) : AddressText{operand, {}};
+  // Inside an address the register may have either size.
+  if (address) {
+    const Operand& base = in_->operands[index].items[0];
+    wide = base.kind != Operand::Kind::reg || ptx::size_of(function_->registers[base.id]) == 8;
+  }
+  const char* type = wide ? "b64" : "b32";
+  std::string text = "{ .reg ." + std::string(type) + " kiln_mutant; ";
+  const std::string suffix = operation == "xor" ? std::string(type) : wide ? "s64" : "s32";
+  if (in_->operands[index].kind == Operand::Kind::reg ||
+      (address && in_->operands[index].items[0].kind == Operand::Kind::reg))
+    text += operation + "." + suffix + " kiln_mutant, " + std::string(parts.base) + ", " + amount + "; ";
+  else
+    text += "mov." + std::string(type) + " kiln_mutant, " + std::string(parts.base) + "; " + operation + "." +
+            suffix + " kiln_mutant, kiln_mutant, " + amount + "; ";
+  const std::string replaced =
+      address ? "[kiln_mutant" + std::string(parts.rest) + "]" : std::string("kiln_mutant");
+  add(change, text + statement_->with_operand(index, replaced) + " }");
+}
+
+void Mutator::barrier() {
+  if (has("red")) return;  // its result has no replacement
+  remove();
+}
+
+void Mutator::mbarrier() {
+  const auto twice = [&] {
+    const std::string text = statement_->with_head(statement_->head());
+    add("done twice", text + " " + text);
+  };
+  if (has("init")) {
+    change_operand("arrival count + 1", 1, "add", "1", false);
+    change_operand("arrival count - 1", 1, "add", "-1", false);
+  } else if (has("try_wait") || has("test_wait")) {
+    add("not waited", std::string(statement_->predicate()) + "setp.eq.u32 " +
+                          std::string(statement_->operands[0]) + ", 0, 0;");
+    if (has("parity")) change_operand("parity flipped", 2, "xor", "1", false);
+  } else if (has("expect_tx")) {
+    remove();
+    const std::size_t bytes = statement_->operands.size() - 1;
+    change_operand("16 bytes more expected", bytes, "add", "16", false);
+    change_operand("16 bytes fewer expected", bytes, "add", "-16", false);
+  } else if (has("arrive") || has("arrive_drop")) {
+    // An arrival's state is used by some later wait: only those without one can go.
+    if (in_->operands[0].kind != Operand::Kind::reg) remove();
+    twice();
+  } else if (has("complete_tx")) {
+    remove();
+  }
+}
+
+void Mutator::groups() {
+  if (!has("wait_group")) return remove();
+  remove();
+  const std::int64_t n = in_->operands[0].value;
+  add("N + 1", statement_->with_operand(0, std::to_string(n + 1)));
+}
+
+void Mutator::addresses(std::size_t operand) {
+  change_operand("16-byte chunk swapped (swizzle bit)", operand, "xor", "16", false);
+}
+
+void Mutator::copy() {
+  if (has("commit_group") || has("wait_group")) return groups();
+  if (has("wait_all")) return remove();
+  if (has("async") && has("mbarrier") && has("arrive") && !has("bulk")) return remove();
+  if (has("async") && !has("bulk")) addresses(0);
+}
+
+void Mutator::wgmma() {
+  if (has("fence")) return remove();
+  if (has("commit_group") || has("wait_group")) return groups();
+  if (!has("mma_async")) return;
+  for (const std::size_t i : {1, 2}) {
+    if (in_->operands[i].kind == Operand::Kind::vector) continue;
+    const std::string which = i == 1 ? "A" : "B";
+    change_operand("swizzle bit of descriptor " + which, i, "xor", "0x4000000000000000", true);
+    change_operand("descriptor " + which + " 32 bytes on", i, "add", "2", true);
+    if (in_->operands[1].kind == Operand::Kind::vector)
+      out_.back().with_zeros = "{ .reg .b32 kiln_zero; mov.b32 kiln_zero, 0; wgmma.fence.sync.aligned; " +
+                               statement_->with_operand(1, "{kiln_zero, kiln_zero, kiln_zero, kiln_zero}") +
+                               " }";
+  }
+}
+
+void Mutator::ordering() {
+  for (const std::string_view strong : {"acq_rel", "release", "acquire"}) {
+    if (!has(strong)) continue;
+    std::string head(statement_->head());
+    head.replace(head.find(strong), strong.size(), "relaxed");
+    add(std::string(strong) + " made relaxed", statement_->with_head(head));
+    return;
+  }
+}
+
+void Mutator::visit(const Instruction& in) {
+  in_ = &in;
+  const std::string_view o = in.opcode;
+  const bool interesting = o == "bar" || o == "barrier" || o == "mbarrier" || o == "fence" || o == "membar" ||
+                           o == "cp" || o == "wgmma" || o == "ldmatrix" || o == "stmatrix" || o == "atom" ||
+                           o == "red" || o == "ld" || o == "st";
+  if (!interesting) return;
+  const Statement statement(module_.text, in);
+  statement_ = &statement;
+  if (o == "bar" || o == "barrier") {
+    barrier();
+  } else if (o == "mbarrier") {
+    mbarrier();
+  } else if (o == "fence" || o == "membar") {
+    remove();
+  } else if (o == "cp") {
+    copy();
+  } else if (o == "wgmma") {
+    wgmma();
+  } else if (o == "ldmatrix") {
+    addresses(1);
+  } else if (o == "stmatrix") {
+    addresses(0);
+  } else {
+    ordering();
+  }
+}
+
+}  // namespace
+
+std::vector<Mutation> mutations(std::string_view ptx) {
+  const ptx::Module module = ptx::parse(ptx);
+  return Mutator(module).run();
+}
+
+std::string apply_mutation(std::string_view ptx, const Mutation& mutation) {
+  std::string text(ptx.substr(0, mutation.begin));
+  text += mutation.replacement;
+  text += ptx.substr(mutation.end);
+  return text;
+}
+
+}  // namespace kiln::emulator

@@ -1,0 +1,43 @@
+// Mutants of a PTX program: every synchronisation in it removed or weakened, one at a time. What a test of
+// the program (or of the emulated device) must notice.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::emulator {
+
+/// One change of the text: bytes [begin, end) become `replacement`. Line numbers stay as they are.
+struct Mutation {
+  std::string change;  ///< what is done: "removed", "count + 1", "parity flipped", ...
+  int ptx_line = 0;
+  std::string ptx_text;  ///< the statement, one line
+  std::string source_file;
+  int source_line = 0;  ///< of `.loc`; 0 without
+  std::size_t begin = 0, end = 0;
+  std::string replacement;
+  /// Of a wgmma's descriptor B with A in registers: the statement with zeros for A. If that changes no result
+  /// either, the instruction multiplies by zeros only and the mutant is equivalent to the program.
+  std::string with_zeros;
+};
+
+/// All mutants of the defined functions of a module, in the order of the text. Throws Error for text that is
+/// no PTX. What is changed:
+///   barriers, bar.warp.sync, cluster barriers   removed
+///   mbarrier.init                               arrival count + 1 and - 1
+///   mbarrier.arrive, expect_tx                  removed; done twice; bytes + 16 and - 16
+///   mbarrier waits                              not waited; parity flipped
+///   fences                                      removed
+///   commit groups                               removed
+///   wait groups                                 removed; N + 1
+///   wgmma descriptors                           one swizzle bit; start address + 32 bytes
+///   ldmatrix, stmatrix, shared addresses of cp.async    bit 4 (which 16-byte chunk) flipped
+///   acquire, release, acq_rel of atomics        relaxed
+std::vector<Mutation> mutations(std::string_view ptx);
+
+/// The text with one mutation applied.
+std::string apply_mutation(std::string_view ptx, const Mutation& mutation);
+
+}  // namespace kiln::emulator

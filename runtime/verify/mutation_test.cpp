@@ -1,0 +1,206 @@
+#include "runtime/verify/mutation_test.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "emulator/emulator.hpp"
+#include "emulator/mutate/mutate.hpp"
+#include "runtime/problem/ladder.hpp"
+#include "runtime/problem/runner.hpp"
+
+namespace kiln {
+namespace {
+
+/// Three problems: many short work items (blocks run ahead of each other as far as their queues let them),
+/// longer ones that wrap every pipeline, and the lengths at which tiles begin and end.
+std::vector<PosedCases> make_exercises(const Plan& plan, const Manifest& manifest, std::uint64_t seed) {
+  const Config& c = plan.resolved();
+  const std::int64_t bn = c.BN.value_or(64), bm = c.BM.value_or(64), stages = c.num_kv_stages.value_or(2);
+  const bool decode = c.operation == Operation::decode;
+  // Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
+  // before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
+  const auto rows = [&](std::int64_t least) { return decode ? 1 : (least + 7 + bn - 1) / bn * bn - 7; };
+  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}},
+      wrap{{rows(bm + 8), (2 * stages + 1) * bn - 9}};
+  if (manifest.operand != OperandKind::contiguous)
+    for (auto* cases : {&items, &wrap}) cases->push_back({decode ? 1 : 17, bn + 5});
+  return {pose_cases(c, items, seed, 2), pose_cases(c, wrap, seed, 2),
+          pose_cases(c, boundary_cases(c, true), seed, 2)};
+}
+
+std::vector<EmulatorOptions> make_policies(const MutationOptions& options, bool split) {
+  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(std::max(0, options.random_runs)));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].policy = i == 0   ? EmulatorOptions::Policy::lazy
+                     : i == 1 ? EmulatorOptions::Policy::eager
+                              : EmulatorOptions::Policy::random;
+    runs[i].seed = options.seed + i;
+    runs[i].host_threads = 1;
+    // Blocks that work on several items; of kernels that split their keys, also several blocks on one item.
+    runs[i].num_sms = split ? 3 - static_cast<int>(i % 3) : 1;
+    runs[i].max_findings = 4;
+  }
+  return runs;
+}
+
+/// What a run has against the kernel; empty: nothing.
+struct Verdict {
+  std::string kind, message;
+};
+Verdict run_once(Runtime& runtime, Kernel& kernel, const PosedCases& exercise, const EmulatorOptions& how,
+                 std::uint64_t* instructions) {
+  RunOptions options;
+  options.emulator = &how;
+  RunResult result;
+  try {
+    result = run_workload(runtime, kernel, exercise.work, options);
+  } catch (const Error& error) {
+    return {"refused", error.what()};  // the emulated device names what it cannot go on with
+  }
+  if (instructions != nullptr)
+    for (const auto& [name, value] : result.counters)
+      if (name == "instructions") *instructions = std::max(*instructions, value);
+  if (!result.findings.empty()) return {result.findings[0].kind, result.findings[0].message};
+  const CheckReport check =
+      check_output(exercise.work, result.output, exercise.reference, exercise.tolerance);
+  if (!check.passed()) return {"wrong-result", check.failures[0]};
+  return {};
+}
+
+/// What kills a program under one of the problems and policies: "deadlock (lazy)"; empty: nothing.
+std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binary, const Manifest& manifest,
+                    const std::vector<PosedCases>& exercises, const std::vector<EmulatorOptions>& policies) {
+  try {
+    const auto kernel = runtime.load(binary, manifest);
+    for (const PosedCases& e : exercises)
+      for (const EmulatorOptions& how : policies)
+        if (const Verdict v = run_once(runtime, *kernel, e, how, nullptr); !v.kind.empty())
+          return fmt::format("{} ({})", v.kind, to_string(how.policy));
+  } catch (const Error& error) {
+    return std::string("refused: ") + error.what();
+  }
+  return {};
+}
+
+Runtime make_runtime() {
+  RuntimeOptions options;
+  options.device = "emulated";
+  options.cache_dir = "";
+  return Runtime(options);
+}
+
+/// A mutant to be: the changed program or the changed manifest.
+struct Candidate {
+  Mutant mutant;
+  emulator::Mutation mutation;
+  int map_param = -1, map_swizzle = 0;
+};
+
+std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& manifest,
+                                       const std::string& only) {
+  std::vector<Candidate> out;
+  for (emulator::Mutation& m : emulator::mutations(binary.ptx)) {
+    Candidate c;
+    c.mutant = {m.change, m.ptx_text, m.ptx_line, m.source_line, false, {}, {}};
+    c.mutation = std::move(m);
+    out.push_back(std::move(c));
+  }
+  for (std::size_t i = 0; i < manifest.params.size(); ++i) {
+    const KernelParam& param = manifest.params[i];
+    if (param.kind != KernelParam::Kind::tensor_map || param.map.swizzle_bytes == 0) continue;
+    Candidate c;
+    c.map_param = static_cast<int>(i);
+    c.map_swizzle = param.map.swizzle_bytes == 128 ? 64 : 128;  // a box of one row encodes under either
+    c.mutant = {fmt::format("swizzle {} B made {} B", param.map.swizzle_bytes, c.map_swizzle),
+                "tensor map of " + param.role,
+                0,
+                0,
+                false,
+                {},
+                {}};
+    out.push_back(std::move(c));
+  }
+  if (!only.empty())
+    std::erase_if(out,
+                  [&](const Candidate& c) { return c.mutant.statement.find(only) == std::string::npos; });
+  return out;
+}
+
+}  // namespace
+
+std::size_t MutationReport::killed() const {
+  return static_cast<std::size_t>(
+      std::count_if(mutants.begin(), mutants.end(), [](const Mutant& m) { return m.killed; }));
+}
+
+MutationReport test_mutants(const Plan& plan, const KernelSource& source, const Binary& binary,
+                            const MutationOptions& options) {
+  const std::vector<PosedCases> exercises = make_exercises(plan, source.manifest, options.seed);
+  std::vector<EmulatorOptions> policies =
+      make_policies(options, source.manifest.grid.kind == GridRule::Kind::stream_k);
+  MutationReport report;
+
+  // The unchanged kernel first: it must be clean, and its length bounds what a mutant may take.
+  {
+    Runtime runtime = make_runtime();
+    const auto kernel = runtime.load(std::make_shared<Binary>(binary), source.manifest);
+    std::uint64_t longest = 0;
+    for (EmulatorOptions how : policies) {
+      how.host_threads = 0;
+      for (const PosedCases& e : exercises)
+        if (const Verdict v = run_once(runtime, *kernel, e, how, &longest); !v.kind.empty())
+          report.findings.push_back(fmt::format("{} ({}): {}", v.kind, to_string(how.policy), v.message));
+    }
+    if (!report.findings.empty()) return report;
+    for (EmulatorOptions& how : policies) how.instruction_budget = 8 * longest + 1'000'000;
+  }
+
+  std::vector<Candidate> candidates = make_candidates(binary, source.manifest, options.only);
+  std::atomic<std::size_t> next{0};
+  std::size_t done = 0, survivors = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    Runtime runtime = make_runtime();
+    for (std::size_t i; (i = next++) < candidates.size();) {
+      Candidate& c = candidates[i];
+      auto changed = std::make_shared<Binary>(binary);
+      Manifest manifest = source.manifest;
+      if (c.map_param >= 0)
+        manifest.params[static_cast<std::size_t>(c.map_param)].map.swizzle_bytes = c.map_swizzle;
+      else
+        changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
+      c.mutant.by = run_all(runtime, changed, manifest, exercises, policies);
+      c.mutant.killed = !c.mutant.by.empty();
+      if (!c.mutant.killed && !c.mutation.with_zeros.empty()) {
+        c.mutation.replacement = c.mutation.with_zeros;
+        changed = std::make_shared<Binary>(binary);
+        changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
+        if (run_all(runtime, changed, manifest, exercises, policies).empty())
+          c.mutant.equivalent = "the wgmma multiplies by zeros";
+      } else if (!c.mutant.killed && c.mutant.statement.starts_with("wgmma.fence")) {
+        // The emulated device reports every register that needs one.
+        c.mutant.equivalent =
+            "an earlier wgmma.fence covers the registers; ptxas adds one where it wants it (C7519)";
+      }
+      const std::scoped_lock lock(mutex);
+      ++done;
+      survivors += c.mutant.killed || !c.mutant.equivalent.empty() ? 0 : 1;
+      if (options.progress) options.progress(done, candidates.size(), survivors);
+    }
+  };
+  const std::size_t cores = options.threads > 0 ? static_cast<std::size_t>(options.threads)
+                                                : std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (std::size_t t = 1; t < std::min(cores, candidates.size()); ++t) helpers.emplace_back(work);
+  work();
+  helpers.clear();
+  for (Candidate& c : candidates)
+    (c.mutant.equivalent.empty() ? report.mutants : report.equivalent).push_back(std::move(c.mutant));
+  return report;
+}
+
+}  // namespace kiln
