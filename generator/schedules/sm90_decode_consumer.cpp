@@ -273,7 +273,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
       "(lane & 7)) << "
       "4);");
   w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
-  w.line("volatile int* const arrivals_before = (volatile int*)(smem_bytes + {});", p.smem_flag);
+  w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_flag);
   p.k->ring().emit_state(w, false);
   p.v->ring().emit_state(w, false);
   for (int i = 0; i < p.key_blocks(); ++i)

@@ -157,7 +157,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   p.v->ring().emit_addresses(w, p.smem_v_barriers);
   if (p.dynamic) {
     p.work->emit_addresses(w, p.smem_work_barriers);
-    w.line("volatile int* const work_slots = (volatile int*)(smem_bytes + {});", p.smem_work);
+    w.line("int* const work_slots = (int*)(smem_bytes + {});", p.smem_work);
   }
   if (p.cluster > 1) w.line("const u32 rank = cluster_rank();");
   w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");

@@ -264,7 +264,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
   const u32 mbar_k_full = smem + 196640, mbar_k_empty = smem + 196656;
   const u32 mbar_v_full = smem + 196672, mbar_v_empty = smem + 196688;
   const u32 mbar_work_full = smem + 196704, mbar_work_empty = smem + 196720;
-  volatile int* const work_slots = (volatile int*)(smem_bytes + 196736);
+  int* const work_slots = (int*)(smem_bytes + 196736);
   const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 
   if (threadIdx.x == 0) {

@@ -241,7 +241,7 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
   const u32 mbar_k_full = smem + 180272, mbar_k_empty = smem + 180304;
   const u32 mbar_v_full = smem + 180336, mbar_v_empty = smem + 180368;
   const u32 mbar_work_full = smem + 180400, mbar_work_empty = smem + 180416;
-  volatile int* const work_slots = (volatile int*)(smem_bytes + 180432);
+  int* const work_slots = (int*)(smem_bytes + 180432);
   const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 
   if (threadIdx.x == 0) {
