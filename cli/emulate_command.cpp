@@ -8,6 +8,7 @@
 #include <span>
 
 #include "cli/commands.hpp"
+#include "cli/diagnostics.hpp"
 #include "cli/emulate_args.hpp"
 #include "cli/output.hpp"
 #include "emulator/amdgcn/amdgcn.hpp"
@@ -23,6 +24,8 @@ namespace gcn = kiln::emulator::amdgcn;
 struct Options {
   std::string file, kernel, grid = "1,1,1", block = "1,1,1", cluster = "1,1,1", policy = "eager";
   std::uint32_t shared = 0;
+  bool findings = true;
+  int threads = 0;
   std::uint64_t seed = 0, budget = std::uint64_t{1} << 36;
   std::vector<std::string> args;
 };
@@ -52,9 +55,11 @@ Json site_json(const em::Site& s) {
           {"warp", s.warp},
           {"lane", s.lane},
           {"ptx_line", s.ptx_line},
+          {"ptx_column", s.ptx_column},
           {"ptx", s.ptx_text},
           {"source_file", s.source_file},
-          {"source_line", s.source_line}};
+          {"source_line", s.source_line},
+          {"source_column", s.source_column}};
 }
 
 Json document(const em::Report& report) {
@@ -82,13 +87,16 @@ Json document(const em::Report& report) {
           {"output", report.output}};
 }
 
-void print(const em::Report& report, double ms) {
+void print(const em::Report& report, double ms, Diagnostics& diagnostics) {
   const em::Counters& c = report.counters;
   if (!report.output.empty()) fmt::print("{}", report.output);
+  for (const em::Finding& f : report.findings) fmt::print("{}\n", diagnostics.text(f));
   fmt::print(
       "{} warp instructions in {:.0f} ms, {} shared accesses with {} bank conflicts, {} global sectors\n",
       c.warp_instructions, ms, c.shared_accesses, c.shared_bank_conflicts, c.global_sectors);
-  for (const em::Finding& f : report.findings) fmt::print("{} {}: {}\n", bad("finding"), f.kind, f.message);
+  if (!report.findings.empty())
+    fmt::print("{}\n", bad(fmt::format("{} finding{}", report.findings.size(),
+                                       report.findings.size() == 1 ? "" : "s")));
   if (!report.completed) fmt::print("{}\n", bad("stopped before its end"));
 }
 
@@ -102,6 +110,8 @@ Launch common_launch(const Options& options, const std::string& kernel) {
   launch.policy = parse_policy(options.policy);
   launch.seed = options.seed;
   launch.instruction_budget = options.budget;
+  launch.findings = options.findings;
+  launch.host_threads = options.threads;
   return launch;
 }
 
@@ -158,7 +168,8 @@ int emulate(const Options& options, bool json) {
     if (json) {
       print_json(document(report));
     } else {
-      print(report, watch.ms());
+      Diagnostics diagnostics(options.file, text);
+      print(report, watch.ms(), diagnostics);
     }
     return report.completed && report.findings.empty() ? 0 : 1;
   } catch (const em::Error& error) {
@@ -187,6 +198,13 @@ Action add_emulate(CLI::App& command, Common& common) {
   command.add_option("--policy", options->policy, "When asynchronous work completes: eager, lazy or random")
       ->check(CLI::IsMember({"eager", "lazy", "random"}));
   command.add_option("--seed", options->seed, "Seed of the warp order and of random completion");
+  command
+      .add_option_function<std::string>(
+          "--findings", [options](const std::string& v) { options->findings = v == "on"; },
+          "Look for mistakes (on, the default) or only run (off, faster)")
+      ->check(CLI::IsMember({"on", "off"}));
+  command.add_option("--threads", options->threads, "Host threads (default: all cores)")
+      ->check(CLI::Range(1, 1024));
   command.add_option("--max-instructions", options->budget, "Stop after this many warp instructions");
   return [options, &common] { return emulate(*options, common.json); };
 }

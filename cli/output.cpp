@@ -12,14 +12,6 @@
 namespace kiln::cli {
 namespace {
 
-std::string styled(std::string_view text, std::string_view code) {
-  static const bool colour = [] {
-    const char* off = std::getenv("NO_COLOR");
-    return isatty(STDOUT_FILENO) != 0 && (off == nullptr || *off == '\0');
-  }();
-  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
-}
-
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -27,6 +19,14 @@ std::int64_t now_ns() {
 }
 
 }  // namespace
+
+std::string styled(std::string_view text, std::string_view code) {
+  static const bool colour = [] {
+    const char* off = std::getenv("NO_COLOR");
+    return isatty(STDOUT_FILENO) != 0 && (off == nullptr || *off == '\0');
+  }();
+  return colour ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+}
 
 void print_json(const Json& document) {
   // Names of files may be any bytes; what is not UTF-8 is replaced rather than refused.

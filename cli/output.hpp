@@ -14,6 +14,8 @@ using Json = nlohmann::ordered_json;
 /// Prints one JSON document. Numbers that JSON cannot hold become null.
 void print_json(const Json& document);
 
+/// `text` in the colour of an SGR code ("1;31") where bold() and the like are coloured.
+std::string styled(std::string_view text, std::string_view code);
 /// Bold, green and red when standard output is a terminal and NO_COLOR is unset or empty; else the text
 /// itself.
 std::string bold(std::string_view text);

@@ -68,6 +68,18 @@ TEST_CASE("emulate runs any kernel on arrays") {
   CHECK(beyond.status == 1);
   CHECK(!beyond.json()["findings"].empty());
 
+  // As text: what, where in the PTX with carets, and no colour outside a terminal.
+  const auto text = run_kiln(base + "--arg u32:128 --arg f32:1");
+  CHECK(text.status == 1);
+  CHECK(text.out.find("out-of-bounds: read of 4 bytes") != std::string::npos);
+  CHECK(text.out.find("--> scale.ptx:") != std::string::npos);
+  CHECK(text.out.find("ld.global.f32") != std::string::npos);
+  CHECK(text.out.find(" | ") != std::string::npos);
+  CHECK(text.out.find("^~~~") != std::string::npos);
+  CHECK(text.out.find('\x1b') == std::string::npos);
+  // Without findings it is only run; what stops a kernel still does.
+  CHECK(run_kiln(base + "--arg u32:100 --arg f32:2 --findings off --threads 1").status == 0);
+
   for (const char* bad : {"--arg u32:100", "--arg u64:100 --arg f32:1", "--arg u32:x --arg f32:1",
                           "--arg q8:1 --arg f32:1", "--arg u32:1 --arg in:none.npy"}) {
     const auto refused = run_kiln(base + bad);

@@ -1,0 +1,186 @@
+// Speed of the emulated device on one core: straight-line code, wgmma, and a whole kernel at 1 to 64 KV
+// tiles, with findings on and off. Times are CPU time of the process, so other work on the machine matters
+// little. Prints one line per measurement; exit status 1 when a limit is missed.
+//   kiln_bench_emulator [--kernel]   the last part compiles a kernel and needs NVRTC
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include <kiln/kiln.hpp>
+
+#include "emulator/emulator.hpp"
+#include "runtime/problem/runner.hpp"
+
+namespace {
+
+namespace em = kiln::emulator;
+
+double cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+int failures = 0;
+void line(const std::string& what, double value, const char* unit, double least) {
+  const bool ok = least == 0 || value >= least;
+  failures += ok ? 0 : 1;
+  fmt::print("{:<52} {:>9.2f} {}{}\n", what, value, unit,
+             least == 0 ? "" : fmt::format("   (limit {:g}{})", least, ok ? "" : ", missed"));
+}
+
+/// Best of three runs of one launch: a unit of work per CPU second.
+double rate(const em::Module& module, em::Dim3 block, bool findings,
+            const std::function<double(const em::Report&)>& work) {
+  double best = 0;
+  for (int i = 0; i < 3; ++i) {
+    em::GlobalMemory memory;
+    const std::uint64_t out = memory.allocate(1 << 16);
+    em::Launch launch;
+    launch.block = block;
+    launch.findings = findings;
+    launch.host_threads = 1;
+    launch.args.resize(1);
+    launch.args[0].resize(8);
+    std::memcpy(launch.args[0].data(), &out, 8);
+    const double start = cpu_seconds();
+    const em::Report report = em::launch(memory, module, launch);
+    const double seconds = cpu_seconds() - start;
+    if (!report.completed || !report.findings.empty()) {
+      fmt::print("the benchmark kernel failed: {}\n",
+                 report.findings.empty() ? "not completed" : report.findings[0].message);
+      std::exit(1);
+    }
+    best = std::max(best, work(report) / seconds);
+  }
+  return best;
+}
+
+std::string head(const std::string& declarations) {
+  return ".version 8.0\n.target sm_90a\n.address_size 64\n" + declarations +
+         ".visible .entry k(.param .u64 out)\n{\n.reg .pred %p<8>; .reg .b32 %r<64>; .reg .f32 %f<600>; .reg "
+         ".b64 "
+         "%d<16>;\nld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, "
+         "%d2;\n";
+}
+
+/// Integer and float arithmetic, selects and compares, as in the middle of a kernel.
+std::string straight_line() {
+  std::string s =
+      head({}) + "mov.u32 %r2, 0; mov.u32 %r3, 1; mov.f32 %f1, 0f3f800000; mov.f32 %f2, 0f3f000000;\nL:\n";
+  for (int i = 0; i < 32; ++i)
+    s += "add.u32 %r3, %r3, %r1; xor.b32 %r4, %r3, 77; shl.b32 %r5, %r4, 3; fma.rn.f32 %f2, %f1, %f2, %f1; "
+         "mul.f32 "
+         "%f3, %f2, %f1; max.f32 %f2, %f3, %f1; setp.lt.u32 %p1, %r4, %r5; selp.u32 %r3, %r4, %r5, %p1;\n";
+  return s +
+         "add.u32 %r2, %r2, 1; setp.lt.u32 %p2, %r2, 4000; @%p2 bra L; cvt.rn.f32.u32 %f4, %r3; add.f32 %f4, "
+         "%f4, "
+         "%f2; st.global.f32 [%d1], %f4; ret;\n}\n";
+}
+
+/// Groups of four wgmmas of 64 x 128 x 16 on 128-byte swizzled tiles, as a kernel issues them.
+std::string wgmma_loop() {
+  std::string accumulators;
+  for (int i = 0; i < 64; ++i) accumulators += fmt::format("{}%f{}", i > 0 ? ", " : "", i);
+  std::string s =
+      head(".shared .align 1024 .b8 s[49152];\n") +
+      "mov.u32 %r2, s; mov.u32 %r3, %r1; mov.u32 %r5, 0x3c003c00;\nFILL:\nmul.lo.u32 %r4, %r3, 4; add.u32 "
+      "%r4, %r4, "
+      "%r2; st.shared.u32 [%r4], %r5; add.u32 %r3, %r3, 128; setp.lt.u32 %p1, %r3, 12288; @%p1 bra FILL; "
+      "fence.proxy.async; bar.sync 0;\n";
+  for (int i = 0; i < 64; ++i) s += fmt::format("mov.f32 %f{}, 0f00000000; ", i);
+  s += "\nshr.u32 %r6, %r2, 4; cvt.u64.u32 %d3, %r6; or.b64 %d3, %d3, 0x4000004000010000; add.u64 %d4, %d3, "
+       "1024; "
+       "mov.u32 %r7, 0;\nL:\nwgmma.fence.sync.aligned;\n";
+  for (int i = 0; i < 4; ++i)
+    s += fmt::format(
+        "add.u64 %d5, %d3, {0}; add.u64 %d6, %d4, {0}; "
+        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {{{1}}}, %d5, %d6, 1, 1, 1, 0, 0;\n",
+        2 * i, accumulators);
+  return s +
+         "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; add.u32 %r7, %r7, 1; setp.lt.u32 "
+         "%p2, "
+         "%r7, 250; @%p2 bra L; st.global.f32 [%d1], %f0; ret;\n}\n";
+}
+
+/// CPU seconds of one launch of a shipped kernel with `tiles` KV tiles.
+double kernel_seconds(kiln::Runtime& runtime, const kiln::Plan& plan, kiln::Kernel& kernel, int tiles,
+                      bool findings, double& flops) {
+  const kiln::Config& c = plan.resolved();
+  kiln::ProblemShape shape;
+  shape.heads_q = shape.heads_kv = 1;
+  shape.depth = c.depth;
+  shape.ov_depth = c.ov_depth.value_or(c.depth);
+  shape.lengths_q = {c.BM.value_or(128)};
+  shape.lengths_k = {std::int64_t{c.BN.value_or(64)} * tiles};
+  const kiln::Workload work = kiln::random_workload(shape, c, 1);
+  kiln::EmulatorOptions how;
+  how.findings = findings;
+  how.host_threads = 1;
+  kiln::RunOptions options;
+  options.emulator = &how;
+  const double start = cpu_seconds();
+  const kiln::RunResult result = kiln::run_workload(runtime, kernel, work, options);
+  const double seconds = cpu_seconds() - start;
+  for (const auto& [name, value] : result.counters)
+    if (name == "matrix_flops") flops = static_cast<double>(value);
+  return seconds;
+}
+
+void kernel_part() {
+  std::ifstream in(KILN_SOURCE_DIR "/configs/sm_90a/prefill_bf16_d128_sm90a.json", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const kiln::Plan plan = kiln::make_plan(kiln::parse_config(text, "prefill_bf16_d128_sm90a"));
+  kiln::RuntimeOptions options;
+  options.device = "emulated";
+  kiln::Runtime runtime(options);
+  const auto kernel = runtime.load(kiln::generate(plan));
+  for (const bool findings : {true, false}) {
+    double before = 0;
+    int tiles_before = 0;
+    for (const int tiles : {1, 2, 4, 8, 16, 32, 64}) {
+      double flops = 0;
+      const double seconds = kernel_seconds(runtime, plan, *kernel, tiles, findings, flops);
+      fmt::print(
+          "prefill d128, {:>2} KV tiles, findings {:<3}             {:>9.1f} ms, {:>6.2f} ms a further tile, "
+          "{:.2f} "
+          "GFLOP/s\n",
+          tiles, findings ? "on" : "off", seconds * 1e3,
+          tiles_before > 0 ? (seconds - before) * 1e3 / (tiles - tiles_before) : 0.0, flops / seconds / 1e9);
+      before = seconds;
+      tiles_before = tiles;
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const em::Module straight = em::Module::from_ptx(straight_line()),
+                     wgmma = em::Module::from_ptx(wgmma_loop());
+    double both[2] = {};
+    for (const bool findings : {true, false})
+      line(fmt::format("straight-line code, findings {}", findings ? "on" : "off"),
+           rate(straight, {128, 1, 1}, findings,
+                [](const em::Report& r) { return static_cast<double>(r.counters.warp_instructions) / 1e6; }),
+           "M warp-instructions/s", findings ? 20 : 0);
+    for (const bool findings : {true, false})
+      line(fmt::format("bf16 wgmma 64x128x16, findings {}", findings ? "on" : "off"),
+           both[findings ? 0 : 1] =
+               rate(wgmma, {128, 1, 1}, findings,
+                    [](const em::Report& r) { return static_cast<double>(r.counters.matrix_flops) / 1e9; }),
+           "GFLOP/s", findings ? 2 : 4);
+    fmt::print("wgmma without findings: {:.1f} times as fast\n", both[1] / both[0]);
+    if (argc > 1 && std::string_view(argv[1]) == "--kernel") kernel_part();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "kiln_bench_emulator: {}\n", error.what());
+    return 3;
+  }
+  return failures == 0 ? 0 : 1;
+}
