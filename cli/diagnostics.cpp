@@ -87,7 +87,9 @@ std::string Diagnostics::place(const emulator::Site& s, const char* colour) {
   if (s.ptx_line < 1) return out;
   // Of a code object the line is one of the disassembly, which the finding carries along.
   const auto at = static_cast<std::size_t>(s.ptx_line) - 1;
-  const bool here = at < ptx_.size() && ptx_[at].find(s.ptx_text.substr(0, 24)) != std::string::npos;
+  std::string start = s.ptx_text.substr(0, 24);
+  std::replace(start.begin(), start.end(), '\t', ' ');
+  const bool here = at < ptx_.size() && ptx_[at].find(start) != std::string::npos;
   if (here) return out + excerpt(ptx_path_, s.ptx_line, s.ptx_column, s.ptx_length, ptx_, colour);
   return out + fmt::format("  {}\n", s.ptx_text);
 }
