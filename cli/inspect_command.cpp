@@ -8,7 +8,9 @@
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
 #include "cli/inspect_amd.hpp"
+#include "cli/inspect_html.hpp"
 #include "cli/output.hpp"
+#include "runtime/problem/files.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -57,9 +59,22 @@ const char* kind_text(KernelParam::Kind kind) {
   return "f32";
 }
 
-int inspect(const std::string& argument, bool with_source, bool json) {
+int inspect(const std::string& argument, bool with_source, const std::string& html, const std::string& svg,
+            bool json) {
   const Plan plan = make_plan(load_config(argument));
   const KernelSource source = generate(plan);
+  if (!html.empty()) write_atomically(html, html_report(plan, source));
+  if (!svg.empty()) {
+    const std::string picture = timeline_svg(plan);
+    if (picture.empty())
+      throw Error(ErrorCode::bad_input, "schedule " + *plan.resolved().schedule + " has no timeline to draw");
+    write_atomically(svg, picture);
+  }
+  if (!json && (!html.empty() || !svg.empty())) {
+    for (const std::string& path : {html, svg})
+      if (!path.empty()) fmt::print("wrote {}\n", path);
+    return 0;
+  }
   const Json planned = Json::parse(plan.to_json());
   const Json map = outline(source.text);
   const bool amd = is_amd(plan.resolved().target);
@@ -97,17 +112,16 @@ int inspect(const std::string& argument, bool with_source, bool json) {
 
 Action add_inspect(CLI::App& command, Common& common) {
   struct Options {
-    std::string config, html;
+    std::string config, html, timeline;
     bool source = false;
   };
   auto options = std::make_shared<Options>();
   command.add_option("CONFIG", options->config, "Config to look at")->required();
   command.add_flag("--source", options->source, "The source as well");
-  command.add_option("--html", options->html, "One self-contained page (not available yet)");
+  command.add_option("--html", options->html, "Write everything as one self-contained page");
+  command.add_option("--timeline", options->timeline, "Write the main loop's timeline as an SVG picture");
   return [options, &common] {
-    if (!options->html.empty())
-      throw Error(ErrorCode::bad_input, "inspect --html is not available yet; the text and --json forms are");
-    return inspect(options->config, options->source, common.json);
+    return inspect(options->config, options->source, options->html, options->timeline, common.json);
   };
 }
 

@@ -7,7 +7,7 @@
 namespace kiln {
 
 void refuse_unsupported(const Config& config, std::string_view schedule,
-                        std::initializer_list<std::string_view> supported, Violations& out) {
+                        std::span<const std::string_view> supported, Violations& out) {
   for (const KeySpec& key : config_keys()) {
     if (key.required || key.name == "name" || key.name == "schedule") continue;
     if (std::find(supported.begin(), supported.end(), key.name) != supported.end()) continue;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string_view>
 
 #include "generator/config/keys.hpp"
@@ -11,7 +12,11 @@ namespace kiln {
 /// A "not-yet" violation at every set key that is neither required, nor `name`, nor in `supported` (key
 /// names). `schedule` is named in the message.
 void refuse_unsupported(const Config& config, std::string_view schedule,
-                        std::initializer_list<std::string_view> supported, Violations& out);
+                        std::span<const std::string_view> supported, Violations& out);
+inline void refuse_unsupported(const Config& config, std::string_view schedule,
+                               std::initializer_list<std::string_view> supported, Violations& out) {
+  refuse_unsupported(config, schedule, std::span(supported.begin(), supported.size()), out);
+}
 
 /// A "not-yet" violation at `pointer` ("/mask", "/operand/page_size") with its present value. `what` says
 /// what the schedule lacks; `legal` lists what it takes.

@@ -13,6 +13,7 @@
 #include <kiln/source.hpp>
 #include <nlohmann/json.hpp>
 #include "generator/layout/proof.hpp"
+#include "generator/schedules/timeline.hpp"
 
 namespace kiln {
 
@@ -30,6 +31,8 @@ class Schedule {
   virtual KernelSource emit() const = 0;
   /// Level L1: every shared-memory map and register map of the kernel, checked by enumeration. Not cheap.
   virtual std::vector<layout::Proof> layout_proofs() const { return {}; }
+  /// A model of the main loop over time, for pictures; empty where a schedule has none.
+  virtual Timeline timeline() const { return {}; }
 };
 
 struct ScheduleEntry {

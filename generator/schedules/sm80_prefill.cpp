@@ -1,6 +1,7 @@
 #include "generator/schedules/sm80_prefill.hpp"
 
 #include "generator/layout/mma_sync.hpp"
+#include "generator/schedules/prefill_timeline.hpp"
 #include "generator/schedules/sm80_prefill_plan.hpp"
 
 namespace kiln {
@@ -17,12 +18,20 @@ class Sm80Prefill final : public Schedule {
         {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
+  Timeline timeline() const override {
+    LoopModel model;
+    model.rows = plan_.BM, model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
+    model.stages = plan_.num_stages;
+    model.mma = 1024;  // mma.sync of an A100
+    return sequential_timeline(model);
+  }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.q->proofs();
     for (const auto* buffer : {&*plan_.k, &*plan_.v}) {
       for (auto& proof : buffer->proofs()) proofs.push_back(std::move(proof));
     }
+    proofs.push_back(plan_.o->output_proof());
     proofs.push_back({"P: accumulators of S as A fragments", layout::accumulators_are_a_fragments(), 0});
     return proofs;
   }

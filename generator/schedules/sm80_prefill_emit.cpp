@@ -126,14 +126,14 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", rows);
   w.banner("accumulators");
   w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.BN / 2, p.BN);
-  w.line("float o_acc[{}];  // O: 16 x {}", p.depth / 2, p.depth);
+  w.line("float o_acc[{}];  // O: 16 x {}", p.ov_depth / 2, p.ov_depth);
   w.line("u32 p[{}];  // P: 16 x {} as the A operand of P V", p.BN / 4, p.BN);
   if (p.q_in_registers)
     w.line("u32 q_reg[{}];  // Q: 16 x {} as the A operand of Q K'", p.q->num_registers(), p.depth);
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
-  for (int i = 0; i < p.depth / 2; i += 8) {
+  for (int i = 0; i < p.ov_depth / 2; i += 8) {
     std::string text;
     for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
     w.line("{}0.0f;", text);
@@ -314,7 +314,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   }
   w.comment("This warp's rows of Q's shared memory are its own: O takes their place.");
   w.line("__syncwarp();");
-  p.q->emit_store(w, *p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
+  p.o->emit_store(w, *p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
                   "o_head + 16 * warp * o_stride_seq", "o_stride_seq", "seqlen_q - m_start - 16 * warp");
 }
 
@@ -345,10 +345,11 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
-  m.depth = m.ov_depth = p.depth;
+  m.depth = p.depth;
+  m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  m.expectations = {{"mma.sync.aligned.m16n8k16", p.num_stages * 2 * (p.BN / 8) * (p.depth / 16)}};
+  m.expectations = {{"mma.sync.aligned.m16n8k16", p.num_stages * (p.BN / 8) * (p.depth + p.ov_depth) / 16}};
   return m;
 }
 

@@ -11,6 +11,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
 
   PrefillPlan p;
   p.depth = c.depth;
+  p.ov_depth = *c.ov_depth;
   p.BM = *c.BM, p.BN = *c.BN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 32;
@@ -21,18 +22,20 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.q_in_registers = resolved->q_in_registers;
   p.max_registers = resolved->registers;
   p.smem_k = resolved->smem_q_bytes;
-  p.smem_v = p.smem_k + p.num_stages * resolved->smem_stage_bytes / 2;
+  p.smem_v = p.smem_k + p.num_stages * resolved->smem_k_stage_bytes;
   p.smem_bytes = p.smem_k + p.num_stages * resolved->smem_stage_bytes;
 
   p.q.emplace(QTile::Shape{p.BM, p.depth, p.BK, p.num_threads, resolved->swizzle});
+  p.o.emplace(QTile::Shape{p.BM, p.ov_depth, p.BK, p.num_threads, resolved->swizzle});
   KVBuffer::Shape kv{true,    c.dtype,    p.BN,          *c.WN,        p.BK,
                      p.depth, *c.bk_smem, p.num_threads, p.num_stages, resolved->swizzle};
   p.k.emplace(kv);
   kv.transpose = false;
+  kv.depth = p.ov_depth;
   p.v.emplace(kv);
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.BN / 2;
-  softmax.output_regs = p.depth / 2;
+  softmax.output_regs = p.ov_depth / 2;
   p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
   softmax.scale_log2 = p.modifier->scale_log2();

@@ -15,7 +15,7 @@ namespace kiln::sm80 {
 struct PrefillPlan {
   Config config;  ///< resolved
 
-  int depth = 0, BM = 0, BN = 0, BK = 0;
+  int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, num_stages = 0;
   bool ragged = false, lse = false, sink = false;
   bool q_in_registers =
@@ -23,7 +23,7 @@ struct PrefillPlan {
   int max_registers = 0;
   int smem_k = 0, smem_v = 0, smem_bytes = 0;  ///< Q lies at 0
 
-  std::optional<QTile> q;
+  std::optional<QTile> q, o;  ///< O is staged in the rows of Q
   std::optional<KVBuffer> k, v;
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;

@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/prefill_meaning.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
 
@@ -59,78 +60,23 @@ bool is_power_of_two(int x) {
   return x > 0 && (x & (x - 1)) == 0;
 }
 
-/// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
-  refuse_unsupported(c, "sm80_prefill",
-                     {"kv_dtype",
-                      "out_dtype",
-                      "ov_depth",
-                      "mma_shape",
-                      "BM",
-                      "BN",
-                      "BK",
-                      "WM",
-                      "WN",
-                      "num_threads",
-                      "swizzle",
-                      "full_kv",
-                      "bk_smem",
-                      "smem_depth",
-                      "num_smem_stages",
-                      "operand",
-                      "num_kv_stages",
-                      "mask",
-                      "score_mod",
-                      "sink",
-                      "lse",
-                      "scale",
-                      "split_kv",
-                      "group",
-                      "rope_depth",
-                      "q_depth",
-                      "head_dim_offset",
-                      "cache_depth",
-                      "nope_depth",
-                      "v_from_k"},
-                     out);
-  const Config m = with_shared_defaults(c);
-  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
-                         const std::string& legal) {
-    if (!fits) refuse_value(c, pointer, "sm80_prefill " + std::string(what), legal, out);
-  };
-  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
-  const std::string depth = std::to_string(c.depth);
-  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
-        std::string(to_string(c.dtype)));
-  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(m.operand->kind == OperandKind::contiguous || m.operand->kind == OperandKind::ragged, "/operand/kind",
-        "takes contiguous and ragged operands", "contiguous, ragged");
-  takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
-  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
-  takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
-  takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
-  takes(c.full_kv.value_or(true), "/full_kv", "keeps whole rows in a stage", "true");
-  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
-  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
-  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
-  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
-  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
-  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
-  if (!(*m.scale > 0)) {
-    break_rule(c, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  check_prefill_meaning(c, "sm80_prefill",
+                        {"WM", "WN", "full_kv", "bk_smem", "smem_depth", "num_smem_stages"}, out);
+  const OperandKind kind = c.operand.value_or(OperandConfig{}).kind;
+  if (kind != OperandKind::contiguous && kind != OperandKind::ragged) {
+    refuse_value(c, "/operand/kind", "sm80_prefill takes contiguous and ragged operands",
+                 "contiguous, ragged", out);
   }
-  if (c.depth % 16 != 0 || c.depth < 16 || c.depth > 256) {
-    break_rule(c, "sm80_prefill", {"/depth"}, "depth is a multiple of 16 between 16 and 256",
-               std::to_string(std::clamp((c.depth + 15) / 16 * 16, 16, 256)), out);
-  }
+  if (!c.full_kv.value_or(true))
+    refuse_value(c, "/full_kv", "sm80_prefill keeps whole rows in a stage", "true", out);
   return out.size() == before;
 }
 
 /// Registers that live through a tile; the rest is for fragments in flight and addresses.
-int live_registers(int depth, int BN) {
-  return depth / 2 + BN / 2 + BN / 4;
+int live_registers(int ov_depth, int BN) {
+  return ov_depth / 2 + BN / 2 + BN / 4;
 }
 constexpr int kSpareRegisters = 56;
 
@@ -138,21 +84,26 @@ int registers_of(int num_threads) {
   return std::min(255, 65536 / num_threads / 8 * 8);
 }
 
+int widest(const Config& c) {
+  return std::max(c.depth, *c.ov_depth);
+}
+
 /// The default BN, halved until accumulators and one stage fit beside what the user chose.
 int default_bn(const Config& c, int BM) {
-  int BN = default_tiles(c.depth).BN;
+  int BN = default_tiles(widest(c)).BN;
   const auto fits = [&] {
-    const int depth = align_up(c.depth, c.BK.value_or(16));
-    return live_registers(c.depth, BN) <= registers_of(2 * BM) - kSpareRegisters &&
-           (BM + 2 * BN) * depth * 2 <= kSmemLimit;
+    const int depth = align_up(c.depth, c.BK.value_or(16)),
+              ov_depth = align_up(*c.ov_depth, c.BK.value_or(16));
+    return live_registers(*c.ov_depth, BN) <= registers_of(2 * BM) - kSpareRegisters &&
+           (BM * std::max(depth, ov_depth) + BN * (depth + ov_depth)) * 2 <= kSmemLimit;
   };
   while (BN > c.BK.value_or(16) && !fits()) BN /= 2;
   return std::max(BN, c.BK.value_or(16));
 }
 
-int default_bk(int depth, int BN) {
+int default_bk(const Config& c, int BN) {
   int BK = 64;
-  while (BK > 16 && (depth % BK != 0 || BN % BK != 0)) BK /= 2;
+  while (BK > 16 && (c.depth % BK != 0 || *c.ov_depth % BK != 0 || BN % BK != 0)) BK /= 2;
   return BK;
 }
 
@@ -165,16 +116,17 @@ void follow(const Config& user, std::optional<int>& key, std::string_view pointe
 
 bool resolve_tiles(Config& c, const Config& user, Violations& out) {
   const auto before = out.size();
-  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 2 : default_tiles(c.depth).BM;
+  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 2 : default_tiles(widest(c)).BM;
   if (!is_power_of_two(*c.BM) || *c.BM < 16 || *c.BM > 256) {
     break_rule(user, "sm80_prefill", {"/BM", "/num_threads"},
                "BM is 16 rows for each of 1, 2, 4, 8 or 16 warps", "16, 32, 64, 128, 256", out);
     return false;
   }
-  if (c.BK && (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || c.depth % *c.BK > *c.BK / 2)) {
-    break_rule(user, "V8", {"/BK", "/depth"},
+  if (c.BK && (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || c.depth % *c.BK > *c.BK / 2 ||
+               *c.ov_depth % *c.BK > *c.BK / 2)) {
+    break_rule(user, "V8", {"/BK", "/depth", "/ov_depth"},
                "BK is a power of two from 16 to 128 that divides depth, or leaves at most BK/2",
-               std::to_string(default_bk(c.depth, 128)), out);
+               std::to_string(default_bk(c, 128)), out);
     return false;
   }
   if (!c.BN) c.BN = default_bn(c, *c.BM);
@@ -189,7 +141,7 @@ bool resolve_tiles(Config& c, const Config& user, Violations& out) {
                std::to_string(std::clamp((*c.BN + 16) / 32 * 32, 32, 256)), out);
     return false;
   }
-  if (!c.BK) c.BK = default_bk(c.depth, *c.BN);
+  if (!c.BK) c.BK = default_bk(c, *c.BN);
   if (*c.BN % *c.BK != 0) {
     break_rule(user, "V9", {"/BN", "/BK"}, "BN % BK == 0", std::to_string(align_up(*c.BN, *c.BK)), out);
   }
@@ -246,10 +198,12 @@ void exceed(const Config& user, std::string_view id, std::initializer_list<std::
 /// here they are one thing.
 bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& out) {
   Config& c = r.config;
-  r.smem_q_bytes = *c.BM * *c.smem_depth * 2;
-  r.smem_stage_bytes = 2 * *c.BN * *c.smem_depth * 2;
+  const int v_columns = align_up(*c.ov_depth, *c.BK);
+  r.smem_q_bytes = *c.BM * std::max(*c.smem_depth, v_columns) * 2;
+  r.smem_k_stage_bytes = *c.BN * *c.smem_depth * 2;
+  r.smem_stage_bytes = r.smem_k_stage_bytes + *c.BN * v_columns * 2;
   const int fitting = (kSmemLimit - r.smem_q_bytes) / r.smem_stage_bytes;
-  const int wanted = default_tiles(c.depth).stages;
+  const int wanted = default_tiles(widest(c)).stages;
   if (!c.num_kv_stages) c.num_kv_stages = c.num_smem_stages.value_or(std::clamp(fitting, 1, wanted));
   if (!c.num_smem_stages) c.num_smem_stages = c.num_kv_stages;
   if (*c.num_smem_stages != *c.num_kv_stages || *c.num_kv_stages < 1 || *c.num_kv_stages > 4) {
@@ -259,14 +213,14 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
   }
   const int bytes = r.smem_q_bytes + *c.num_kv_stages * r.smem_stage_bytes;
   if (bytes > kSmemLimit) {
-    exceed(user, "V15", {"/BN", "/BM", "/num_kv_stages", "/num_smem_stages", "/depth"},
+    exceed(user, "V15", {"/BN", "/BM", "/num_kv_stages", "/num_smem_stages", "/depth", "/ov_depth"},
            fmt::format("shared memory is {} bytes, at most {}", bytes, kSmemLimit), suggest, out);
     return false;
   }
   r.registers = registers_of(*c.num_threads);
-  const int live = live_registers(c.depth, *c.BN);
+  const int live = live_registers(*c.ov_depth, *c.BN);
   if (live > r.registers - kSpareRegisters) {
-    exceed(user, "V32", {"/BN", "/BM", "/num_threads", "/depth"},
+    exceed(user, "V32", {"/BN", "/BM", "/num_threads", "/depth", "/ov_depth"},
            fmt::format("O, S and P take {} registers a thread, at most {} of {}", live,
                        r.registers - kSpareRegisters, r.registers),
            suggest, out);

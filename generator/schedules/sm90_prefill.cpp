@@ -1,5 +1,6 @@
 #include "generator/schedules/sm90_prefill.hpp"
 
+#include "generator/schedules/prefill_timeline.hpp"
 #include "generator/schedules/sm90_prefill_plan.hpp"
 
 namespace kiln {
@@ -23,6 +24,13 @@ class Sm90Prefill final : public Schedule {
     for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), plan_.ov_depth, true))
       proofs.push_back(std::move(proof));
     return proofs;
+  }
+  Timeline timeline() const override {
+    LoopModel model;
+    model.consumers = plan_.num_math_warpgroups;
+    model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
+    model.stages = plan_.num_kv_stages;
+    return overlapped_timeline(model);
   }
   KernelSource emit() const override { return sm90::emit_prefill(plan_); }
 

@@ -134,4 +134,13 @@ TEST_CASE("inspect works without a compiler") {
   CHECK(result.status == 0);
   CHECK(result.json()["manifest"]["entry"].is_string());
   CHECK(run_kiln("inspect -", kGood).out.find("resources") != std::string::npos);
+  const std::string page = KILN_BINARY_DIR "/inspect_test.html";
+  CHECK(run_kiln("inspect - --html " + page, kGood).status == 0);
+  std::ifstream in(page);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  for (const char* part : {"<svg", "Layouts and bank conflicts", "extern &quot;C&quot;", "</html>"}) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  CHECK(text.find("<script") == std::string::npos);
 }

@@ -166,7 +166,7 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        "compile " + kConfig + " --emit hsaco --out x",
                                        "tune " + kConfig,
                                        "verify --mutate " + kConfig,
-                                       "inspect --html x " + kConfig,
+                                       "inspect --html /nonexistent/x.html " + kConfig,
                                        "plan " + kConfig + " " + kConfig,
                                        std::string("emulate /nonexistent.ptx"),
                                        std::string("sweep " KILN_SOURCE_DIR "/CMakeLists.txt")}) {

@@ -71,8 +71,11 @@ void QTile::emit_store(Writer& w, const std::string& pack, const std::string& fi
 std::vector<layout::Proof> QTile::proofs() const {
   return {{"Q tile: bijection", tile_.layout().is_bijection(), 0},
           {"Q copies: cp.async", copy_.proves(), copy_.bank_conflicts()},
-          {"Q fragments: ldmatrix", reader_.proves(), reader_.bank_conflicts()},
-          {"O staging: st.shared, ld.shared", output_proves(), output_bank_conflicts()}};
+          {"Q fragments: ldmatrix", reader_.proves(), reader_.bank_conflicts()}};
+}
+
+layout::Proof QTile::output_proof() const {
+  return {"O staging: st.shared, ld.shared", output_proves(), output_bank_conflicts()};
 }
 
 bool QTile::output_proves() const {

@@ -39,6 +39,8 @@ class QTile {
                   const std::string& rows) const;
 
   std::vector<layout::Proof> proofs() const;
+  /// Of emit_store: staging of O through the tile's rows.
+  layout::Proof output_proof() const;
 
  private:
   bool output_proves() const;

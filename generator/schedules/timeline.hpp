@@ -1,0 +1,26 @@
+// What a schedule's main loop looks like over time: a model from the plan's own tile sizes and the target's
+// rates, for pictures (`kiln inspect --html`, docs/). It shows order, overlap and what bounds the loop; it is
+// no measurement.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kiln {
+
+struct TimelineSpan {
+  enum class Kind { copy, scores, softmax, output };
+  int lane = 0;
+  double begin = 0, end = 0;  ///< clock cycles of the multiprocessor
+  Kind kind = Kind::copy;
+  std::string text;
+};
+
+struct Timeline {
+  std::vector<std::string> lanes;  ///< top to bottom
+  std::vector<TimelineSpan> spans;
+  std::string note;  ///< the rates assumed, one line
+  bool empty() const { return spans.empty(); }
+};
+
+}  // namespace kiln
