@@ -59,7 +59,7 @@ void emit_pack(Writer& w, const PrefillPlan& p) {
 void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   const bool masked = sides.upper || sides.lower || p.hides_anywhere();
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), false);
-  if (p.ping_pong) w.line("named_barrier_sync(1 + consumer, {});", p.num_math_warpgroups == 1 ? 128 : 256);
+  if (p.ping_pong) w.line("named_barrier_sync(1 + consumer, 256);");
   w.comment("S(n) = Q K(n)'");
   emit_qk(w, p);
   w.comment("O += P(n+1) V(n+1)");

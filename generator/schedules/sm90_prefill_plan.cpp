@@ -12,8 +12,19 @@ namespace kiln::sm90 {
 namespace {
 
 // Fastest tiles measured on H200 (bench/NOTES.md); depths in between take the next larger entry.
-int default_bm(int depth, int ov_depth) {
-  return std::max(depth, ov_depth) <= 64 ? 192 : 128;
+/// More work a score makes softmax the longer part of the loop: more warpgroups, in turns, hide it better.
+bool has_fixed_modifier(const Config& c) {
+  return c.score_mod->kind == ScoreMod::Kind::softcap || c.score_mod->kind == ScoreMod::Kind::alibi;
+}
+
+int default_bm(const Config& c) {
+  const int wide = std::max(c.depth, *c.ov_depth);
+  return wide <= 64 || (wide <= 128 && has_fixed_modifier(c)) ? 192 : 128;
+}
+
+bool default_ping_pong(const Config& c) {
+  return std::max(c.depth, *c.ov_depth) <= 64 || c.score_mod->kind != ScoreMod::Kind::none ||
+         c.mask->kind == MaskConfig::Kind::custom;
 }
 
 /// O, S and P of a lane.
@@ -33,6 +44,7 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
            : wide <= 64             ? 192
            : wide <= 128            ? 128
            : wide <= 192            ? 112
+           : has_fixed_modifier(c)  ? 80
                                     : 64;
   const int step = c.mask->kind == MaskConfig::Kind::custom ? 32 : 16;
   BN -= BN % step;
@@ -88,18 +100,23 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.ragged = c.operand->kind != OperandKind::contiguous;
   p.lse = *c.lse;
   p.sink = *c.sink;
-  // Three short-rowed warpgroups collide in the tensor cores unless they take turns; two leave gaps when they
-  // do.
-  p.ping_pong = c.schedule ? ping_pong : std::max(p.depth, p.ov_depth) <= 64;
-  c.schedule = p.ping_pong ? "sm90_prefill_pingpong" : "sm90_prefill";
 
-  if (!c.BM) c.BM = default_bm(p.depth, p.ov_depth);
+  if (!c.BM) c.BM = default_bm(c);
   p.BM = *c.BM;
   if (p.BM != 64 && p.BM != 128 && p.BM != 192) {
     refuse("sm90_prefill", {"/BM"}, "BM is 64 rows for each of 1 to 3 consumer warpgroups", "64, 128, 192");
     return std::nullopt;
   }
   p.num_math_warpgroups = p.BM / 64;
+  // Three short-rowed warpgroups collide in the tensor cores unless they take turns; two leave gaps when they
+  // do. One has nobody to take turns with.
+  p.ping_pong = c.schedule ? ping_pong : default_ping_pong(c) && p.num_math_warpgroups > 1;
+  if (p.ping_pong && p.num_math_warpgroups == 1) {
+    refuse("sm90_prefill_pingpong", {"/schedule", "/BM"}, "two or three consumer warpgroups take turns",
+           "128, 192");
+    return std::nullopt;
+  }
+  c.schedule = p.ping_pong ? "sm90_prefill_pingpong" : "sm90_prefill";
   const bool bits = c.mask->kind == MaskConfig::Kind::custom;
   if (!c.BN) c.BN = default_bn(c, p.num_math_warpgroups, p.ragged);
   p.BN = *c.BN;

@@ -27,7 +27,7 @@ ScoreModifier::ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect di
 
 int ScoreModifier::live_registers() const {
   if (expression_) return 12 + 5 * static_cast<int>(expression_->nodes.size()) / 2;
-  return mod_.kind == ScoreMod::Kind::alibi ? 8 : 0;
+  return mod_.kind == ScoreMod::Kind::alibi ? 4 : 0;
 }
 
 void ScoreModifier::use(Prelude& prelude) const {

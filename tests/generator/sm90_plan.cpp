@@ -135,3 +135,12 @@ TEST_CASE("what sm90_prefill cannot do is refused at its key") {
   CHECK(refused_at(base({{"cluster", 4}}), "/cluster", "sm90_prefill"));
   CHECK(refused_at(base({{"cluster", 2}, {"mask", "causal"}}), "/cluster", "sm90_prefill"));
 }
+
+TEST_CASE("warpgroups take turns only where there are two") {
+  const auto schedule = [](const Json& more) { return *plan_of(base(more)).resolved().schedule; };
+  CHECK(schedule({{"depth", 64}}) == "sm90_prefill_pingpong");
+  CHECK(schedule({{"depth", 64}, {"BM", 64}}) == "sm90_prefill");
+  CHECK(schedule({{"score_mod", "alibi"}}) == "sm90_prefill_pingpong");
+  CHECK(
+      refused_at(base({{"BM", 64}, {"schedule", "sm90_prefill_pingpong"}}), "/BM", "sm90_prefill_pingpong"));
+}
