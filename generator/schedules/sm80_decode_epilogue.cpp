@@ -71,7 +71,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("#pragma unroll 4");
   w.open("for (int other = 0; other < split.parts; ++other)");
   w.line(
-      "const long long block = (long long)(split.first_team + other) * problem.team_heads + blockIdx.x % "
+      "const long long block = (long long)(split.first_cell + other) * problem.team_heads + blockIdx.x % "
       "problem.team_heads;");
   w.line("const float* const from = workspace + (2 * block + (other == 0 && split.first_second)) * {};",
          p.partial_floats());

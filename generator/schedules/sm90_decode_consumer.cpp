@@ -281,6 +281,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   for (int j = 0; j < p.out_blocks(); ++j)
     w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
   w.line("float row_max[{0}], row_sum[{0}];", p.columns());
+  if (p.stream->dynamic()) p.cells.emit_state(w, false);
   p.stream->emit_loop_open(w);
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
@@ -308,7 +309,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
     p.v->ring().emit_step(w);
   }
   emit_decode_epilogue(w, p);
-  w.close();
+  p.stream->emit_loop_close(w, p.cells, false);
 }
 
 }  // namespace kiln::sm90

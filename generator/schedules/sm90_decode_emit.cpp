@@ -70,7 +70,12 @@ void emit_setup(Writer& w, const DecodePlan& p) {
       "smem + {};",
       p.smem_k, p.smem_v, p.smem_q, p.smem_p, p.smem_o);
   p.k->ring().emit_addresses(w, p.smem_barriers);
-  p.v->ring().emit_addresses(w, p.smem_barriers + p.k->ring().barrier_bytes());
+  const int after_k = p.smem_barriers + p.k->ring().barrier_bytes();
+  p.v->ring().emit_addresses(w, after_k);
+  if (p.stream->dynamic()) {
+    p.cells.emit_addresses(w, after_k + p.v->ring().barrier_bytes());
+    w.line("volatile int* const cell_slots = (volatile int*)(smem_bytes + {});", p.smem_cells);
+  }
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);
   w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
@@ -82,6 +87,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
       p.scales_by_token() ? 33 : 1;  // one lane's bytes, and the lanes' copies of scales
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
   p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
+  if (p.stream->dynamic()) p.cells.emit_init(w, 1, 4);
   w.line("fence_mbarrier_init();");
   w.close();
   w.line("__syncthreads();");
@@ -154,6 +160,7 @@ void emit_decode_producer(Writer& w, const DecodePlan& p) {
   w.banner("producer warp: K and V tiles, read once, so first out of L2");
   p.k->ring().emit_state(w, true);
   p.v->ring().emit_state(w, true);
+  if (p.stream->dynamic()) p.cells.emit_state(w, true);
   p.stream->emit_loop_open(w);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
@@ -161,7 +168,7 @@ void emit_decode_producer(Writer& w, const DecodePlan& p) {
   emit_load(w, p, *p.k, "k");
   emit_load(w, p, *p.v, "v");
   w.close();
-  w.close();
+  p.stream->emit_loop_close(w, p.cells, true);
 }
 
 KernelSource emit_decode(const DecodePlan& p) {
@@ -218,7 +225,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
-  m.workspace_bytes_per_block = 2 * 4 * p.partial_floats();
+  m.workspace_bytes_per_block = p.stream->cells_per_block() * 2 * 4 * p.partial_floats();
   m.params = params;
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;

@@ -91,7 +91,11 @@ void emit_whole(Writer& w, const DecodePlan& p) {
 
 void emit_part(Writer& w, const DecodePlan& p) {
   w.comment("this block's part");
-  w.line("float* const part = workspace + (blockIdx.x * 2ll + s.second_slot) * {};", p.partial_floats());
+  w.line(
+      "float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % "
+      "problem.team_heads) * 2ll + "
+      "s.second_slot) * {};",
+      p.partial_floats());
   for (int c = 0; c < p.columns(); ++c) {
     w.open("if ({} + 2 * (lane & 3) < rows)", row_of(c));
     w.line("float* const at = part + ({} + 2 * (lane & 3)) * {} + 16 * warp + {};", row_of(c), p.padded_ov(),
@@ -121,7 +125,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
   w.line("const long long stride = problem.team_heads * 2ll * {};", p.partial_floats());
   w.line(
-      "const float* const parts = workspace + (split.first_team * problem.team_heads + (int)blockIdx.x % "
+      "const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % "
       "problem.team_heads) * 2ll * {};",
       p.partial_floats());
   w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block",

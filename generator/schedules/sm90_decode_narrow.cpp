@@ -112,7 +112,7 @@ void emit_pv_narrow(Writer& w, const DecodePlan& p) {
   const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
   w.line("const u32 v_at = {} + lane * {};", slot(p, *p.v, "v"), span);
   // Where registers are short, one block's fragments at a time.
-  const bool in_turn = p.scales_by_token();
+  const bool in_turn = p.BN / 4 * p.out_blocks() >= 64;
   const auto multiply = [&](int block) {
     for (int step = 0; step < steps; ++step)
       w.line(

@@ -182,7 +182,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.v.emplace(
       TMAConsumerPipeline::Shape{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4, 1});
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv});
+  // Narrow caches keep the warps busy, so blocks drift apart; 16-bit ones only wait for memory and lose by
+  // more parts.
+  const bool dynamic = p.narrow && !c.split_kv;
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv, dynamic});
 
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
@@ -193,8 +196,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     p.smem_scales =
         p.smem.add("scales", 2 * scale_bytes * p.num_kv_stages, 16, "scales of each key: K stages, V stages");
   p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
-  p.smem_barriers =
-      p.smem.add("mbar", p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes(), 8, "K and V rings");
+  const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
+  p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
+  p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
   p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
   if (p.smem.bytes() > kSmemPerBlock) {
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},

@@ -26,11 +26,12 @@ struct DecodePlan {
   double softcap = 0;  ///< 0: none
 
   SmemMap smem;
-  int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag;
+  int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag, smem_cells;
 
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<MHAOperand> operand;
   std::optional<StreamK> stream;
+  StagedPipeline cells{"cell", 2, 1};  ///< cells of the stream-K plan handed to the consumers
   std::optional<Wgmma> qk, pv;
 
   static constexpr int kConsumerThreads = 128;

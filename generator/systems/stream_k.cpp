@@ -42,7 +42,7 @@ void StreamK::emit_functions(Writer& w) const {
   w.blank();
   w.comment("How an item is split.");
   w.open("struct Split");
-  w.line("int parts, first_team;  // how many, and the team of part 0");
+  w.line("int parts, first_cell;  // how many, and the cell of part 0");
   w.line("bool first_second;      // part 0 is in the second slot of its block; later ones are in the first");
   w.close(";");
   w.blank();
@@ -51,7 +51,12 @@ void StreamK::emit_functions(Writer& w) const {
   w.line(
       "unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than "
       "memory holds");
-  w.line("int teams, team, slots;          // head slots of a team");
+  if (shape_.dynamic)
+    w.line(
+        "unsigned fixed, chunk, cells;  // positions cut evenly for the teams; length of the cells after; "
+        "how many in all");
+  w.line("unsigned teams, cell;          // the range at hand");
+  w.line("int slots;                     // head slots of a team");
   w.line("int batch;                       // sequence at `position`");
   w.line("unsigned batch_start;           // position of its first tile");
   w.line("bool first;                      // no segment taken yet");
@@ -90,15 +95,57 @@ void StreamK::emit_functions(Writer& w) const {
          shape_.BM);
   w.close();
   w.blank();
-  w.comment("Team that holds a position: ranges start at floor(team * total / teams).");
-  w.open("__device__ __forceinline__ int team_of(const Range& range, unsigned position)");
-  w.line("return (int)(((position + 1) * range.teams - 1) / range.total);");
-  w.close();
+  if (shape_.dynamic) {
+    w.comment(
+        "Cells: one a team, then shorter ones for whoever is done first. Those of teams start at floor(cell "
+        "* fixed / teams).");
+    w.open("__device__ __forceinline__ int cell_of(const Range& range, unsigned position)");
+    w.line(
+        "if (position >= range.fixed) return range.teams + (int)((position - range.fixed) / range.chunk);");
+    w.line("return (int)(((position + 1) * range.teams - 1) / range.fixed);");
+    w.close();
+    w.open("__device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell)");
+    w.line(
+        "return cell >= range.teams ? range.fixed + (cell - range.teams) * range.chunk : cell * range.fixed "
+        "/ range.teams;");
+    w.close();
+  } else {
+    w.comment("Cells: one a team; they start at floor(cell * total / teams).");
+    w.open("__device__ __forceinline__ int cell_of(const Range& range, unsigned position)");
+    w.line("return (int)(((position + 1) * range.teams - 1) / range.total);");
+    w.close();
+    w.open("__device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell)");
+    w.line("return cell * range.total / range.teams;");
+    w.close();
+  }
   w.blank();
+  if (shape_.split) {
+    w.comment("Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.");
+    w.open("__device__ __forceinline__ void seek(const Problem& problem, Range& range)");
+    w.line("const int lane = threadIdx.x % 32;");
+    w.line("unsigned start = range.batch_start;");
+    w.open("for (int base = range.batch;; base += 32)");
+    w.line("const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;");
+    w.line("int sum = mine;");
+    w.open("for (int step = 1; step < 32; step *= 2)");
+    w.line("const int below = __shfl_up_sync(0xffffffffu, sum, step);");
+    w.line("if (lane >= step) sum += below;");
+    w.close();
+    w.line("const unsigned past = __ballot_sync(0xffffffffu, range.position < start + sum * range.slots);");
+    w.open("if (past != 0)");
+    w.line("const int found = __ffs(past) - 1;");
+    w.line("range.batch = base + found;");
+    w.line("range.batch_start = start + __shfl_sync(0xffffffffu, sum - mine, found) * range.slots;");
+    w.line("return;");
+    w.close();
+    w.line("start += __shfl_sync(0xffffffffu, sum, 31) * range.slots;");
+    w.close();
+    w.close();
+    w.blank();
+  }
   w.open("__device__ __forceinline__ Range first_range(const Problem& problem)");
   w.line("Range range;");
   w.line("range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;");
-  w.line("range.team = blockIdx.x / problem.team_heads;");
   w.line("range.first = true;");
   w.line("range.batch = 0; range.batch_start = 0;");
   if (shape_.split) {
@@ -110,34 +157,25 @@ void StreamK::emit_functions(Writer& w) const {
   } else {
     w.line("range.total = (unsigned)(problem.batch * range.slots);");
   }
-  w.line("range.teams = (int)min(gridDim.x / problem.team_heads, range.total);");
-  w.line("if (range.team >= range.teams) {{ range.position = range.end = 0; return range; }}");
-  w.line("range.position = (unsigned)range.team * range.total / range.teams;");
-  w.line("range.end = (range.team + 1u) * range.total / range.teams;");
-  if (!shape_.split) {
+  w.line("range.teams = min(gridDim.x / problem.team_heads, range.total);");
+  if (shape_.dynamic) {
+    w.comment(
+        "Long ranges leave an eighth for the end, in two chunks a team: blocks do not get equal shares of "
+        "the memory.");
+    w.line("const unsigned each = range.total / range.teams;");
+    w.line("range.fixed = each < {} ? range.total : range.total - each / 8 * range.teams;", kDynamicFrom);
+    w.line("range.chunk = max(each / 16, 1u);");
+    w.line("range.cells = range.teams + (range.total - range.fixed + range.chunk - 1) / range.chunk;");
+  }
+  w.line("range.cell = blockIdx.x / problem.team_heads;");
+  w.line("if (range.cell >= range.teams) {{ range.position = range.end = 0; return range; }}");
+  w.line("range.position = start_of(range, range.cell);");
+  w.line("range.end = start_of(range, range.cell + 1);");
+  if (shape_.split) {
+    w.line("seek(problem, range);");
+  } else {
     w.line("range.batch = (int)(range.position / range.slots);");
     w.line("range.batch_start = range.batch * range.slots;");
-  } else {
-    w.comment("the sequence that holds the position: 32 lengths at a time");
-    w.line("unsigned start = 0;");
-    w.open("for (int base = 0;; base += 32)");
-    w.line("const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;");
-    w.line("int sum = mine;");
-    w.open("for (int step = 1; step < 32; step *= 2)");
-    w.line("const int below = __shfl_up_sync(0xffffffffu, sum, step);");
-    w.line("if (lane >= step) sum += below;");
-    w.close();
-    w.line(
-        "const unsigned past = __ballot_sync(0xffffffffu, range.position < start + sum * "
-        "range.slots);");
-    w.open("if (past != 0)");
-    w.line("const int found = __ffs(past) - 1;");
-    w.line("range.batch = base + found;");
-    w.line("range.batch_start = start + __shfl_sync(0xffffffffu, sum - mine, found) * range.slots;");
-    w.line("break;");
-    w.close();
-    w.line("start += __shfl_sync(0xffffffffu, sum, 31) * range.slots;");
-    w.close();
   }
   w.line("return range;");
   w.close();
@@ -181,9 +219,9 @@ void StreamK::emit_functions(Writer& w) const {
   if (!shape_.split) return;
   w.open("__device__ __forceinline__ Split split_of(const Range& range, const Segment& s)");
   w.line("Split split;");
-  w.line("split.first_team = team_of(range, s.item_start);");
-  w.line("split.parts = team_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_team + 1;");
-  w.line("split.first_second = (unsigned)split.first_team * range.total / range.teams < s.item_start;");
+  w.line("split.first_cell = cell_of(range, s.item_start);");
+  w.line("split.parts = cell_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_cell + 1;");
+  w.line("split.first_second = start_of(range, split.first_cell) < s.item_start;");
   w.line("return split;");
   w.close();
   w.blank();
@@ -192,8 +230,52 @@ void StreamK::emit_functions(Writer& w) const {
 void StreamK::emit_loop_open(Writer& w) const {
   w.line("Range range = first_range(problem);");
   w.line("Segment s;");
+  if (shape_.dynamic) {
+    w.line("#pragma unroll 1");
+    w.open("for (bool more = range.position < range.end; more;)");
+  }
   w.line("#pragma unroll 1");
   w.open("while (next_segment(problem, range, s))");
+}
+
+void StreamK::emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches) const {
+  w.close();
+  if (!shape_.dynamic) return;
+  w.line("more = range.cells > range.teams;");
+  w.open("if (more)");
+  if (fetches) {
+    w.comment("the next cell; the last fetch of the launch leaves the counter as it was found");
+    w.line("int cell = 0;");
+    w.open("if (lane == 0)");
+    w.line(
+        "int* const next = item_counters + problem.batch * problem.team_heads * range.slots + blockIdx.x % "
+        "problem.team_heads;");
+    w.line("cell = range.teams + atomicAdd(next, 1);");
+    w.line("if (cell == range.cells + range.teams - 1) atomicExch(next, 0);");
+    w.close();
+    w.line("cell = __shfl_sync(0xffffffffu, cell, 0);");
+    ring.emit_wait_empty(w, 0);
+    w.open("if (lane == 0)");
+    w.line("cell_slots[{}] = cell;", ring.stage());
+    w.line("mbarrier_arrive({});", ring.full(0));
+    w.close();
+  } else {
+    ring.emit_wait_full(w, 0);
+    w.line("const int cell = cell_slots[{}];", ring.stage());
+    w.line("__syncwarp();");
+    w.line("if (lane == 0) mbarrier_arrive({});", ring.empty(0));
+  }
+  ring.emit_step(w);
+  w.line("more = cell < range.cells;");
+  w.open("if (more)");
+  w.line("range.cell = cell;");
+  w.line("range.position = start_of(range, cell);");
+  w.line("range.end = min(range.position + range.chunk, range.total);");
+  w.line("range.first = true;");
+  w.line("seek(problem, range);");
+  w.close();
+  w.close();
+  w.close();
 }
 
 }  // namespace kiln

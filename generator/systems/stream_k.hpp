@@ -12,7 +12,10 @@
 //   sequence   [ b=0, slot 0 | b=0, slot 1 ][ b=1, slot 0 | b=1, slot 1 ][ ...
 //   team       |  0   |  1   |  2   |  3   |  4  ...
 //
-// A block writes at most two partial results: of its first segment (slot 0 of its workspace) and its last
+// Blocks do not get equal shares of the memory's bandwidth, so with `dynamic` the last eighth of long work is
+// cut into shorter cells that go to whoever is done first. Where cells begin depends on the lengths alone.
+//
+// A cell leaves at most two partial results: of its first segment (slot 0 of its workspace) and its last
 // (slot 1). The last block to finish an item, told by a counter that it leaves at zero, combines the parts in
 // order of position, so results do not depend on timing.
 #pragma once
@@ -21,6 +24,7 @@
 
 #include <kiln/config.hpp>
 #include "generator/emit/writer.hpp"
+#include "generator/systems/staged_pipeline.hpp"
 
 namespace kiln {
 
@@ -28,14 +32,16 @@ class StreamK {
  public:
   struct Shape {
     OperandKind kind = OperandKind::contiguous;
-    int BM = 16;        ///< packed query rows of an item
-    int BN = 64;        ///< keys of a tile
-    int window = 0;     ///< sliding window in keys, 0: none
-    bool split = true;  ///< false: an item is never split (results do not depend on the rest of the batch)
+    int BM = 16;           ///< packed query rows of an item
+    int BN = 64;           ///< keys of a tile
+    int window = 0;        ///< sliding window in keys, 0: none
+    bool split = true;     ///< false: an item is never split (results do not depend on the rest of the batch)
+    bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
   };
   explicit StreamK(const Shape& shape) : shape_(shape) {}
 
   bool splits() const { return shape_.split; }
+  bool dynamic() const { return shape_.dynamic; }
   bool ragged_q() const { return shape_.kind != OperandKind::contiguous; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
   /// order.
@@ -47,11 +53,17 @@ class StreamK {
 
   /// struct Problem, Sequence, Segment and the functions below.
   void emit_functions(Writer& w) const;
-  /// `Range range = first_range(problem)`, then `for (Segment s; next_segment(problem, range, s);)`.
-  /// All 32 lanes of a warp call them together.
+  /// Opens the loop over this block's segments `s`; all 32 lanes of a warp walk it together.
   void emit_loop_open(Writer& w) const;
+  /// Closes it. With `dynamic`, one warp (`fetches`) takes further cells and hands them to the others through
+  /// `cell_slots`, guarded by `ring`.
+  void emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches) const;
+  /// Most parts of the work that blocks leave results for, in blocks: what the workspace is a multiple of.
+  int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
 
  private:
+  /// Tiles a block from which some are left for the end.
+  static constexpr int kDynamicFrom = 128;
   Shape shape_;
 };
 

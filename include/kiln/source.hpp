@@ -36,7 +36,7 @@ struct TensorMapSpec {
 ///               seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
 ///               once, but launches that may overlap (different streams) need one each
-///               item_counters: the same, batch * heads_kv * num_m_blocks of them
+///               item_counters: the same, batch * heads_kv * num_m_blocks of them and team_heads more
 ///               workspace: 16-byte aligned, workspace_bytes_per_block for each block of the grid, any
 ///               content
 ///   i32         batch heads_q heads_kv seqlen_q seqlen_k (the longest, for ragged operands) num_m_blocks

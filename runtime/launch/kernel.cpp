@@ -97,7 +97,7 @@ class LoadedKernel final : public Kernel {
     problem.team_heads = choose_team(manifest_, problem, num_sms);
     ScratchAddresses scratch;
     if (needs_counter_) scratch.tile_counter = counters_.of(options.stream);
-    if (needs_split_) split_.of(options.stream, problem.num_tiles, num_sms, scratch);
+    if (needs_split_) split_.of(options.stream, problem.num_tiles + problem.team_heads, num_sms, scratch);
     PackedParams params;
     pack_params(manifest_, args, problem, *device_, scratch, params);
     auto report =
