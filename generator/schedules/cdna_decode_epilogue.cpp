@@ -95,7 +95,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("if (thread == 0) item_counters[s.item] = 0;");
   w.line("const long long stride = team_heads * 2ll * {};", p.partial_floats());
   w.line(
-      "const float* const first = workspace + (uniform(split.first_team) * team_heads + block_id() % "
+      "const float* const first = workspace + (uniform(split.first_cell) * team_heads + block_id() % "
       "team_heads) "
       "* 2ll * {};",
       p.partial_floats());

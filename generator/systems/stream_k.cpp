@@ -168,7 +168,7 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("range.cells = range.teams + (range.total - range.fixed + range.chunk - 1) / range.chunk;");
   }
   w.line("range.cell = blockIdx.x / problem.team_heads;");
-  w.line("if (range.cell >= range.teams) {{ range.position = range.end = 0; return range; }}");
+  w.line("if (range.cell >= range.teams) { range.position = range.end = 0; return range; }");
   w.line("range.position = start_of(range, range.cell);");
   w.line("range.end = start_of(range, range.cell + 1);");
   if (shape_.split) {

@@ -182,14 +182,15 @@ struct Segment {
 
 // How an item is split.
 struct Split {
-  int parts, first_team;  // how many, and the team of part 0
+  int parts, first_cell;  // how many, and the cell of part 0
   bool first_second;      // part 0 is in the second slot of its block; later ones are in the first
 };
 
 // Position of a team in the tiles of all sequences, end to end.
 struct Range {
   unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
-  int teams, team, slots;          // head slots of a team
+  unsigned teams, cell;          // the range at hand
+  int slots;                     // head slots of a team
   int batch;                       // sequence at `position`
   unsigned batch_start;           // position of its first tile
   bool first;                      // no segment taken yet
@@ -210,29 +211,19 @@ DEVICE int packed_blocks(const Problem& problem) {
   return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 15) / 16;
 }
 
-// Team that holds a position: ranges start at floor(team * total / teams).
-DEVICE int team_of(const Range& range, unsigned position) {
+// Cells: one a team; they start at floor(cell * total / teams).
+DEVICE int cell_of(const Range& range, unsigned position) {
   return (int)(((position + 1) * range.teams - 1) / range.total);
 }
+DEVICE unsigned start_of(const Range& range, unsigned cell) {
+  return cell * range.total / range.teams;
+}
 
-DEVICE Range first_range(const Problem& problem) {
-  Range range;
-  range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;
-  range.team = block_id() / problem.team_heads;
-  range.first = true;
-  range.batch = 0; range.batch_start = 0;
+// Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.
+DEVICE void seek(const Problem& problem, Range& range) {
   const int lane = thread_id() % 32;
-  int tiles = 0;
-  for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
-  for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
-  range.total = (unsigned)(tiles * range.slots);
-  range.teams = (int)min_of((__builtin_amdgcn_grid_size_x() / 128u) / problem.team_heads, range.total);
-  if (range.team >= range.teams) {{ range.position = range.end = 0; return range; }}
-  range.position = (unsigned)range.team * range.total / range.teams;
-  range.end = (range.team + 1u) * range.total / range.teams;
-  // the sequence that holds the position: 32 lengths at a time
-  unsigned start = 0;
-  for (int base = 0;; base += 32) {
+  unsigned start = range.batch_start;
+  for (int base = range.batch;; base += 32) {
     const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
     int sum = mine;
     for (int step = 1; step < 32; step *= 2) {
@@ -244,10 +235,28 @@ DEVICE Range first_range(const Problem& problem) {
       const int found = __builtin_ffs(past) - 1;
       range.batch = base + found;
       range.batch_start = start + shuffle(sum - mine, found) * range.slots;
-      break;
+      return;
     }
     start += shuffle(sum, 31) * range.slots;
   }
+}
+
+DEVICE Range first_range(const Problem& problem) {
+  Range range;
+  range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;
+  range.first = true;
+  range.batch = 0; range.batch_start = 0;
+  const int lane = thread_id() % 32;
+  int tiles = 0;
+  for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
+  for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
+  range.total = (unsigned)(tiles * range.slots);
+  range.teams = min_of((__builtin_amdgcn_grid_size_x() / 128u) / problem.team_heads, range.total);
+  range.cell = block_id() / problem.team_heads;
+  if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
+  range.position = start_of(range, range.cell);
+  range.end = start_of(range, range.cell + 1);
+  seek(problem, range);
   return range;
 }
 
@@ -281,9 +290,9 @@ DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
 
 DEVICE Split split_of(const Range& range, const Segment& s) {
   Split split;
-  split.first_team = team_of(range, s.item_start);
-  split.parts = team_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_team + 1;
-  split.first_second = (unsigned)split.first_team * range.total / range.teams < s.item_start;
+  split.first_cell = cell_of(range, s.item_start);
+  split.parts = cell_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_cell + 1;
+  split.first_second = start_of(range, split.first_cell) < s.item_start;
   return split;
 }
 
@@ -738,7 +747,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         acquire_from_device();
         if (thread == 0) item_counters[s.item] = 0;
         const long long stride = team_heads * 2ll * 1056;
-        const float* const first = workspace + (uniform(split.first_team) * team_heads + block_id() % team_heads) * 2ll * 1056;
+        const float* const first = workspace + (uniform(split.first_cell) * team_heads + block_id() % team_heads) * 2ll * 1056;
         const int shift = uniform((int)split.first_second) ? 1056 : 0;  // part 0 may be the second of its block
         #pragma unroll 1
         for (int r = warp; r < rows; r += 2) {

@@ -1,0 +1,97 @@
+// sm90_decode as planned: defaults, documented constants of the operand, and what is refused.
+#include <doctest/doctest.h>
+
+#include <kiln/generator.hpp>
+#include <nlohmann/json.hpp>
+#include "generator/schedules/schedule.hpp"
+
+using namespace kiln;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json with(const Json& more) {
+  Json config{{"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
+  config.update(more);
+  return config;
+}
+Plan plan_of(const Json& more) {
+  return make_plan(parse_config(with(more).dump(), "test"));
+}
+Json paged(int page_size) {
+  return {{"operand", {{"kind", "paged"}, {"page_size", page_size}}}};
+}
+bool refused_at(const Json& more, const std::string& pointer, const std::string& rule) {
+  try {
+    plan_of(more);
+  } catch (const Error& error) {
+    for (const Violation& v : error.violations())
+      if (v.pointer == pointer && v.rule.rfind(rule, 0) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("decode on sm_90a packs sixteen query rows and keeps three stages for each of two blocks") {
+  const Json plan = Json::parse(plan_of(Json::object()).to_json());
+  const Json& r = plan["resolved"];
+  CHECK(r["schedule"] == "sm90_decode");
+  CHECK(r["BM"] == 16);
+  CHECK(r["BN"] == 64);
+  CHECK(r["num_kv_stages"] == 3);
+  CHECK(r["num_threads"] == 160);
+  CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
+  CHECK(2 * (plan["resources"]["smem_bytes"].get<int>() + 1024) <= 233472);
+  CHECK(generate(plan_of(Json::object())).manifest.grid.ctas_per_sm == 2);
+}
+
+TEST_CASE("a page is a whole part of a tile or holds whole tiles") {
+  for (const int page : {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024}) {
+    CAPTURE(page);
+    const Json plan = Json::parse(plan_of(paged(page)).to_json());
+    const Json& k = plan["systems"]["mha_operand"]["k"];
+    CHECK(k["eff_page"] == std::min(page, 64));
+    CHECK(k["num_pages"] == std::max(64 / page, 1));
+    const Manifest manifest = generate(plan_of(paged(page))).manifest;
+    CHECK(manifest.page_size == page);
+    CHECK(manifest.params[0].map.dims[1].box == std::min(page, 64));
+    CHECK(manifest.params[0].map.dims[3].axis == "page");
+  }
+  CHECK(refused_at(paged(48), "/operand/page_size", "V16"));
+  CHECK(refused_at(paged(96), "/operand/page_size", "V16"));
+}
+
+TEST_CASE("narrow keys are multiplied in fp16, through registers") {
+  for (const char* type : {"fp8_e4m3", "int8"}) {
+    CAPTURE(type);
+    const KernelSource source = generate(plan_of({{"kv_dtype", type}}));
+    CHECK(source.text.find("wgmma_m64n16k16_rs") != std::string::npos);
+    CHECK(source.text.find(".f32.f16.f16") != std::string::npos);
+    CHECK(source.text.find("_ss(") == std::string::npos);
+    CHECK(source.manifest.params[0].map.dims[0].box == 128);
+  }
+  const Json scales{{"kind", "paged"}, {"page_size", 16}, {"quantization", {{"granularity", "per_token"}}}};
+  const KernelSource source = generate(plan_of({{"kv_dtype", "fp8_e4m3"}, {"operand", scales}}));
+  CHECK(source.text.find("copy_async_arrive(mbar_k_full") != std::string::npos);
+}
+
+TEST_CASE("products of a tile are counted: depth / 16 for each 64 keys, keys / 16 for each 64 columns") {
+  for (const int depth : {64, 128, 256}) {
+    const Manifest manifest = generate(plan_of({{"depth", depth}})).manifest;
+    REQUIRE(manifest.expectations.size() == 1);
+    CHECK(manifest.expectations[0].count == depth / 16 + depth / 64 * 4);
+  }
+}
+
+TEST_CASE("what sm90_decode has not is refused at its key") {
+  CHECK(refused_at({{"dtype", "fp8_e4m3"}}, "/dtype", "not-yet"));
+  CHECK(refused_at({{"kv_dtype", "fp16"}}, "/kv_dtype", ""));
+  CHECK(refused_at({{"BM", 24}}, "/BM", ""));
+  CHECK(refused_at({{"BN", 96}}, "/BN", "V3"));
+  CHECK(refused_at({{"split_kv", 4}}, "/split_kv", "not-yet"));
+  CHECK(refused_at({{"num_kv_stages", 12}}, "/num_kv_stages", "V15"));
+  CHECK(refused_at({{"num_threads", 256}}, "/num_threads", "sm90_decode"));
+  const Json scales{{"kind", "paged"}, {"page_size", 16}, {"quantization", {{"granularity", "per_token"}}}};
+  CHECK(refused_at({{"operand", scales}}, "/operand/quantization", "not-yet"));
+}
