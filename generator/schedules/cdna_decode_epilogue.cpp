@@ -15,13 +15,15 @@ namespace {
 void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& packed, const std::string& exists,
                      const std::string& writer) {
   if (p.sink) {
-    w.comment("the sink is one more logit, without a value");
+    w.comment("the sink is one more logit, without a value; a row that sees no key has no use for it");
+    w.open("if (sum > 0.0f)");
     w.line("const float sink_log2 = {} ? sink[kv_head * group + {} % group] * 1.44269504f : 0.0f;", exists,
            packed);
     w.line("const float higher = maximum(top, sink_log2);");
     w.line("own = exp2_approx(top - higher);");
     w.line("sum = sum * own + exp2_approx(sink_log2 - higher);");
     w.line("top = higher;");
+    w.close();
   }
   if (p.lse) {
     w.line(

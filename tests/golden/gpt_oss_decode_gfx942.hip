@@ -716,12 +716,14 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     // ---- output
     if (uniform((int)s.whole)) {
       float top = row_max * factor, sum = row_sum, own = 1.0f;
-      // the sink is one more logit, without a value
-      const float sink_log2 = in_rows ? sink[kv_head * group + packed % group] * 1.44269504f : 0.0f;
-      const float higher = maximum(top, sink_log2);
-      own = exp2_approx(top - higher);
-      sum = sum * own + exp2_approx(sink_log2 - higher);
-      top = higher;
+      // the sink is one more logit, without a value; a row that sees no key has no use for it
+      if (sum > 0.0f) {
+        const float sink_log2 = in_rows ? sink[kv_head * group + packed % group] * 1.44269504f : 0.0f;
+        const float higher = maximum(top, sink_log2);
+        own = exp2_approx(top - higher);
+        sum = sum * own + exp2_approx(sink_log2 - higher);
+        top = higher;
+      }
       const float inv_sum = sum > 0.0f ? own * rcp_approx(sum) : 0.0f;
       const i32x4 o_rows = buffer_resource(o_head, queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + 64) * 2) : 0);
       const u32 o_from = in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * 32) * 2) : 0x80000000u;
@@ -777,12 +779,14 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           if (lane == 0) {
             const int row = m_block * 16 + r;
             float top = all * factor, own = 1.0f;
-            // the sink is one more logit, without a value
-            const float sink_log2 = true ? sink[kv_head * group + row % group] * 1.44269504f : 0.0f;
-            const float higher = maximum(top, sink_log2);
-            own = exp2_approx(top - higher);
-            sum = sum * own + exp2_approx(sink_log2 - higher);
-            top = higher;
+            // the sink is one more logit, without a value; a row that sees no key has no use for it
+            if (sum > 0.0f) {
+              const float sink_log2 = true ? sink[kv_head * group + row % group] * 1.44269504f : 0.0f;
+              const float higher = maximum(top, sink_log2);
+              own = exp2_approx(top - higher);
+              sum = sum * own + exp2_approx(sink_log2 - higher);
+              top = higher;
+            }
             lds_write_float(exchange + r * 8, base);
             lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum) : 0.0f);
           }
