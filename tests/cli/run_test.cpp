@@ -165,7 +165,7 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        "compile " + kConfig + " --emit sass",
                                        "compile " + kConfig + " --emit hsaco --out x",
                                        "tune " + kConfig,
-                                       "verify --mutate " + kConfig,
+                                       std::string("verify --mutate prefill_bf16_d64_gfx90a"),
                                        "inspect --html /nonexistent/x.html " + kConfig,
                                        "plan " + kConfig + " " + kConfig,
                                        std::string("emulate /nonexistent.ptx"),
@@ -178,6 +178,16 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
   }
   CHECK(run_kiln("lst").err.find("did you mean 'list'") != std::string::npos);
   CHECK(run_kiln("run " + kConfig + " --sed 3").err.find("did you mean '--seed'") != std::string::npos);
+}
+
+TEST_CASE("verify --mutate counts what is caught") {
+  const auto result = run_kiln("verify prefill_bf16_d64_sm80 --mutate --only wait_group --json");
+  REQUIRE_MESSAGE(result.status == 0, result.err);
+  const auto document = result.json();
+  CHECK(document["findings"].empty());
+  CHECK(document["mutants"].get<int>() >= 4);
+  CHECK(document["killed"] == document["mutants"]);
+  CHECK(document["survivors"].empty());
 }
 
 TEST_CASE("what the machine lacks: status 3 and how to get it") {
