@@ -416,7 +416,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 108544);
-    volatile int* const arrivals_before = (volatile int*)(smem_bytes + 108936);
+    int* const arrivals_before = (int*)(smem_bytes + 108936);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
