@@ -1,8 +1,11 @@
 #include "emulator/amdgcn/mutate.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "emulator/amdgcn/module.hpp"
+#include "emulator/amdgcn/wait_proofs.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -21,29 +24,32 @@ bool writes_m0(const Inst& in) {
 
 class Collector {
  public:
-  explicit Collector(const Module::Impl& impl) : impl_(impl) {}
+  Collector(const Module::Impl& impl, std::size_t first, std::size_t last)
+      : impl_(impl), proofs_(impl.program, first, last) {}
 
-  void visit(const Inst& in, int line) {
+  void visit(std::size_t at, int line) {
+    const Inst& in = impl_.program.code[at];
     const std::uint32_t word = word_at(in.address);
-    const auto add = [&](const char* change, std::uint32_t changed) {
-      found.push_back({change, line, in.text, in.source_line, offset_of(in.address), changed});
+    const auto add = [&](const char* change, std::uint32_t changed, std::string equivalent = {}) {
+      found.push_back(
+          {change, line, in.text, in.source_line, offset_of(in.address), changed, std::move(equivalent)});
     };
     if (in.cls == Class::barrier) {
       add("removed", kNop);
     } else if (in.cls == Class::wait && word >> 16 == 0xbf8c) {
       const int vm = in.mod.vmcnt, lgkm = in.mod.lgkmcnt, exp = static_cast<int>(word >> 4 & 7);
       if (vm < kNoVm) {
-        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm));
-        add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm));
+        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm), proofs_.idle(at, true));
+        add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm), proofs_.idle(at, true));
       }
       if (lgkm < kNoLgkm) {
-        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm));
-        add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1));
+        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm), proofs_.idle(at, false));
+        add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1), proofs_.idle(at, false));
       }
     } else if (writes_m0(in) && in.size == 8) {
       // The literal follows the instruction: where the next copy to LDS lands.
       found.push_back({"M0 + 256", line, in.text, in.source_line, offset_of(in.address) + 4,
-                       word_at(in.address + 4) + 256});
+                       word_at(in.address + 4) + 256, ""});
     } else if ((in.cls == Class::lds_read || in.cls == Class::lds_write) && in.bytes >= 8) {
       const bool pair = in.text.starts_with("ds_read2") || in.text.starts_with("ds_write2");
       const bool rows = in.text.find("st64") != std::string::npos;
@@ -69,6 +75,7 @@ class Collector {
   }
 
   const Module::Impl& impl_;
+  WaitProofs proofs_;
 };
 
 }  // namespace
@@ -76,11 +83,14 @@ class Collector {
 std::vector<Mutation> mutations(const Module& module, std::string_view kernel) {
   const Module::Impl& impl = module.impl();
   const KernelCode& code = impl.find(kernel);
-  Collector collector(impl);
-  int line = 0;
-  for (const Inst& in : impl.program.code) {
-    if (in.address >= code.entry && in.address < code.end) collector.visit(in, ++line);
-  }
+  const auto& program = impl.program.code;
+  const auto index_of = [&](std::uint64_t address) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(program, address, {}, &Inst::address) -
+                                    program.begin());
+  };
+  const std::size_t first = index_of(code.entry), last = index_of(code.end);
+  Collector collector(impl, first, last);
+  for (std::size_t i = first; i < last; ++i) collector.visit(i, static_cast<int>(i - first) + 1);
   return std::move(collector.found);
 }
 

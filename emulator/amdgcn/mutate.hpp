@@ -21,6 +21,9 @@ struct Mutation {
   int source_line = 0;  ///< of the line table; 0 without
   std::size_t offset = 0;
   std::uint32_t word = 0;
+  /// Why no run can notice it, where that follows from the program: what the wait waits for is over on every
+  /// path, or a later wait covers it before anything depends on it. Empty: no such reason.
+  std::string equivalent;
 };
 
 /// All mutants of a kernel, in the order of its code. Throws Error when the module is no code object. What is
