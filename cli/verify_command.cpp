@@ -76,16 +76,20 @@ void climb_layouts(const Plan& plan, Findings& findings) {
   findings.level("L1", fmt::format("{} of {} layout proofs hold", held, proofs.size()));
 }
 
+std::string file_of(const Manifest& manifest) {
+  return manifest.name + (manifest.target.starts_with("gfx") ? ".hip" : ".cu");
+}
+
 std::string describe(const Mutant& m, const std::string& name) {
   std::string text = m.change + ": " + m.statement;
-  if (m.ptx_line > 0) text += fmt::format(" (PTX line {}", m.ptx_line);
-  if (m.source_line > 0) text += fmt::format(", {}.cu:{}", name, m.source_line);
+  if (m.ptx_line > 0) text += fmt::format(" (line {} of the program", m.ptx_line);
+  if (m.source_line > 0) text += fmt::format(", {}:{}", name, m.source_line);
   return m.ptx_line > 0 ? text + ")" : text;
 }
 
 Json mutant_json(const Mutant& m, const std::string& name) {
   return {{"change", m.change},           {"statement", m.statement},
-          {"ptx_line", m.ptx_line},       {"source_file", m.source_line > 0 ? name + ".cu" : ""},
+          {"ptx_line", m.ptx_line},       {"source_file", m.source_line > 0 ? name : ""},
           {"source_line", m.source_line}, {"killed_by", m.by}};
 }
 
@@ -107,12 +111,12 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   if (!report.findings.empty()) return report;
   for (const Mutant& m : report.mutants) {
     if (!m.killed)
-      findings.level("mutants", bad("survives ") + describe(m, source.manifest.name));
+      findings.level("mutants", bad("survives ") + describe(m, file_of(source.manifest)));
     else if (options.verbose)
-      findings.level("mutants", m.by + ": " + describe(m, source.manifest.name));
+      findings.level("mutants", m.by + ": " + describe(m, file_of(source.manifest)));
   }
   for (const Mutant& m : report.equivalent)
-    findings.level("mutants", m.equivalent + ": " + describe(m, source.manifest.name));
+    findings.level("mutants", m.equivalent + ": " + describe(m, file_of(source.manifest)));
   findings.level("mutants", fmt::format("{} of {} killed in {:.0f} s", report.killed(), report.mutants.size(),
                                         watch.ms() / 1000));
   return report;
@@ -121,9 +125,6 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
 int verify(const Options& options, bool json) {
   const Plan plan = make_plan(load_config(options.config));
   const KernelSource source = generate(plan);
-  if (options.mutate && !source.manifest.target.starts_with("sm_"))
-    throw Error(ErrorCode::bad_input,
-                "--mutate changes PTX; " + source.manifest.target + " kernels have none");
   Findings findings(json);
   findings.level("L0", source.manifest.name + ": every rule holds");
   climb_layouts(plan, findings);
@@ -147,9 +148,9 @@ int verify(const Options& options, bool json) {
     climb_emulated(options, plan, source, runtime, findings);
 
   Json survivors = Json::array(), killed = Json::array(), equivalent = Json::array();
-  for (const Mutant& m : mutation.equivalent) equivalent.push_back(mutant_json(m, source.manifest.name));
+  for (const Mutant& m : mutation.equivalent) equivalent.push_back(mutant_json(m, file_of(source.manifest)));
   for (const Mutant& m : mutation.mutants)
-    (m.killed ? killed : survivors).push_back(mutant_json(m, source.manifest.name));
+    (m.killed ? killed : survivors).push_back(mutant_json(m, file_of(source.manifest)));
   if (json) {
     Json document{{"findings", findings.list()},
                   // Without --mutate null says that no mutants were made.

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <thread>
 
+#include "emulator/amdgcn/mutate.hpp"
 #include "emulator/emulator.hpp"
 #include "emulator/mutate/mutate.hpp"
 #include "runtime/problem/ladder.hpp"
@@ -96,14 +99,29 @@ Runtime make_runtime() {
 /// A mutant to be: the changed program or the changed manifest.
 struct Candidate {
   Mutant mutant;
-  emulator::Mutation mutation;
+  emulator::Mutation mutation;                      ///< of PTX
+  std::optional<emulator::amdgcn::Mutation> patch;  ///< of a code object
   int map_param = -1, map_swizzle = 0;
 };
 
+std::vector<Candidate> patch_candidates(const Binary& binary) {
+  const auto bytes = std::as_bytes(std::span(binary.image.data(), binary.image.size()));
+  const auto module = emulator::amdgcn::Module::from_code_object(bytes, binary.name);
+  std::vector<Candidate> out;
+  for (emulator::amdgcn::Mutation& m : emulator::amdgcn::mutations(module, binary.entry)) {
+    Candidate c;
+    c.mutant = {m.change, m.text, m.line, m.source_line, false, {}, {}};
+    c.patch = std::move(m);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
 std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& manifest,
                                        const std::string& only) {
-  std::vector<Candidate> out;
-  for (emulator::Mutation& m : emulator::mutations(binary.ptx)) {
+  const bool amd = binary.target.starts_with("gfx");
+  std::vector<Candidate> out = amd ? patch_candidates(binary) : std::vector<Candidate>{};
+  for (emulator::Mutation& m : amd ? std::vector<emulator::Mutation>{} : emulator::mutations(binary.ptx)) {
     Candidate c;
     c.mutant = {m.change, m.ptx_text, m.ptx_line, m.source_line, false, {}, {}};
     c.mutation = std::move(m);
@@ -171,10 +189,13 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
       Manifest manifest = source.manifest;
       if (c.map_param >= 0)
         manifest.params[static_cast<std::size_t>(c.map_param)].map.swizzle_bytes = c.map_swizzle;
+      else if (c.patch)
+        changed->image = emulator::amdgcn::apply(binary.image, *c.patch);
       else
         changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
       c.mutant.by = run_all(runtime, changed, manifest, exercises, policies);
       c.mutant.killed = !c.mutant.by.empty();
+      if (!c.mutant.killed && c.patch) c.mutant.equivalent = c.patch->equivalent;
       if (!c.mutant.killed && !c.mutation.with_zeros.empty()) {
         c.mutation.replacement = c.mutation.with_zeros;
         changed = std::make_shared<Binary>(binary);
