@@ -165,7 +165,6 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        "compile " + kConfig + " --emit sass",
                                        "compile " + kConfig + " --emit hsaco --out x",
                                        "tune " + kConfig,
-                                       std::string("verify --mutate prefill_bf16_d64_gfx90a"),
                                        "inspect --html /nonexistent/x.html " + kConfig,
                                        "plan " + kConfig + " " + kConfig,
                                        std::string("emulate /nonexistent.ptx"),
@@ -181,13 +180,22 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
 }
 
 TEST_CASE("verify --mutate counts what is caught") {
-  const auto result = run_kiln("verify prefill_bf16_d64_sm80 --mutate --only wait_group --json");
-  REQUIRE_MESSAGE(result.status == 0, result.err);
-  const auto document = result.json();
-  CHECK(document["findings"].empty());
-  CHECK(document["mutants"].get<int>() >= 4);
-  CHECK(document["killed"] == document["mutants"]);
-  CHECK(document["survivors"].empty());
+  // Of PTX, and of a code object where this machine can make one.
+  for (const char* arguments :
+       {"prefill_bf16_d64_sm80 --only wait_group", "prefill_bf16_d64_gfx942 --only s_barrier"}) {
+    CAPTURE(arguments);
+    const auto result = run_kiln(std::string("verify --mutate --json ") + arguments);
+    if (result.status == 3) {
+      MESSAGE("skipped: " << result.err);
+      continue;
+    }
+    REQUIRE_MESSAGE(result.status == 0, result.err);
+    const auto document = result.json();
+    CHECK(document["findings"].empty());
+    CHECK(document["mutants"].get<int>() >= 3);
+    CHECK(document["killed"] == document["mutants"]);
+    CHECK(document["survivors"].empty());
+  }
 }
 
 TEST_CASE("what the machine lacks: status 3 and how to get it") {
