@@ -15,14 +15,20 @@ mkdir -p "$out"
 export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$(mktemp -d)}
 failed=0
 configs=$("$kiln" list --json | python3 -c 'import json, sys; print("\n".join(c["name"] for c in json.load(sys.stdin)))' |
-  grep -E "${KILN_ONLY:-.}")
+  grep -E '_sm(80|90a)$' | grep -E "${KILN_ONLY:-.}")
 
 check_config() {
-  local config=$1 bn lengths
-  bn=$("$KILN" plan "$config" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["resolved"]["BN"])')
+  local config=$1 bn operation lengths queries shape
+  read -r bn operation < <("$KILN" plan "$config" --json | python3 -c 'import json, sys; r = json.load(sys.stdin)["resolved"]; print(r["BN"], r["operation"])')
   lengths=1,$((bn - 1)),$bn,$((bn + 1)),$((3 * bn + 7))
-  if timeout 120 "$KILN" run "$config" --device cuda --heads-q 8 --heads-kv 2 --lengths-q "$lengths" --lengths-k "$lengths" --check >"$LOGS/$config.lengths" 2>&1 &&
-    timeout 120 "$KILN" run "$config" --device cuda --batch 2 --heads-q 16 --heads-kv 16 --seqlen-q 8192 --seqlen-k 8192 --check >"$LOGS/$config.long" 2>&1; then
+  if [ "$operation" = decode ]; then
+    queries=1,2,3,1,5 shape="--batch 5 --heads-q 32 --heads-kv 8 --seqlen-q 1 --seqlen-k 8200"
+    if "$KILN" plan "$config" --json | grep -q '"kind": *"contiguous"'; then queries=1,1,1,1,1; fi
+  else
+    queries=$lengths shape="--batch 2 --heads-q 16 --heads-kv 16 --seqlen-q 8192 --seqlen-k 8192"
+  fi
+  if timeout 120 "$KILN" run "$config" --device cuda --heads-q 8 --heads-kv 2 --lengths-q "$queries" --lengths-k "$lengths" --check >"$LOGS/$config.lengths" 2>&1 &&
+    timeout 120 "$KILN" run "$config" --device cuda $shape --check >"$LOGS/$config.long" 2>&1; then
     echo "ok      $config  $(grep -h '^check' "$LOGS/$config.lengths" "$LOGS/$config.long" | grep -oE 'relative error [0-9.e-]+' | tr '\n' ' ')"
   else
     echo "FAILED  $config"; tail -n 3 "$LOGS/$config.lengths" "$LOGS/$config.long" 2>/dev/null
@@ -45,4 +51,13 @@ for config in $(grep -E '^prefill_bf16_d(64|128|256)_(causal_)?sm90a$' <<<"$conf
     failed=$((failed + 1))
 done
 python3 -u bench/device/peers.py "$kernels" --reps "${KILN_REPS:-5}" | tee "$out/peers.txt" || failed=$((failed + 1))
+
+decode=$(mktemp -d)
+for config in $(grep -E '^decode_(bf16_d128_(paged(16|64|256)_)?|fp8_d128_paged64_)sm90a$' <<<"$configs"); do
+  "$kiln" generate "$config" --out "$decode" >/dev/null && "$kiln" compile "$config" --emit cubin --out "$decode/$config.cubin" >/dev/null ||
+    failed=$((failed + 1))
+done
+if nvcc -arch=sm_90a -cubin -o "$decode/read.cubin" bench/device/read.cu; then
+  python3 -u bench/device/decode.py "$decode" --reps "${KILN_REPS:-5}" | tee "$out/decode.txt" || failed=$((failed + 1))
+fi
 [ "$failed" = 0 ]
