@@ -134,8 +134,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   w.comment("{}(n) into the next slot", name[0] == 'k' ? "K" : "V");
   ring.emit_wait_empty(w, 0);
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.full_kv_bytes());
-  // Lanes that load pages or scales of their own must not run ahead of lane 0.
-  if (operand.num_pages() > 1 || p.scales_by_token()) w.line("__syncwarp();");
+  // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
   if (p.scales_by_token()) emit_load_scales(w, p, name, ring);
   const int span = pipeline.tile().span_bytes, piece_bytes = operand.eff_page() * span;
   for (int round = 0; round < operand.rounds(); ++round) {

@@ -66,7 +66,6 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
   for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
     ring.emit_wait_empty(w, qk);
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
-    w.line("__syncwarp();");
     for (int round = 0; round < operand.rounds(); ++round) {
       const std::string condition = operand.issues(round);
       if (!condition.empty()) w.open("if ({})", condition);
