@@ -386,7 +386,6 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         // K(n) into the next slot
         mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
-        __syncwarp();
         if (lane < 4) {
           tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           tma_load(smem_k + k_stage * 16384 + 8192 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
@@ -395,7 +394,6 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         // V(n) into the next slot
         mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
-        __syncwarp();
         if (lane < 4) {
           tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
