@@ -34,7 +34,8 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
-  add(Kind::f32, "scale_log2");
+  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
+  if (p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
 }
 
@@ -92,6 +93,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
     w.line("const u32 smem_q = smem_address(smem_bytes) + {} + lane * 16;  // Q as this lane's fragments",
            p.smem_q);
   p.k->emit_lane(w);
+  if (p.modifier->scale_log2() != "scale_log2")
+    w.line("const float scale_log2 = {};  // of modified scores", p.modifier->scale_log2());
 }
 
 /// Scales of the tile's keys, one row a lane, beside the copies of K or V.
@@ -215,46 +218,23 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
   }
 }
 
+// Where the tiles lie that some row sees in part.
 void emit_limits(Writer& w, const DecodePlan& p) {
-  if (p.causal) {
-    w.comment("keys that each of the lane's rows sees, and those that every row sees");
-    for (int r = 0; r < 2; ++r) {
-      w.line(
-          "const int key_limit_{0} = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 "
-          "+ "
-          "position_{0});",
-          r);
-      if (p.window > 0)
-        w.line(
-            "const int key_first_{0} = s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + position_{0} - {1};",
-            r, p.window);
-    }
-    w.line(
-        "const int clean_end = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + "
-        "s.m_block "
-        "* {} / group);",
-        p.BM);
-    if (p.window > 0)
-      w.line("const int clean_first = s.sequence.seqlen_k - {};  // of the last position", p.window);
-  } else {
-    w.line(
-        "const int key_limit_0 = s.sequence.seqlen_k, key_limit_1 = key_limit_0, clean_end = key_limit_0;");
+  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
+  w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
+         p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k"));
+  if (p.mask->bounded_below()) {
+    w.line("const int clean_first = {};",
+           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM)));
   }
+  p.modifier->emit_rows(w, p.score_context());
 }
 
 void emit_mask(Writer& w, const DecodePlan& p) {
-  w.open("if (first_key + {} > clean_end{})", p.WN, p.window > 0 ? " || first_key < clean_first" : "");
-  w.comment("a border tile: keys that a row does not see");
-  w.line("const int limit_0 = key_limit_0 - first_key - column, limit_1 = key_limit_1 - first_key - column;");
-  if (p.window > 0)
-    w.line(
-        "const int hidden_0 = key_first_0 - first_key - column, hidden_1 = key_first_1 - first_key - "
-        "column;");
-  for (int i = 0; i < p.WN / 2; ++i) {
-    const int column = 8 * (i / 4) + i % 2, row = (i / 2) % 2;
-    w.line("if ({0} >= limit_{1}{2}) s_acc[{3}] = -kInfinity;", column, row,
-           p.window > 0 ? fmt::format(" || {} < hidden_{}", column, row) : "", i);
-  }
+  p.modifier->emit_apply(w, p.score_context(), "first_key");
+  w.open("if (first_key + {} > clean_end{})", p.WN,
+         p.mask->bounded_below() ? " || first_key < clean_first" : "");
+  p.mask->emit_apply(w, p.score_context(), "first_key", {});
   w.close();
 }
 
@@ -281,15 +261,17 @@ void emit_tile(Writer& w, const DecodePlan& p) {
   w.comment("every lane has read K(n): its stage takes K(n + {})", p.num_stages);
   w.line("__syncwarp();");
   w.line("load_k(stage);");
-  w.comment("V(n) has landed");
-  w.line("CP_ASYNC_WAIT({});", 2 * p.num_stages - 1);
-  w.line("__syncwarp();");
   w.open("if (visible)");
   emit_mask(w, p);
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w, true, false);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w, 0, p.WN / 2, true);
+  w.close();
+  w.comment("V(n) has landed");
+  w.line("CP_ASYNC_WAIT({});", 2 * p.num_stages - 1);
+  w.line("__syncwarp();");
+  w.open("if (visible)");
   w.line("const u32 v_stage = smem_v + stage * {};", p.v->stage_bytes());
   p.v->emit_pv(w, "v_stage");
   w.close();
@@ -383,6 +365,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.k->use(prelude);
   p.v->use(prelude);
   p.softmax->use(prelude);
+  p.modifier->use(prelude);
 
   const auto params = kernel_params(p);
   KernelSource source;

@@ -170,6 +170,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
     w.close();
   }
 
+  if (!p.stream->splits()) return;
   w.banner("a part of an item: the last to arrive combines");
   w.open("if (!s.whole)");
   w.line("if (out_real && out_column == 0) *((float2*)(part + {}) + out_row) = out_stats;", p.BM * p.depth);

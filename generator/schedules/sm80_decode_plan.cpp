@@ -43,10 +43,8 @@ bool check_meaning(const Config& c, Violations& out) {
     takes(q.granularity != Quantization::Granularity::per_block || q.block % 32 == 0, "/operand/quantization",
           "takes a scale for a multiple of 32 elements", "32, 64, 128");
   }
-  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
-            m.mask->kind == MaskConfig::Kind::sliding_window,
-        "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
-  takes(m.score_mod->kind == ScoreMod::Kind::none, "/score_mod", "has no score modifiers", "none");
+  takes(m.mask->kind != MaskConfig::Kind::custom, "/mask", "takes no bit masks",
+        "none, causal, {\"sliding_window\": n}, {\"chunked\": n}");
   takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
   takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
@@ -100,8 +98,6 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
                           const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
   DecodePlan p;
   p.depth = c.depth;
-  p.causal = c.mask->kind != MaskConfig::Kind::none;
-  p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
   p.lse = *c.lse;
   p.sink = *c.sink;
   c.schedule = kName;
@@ -165,7 +161,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   set_memory(p);
   // Registers allow eight warps a multiprocessor.
   p.ctas_per_sm = std::clamp(167936 / (p.smem_bytes + 1024), 1, 256 / p.num_threads);
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv});
+  const int window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, window, !c.split_kv});
+  p.mask.emplace(*c.mask, mma_score_layout(p.WN / 2));
+  p.modifier.emplace(*c.score_mod, mma_score_layout(p.WN / 2));
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.WN / 2;
   softmax.output_regs = p.depth / 2;

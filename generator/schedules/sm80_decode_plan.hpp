@@ -4,8 +4,10 @@
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/mask.hpp"
 #include "generator/systems/mha_operand.hpp"
 #include "generator/systems/online_softmax.hpp"
+#include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm80/decode_kv_buffer.hpp"
 #include "generator/systems/stream_k.hpp"
 
@@ -17,8 +19,7 @@ struct DecodePlan {
   static constexpr int BM = 16;  ///< packed query rows: those of the matrix instruction
   static constexpr int kExchangeColumns = 64, kExchangeStride = 72;  ///< floats; no bank conflicts
   int depth = 0, BN = 0, WN = 0, num_warps = 0, num_threads = 0, num_stages = 0, ctas_per_sm = 1;
-  bool causal = false, lse = false, sink = false;
-  int window = 0;  ///< sliding window in keys, 0: none
+  bool lse = false, sink = false;
   std::optional<Quantization> quantization;
   int scale_group = 0;  ///< elements of depth with a scale for each token; 0: none
 
@@ -30,6 +31,19 @@ struct DecodePlan {
   std::optional<DecodeStreamingKVBuffer> k, v;
   std::optional<OnlineSoftmax> softmax;
   std::optional<StreamK> stream;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  /// The emitted names that masks and score modifiers read: packed rows differ in position and head.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"position_0", "(s.kv_head * group + packed_0 % group)"},
+                    {"position_1", "(s.kv_head * group + packed_1 % group)"}};
+    context.batch = "s.batch";
+    context.seqlen_q = "s.sequence.seqlen_q";
+    context.seqlen_k = "s.sequence.seqlen_k";
+    return context;
+  }
 
   bool ragged() const { return config.operand->kind != OperandKind::contiguous; }
   /// One scale for a head, or for all.

@@ -14,7 +14,13 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, "cu_seqlens_k");
+  if (p.ragged) add(Kind::pointer, "cu_seqlens_q");
+  if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (p.table()) {
+    add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
+    add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
+    add(Kind::i64, "k_stride_page"), add(Kind::i64, "v_stride_page");
+  }
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
   if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
@@ -73,21 +79,32 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("const int m_start = (int)blockIdx.x * {};", p.BM);
   }
   w.line("const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);");
-  if (p.ragged) {
+  if (p.table()) {
+    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
+    w.line("const int seqlen_k = seqlens_k[batch];");
+  } else if (p.ragged) {
     w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
     w.line(
         "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
         "k_start;");
+  }
+  if (p.ragged) {
     w.line("if (m_start >= seqlen_q) return;");
+  }
+  if (p.kind == OperandKind::continuous) {
+    w.comment("the sequence's block; one outside the pool has no rows, and reads as zeros");
+    w.line("const int block = page_of(page_table, page_table_stride, num_pages, batch, 0);");
   }
   const char* sequence = p.ragged ? "{1}_start * {0}_stride_seq" : "batch * {0}_stride_batch";
   for (const char* tensor : {"q", "k", "v", "o"}) {
     const bool query = *tensor == 'q' || *tensor == 'o';
-    const std::string start = fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
+    std::string start = " + " + fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
+    if (p.table() && !query)
+      start = p.kind == OperandKind::paged ? "" : fmt::format(" + block * {}_stride_page", tensor);
     const char* fixed = query || !p.mask->bounded_below() ? " const" : "";
-    w.line("{0}u16*{5} {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
-           tensor, start, query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "", fixed);
+    w.line("{0}u16*{5} {1}_head = {1}{2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ", tensor,
+           start, query ? "head" : "kv_head", query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "",
+           fixed);
   }
   if (p.needs_rows())
     w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
@@ -110,6 +127,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int warp_begin = {};", p.mask->first_key("warp_position"));
   w.line("const int clean_begin = {};", p.mask->first_key("(warp_position + 15)"));
   w.line("const int first_tile = {} / {};", p.mask->first_key("block_position"), p.BN);
+  if (p.page_size > 0) return;
   w.comment("the iterators of K and V start there");
   w.line(
       "k_head += (long long)first_tile * {0} * k_stride_seq; v_head += (long long)first_tile * {0} * "
@@ -120,10 +138,12 @@ void emit_work(Writer& w, const PrefillPlan& p) {
 void emit_setup(Writer& w, const PrefillPlan& p) {
   w.banner("addresses");
   p.q->emit_construct(w, "q_head", "seqlen_q - m_start");
-  const std::string rows =
-      p.mask->bounded_below() ? fmt::format("seqlen_k - first_tile * {}", p.BN) : "seqlen_k";
+  std::string rows = p.mask->bounded_below() ? fmt::format("seqlen_k - first_tile * {}", p.BN) : "seqlen_k";
+  if (p.kind == OperandKind::continuous) rows = fmt::format("(block < 0 ? 0 : {})", rows);
   p.k->emit_construct(w, "smem_k", "k_head", "k_stride_seq", rows);
   p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", rows);
+  if (p.page_size > 0)
+    p.k->emit_pages(w, p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0");
   w.banner("accumulators");
   w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.BN / 2, p.BN);
   w.line("float o_acc[{}];  // O: 16 x {}", p.ov_depth / 2, p.ov_depth);
@@ -342,6 +362,7 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.params = std::move(params);
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;
+  m.page_size = p.page_size;
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
@@ -377,6 +398,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
   body.raw(prelude.text());
+  MHAOperand(p.kind, p.page_size, 1).emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads);
   body.open("{}({})", source.manifest.entry, parameter_list(params));
   emit_work(body, p);

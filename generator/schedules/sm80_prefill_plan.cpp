@@ -16,7 +16,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 32;
   p.num_stages = *c.num_kv_stages;
-  p.ragged = c.operand->kind == OperandKind::ragged;
+  p.kind = c.operand->kind;
+  p.ragged = p.kind != OperandKind::contiguous;
+  p.page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.q_in_registers = resolved->q_in_registers;
@@ -27,8 +29,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
 
   p.q.emplace(QTile::Shape{p.BM, p.depth, p.BK, p.num_threads, resolved->swizzle});
   p.o.emplace(QTile::Shape{p.BM, p.ov_depth, p.BK, p.num_threads, resolved->swizzle});
-  KVBuffer::Shape kv{true,    c.dtype,    p.BN,          *c.WN,        p.BK,
-                     p.depth, *c.bk_smem, p.num_threads, p.num_stages, resolved->swizzle};
+  KVBuffer::Shape kv{true,         c.dtype,           p.BN,       *c.WN,
+                     p.BK,         p.depth,           *c.bk_smem, p.num_threads,
+                     p.num_stages, resolved->swizzle, p.page_size};
   p.k.emplace(kv);
   kv.transpose = false;
   kv.depth = p.ov_depth;

@@ -17,7 +17,10 @@ struct PrefillPlan {
 
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, num_stages = 0;
-  bool ragged = false, lse = false, sink = false;
+  bool ragged = false;  ///< Q and O
+  OperandKind kind = OperandKind::contiguous;
+  int page_size = 0;  ///< rows of a page; 0: not paged
+  bool lse = false, sink = false;
   bool q_in_registers =
       false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
   int max_registers = 0;
@@ -37,6 +40,7 @@ struct PrefillPlan {
   }
   /// The first KV tile a block visits; num_tiles is one past its last.
   std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
+  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   /// True when code names the lane's rows.
   bool needs_rows() const { return lse || mask->bounded_above() || mask->has_bits() || !modifier->none(); }
   /// True when a row may be without a visible key so far.

@@ -64,11 +64,6 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(c, "sm80_prefill",
                         {"WM", "WN", "full_kv", "bk_smem", "smem_depth", "num_smem_stages"}, out);
-  const OperandKind kind = c.operand.value_or(OperandConfig{}).kind;
-  if (kind != OperandKind::contiguous && kind != OperandKind::ragged) {
-    refuse_value(c, "/operand/kind", "sm80_prefill takes contiguous and ragged operands",
-                 "contiguous, ragged", out);
-  }
   if (!c.full_kv.value_or(true))
     refuse_value(c, "/full_kv", "sm80_prefill keeps whole rows in a stage", "true", out);
   return out.size() == before;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kiln/config.hpp>
+#include <kiln/decode_plan.hpp>
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 #include <kiln/kv_cache.hpp>

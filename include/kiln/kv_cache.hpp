@@ -91,6 +91,20 @@ class PageAllocator {
   std::unordered_map<std::int32_t, std::int64_t> hash_of_;                 ///< pages of published blocks
 };
 
+/// New rows for a cache. They are the last `cu_seqlens_q[b + 1] - cu_seqlens_q[b]` tokens of each sequence,
+/// whose length in seqlens_k counts them already.
+struct AppendArgs {
+  Tensor new_k, new_v;  ///< [total, heads_kv, depth]
+  Tensor k, v;          ///< the pools
+  std::optional<Tensor> page_table, seqlens_k, cu_seqlens_q;
+  std::int64_t max_rows = 0;  ///< most new rows of a sequence
+  /// Read for scales per tensor and per head, written for those per token and per n elements.
+  std::optional<Tensor> k_scale, v_scale;
+};
+/// Launches a kernel of make_append_kernel. Throws Error (bad_input): one line per broken rule.
+std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArgs& args,
+                                                 const LaunchOptions& options = {});
+
 /// Page table and lengths of a batch as the kernels take them, on the device. Memory grows and is kept, so
 /// that a launch captured in a graph can be replayed after update().
 class PagedBatch {

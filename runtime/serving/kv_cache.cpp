@@ -159,6 +159,27 @@ void PageAllocator::publish(Sequence sequence, std::span<const std::int64_t> has
   }
 }
 
+std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArgs& args,
+                                                 const LaunchOptions& options) {
+  // The kernel's q and o are the new rows: as many heads as K and V have.
+  AttentionArgs attention;
+  attention.q = args.new_k;
+  attention.o = args.new_v;
+  attention.k = args.k;
+  attention.v = args.v;
+  attention.page_table = args.page_table;
+  attention.seqlens_k = args.seqlens_k;
+  attention.cu_seqlens_q = args.cu_seqlens_q;
+  attention.max_seqlen_q = args.max_rows;
+  attention.k_scale = args.k_scale;
+  attention.v_scale = args.v_scale;
+  if (args.new_k.shape.size() == 3 && args.k.shape.size() == 4 && args.new_k.shape[1] != args.k.shape[2]) {
+    fail("new_k has " + std::to_string(args.new_k.shape[1]) + " heads, the cache has " +
+         std::to_string(args.k.shape[2]));
+  }
+  return kernel.launch(attention, options);
+}
+
 PagedBatch::PagedBatch(Runtime& runtime, std::int64_t max_batch, std::int64_t max_pages)
     : max_batch_(max_batch), max_pages_(max_pages) {
   if (max_batch < 1 || max_pages < 1) fail("a batch needs room for a sequence of a page");

@@ -153,7 +153,6 @@ TEST_CASE("defaults give way to what the user chose") {
 
 TEST_CASE("what is not there yet says so, and names what is") {
   CHECK(refused_at(with(base(), {{"kv_dtype", "int8"}}), "/kv_dtype", "not-yet"));
-  CHECK(refused_at(with(base(), {{"operand", {{"kind", "continuous"}}}}), "/operand/kind", "not-yet"));
   CHECK(refused_at(with(base(), {{"reg_chunk_depth", 64}}), "/reg_chunk_depth", "not-yet"));
 }
 

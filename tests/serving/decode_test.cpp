@@ -1,6 +1,6 @@
-// Decode kernels on the emulated device: every operand kind and element type at the lengths where tiles and
-// pages end, poison in everything unused, no findings; results that do not depend on timing or on the number
-// of multiprocessors beyond rounding; bad page numbers that read as zeros.
+// Decode and paged prefill kernels on the emulated device: every operand kind and element type at the lengths
+// where tiles and pages end, poison in everything unused, no findings; results that do not depend on timing
+// or on the number of multiprocessors beyond rounding; bad page numbers that read as zeros.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -43,15 +43,20 @@ Runtime& emulated() {
 TEST_CASE("every operand kind and element type up the ladder") {
   const char* const configs[] = {
       R"("lse": true)",
-      R"("operand": {"kind": "ragged"}, "mask": "causal")",
-      R"("operand": {"kind": "continuous"}, "dtype": "fp16", "sink": false)",
+      R"("operand": {"kind": "ragged"}, "mask": {"chunked": 33}, "score_mod": {"softcap": 20})",
+      R"("operand": {"kind": "paged", "page_size": 16}, "mask": "causal", "score_mod": "alibi")",
+      R"("operand": {"kind": "continuous"}, "dtype": "fp16", "sink": true, "lse": true)",
       R"("operand": {"kind": "paged", "page_size": 1}, "lse": true)",
       R"("operand": {"kind": "paged", "page_size": 24}, "mask": {"sliding_window": 70}, "depth": 96)",
-      R"("operand": {"kind": "paged", "page_size": 256}, "num_kv_stages": 1)",
+      R"("operand": {"kind": "paged", "page_size": 256}, "num_kv_stages": 1, "split_kv": 1)",
       R"("operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3", "lse": true)",
       R"("operand": {"kind": "paged", "page_size": 2, "quantization": {"granularity": 32}}, "kv_dtype": "int8", "mask": "causal")",
       R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}}, "kv_dtype": "fp8_e4m3", "dtype": "fp16")",
       R"("operand": {"kind": "contiguous", "quantization": {"granularity": "per_tensor"}}, "kv_dtype": "int8", "dtype": "fp16")",
+      // Append and chunked prefill: queries at the end of a longer context, beside decodes of one row.
+      R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 16}, "mask": "causal", "lse": true)",
+      R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 5}, "mask": {"sliding_window": 70}, "num_kv_stages": 1)",
+      R"("operation": "prefill", "operand": {"kind": "continuous"}, "mask": "causal", "num_kv_stages": 3, "BN": 32)",
   };
   std::uint64_t seed = 0;
   for (const char* keys : configs) {
@@ -155,5 +160,5 @@ TEST_CASE("what sm80_decode does not take is refused with what it takes") {
   CHECK(refusal(R"("num_kv_stages": 30)").find("V15") != std::string::npos);
   CHECK(refusal(R"("kv_dtype": "int8", "operand": {"kind": "paged", "quantization": {"granularity": 8}})")
             .find("32") != std::string::npos);
-  CHECK(refusal(R"("score_mod": "alibi")").find("/score_mod") != std::string::npos);
+  CHECK(refusal(R"("mask": "custom")").find("/mask") != std::string::npos);
 }

@@ -27,6 +27,7 @@ KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
 
 KVBuffer::KVBuffer(const Shape& shape)
     : shape_(shape),
+      operand_(shape.page_size > 0 ? OperandKind::paged : OperandKind::contiguous, shape.page_size, 1),
       constants_(constants_of(shape)),
       stage_{shape.BN, shape.depth, shape.bk_smem, shape.swizzle},
       op_({shape.in_type, num_mmas(), num_k_mmas2(), num_k_tiles(), shape.BN, shape.BK, shape.transpose},
@@ -49,15 +50,49 @@ void KVBuffer::emit_construct(Writer& w, const std::string& base, const std::str
   w.comment("{}: copies of this thread ({} rows apart), fragment addresses of this lane",
             shape_.transpose ? "K" : "V", copy_.rows_per_pass());
   copy_.emit_construct(w, base);
+  if (shape_.page_size > 0) {
+    w.line("const u16* const {0}_column = {1} + 8 * {0}_chunk;", n, first);
+    op_.emit_construct(w, base);
+    return;
+  }
   w.line("const u16* {0}_src = {1} + {0}_row * {2} + 8 * {0}_chunk;", n, first, stride);
   if (copy_.passes() > 1) w.line("const long long {}_pass = {} * {};", n, copy_.rows_per_pass(), stride);
   w.line("int {0}_rows = {1} - {0}_row;", n, rows);
   op_.emit_construct(w, base);
 }
 
+void KVBuffer::emit_pages(Writer& w, const std::string& first) const {
+  w.comment("pages of this thread's rows of the tile to load next; -1: no row");
+  w.line("int page_row = {} + k_row;", first);
+  for (int pass = 0; pass < copy_.passes(); ++pass) w.line("int page_{} = -1;", pass);
+  emit_populate(w);
+}
+
+void KVBuffer::emit_populate(Writer& w) const {
+  for (int pass = 0; pass < copy_.passes(); ++pass) {
+    const std::string row =
+        pass == 0 ? "page_row" : fmt::format("page_row + {}", pass * copy_.rows_per_pass());
+    w.line("page_{} = {};", pass, operand_.populate("batch", row, "0", "seqlen_k"));
+  }
+}
+
 void KVBuffer::emit_load_from_dram(Writer& w, int stage) const {
   const std::string n = name();
   w.comment("load_{}_stage{}", n, stage);
+  if (shape_.page_size > 0) {
+    copy_.emit_from(
+        w, stage * stage_bytes(),
+        [&](int pass) {
+          const std::string row =
+              pass == 0 ? "page_row" : fmt::format("page_row + {}", pass * copy_.rows_per_pass());
+          return fmt::format("{}_column + {}", n, operand_.row_offset(n, fmt::format("page_{}", pass), row));
+        },
+        [](int pass) { return fmt::format("page_{} >= 0", pass); });
+    if (shape_.transpose) return;
+    w.line("page_row += {};", shape_.BN);
+    emit_populate(w);
+    return;
+  }
   copy_.emit(w, stage * stage_bytes());
   w.line("{0}_src += {1} * {0}_stride_seq; {0}_rows -= {1};", n, shape_.BN);
 }

@@ -13,6 +13,7 @@
 
 #include "generator/layout/proof.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/systems/mha_operand.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
 
 namespace kiln::sm80 {
@@ -28,6 +29,7 @@ class KVBuffer {
     int num_threads = 0;
     int num_smem_stages = 2;
     layout::Swizzle swizzle{};  ///< vector domain
+    int page_size = 0;          ///< rows of a page; 0: rows follow each other
   };
   explicit KVBuffer(const Shape& shape);
 
@@ -45,6 +47,11 @@ class KVBuffer {
   /// of rows, `first` a pointer to row 0 of the sequence and head, `rows` the expression of its length.
   void emit_construct(Writer& w, const std::string& base, const std::string& first, const std::string& stride,
                       const std::string& rows) const;
+  /// Of pages: declares `page_row`, the first row of the tile to load next (`first`), and populates
+  /// `page_PASS`:
+  /// the page of each of this thread's rows. K and V share them; K(n) is loaded before V(n), which looks up
+  /// tile n + 1, so that the table's latency is hidden.
+  void emit_pages(Writer& w, const std::string& first) const;
   /// load_from_dram[stage]: starts the copies of the iterator's tile and advances it.
   void emit_load_from_dram(Writer& w, int stage) const;
   /// load_from_shared[bk_tile] restricted to step `k_mma`, and get_mma_tile through mma().
@@ -58,8 +65,10 @@ class KVBuffer {
 
  private:
   std::string name() const { return shape_.transpose ? "k" : "v"; }
+  void emit_populate(Writer& w) const;
 
   Shape shape_;
+  MHAOperand operand_;
   KVBufferConstants constants_;
   SmemTile stage_;
   KVMmaOp op_;

@@ -119,6 +119,18 @@ void TileCopy::emit_construct(Writer& w, const std::string& base) const {
 }
 
 void TileCopy::emit(Writer& w, int offset) const {
+  emit_from(
+      w, offset,
+      [&](int pass) {
+        if (pass == 0) return name_ + "_src";
+        return pass == 1 ? fmt::format("{0}_src + {0}_pass", name_)
+                         : fmt::format("{0}_src + {1} * {0}_pass", name_, pass);
+      },
+      [&](int pass) { return fmt::format("{}_rows > {}", name_, pass * rows_per_pass()); });
+}
+
+void TileCopy::emit_from(Writer& w, int offset, const std::function<std::string(int)>& source,
+                         const std::function<std::string(int)>& valid) const {
   const int per_row = tile_.vectors_per_row();
   for (int block = 0; block < tile_.blocks(); ++block) {
     const int chunks = std::min(per_row, tile_.cols / 8 - block * per_row);
@@ -129,13 +141,10 @@ void TileCopy::emit(Writer& w, int offset) const {
       if (left < num_threads_) guard = fmt::format("thread < {}", left);
       if (chunks < per_row)
         guard += fmt::format("{}{}_chunk < {}", guard.empty() ? "" : " && ", name_, chunks);
-      std::string src = name_ + "_src";
-      if (pass == 1) src += fmt::format(" + {}_pass", name_);
-      if (pass > 1) src += fmt::format(" + {} * {}_pass", pass, name_);
+      std::string src = source(pass);
       if (block > 0) src += fmt::format(" + {}", block * tile_.block_cols);
-      w.line("{}cp_async_16({}, {}, {}_rows > {});", guard.empty() ? "" : "if (" + guard + ") ",
-             address_.at(pass * rows_per_pass(), block * per_row, offset), src, name_,
-             pass * rows_per_pass());
+      w.line("{}cp_async_16({}, {}, {});", guard.empty() ? "" : "if (" + guard + ") ",
+             address_.at(pass * rows_per_pass(), block * per_row, offset), src, valid(pass));
     }
   }
 }

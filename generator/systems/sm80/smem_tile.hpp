@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -107,6 +108,10 @@ class TileCopy {
   /// distance of rows_per_pass rows, NAME_rows the rows left from this thread's first one; rows past the end
   /// become zeros.
   void emit(Writer& w, int offset) const;
+  /// The same from rows that lie anywhere: `source` and `valid` give this thread's pointer and condition of a
+  /// pass, as expressions.
+  void emit_from(Writer& w, int offset, const std::function<std::string(int)>& source,
+                 const std::function<std::string(int)>& valid) const;
   int bank_conflicts() const;
   /// Every vector of the tile is written exactly once, where the layout has it.
   bool proves() const;

@@ -1,0 +1,123 @@
+// The arithmetic of StreamK (generator/systems/stream_k.hpp) on the host.
+#include <kiln/decode_plan.hpp>
+
+#include <algorithm>
+
+#include <kiln/config.hpp>
+
+#include "runtime/launch/pack.hpp"
+
+namespace kiln {
+namespace {
+
+// What the manifest says of the kernel's plan.
+struct Rules {
+  std::int64_t block_rows, block_keys, window = 0;
+  bool split = true;
+};
+
+Rules rules_of(const Manifest& manifest) {
+  if (manifest.grid.kind != GridRule::Kind::stream_k || manifest.grid.block_keys < 1 ||
+      manifest.grid.block_rows < 1)
+    throw Error(ErrorCode::bad_input, manifest.name + ": not a kernel with a decode plan");
+  Rules rules{manifest.grid.block_rows, manifest.grid.block_keys};
+  const Config config = parse_config(manifest.config_json, manifest.name);
+  if (config.mask && config.mask->kind == MaskConfig::Kind::sliding_window) rules.window = config.mask->size;
+  rules.split = !config.split_kv;
+  return rules;
+}
+
+struct Tiles {
+  std::int64_t first, count;
+};
+Tiles tiles_of(const Rules& rules, std::int64_t q, std::int64_t k) {
+  const std::int64_t first =
+      rules.window > 0 ? std::max<std::int64_t>(k - q - (rules.window - 1), 0) / rules.block_keys : 0;
+  return {first, std::max<std::int64_t>((k + rules.block_keys - 1) / rules.block_keys - first, 1)};
+}
+
+DecodePlan size_plan(const Manifest& manifest, const Rules& rules, const DecodeShape& shape, int num_sms) {
+  const auto longest = [](std::span<const std::int64_t> lengths) {
+    return lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  };
+  const bool possible = shape.heads_kv > 0 && shape.heads_q > 0 && shape.heads_q % shape.heads_kv == 0 &&
+                        shape.lengths_q.size() == shape.lengths_k.size() && num_sms > 0;
+  if (!possible) throw Error(ErrorCode::bad_input, manifest.name + ": heads or lengths do not go together");
+  Problem problem;
+  problem.batch = static_cast<std::int64_t>(shape.lengths_q.size());
+  problem.heads_kv = shape.heads_kv;
+  const std::int64_t rows = shape.heads_q / shape.heads_kv * longest(shape.lengths_q);
+  problem.num_m_blocks = (rows + rules.block_rows - 1) / rules.block_rows;
+  problem.num_tiles = problem.num_m_blocks * shape.heads_kv * problem.batch;
+  const std::int64_t keys = shape.max_seqlen_k > 0 ? shape.max_seqlen_k : longest(shape.lengths_k);
+  problem.kv_tiles = std::max<std::int64_t>(1, (keys + rules.block_keys - 1) / rules.block_keys);
+  problem.team_heads = choose_team(manifest, problem, num_sms);
+
+  DecodePlan plan;
+  plan.team_heads = problem.team_heads;
+  plan.items = problem.num_tiles;
+  if (plan.items == 0) return plan;
+  plan.blocks = make_geometry(manifest, problem, num_sms).grid[0];
+  plan.workspace_bytes = most_blocks(manifest, num_sms) * manifest.workspace_bytes_per_block;
+  for (std::size_t b = 0; b < shape.lengths_q.size(); ++b)
+    plan.tiles += rules.split ? tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]).count : 1;
+  const std::int64_t slots = shape.heads_kv * problem.num_m_blocks / plan.team_heads;
+  plan.teams = std::min(plan.blocks / plan.team_heads, plan.tiles * slots);
+  return plan;
+}
+
+}  // namespace
+
+double DecodePlan::imbalance() const {
+  std::int64_t most = 0, all = 0;
+  std::vector<std::int64_t> work(static_cast<std::size_t>(std::max<std::int64_t>(teams, 1)), 0);
+  for (const DecodeRun& run : runs) {
+    std::int64_t& mine = work[static_cast<std::size_t>(run.team)];
+    mine += run.tile_end - run.tile_begin;
+    most = std::max(most, mine);
+    all += run.tile_end - run.tile_begin;
+  }
+  return all == 0 ? 1
+                  : static_cast<double>(most) * static_cast<double>(work.size()) / static_cast<double>(all);
+}
+
+DecodePlan size_decode(const Manifest& manifest, const DecodeShape& shape, int num_sms) {
+  return size_plan(manifest, rules_of(manifest), shape, num_sms);
+}
+
+DecodePlan plan_decode(const Manifest& manifest, const DecodeShape& shape, int num_sms) {
+  const Rules rules = rules_of(manifest);
+  DecodePlan plan = size_plan(manifest, rules, shape, num_sms);
+  if (plan.items == 0) return plan;
+  const std::int64_t slots = plan.items / static_cast<std::int64_t>(shape.lengths_q.size()) / plan.team_heads;
+  const std::int64_t total = plan.tiles * slots;
+  const auto team_of = [&](std::int64_t position) { return ((position + 1) * plan.teams - 1) / total; };
+  const auto start_of = [&](std::int64_t team) { return team * total / plan.teams; };
+  plan.runs.reserve(static_cast<std::size_t>(plan.items / plan.team_heads + plan.teams));
+  std::int64_t position = 0, team = 0;
+  for (std::size_t b = 0; b < shape.lengths_q.size(); ++b) {
+    const Tiles tiles = tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]);
+    const std::int64_t length = rules.split ? tiles.count : 1;
+    for (std::int64_t slot = 0; slot < slots; ++slot) {
+      const std::int64_t item = position, end = item + length;
+      const std::int64_t first_team = team_of(item), parts = team_of(end - 1) - first_team + 1;
+      while (position < end) {
+        while (start_of(team + 1) <= position) ++team;
+        const std::int64_t stop = std::min(end, start_of(team + 1));
+        DecodeRun run{team,
+                      static_cast<std::int64_t>(b),
+                      slot,
+                      tiles.first + position - item,
+                      tiles.first + stop - item,
+                      team - first_team,
+                      parts};
+        if (!rules.split) run.tile_end = tiles.first + tiles.count;
+        plan.runs.push_back(run);
+        position = stop;
+      }
+    }
+  }
+  return plan;
+}
+
+}  // namespace kiln

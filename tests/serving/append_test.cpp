@@ -1,0 +1,164 @@
+// The append kernel on the emulated device: rows land in their pages, converted and scaled as the host's
+// quantisation does it; everything else in the pool keeps its bytes; bad pages are left alone.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/problem/rounding.hpp"
+#include "runtime/problem/workload.hpp"
+
+using namespace kiln;
+
+namespace {
+
+constexpr std::int64_t kHeads = 2, kDepth = 96, kPage = 8;
+
+Config config_of(const std::string& keys) {
+  nlohmann::ordered_json config = {{"target", "sm_80"},
+                                   {"operation", "decode"},
+                                   {"dtype", "bf16"},
+                                   {"depth", kDepth},
+                                   {"operand", {{"kind", "paged"}, {"page_size", kPage}}}};
+  config.merge_patch(nlohmann::ordered_json::parse("{" + keys + "}"));
+  return parse_config(config.dump(), "test");
+}
+
+Runtime& emulated() {
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return options;
+  }());
+  return runtime;
+}
+
+DeviceBuffer upload(std::span<const std::byte> bytes) {
+  DeviceBuffer buffer = emulated().allocate(bytes.size());
+  buffer.write(bytes);
+  return buffer;
+}
+DeviceBuffer ints(const std::vector<std::int32_t>& values) {
+  return upload(std::as_bytes(std::span(values)));
+}
+std::vector<std::byte> download(const DeviceBuffer& buffer) {
+  std::vector<std::byte> bytes(buffer.size());
+  buffer.read(bytes);
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
+  const char* const configs[] = {
+      R"()",
+      R"("kv_dtype": "fp8_e4m3")",
+      R"("kv_dtype": "int8", "dtype": "fp16", "operand": {"quantization": {"granularity": "per_tensor"}})",
+      R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": "per_head"}})",
+      R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": "per_token"}})",
+      R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 32}})",
+      R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": 64}})",
+  };
+  // Two sequences with 5 and 3 new rows at the ends of 11 and 3 tokens, and one with none; page 1 of the
+  // first crosses a border.
+  const std::vector<std::int32_t> table{6, 2, 99, 4, -7, -7, 99, 99, 99}, lengths{11, 3, 0},
+      offsets{0, 5, 8, 8};
+  const std::int64_t pages = 7, rows = 8;
+  for (const char* keys : configs) {
+    const std::string text = keys;
+    CAPTURE(text);
+    const Config config = config_of(keys);
+    const DType stored = config.kv_dtype.value_or(config.dtype);
+    const auto quantization = config.operand->quantization;
+    std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
+                       v = random_normal(k.size(), 1, 1);
+    round_to(config.dtype, k);
+    round_to(config.dtype, v);
+    const auto kernel = emulated().load(make_append_kernel(config));
+    CHECK(kernel->binary().warnings.empty());
+    const std::size_t pool = static_cast<std::size_t>(pages * kPage * kHeads * kDepth) * size_of(stored);
+    DeviceBuffer k_pool = emulated().allocate(pool), v_pool = emulated().allocate(pool);
+    k_pool.fill(std::byte{0xa5});
+    v_pool.fill(std::byte{0xa5});
+    const DeviceBuffer new_k = upload(encode(config.dtype, k)), new_v = upload(encode(config.dtype, v)),
+                       d_table = ints(table), d_lengths = ints(lengths), d_offsets = ints(offsets);
+    // What the host would store: by token and group its own scales, else scales that are given.
+    std::vector<float> k_stored = k;
+    Scales scales;
+    if (quantization) {
+      scales = quantize(*quantization, stored, kHeads, kDepth, k_stored);
+    } else {
+      round_to(stored, k_stored);
+    }
+    AppendArgs args;
+    args.new_k = Tensor::dense(new_k.address(), config.dtype, {rows, kHeads, kDepth});
+    args.new_v = Tensor::dense(new_v.address(), config.dtype, {rows, kHeads, kDepth});
+    args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, kDepth});
+    args.v = Tensor::dense(v_pool.address(), stored, {pages, kPage, kHeads, kDepth});
+    args.page_table = Tensor::dense(d_table.address(), DType::i32, {3, 3});
+    args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {3});
+    args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {4});
+    args.max_rows = 5;
+    DeviceBuffer k_scale, v_scale;
+    std::size_t per_row = 0;
+    if (quantization) {
+      std::vector<std::int64_t> shape{static_cast<std::int64_t>(scales.values.size())};
+      std::vector<float> given = scales.values;
+      if (scales.by_token()) {
+        per_row = static_cast<std::size_t>(kHeads * scales.groups());
+        shape = {pages, kPage, kHeads};
+        if (scales.groups() > 1) shape.push_back(scales.groups());
+        given.assign(static_cast<std::size_t>(pages * kPage) * per_row, -5.0F);
+      }
+      k_scale = upload(std::as_bytes(std::span(given)));
+      v_scale = upload(std::as_bytes(std::span(given)));
+      args.k_scale = Tensor::dense(k_scale.address(), DType::f32, shape);
+      args.v_scale = Tensor::dense(v_scale.address(), DType::f32, shape);
+    }
+    const auto report = append_kv(*kernel, args);
+    REQUIRE(report);
+    for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+
+    // Tokens 6..10 of the first sequence, 0..2 of the second.
+    const std::vector<std::byte> wanted = encode(stored, k_stored), got = download(k_pool);
+    const std::vector<std::byte> got_scales = per_row > 0 ? download(k_scale) : std::vector<std::byte>();
+    const std::size_t row_bytes = static_cast<std::size_t>(kHeads * kDepth) * size_of(stored);
+    std::vector<std::byte> expected(pool, std::byte{0xa5});
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t b = row < 5 ? 0 : 1, token = row < 5 ? 6 + row : row - 5;
+      const std::int64_t at = table[static_cast<std::size_t>(b * 3 + token / kPage)] * kPage + token % kPage;
+      std::copy_n(wanted.begin() + row * static_cast<std::int64_t>(row_bytes), row_bytes,
+                  expected.begin() + at * static_cast<std::int64_t>(row_bytes));
+      for (std::size_t i = 0; i < per_row; ++i) {
+        float scale = 0;
+        std::memcpy(&scale, got_scales.data() + (static_cast<std::size_t>(at) * per_row + i) * 4, 4);
+        CHECK(scale == scales.values[static_cast<std::size_t>(row) * per_row + i]);
+      }
+    }
+    CHECK(got == expected);
+    // V of the last new row, to see that it is V.
+    if (!quantization) {
+      round_to(stored, v);
+      const std::vector<float> v_got = decode(stored, download(v_pool));
+      const std::int64_t at = (4 * kPage + 2) * kHeads * kDepth;
+      CHECK(v_got[static_cast<std::size_t>(at)] == v[static_cast<std::size_t>(7 * kHeads * kDepth)]);
+    }
+  }
+}
+
+TEST_CASE("what has no pages or cannot be stored gets no append kernel") {
+  const auto refusal = [](const std::string& keys) {
+    try {
+      make_append_kernel(config_of(keys));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal("").empty());
+  CHECK(refusal(R"("operand": {"kind": "ragged", "page_size": null})").find("no append kernel") == 0);
+  CHECK(refusal(R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 48}})")
+            .find("a scale covers") != std::string::npos);
+  CHECK(refusal(R"("target": "gfx942")").find("gfx942") != std::string::npos);
+}
