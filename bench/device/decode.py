@@ -81,6 +81,7 @@ class Decode(Kernel):
                         workspace=self.workspace, item_counters=self.counters, k_scale=k_scale, v_scale=v_scale, sink=sink)
         strides = {f"{n}_stride_{a}": t.stride(-3 + i) for n, t in tensors.items() for i, a in enumerate(("seq", "head"))}
         strides |= {f"{n}_stride_batch": t.stride(0) for n, t in tensors.items()}
+        strides |= {f"{n}_stride_page": t.stride(0) for n, t in (("k", k), ("v", v))}
         for n, t in (("k_scale", k_scale), ("v_scale", v_scale)):
             if t is not None:
                 strides |= {f"{n}_stride_{a}": t.stride(0) for a in ("page", "batch")}
