@@ -3,14 +3,17 @@
 #
 #   bench/device.sh KILN OUT [TRACE] [--no-check]
 #
-# KILN is the built command, OUT a folder for logs, TRACE a request trace (CSV or JSON lines). Needs NVRTC and a driver;
-# the timing part needs python3 with torch. Set KILN_ONLY to a regular expression to take fewer configs.
+# KILN is the built command in its build folder, OUT a folder for logs, TRACE a request trace (CSV or JSON lines; one with hash ids
+# is replayed through the paged cache, too). Needs NVRTC and a driver; the timing parts need python3 with torch. Set KILN_ONLY to a
+# regular expression to take fewer configs, KILN_CASES to choose decode cases.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 kiln=$(realpath "$1") out=$2 trace="" check=1
 for argument in "${@:3}"; do
   if [ "$argument" = --no-check ]; then check=0; else trace=$argument; fi
 done
+replayed=""
+case $trace in *.jsonl) replayed=$trace ;; esac
 mkdir -p "$out"
 export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$(mktemp -d)}
 failed=0
@@ -52,12 +55,5 @@ for config in $(grep -E '^prefill_bf16_d(64|128|256)_(causal_)?sm90a$' <<<"$conf
 done
 python3 -u bench/device/peers.py "$kernels" --reps "${KILN_REPS:-5}" | tee "$out/peers.txt" || failed=$((failed + 1))
 
-decode=$(mktemp -d)
-for config in $(grep -E '^decode_(bf16_d128_(paged(16|64|256)_)?|fp8_d128_paged64_)sm90a$' <<<"$configs"); do
-  "$kiln" generate "$config" --out "$decode" >/dev/null && "$kiln" compile "$config" --emit cubin --out "$decode/$config.cubin" >/dev/null ||
-    failed=$((failed + 1))
-done
-if nvcc -arch=sm_90a -cubin -o "$decode/read.cubin" bench/device/read.cu; then
-  python3 -u bench/device/decode.py "$decode" --reps "${KILN_REPS:-5}" | tee "$out/decode.txt" || failed=$((failed + 1))
-fi
+bash bench/decode.sh "$(dirname "$kiln")" "$out/decode" "$replayed" || failed=$((failed + 1))
 [ "$failed" = 0 ]
