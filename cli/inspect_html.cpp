@@ -43,7 +43,7 @@ std::string escaped(std::string_view text) {
 
 void rows(std::string& out, const Json& value, const std::string& prefix) {
   for (const auto& [key, item] : value.items()) {
-    const std::string name = prefix.empty() ? key : prefix + "." + key;
+    const std::string name = prefix.empty() ? key : fmt::format("{}.{}", prefix, key);
     if (item.is_object() && !item.empty()) {
       rows(out, item, name);
     } else {
@@ -82,7 +82,7 @@ std::string swizzle_grid(const Config& config) {
   for (int line = 0; line < count / 8; ++line) {
     out += "<tr>";
     for (int column = 0; column < 8; ++column) {
-      const int v = logical[static_cast<std::size_t>(8 * line + column)];
+      const int v = logical[8 * static_cast<std::size_t>(line) + static_cast<std::size_t>(column)];
       out += fmt::format("<td style=\"background:hsl({},55%,80%)\">{}:{}</td>", 45 * (v % per_row),
                          v / per_row, v % per_row);
     }

@@ -40,8 +40,13 @@ bool check_meaning(const Config& c, Violations& out) {
   if (m.operand->quantization) {
     const Quantization& q = *m.operand->quantization;
     takes(q.scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32", "f32");
-    takes(q.granularity != Quantization::Granularity::per_block || q.block % 32 == 0, "/operand/quantization",
-          "takes a scale for a multiple of 32 elements", "32, 64, 128");
+    const bool grouped = q.granularity == Quantization::Granularity::per_block && q.block < c.depth;
+    const char* granularity = "/operand/quantization/granularity";
+    takes(!grouped || (q.block % 32 == 0 && c.depth % q.block == 0), granularity,
+          "takes a scale for a multiple of 32 elements that divides the depth",
+          c.depth % 64 == 0 ? "32, 64" : "32");
+    takes(!grouped || c.depth <= 224, granularity, "has no registers for scales within a row over depth 224",
+          "per_tensor, per_head, per_token");
   }
   takes(m.mask->kind != MaskConfig::Kind::custom, "/mask", "takes no bit masks",
         "none, causal, {\"sliding_window\": n}, {\"chunked\": n}");
@@ -119,7 +124,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 32;
   // 8-bit rows are half as long: twice the keys keep the copies in flight.
-  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : bytes ? 32 : 16;
+  // Beside the accumulators of wide outputs there is no room for 32 keys.
+  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : bytes && p.depth <= 128 ? 32 : 16;
   if (!c.BN) c.BN = *c.WN * p.num_warps;
   if ((*c.WN != 16 && *c.WN != 32) || *c.BN != *c.WN * p.num_warps) {
     refuse("V3", {"/BN", "/WN"}, "a warp takes WN keys of a tile, 16 or 32, and BN is WN for each warp",
