@@ -97,7 +97,7 @@ void emit_store(Writer& w, const PrefillPlan& p) {
              panel * p.o_tile().panel_bytes(), p.span_bytes, xor_bits);
     }
     w.close();
-    w.line("__syncwarp();");
+    if (!p.separate_o) w.line("__syncwarp();  // before lane 0 hands the rows back to Q");
     w.close();
   }
   w.open("if (lane == 0)");
@@ -309,7 +309,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
     w.line("tile += {};", p.tile_step());
   }
   w.close();
-  w.line("if (lane == 0) bulk_wait_read();");
+  if (p.separate_o) w.line("if (lane == 0) bulk_wait_read();");
 }
 
 }  // namespace kiln::sm90

@@ -900,7 +900,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             copy_16_bytes(out + 128, o_warp + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
             copy_16_bytes(out + 192, o_warp + 24576 + r * 128 + ((c ^ (r & 7)) << 4));
           }
-          __syncwarp();
+          __syncwarp();  // before lane 0 hands the rows back to Q
         }
         if (lane == 0) {
           if (store_rows >= 16) {
@@ -922,7 +922,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
       if (lane == 0) mbarrier_arrive(mbar_work_empty + work_stage * 8);
       work_phase ^= work_stage; work_stage ^= 1;
     }
-    if (lane == 0) bulk_wait_read();
   }
   #endif
 }
