@@ -6,6 +6,7 @@
 #include <kiln/generator.hpp>
 #include "generator/config/defaults.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/mha_operand.hpp"
@@ -74,29 +75,14 @@ std::vector<KernelParam> params_of(const AppendPlan& p) {
   return params;
 }
 
-std::string parameter_list(const AppendPlan& p, const std::vector<KernelParam>& params) {
-  std::string out, line;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const std::string& role = params[i].role;
-    std::string text;
-    switch (params[i].kind) {
-      case Kind::pointer:
-        text = role == "q" || role == "o"   ? fmt::format("const u16* new_{}", role == "q" ? "k" : "v")
-               : role == "k" || role == "v" ? fmt::format("{}* {}", p.bytes ? "u8" : "u16", role)
-               : role.ends_with("_scale")   ? fmt::format("{}float* {}", p.group > 0 ? "" : "const ", role)
-                                            : "const int* " + role;
-        break;
-      case Kind::i32:
-        text = "int " + role;
-        break;
-      default:
-        text = "long long " + role;
-    }
-    if (i + 1 < params.size()) text += ",";
-    if (line.size() + text.size() > 96) out += line + "\n    ", line.clear();
-    line += (line.empty() ? "" : " ") + text;
-  }
-  return out + line;
+/// New rows of K and V come where others have Q and O; the cache and scales found here are written.
+std::string declaration(const AppendPlan& p, const KernelParam& param) {
+  const std::string& role = param.role;
+  if (param.kind != Kind::pointer) return parameter_text(param);
+  if (role == "q" || role == "o") return fmt::format("const u16* new_{}", role == "q" ? "k" : "v");
+  if (role == "k" || role == "v") return fmt::format("{}* {}", p.bytes ? "u8" : "u16", role);
+  if (role.ends_with("_scale") && p.group > 0) return "float* " + role;
+  return parameter_text(param);
 }
 
 void emit_functions(Writer& w, const AppendPlan& p) {
@@ -232,7 +218,9 @@ KernelSource make_append_kernel(const Config& config) {
   Writer body;
   emit_functions(body, p);
   body.line("extern \"C\" __global__ void __launch_bounds__({})", kThreads);
-  body.open("{}({})", m.entry, parameter_list(p, params));
+  std::vector<std::string> declarations;
+  for (const KernelParam& param : params) declarations.push_back(declaration(p, param));
+  body.open("{}({})", m.entry, wrapped_list(declarations));
   body.line(
       "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, batch = blockIdx.z;");
   body.line(

@@ -4,6 +4,7 @@
 
 #include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
 #include "generator/schedules/cdna_decode_plan.hpp"
 
 namespace kiln::cdna {
@@ -31,23 +32,6 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   }
   add(Kind::f32, p.softcap > 0 ? "scale" : "scale_log2");
   return params;
-}
-
-std::string parameter_text(const KernelParam& param) {
-  switch (param.kind) {
-    case Kind::pointer:
-      if (param.role == "lse" || param.role == "workspace") return "float* " + param.role;
-      if (param.role == "sink") return "const float* sink";
-      if (param.role == "o") return "u16* o";
-      if (param.role.size() == 1) return "const u16* " + param.role;
-      return (param.role == "item_counters" ? "int* " : "const int* ") + param.role;
-    case Kind::i32:
-      return "int " + param.role;
-    case Kind::i64:
-      return "long long " + param.role;
-    default:
-      return "float " + param.role;
-  }
 }
 
 LdsTile p_tile(const DecodePlan& p) {
@@ -311,10 +295,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   Writer stream;
   p.stream->emit_functions(stream);
   body.raw(to_cdna(stream.take(), p.num_threads));
-  std::vector<std::string> texts;
-  for (const auto& param : params) texts.push_back(parameter_text(param));
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
-  body.open("void {}({})", source.manifest.entry, fmt::join(texts, ",\n    "));
+  body.open("void {}({})", source.manifest.entry, parameter_list(params, {.one_per_line = true}));
   emit_setup(body, p);
   p.stream->emit_loop_open(body);
   emit_segment(body, p);

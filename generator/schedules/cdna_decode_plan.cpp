@@ -6,6 +6,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/meaning.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -15,85 +16,33 @@ constexpr const char* kName = "cdna_decode_streaming";
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
-  const auto before = out.size();
-  refuse_unsupported(c, kName,
-                     {"kv_dtype",
-                      "out_dtype",
-                      "ov_depth",
-                      "mma_shape",
-                      "BM",
-                      "BN",
-                      "BK",
-                      "WM",
-                      "WN",
-                      "swizzle",
-                      "swizzle_k",
-                      "num_threads",
-                      "operand",
-                      "mask",
-                      "score_mod",
-                      "sink",
-                      "lse",
-                      "scale",
-                      "split_kv",
-                      "group",
-                      "rope_depth",
-                      "q_depth",
-                      "head_dim_offset",
-                      "cache_depth",
-                      "nope_depth",
-                      "v_from_k",
-                      "dma",
-                      "v_layout",
-                      "full_kv",
-                      "bk_smem",
-                      "smem_depth",
-                      "num_smem_stages",
-                      "double_buffer",
-                      "double_buffer_k_only",
-                      "shared_kv"},
-                     out);
-  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
-                         const std::string& legal) {
-    if (!fits) refuse_value(c, pointer, std::string(kName) + " " + std::string(what), legal, out);
-  };
-  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
-  const std::string depth = std::to_string(c.depth);
-  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
-        std::string(to_string(c.dtype)));
-  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(!m.operand->quantization, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
-  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
-            m.mask->kind == MaskConfig::Kind::sliding_window,
-        "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
-  takes(m.score_mod->kind == ScoreMod::Kind::none || m.score_mod->kind == ScoreMod::Kind::softcap,
-        "/score_mod", "takes none and softcap", "none, {\"softcap\": c}");
-  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
-  takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
-  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
-  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
-  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
-  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
-  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
-  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
-  takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
-  takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
-  takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
-  takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only", depth);
-  takes(c.num_smem_stages.value_or(1) == 1, "/num_smem_stages", "has one strip in LDS", "1");
-  takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
-  takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS", "false");
-  takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
-  takes(c.v_layout.value_or("flat") == "flat", "/v_layout", "keeps rows of V whole", "flat");
-  takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
-        c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
-  takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
-  takes(c.depth == 64 || c.depth == 128 || c.depth == 256, "/depth", "takes depth 64, 128 and 256",
-        "64, 128, 256");
-  if (!(*m.scale > 0))
-    break_rule(c, kName, {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
-  return out.size() == before;
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_layout", "full_kv", "bk_smem", "smem_depth",
+              "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
+  check.takes_16_bit();
+  check.takes_kv_of_dtype();
+  check.takes_stream_k();
+  check.takes_simple_masks();
+  check.takes_ov_depth_of_depth();
+  check.takes_plain_rows();
+  check.takes_positive_scale();
+  check.takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
+  check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
+  check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",
+              std::to_string(c.depth));
+  check.takes(c.num_smem_stages.value_or(1) == 1, "/num_smem_stages", "has one strip in LDS", "1");
+  check.takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
+  check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
+              "false");
+  check.takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
+  check.takes(c.v_layout.value_or("flat") == "flat", "/v_layout", "keeps rows of V whole", "flat");
+  check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
+              c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
+  check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
+  check.takes(c.depth == 64 || c.depth == 128 || c.depth == 256, "/depth", "takes depth 64, 128 and 256",
+              "64, 128, 256");
+  return check.passed();
 }
 
 /// Transposing reads touch 32 bytes of 8 rows in one phase: each goes to another eighth of the 256 bytes of

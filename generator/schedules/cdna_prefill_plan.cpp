@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/meaning.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -25,89 +26,33 @@ XorSwizzle default_swizzle_v(const Config& c) {
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
-  const auto before = out.size();
-  refuse_unsupported(c, "cdna_prefill",
-                     {"kv_dtype",
-                      "out_dtype",
-                      "ov_depth",
-                      "mma_shape",
-                      "BM",
-                      "BN",
-                      "BK",
-                      "WM",
-                      "WN",
-                      "num_threads",
-                      "swizzle",
-                      "swizzle_k",
-                      "swizzle_v",
-                      "full_kv",
-                      "bk_smem",
-                      "smem_depth",
-                      "num_smem_stages",
-                      "operand",
-                      "mask",
-                      "score_mod",
-                      "sink",
-                      "lse",
-                      "scale",
-                      "split_kv",
-                      "group",
-                      "rope_depth",
-                      "q_depth",
-                      "head_dim_offset",
-                      "cache_depth",
-                      "nope_depth",
-                      "v_from_k",
-                      "dma",
-                      "v_load",
-                      "wait_policy",
-                      "double_buffer",
-                      "double_buffer_k_only",
-                      "shared_kv",
-                      "reg_chunk_depth",
-                      "reg_chunk_keys",
-                      "scale_placement"},
-                     out);
-  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
-                         const std::string& legal) {
-    if (!fits) refuse_value(c, pointer, "cdna_prefill " + std::string(what), legal, out);
-  };
-  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
-  const std::string depth = std::to_string(c.depth);
-  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
-        std::string(to_string(c.dtype)));
-  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(!m.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
-  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
-  takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
-  takes(c.group.value_or(1) == 1, "/group", "packs no heads", "1");
-  takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
-  takes(!*m.shared_kv, "/shared_kv", "keeps K and V apart", "false");
-  takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
-  takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
+  const MeaningCheck check(c, m, "cdna_prefill", out);
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
+              "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
+              "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement"});
+  check.takes_16_bit();
+  check.takes_kv_of_dtype();
+  check.takes_whole_prefill();
+  check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
+  check.takes(!*m.shared_kv, "/shared_kv", "keeps K and V apart", "false");
+  check.takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
   const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
-  takes(*m.num_smem_stages == stages, "/num_smem_stages",
-        "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
+              "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
   const int smem_depth = align_up(c.depth, *m.bk_smem);
-  takes(*m.smem_depth == smem_depth, "/smem_depth", "keeps depth columns, whole blocks of bk_smem",
-        std::to_string(smem_depth));
-  takes(*m.BN == *m.WN, "/WN", "gives every wave all keys of a tile", std::to_string(*m.BN));
-  takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
-        std::to_string((*m.mma_shape)[0]));
-  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
-  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
-  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
-  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
-  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
-  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
-  takes(c.depth % *m.BK == 0, "/depth", fmt::format("takes whole strips of BK ({}) columns", *m.BK),
-        std::to_string((c.depth + *m.BK - 1) / *m.BK * *m.BK));
-  takes(c.depth <= 256, "/depth", "takes depth up to 256", "64, 128, 256");
-  if (!(*m.scale > 0)) {
-    break_rule(c, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
-  }
-  return out.size() == before;
+  check.takes(*m.smem_depth == smem_depth, "/smem_depth", "keeps depth columns, whole blocks of bk_smem",
+              std::to_string(smem_depth));
+  check.takes(*m.BN == *m.WN, "/WN", "gives every wave all keys of a tile", std::to_string(*m.BN));
+  check.takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
+              std::to_string((*m.mma_shape)[0]));
+  check.takes_ov_depth_of_depth();
+  check.takes_plain_rows();
+  check.takes(c.depth % *m.BK == 0, "/depth", fmt::format("takes whole strips of BK ({}) columns", *m.BK),
+              std::to_string((c.depth + *m.BK - 1) / *m.BK * *m.BK));
+  check.takes(c.depth <= 256, "/depth", "takes depth up to 256", "64, 128, 256");
+  check.takes_positive_scale();
+  return check.passed();
 }
 
 /// Keys that follow from others once the tiles are known.

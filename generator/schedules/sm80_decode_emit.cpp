@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
 
 namespace kiln::sm80 {
@@ -37,36 +38,6 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
   if (p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
-}
-
-std::string parameter_text(const KernelParam& param, bool bytes) {
-  const std::string& role = param.role;
-  switch (param.kind) {
-    case Kind::pointer:
-      if (role == "lse" || role == "workspace") return "float* " + role;
-      if (role == "sink" || role.ends_with("_scale")) return "const float* " + role;
-      if (role == "q") return "const u16* q";
-      if (role == "k" || role == "v") return (bytes ? "const u8* " : "const u16* ") + role;
-      if (role == "o") return "u16* o";
-      if (role == "item_counters") return "int* item_counters";
-      return "const int* " + role;
-    case Kind::i32:
-      return "int " + role;
-    case Kind::i64:
-      return "long long " + role;
-    default:
-      return "float " + role;
-  }
-}
-
-std::string parameter_list(const std::vector<KernelParam>& params, bool bytes) {
-  std::string out, line;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const std::string text = parameter_text(params[i], bytes) + (i + 1 < params.size() ? "," : "");
-    if (line.size() + text.size() > 96) out += line + "\n    ", line.clear();
-    line += (line.empty() ? "" : " ") + text;
-  }
-  return out + line;
 }
 
 void emit_setup(Writer& w, const DecodePlan& p) {
@@ -377,7 +348,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_functions(body);
   p.operand->emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads, p.ctas_per_sm);
-  body.open("{}({})", source.manifest.entry, parameter_list(params, p.k->bytes()));
+  body.open("{}({})", source.manifest.entry, parameter_list(params, {.kv_bytes = p.k->bytes()}));
   emit_setup(body, p);
   emit_loader(body, p);
   emit_main(body, p);

@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/meaning.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 
 namespace kiln::sm80 {
@@ -16,56 +17,34 @@ constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
 constexpr const char* kName = "sm80_decode";
 
 bool check_meaning(const Config& c, Violations& out) {
-  const auto before = out.size();
-  refuse_unsupported(c, kName, {"kv_dtype",    "out_dtype",  "ov_depth",    "mma_shape", "BM",
-                                "BN",          "WN",         "num_threads", "operand",   "num_kv_stages",
-                                "mask",        "score_mod",  "sink",        "lse",       "scale",
-                                "split_kv",    "group",      "rope_depth",  "q_depth",   "head_dim_offset",
-                                "cache_depth", "nope_depth", "v_from_k"},
-                     out);
   const Config m = with_shared_defaults(c);
-  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
-                         const std::string& legal) {
-    if (!fits) refuse_value(c, pointer, std::string(kName) + " " + std::string(what), legal, out);
-  };
-  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
-  const std::string depth = std::to_string(c.depth), dtype(to_string(c.dtype));
-  const bool bytes = *m.kv_dtype == DType::fp8_e4m3 || *m.kv_dtype == DType::int8;
-  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  takes(*m.kv_dtype == c.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, fp8_e4m3 and int8",
-        dtype + ", fp8_e4m3, int8");
-  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(!m.operand->quantization || bytes, "/operand/quantization", "takes no scales for 16-bit keys",
-        "leave it out");
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"WN", "num_kv_stages"});
+  check.takes_16_bit();
+  check.takes_kv_of_dtype_or_bytes();
   if (m.operand->quantization) {
     const Quantization& q = *m.operand->quantization;
-    takes(q.scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32", "f32");
+    check.takes(q.scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32", "f32");
     const bool grouped = q.granularity == Quantization::Granularity::per_block && q.block < c.depth;
     const char* granularity = "/operand/quantization/granularity";
-    takes(!grouped || (q.block % 32 == 0 && c.depth % q.block == 0), granularity,
-          "takes a scale for a multiple of 32 elements that divides the depth",
-          c.depth % 64 == 0 ? "32, 64" : "32");
-    takes(!grouped || c.depth <= 224, granularity, "has no registers for scales within a row over depth 224",
-          "per_tensor, per_head, per_token");
+    check.takes(!grouped || (q.block % 32 == 0 && c.depth % q.block == 0), granularity,
+                "takes a scale for a multiple of 32 elements that divides the depth",
+                c.depth % 64 == 0 ? "32, 64" : "32");
+    check.takes(!grouped || c.depth <= 224, granularity,
+                "has no registers for scales within a row over depth 224", "per_tensor, per_head, per_token");
   }
-  takes(m.mask->kind != MaskConfig::Kind::custom, "/mask", "takes no bit masks",
-        "none, causal, {\"sliding_window\": n}, {\"chunked\": n}");
-  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
-  takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
-  takes(*m.ov_depth == c.depth, "/ov_depth", "takes ov_depth equal to depth", depth);
-  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
-  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
-  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
-  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
-  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
-  if (!(*m.scale > 0))
-    break_rule(c, kName, {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
-  const int step = bytes ? 32 : 16;
+  check.takes(m.mask->kind != MaskConfig::Kind::custom, "/mask", "takes no bit masks",
+              "none, causal, {\"sliding_window\": n}, {\"chunked\": n}");
+  check.takes_stream_k();
+  check.takes_ov_depth_of_depth();
+  check.takes_plain_rows();
+  check.takes_positive_scale();
+  const int step = size_of(*m.kv_dtype) == 1 ? 32 : 16;
   if (c.depth % step != 0 || c.depth < step || c.depth > 256) {
     break_rule(c, kName, {"/depth"}, fmt::format("depth is a multiple of {} between {} and 256", step, step),
                std::to_string(std::clamp((c.depth + step - 1) / step * step, step, 256)), out);
   }
-  return out.size() == before;
+  return check.passed();
 }
 
 /// The XOR that spreads rows of `columns` 16-bit units over the banks.

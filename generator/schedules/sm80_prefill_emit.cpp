@@ -1,7 +1,6 @@
 // The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
-#include <fmt/ranges.h>
-
 #include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_prefill_plan.hpp"
 
 namespace kiln::sm80 {
@@ -35,35 +34,6 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
   if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
-}
-
-std::string parameter_text(const KernelParam& param) {
-  switch (param.kind) {
-    case KernelParam::Kind::pointer:
-      if (param.role == "lse") return "float* lse";
-      if (param.role == "o") return "u16* o";
-      if (param.role == "sink") return "const float* sink";
-      if (param.role == "mask_bits") return "const u32* mask_bits";
-      if (param.role.size() == 1) return "const u16* " + param.role;
-      return "const int* " + param.role;
-    case KernelParam::Kind::i32:
-      return "int " + param.role;
-    case KernelParam::Kind::i64:
-      return "long long " + param.role;
-    default:
-      return "float " + param.role;
-  }
-}
-
-/// Parameters, several to a line.
-std::string parameter_list(const std::vector<KernelParam>& params) {
-  std::string out, line;
-  for (std::size_t i = 0; i < params.size(); ++i) {
-    const std::string text = parameter_text(params[i]) + (i + 1 < params.size() ? "," : "");
-    if (line.size() + text.size() > 96) out += line + "\n    ", line.clear();
-    line += (line.empty() ? "" : " ") + text;
-  }
-  return out + line;
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.

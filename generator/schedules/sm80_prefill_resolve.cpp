@@ -7,7 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
-#include "generator/schedules/prefill_meaning.hpp"
+#include "generator/schedules/meaning.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
 
@@ -62,8 +62,10 @@ bool is_power_of_two(int x) {
 
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
-  check_prefill_meaning(c, "sm80_prefill",
-                        {"WM", "WN", "full_kv", "bk_smem", "smem_depth", "num_smem_stages"}, out);
+  check_prefill_meaning(
+      c, "sm80_prefill",
+      {"BK", "swizzle", "num_kv_stages", "WM", "WN", "full_kv", "bk_smem", "smem_depth", "num_smem_stages"},
+      out);
   if (!c.full_kv.value_or(true))
     refuse_value(c, "/full_kv", "sm80_prefill keeps whole rows in a stage", "true", out);
   return out.size() == before;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_decode_parts.hpp"
 
 namespace kiln::sm90 {
@@ -38,28 +39,6 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   }
   add(Kind::f32, p.softcap > 0 ? "scale" : "scale_log2");
   return params;
-}
-
-std::string parameter_text(const KernelParam& param) {
-  switch (param.kind) {
-    case Kind::tensor_map:
-      return fmt::format("const __grid_constant__ TensorMap {}_map", param.role);
-    case Kind::pointer:
-      if (param.role == "lse" || param.role == "workspace") return "float* " + param.role;
-      if (param.role == "sink" || param.role == "k_scale" || param.role == "v_scale")
-        return "const float* " + param.role;
-      if (param.role == "q") return "const u16* q";
-      if (param.role == "o") return "u16* o";
-      if (param.role == "item_counters") return "int* item_counters";
-      return "const int* " + param.role;
-    case Kind::i32:
-      return "const int " + param.role;
-    case Kind::i64:
-      return "const long long " + param.role;
-    case Kind::f32:
-      return "const float " + param.role;
-  }
-  return {};
 }
 
 void emit_setup(Writer& w, const DecodePlan& p) {
@@ -198,10 +177,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.blank();
   body.raw(prelude.text());
   p.stream->emit_functions(body);
-  std::vector<std::string> texts;
-  for (const auto& param : params) texts.push_back(parameter_text(param));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(), p.ctas_per_sm);
-  body.open("{}({})", entry_name(name), fmt::join(texts, ",\n    "));
+  body.open("{}({})", entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
   body.line("#else");
@@ -241,14 +218,11 @@ KernelSource emit_decode(const DecodePlan& p) {
       {fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16", p.BM),
        p.key_blocks() * (p.narrow ? p.padded_depth() : p.depth) / 16 + p.out_blocks() * p.BN / 16}};
 
-  std::string smem_lines;
-  for (const auto& r : p.smem.regions())
-    smem_lines += fmt::format("\n  {:>7} .. {:>7}  {:<10} {}", r.offset, r.offset + r.bytes, r.name, r.what);
   const std::string facts = fmt::format(
       "Schedule sm90_decode: {} packed query rows by {} keys a tile, {} KV stages, {} blocks a "
       "multiprocessor.\n"
       "Shared memory ({} bytes):{}",
-      p.BM, p.BN, p.num_kv_stages, p.ctas_per_sm, p.smem.bytes(), smem_lines);
+      p.BM, p.BN, p.num_kv_stages, p.ctas_per_sm, p.smem.bytes(), p.smem.listing());
   const std::string head = kernel_head(name, m.config_json, facts,
                                        "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
   source.head_bytes = head.size();

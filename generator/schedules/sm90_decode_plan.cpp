@@ -6,6 +6,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/meaning.hpp"
 
 namespace kiln::sm90 {
 namespace {
@@ -14,71 +15,26 @@ constexpr int kSmemPerSm = 233472, kSmemPerBlock = 232448;  // bytes; 1024 of ea
 constexpr const char* kName = "sm90_decode";
 
 bool check_meaning(const Config& c, Violations& out) {
-  const auto before = out.size();
-  refuse_unsupported(c, kName, {"kv_dtype",
-                                "out_dtype",
-                                "ov_depth",
-                                "mma_shape",
-                                "BM",
-                                "BN",
-                                "BK",
-                                "num_threads",
-                                "swizzle",
-                                "num_kv_stages",
-                                "operand",
-                                "mask",
-                                "score_mod",
-                                "sink",
-                                "lse",
-                                "scale",
-                                "split_kv",
-                                "group",
-                                "rope_depth",
-                                "q_depth",
-                                "head_dim_offset",
-                                "cache_depth",
-                                "nope_depth",
-                                "v_from_k"},
-                     out);
   const Config m = with_shared_defaults(c);
-  const auto takes = [&](bool fits, std::string_view pointer, std::string_view what,
-                         const std::string& legal) {
-    if (!fits) refuse_value(c, pointer, std::string(kName) + " " + std::string(what), legal, out);
-  };
-  const auto is_16_bit = [](DType type) { return type == DType::bf16 || type == DType::fp16; };
-  const std::string depth = std::to_string(c.depth);
-  takes(is_16_bit(c.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  const DType kv = *m.kv_dtype;
-  takes(kv == c.dtype || kv == DType::fp8_e4m3 || kv == DType::int8, "/kv_dtype",
-        "takes dtype, fp8_e4m3 and int8", std::string(to_string(c.dtype)) + ", fp8_e4m3, int8");
-  takes(is_16_bit(*m.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"BK", "swizzle", "num_kv_stages"});
+  check.takes_16_bit();
+  check.takes_kv_of_dtype_or_bytes();
   const auto& quantization = m.operand->quantization;
-  takes(!quantization || size_of(kv) == 1, "/operand/quantization", "takes no scales for 16-bit keys",
-        "leave it out");
-  takes(!quantization || quantization->granularity != Quantization::Granularity::per_block,
-        "/operand/quantization/granularity", "takes scales per tensor, head and token",
-        "per_tensor, per_head, per_token");
-  takes(m.mask->kind == MaskConfig::Kind::none || m.mask->kind == MaskConfig::Kind::causal ||
-            m.mask->kind == MaskConfig::Kind::sliding_window,
-        "/mask", "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
-  takes(m.score_mod->kind == ScoreMod::Kind::none || m.score_mod->kind == ScoreMod::Kind::softcap,
-        "/score_mod", "takes none and softcap", "none, {\"softcap\": c}");
-  takes(!*m.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
-  takes(c.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
-  takes(*m.q_depth == c.depth, "/q_depth", "takes q_depth equal to depth", depth);
-  takes(*m.cache_depth == c.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
-  takes(*m.nope_depth == c.depth, "/nope_depth", "has no rope columns", depth);
-  takes(*m.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
-  takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
-  if (!(*m.scale > 0))
-    break_rule(c, kName, {"/scale"}, "the maximum is taken before scaling, so scale is positive", "", out);
+  check.takes(!quantization || quantization->granularity != Quantization::Granularity::per_block,
+              "/operand/quantization/granularity", "takes scales per tensor, head and token",
+              "per_tensor, per_head, per_token");
+  check.takes_stream_k();
+  check.takes_simple_masks();
+  check.takes_plain_rows();
+  check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     if (value % 16 != 0 || value < 16 || value > 512) {
       break_rule(c, kName, {pointer}, "depth is a multiple of 16 between 16 and 512",
                  std::to_string(std::clamp((value + 15) / 16 * 16, 16, 512)), out);
     }
   }
-  return out.size() == before;
+  return check.passed();
 }
 
 }  // namespace

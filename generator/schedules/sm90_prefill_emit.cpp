@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_prefill_parts.hpp"
 
 namespace kiln::sm90 {
@@ -45,27 +46,6 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
   if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
-}
-
-std::string parameter_text(const KernelParam& param) {
-  switch (param.kind) {
-    case KernelParam::Kind::tensor_map:
-      return fmt::format("const __grid_constant__ TensorMap {}_map", param.role);
-    case KernelParam::Kind::pointer:
-      if (param.role == "lse") return "float* lse";
-      if (param.role == "o") return "u16* o";
-      if (param.role == "sink") return "const float* sink";
-      if (param.role == "mask_bits") return "const u32* mask_bits";
-      if (param.role == "tile_counter") return "int* tile_counter";
-      return fmt::format("const int* {}", param.role);
-    case KernelParam::Kind::i32:
-      return fmt::format("const int {}", param.role);
-    case KernelParam::Kind::i64:
-      return fmt::format("const long long {}", param.role);
-    case KernelParam::Kind::f32:
-      return fmt::format("const float {}", param.role);
-  }
-  return {};
 }
 
 // Work item -> query tile, head, sequence and the range of KV tiles. Producer and consumers decode alike.
@@ -221,11 +201,9 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.blank();
   body.raw(prelude.text());
   emit_work(body, p);
-  std::vector<std::string> texts;
-  for (const auto& param : params) texts.push_back(parameter_text(param));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
-            entry_name(name), fmt::join(texts, ",\n    "));
+            entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has neither wgmma nor setmaxnreg");
   body.line("#else");
@@ -274,15 +252,12 @@ KernelSource emit_prefill(const PrefillPlan& p) {
                               p.v_steps() * (1 + bodies)});
   }
 
-  std::string smem_lines;
-  for (const auto& r : p.smem.regions())
-    smem_lines += fmt::format("\n  {:>7} .. {:>7}  {:<10} {}", r.offset, r.offset + r.bytes, r.name, r.what);
   const std::string facts = fmt::format(
       "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {} KV stages, {} qk "
       "stages,\n"
       "swizzle {}B. Registers: {} a producer thread, {} a consumer thread.\nShared memory ({} bytes):{}",
       *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-      p.producer_registers, p.math_registers, p.smem.bytes(), smem_lines);
+      p.producer_registers, p.math_registers, p.smem.bytes(), p.smem.listing());
   const std::string head = kernel_head(name, m.config_json, facts,
                                        "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
   source.head_bytes = head.size();

@@ -6,7 +6,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
-#include "generator/schedules/prefill_meaning.hpp"
+#include "generator/schedules/meaning.hpp"
 
 namespace kiln::sm90 {
 namespace {
@@ -78,7 +78,9 @@ int swizzle_span(SwizzleMode mode) {
 
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
-  check_prefill_meaning(c, "sm90_prefill", {"num_qk_stages", "cluster", "exp_offload", "pv_operand"}, out);
+  check_prefill_meaning(
+      c, "sm90_prefill",
+      {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload", "pv_operand"}, out);
   if (c.pv_operand.value_or("registers") != "registers")
     refuse_value(c, "/pv_operand", "sm90_prefill keeps P in registers", "registers", out);
   return out.size() == before;

@@ -1,6 +1,8 @@
 // Shared-memory map of an sm_90a kernel: named regions in order, each aligned to its swizzle pattern.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 #include <vector>
 
@@ -22,6 +24,13 @@ class SmemMap {
   }
   int bytes() const { return bytes_; }
   const std::vector<Region>& regions() const { return regions_; }
+  /// One line a region, each after a line break, for the head comment.
+  std::string listing() const {
+    std::string lines;
+    for (const Region& r : regions_)
+      lines += fmt::format("\n  {:>7} .. {:>7}  {:<10} {}", r.offset, r.offset + r.bytes, r.name, r.what);
+    return lines;
+  }
 
  private:
   int bytes_ = 0;

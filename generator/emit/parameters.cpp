@@ -1,0 +1,68 @@
+#include "generator/emit/parameters.hpp"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <string_view>
+
+namespace kiln {
+namespace {
+
+/// Element types of pointers; roles that are not here are tables and lengths: `const int*`.
+struct PointerType {
+  std::string_view role, type;
+};
+constexpr std::array kPointerTypes{
+    PointerType{"q", "const u16*"},         PointerType{"k", "const u16*"},
+    PointerType{"v", "const u16*"},         PointerType{"o", "u16*"},
+    PointerType{"lse", "float*"},           PointerType{"workspace", "float*"},
+    PointerType{"sink", "const float*"},    PointerType{"q_scale", "const float*"},
+    PointerType{"k_scale", "const float*"}, PointerType{"v_scale", "const float*"},
+    PointerType{"mask_bits", "const u32*"}, PointerType{"item_counters", "int*"},
+    PointerType{"tile_counter", "int*"},
+};
+
+std::string pointer_type(const std::string& role, const ParameterStyle& style) {
+  if (style.kv_bytes && (role == "k" || role == "v")) return "const u8*";
+  for (const PointerType& known : kPointerTypes) {
+    if (known.role == role) return std::string(known.type);
+  }
+  return "const int*";
+}
+
+}  // namespace
+
+std::string parameter_text(const KernelParam& param, const ParameterStyle& style) {
+  const std::string constant = style.const_values ? "const " : "";
+  switch (param.kind) {
+    case KernelParam::Kind::tensor_map:
+      return "const __grid_constant__ TensorMap " + param.role + "_map";
+    case KernelParam::Kind::pointer:
+      return pointer_type(param.role, style) + " " + param.role;
+    case KernelParam::Kind::i32:
+      return constant + "int " + param.role;
+    case KernelParam::Kind::i64:
+      return constant + "long long " + param.role;
+    case KernelParam::Kind::f32:
+      return constant + "float " + param.role;
+  }
+  return {};
+}
+
+std::string wrapped_list(const std::vector<std::string>& texts) {
+  std::string out, line;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string text = texts[i] + (i + 1 < texts.size() ? "," : "");
+    if (line.size() + text.size() > 96) out += line + "\n    ", line.clear();
+    line += (line.empty() ? "" : " ") + text;
+  }
+  return out + line;
+}
+
+std::string parameter_list(const std::vector<KernelParam>& params, const ParameterStyle& style) {
+  std::vector<std::string> texts;
+  for (const KernelParam& param : params) texts.push_back(parameter_text(param, style));
+  return style.one_per_line ? fmt::format("{}", fmt::join(texts, ",\n    ")) : wrapped_list(texts);
+}
+
+}  // namespace kiln

@@ -1,0 +1,115 @@
+#include "generator/schedules/meaning.hpp"
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+
+namespace kiln {
+namespace {
+
+bool is_16_bit(DType type) {
+  return type == DType::bf16 || type == DType::fp16;
+}
+
+}  // namespace
+
+MeaningCheck::MeaningCheck(const Config& user, const Config& filled, std::string_view schedule,
+                           Violations& out)
+    : user_(user), filled_(filled), schedule_(schedule), out_(out), before_(out.size()) {}
+
+void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const {
+  std::vector<std::string_view> keys{
+      "kv_dtype", "out_dtype", "ov_depth",    "mma_shape",  "BM",         "BN",       "num_threads",
+      "operand",  "mask",      "score_mod",   "sink",       "lse",        "scale",    "split_kv",
+      "group",    "q_depth",   "cache_depth", "nope_depth", "rope_depth", "v_from_k", "head_dim_offset"};
+  keys.insert(keys.end(), own_keys);
+  refuse_unsupported(user_, schedule_, keys, out_);
+}
+
+void MeaningCheck::takes(bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) const {
+  if (!fits) refuse_value(user_, pointer, std::string(schedule_) + " " + std::string(what), legal, out_);
+}
+
+void MeaningCheck::takes_16_bit() const {
+  takes(is_16_bit(user_.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+}
+
+void MeaningCheck::takes_kv_of_dtype() const {
+  takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(user_.dtype)));
+  takes(!filled_.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
+}
+
+void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
+  const DType kv = *filled_.kv_dtype;
+  const bool bytes = kv == DType::fp8_e4m3 || kv == DType::int8;
+  takes(kv == user_.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, fp8_e4m3 and int8",
+        std::string(to_string(user_.dtype)) + ", fp8_e4m3, int8");
+  takes(!filled_.operand->quantization || bytes, "/operand/quantization", "takes no scales for 16-bit keys",
+        "leave it out");
+}
+
+void MeaningCheck::takes_plain_rows() const {
+  const std::string depth = std::to_string(user_.depth);
+  takes(!*filled_.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(*filled_.q_depth == user_.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  takes(*filled_.cache_depth == user_.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
+  takes(*filled_.nope_depth == user_.depth, "/nope_depth", "has no rope columns", depth);
+  takes(*filled_.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes(*filled_.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
+}
+
+void MeaningCheck::takes_ov_depth_of_depth() const {
+  takes(*filled_.ov_depth == user_.depth, "/ov_depth", "takes ov_depth equal to depth",
+        std::to_string(user_.depth));
+}
+
+void MeaningCheck::takes_whole_prefill() const {
+  takes(user_.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
+  takes(user_.group.value_or(1) == 1, "/group", "packs no heads", "1");
+}
+
+void MeaningCheck::takes_stream_k() const {
+  takes(user_.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
+}
+
+void MeaningCheck::takes_positive_scale() const {
+  if (!(*filled_.scale > 0)) {
+    break_rule(user_, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "",
+               out_);
+  }
+}
+
+void MeaningCheck::takes_simple_masks() const {
+  using Mask = MaskConfig::Kind;
+  const Mask mask = filled_.mask->kind;
+  const ScoreMod::Kind modifier = filled_.score_mod->kind;
+  takes(mask == Mask::none || mask == Mask::causal || mask == Mask::sliding_window, "/mask",
+        "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
+  takes(modifier == ScoreMod::Kind::none || modifier == ScoreMod::Kind::softcap, "/score_mod",
+        "takes none and softcap", "none, {\"softcap\": c}");
+}
+
+bool check_prefill_meaning(const Config& c, std::string_view schedule,
+                           std::initializer_list<std::string_view> own_keys, Violations& out) {
+  const Config m = with_shared_defaults(c);
+  const MeaningCheck check(c, m, schedule, out);
+  check.keys(own_keys);
+  check.takes_16_bit();
+  check.takes_kv_of_dtype();
+  check.takes_whole_prefill();
+  check.takes_plain_rows();
+  check.takes_positive_scale();
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    if (value % 16 != 0 || value < 16 || value > 256) {
+      break_rule(c, schedule, {pointer}, "depth is a multiple of 16 between 16 and 256",
+                 std::to_string(std::clamp((value + 15) / 16 * 16, 16, 256)), out);
+    }
+  }
+  return check.passed();
+}
+
+}  // namespace kiln

@@ -1,0 +1,57 @@
+// What schedules compute and what not: anything a schedule does not do is refused, never ignored. The lines
+// that several schedules share are methods here; a schedule that learns to do more leaves that call out.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "generator/schedules/schedule.hpp"
+
+namespace kiln {
+
+class MeaningCheck {
+ public:
+  /// `user` is what messages quote, `filled` the same config with its defaults. All three outlive the check.
+  MeaningCheck(const Config& user, const Config& filled, std::string_view schedule, Violations& out);
+
+  /// Refuses every set key but those that all schedules take (types, shapes, operand, mask, tiles) and
+  /// `own_keys`.
+  void keys(std::initializer_list<std::string_view> own_keys) const;
+  /// Refuses the value at `pointer` unless it `fits`: "SCHEDULE WHAT", with `legal` as the way out.
+  void takes(bool fits, std::string_view pointer, std::string_view what, const std::string& legal) const;
+
+  /// Q and O are bf16 or fp16.
+  void takes_16_bit() const;
+  /// K and V are of Q's type and have no scales.
+  void takes_kv_of_dtype() const;
+  /// K and V are of Q's type, or fp8_e4m3 or int8, which may have scales.
+  void takes_kv_of_dtype_or_bytes() const;
+  /// Rows of Q, K and V are `depth` columns, all of them multiplied, V in its own tensor: no rope columns, no
+  /// latent cache.
+  void takes_plain_rows() const;
+  void takes_ov_depth_of_depth() const;
+  /// One pass over the keys, one query head a row.
+  void takes_whole_prefill() const;
+  /// Decode: the work is split where it ends, or not at all.
+  void takes_stream_k() const;
+  void takes_positive_scale() const;
+  /// The mask is none, causal or sliding_window, the score modifier none or softcap.
+  void takes_simple_masks() const;
+
+  /// Nothing was refused since the check was made.
+  bool passed() const { return out_.size() == before_; }
+
+ private:
+  const Config &user_, &filled_;
+  std::string_view schedule_;
+  Violations& out_;
+  std::size_t before_;
+};
+
+/// Checks the keys that sm80_prefill and sm90_prefill share; `own_keys` are those that only `schedule` takes.
+/// False when something was refused.
+bool check_prefill_meaning(const Config& config, std::string_view schedule,
+                           std::initializer_list<std::string_view> own_keys, Violations& out);
+
+}  // namespace kiln
