@@ -36,9 +36,13 @@ void fill_amd(Config& c) {
   fill(c.mma_shape, amd_shape(c));
   const auto [mma_m, mma_n, mma_k] = *c.mma_shape;
   const bool fp8_wide_k = is_fp8(c.dtype) && mma_k == 128;
+  const bool alias = *c.v_from_k;
+  // 512 columns of K and of V do not fit 64 KiB beside each other: they pass in blocks.
+  fill(c.full_kv, !prefill || gfx950 || c.depth <= 256 || alias);
+  const bool blocks = !*c.full_kv;
   // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks (cdna.md 8).
-  const bool wide_rows =
-      prefill && !gfx950 && c.depth % 64 == 0 && c.depth <= 128 && c.BN.value_or(64) % 64 == 0;
+  const bool wide_rows = prefill && c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
+                         (gfx950 ? blocks || alias : blocks || c.depth <= 128);
   fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
   if (prefill) {
     fill(c.WM, mma_m);
@@ -48,7 +52,7 @@ void fill_amd(Config& c) {
                       : c.target == Target::gfx90a || c.depth > 128 ? 4
                                                                     : 8;
     fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
-    const int fitting = c.depth > 128 ? 32 : 64;
+    const int fitting = c.depth > 128 && !blocks && !(alias && gfx950) ? 32 : 64;
     fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
     fill(c.WN, *c.BN);
   } else {
@@ -66,12 +70,17 @@ void fill_amd(Config& c) {
   fill(c.bk_smem, halves ? 64 : *c.BK);
   fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
   fill(c.dma, "lds_direct");
-  fill(c.full_kv, true);
   const bool tight = !gfx950 && prefill && c.depth > 64;
-  fill(c.double_buffer, prefill && !tight);
-  fill(c.double_buffer_k_only, (!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256));
-  fill(c.shared_kv, *c.v_from_k || (!prefill && c.depth > 256) || (tight && c.depth > 256));
-  fill(c.num_smem_stages, *c.double_buffer || *c.double_buffer_k_only ? 2 : 1);
+  fill(c.double_buffer, prefill && !tight && !blocks);
+  fill(c.double_buffer_k_only, !blocks && ((!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256)));
+  fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256) || (tight && c.depth > 256));
+  // A ring of blocks is as deep as repeats soonest.
+  const int tile_blocks = ceil_div(c.depth, *c.bk_smem) + ceil_div(*c.ov_depth, *c.bk_smem);
+  const int ring = tile_blocks % 2 == 0 ? 4 : tile_blocks % 3 == 0 ? 3 : 2;
+  fill(c.num_smem_stages, blocks ? ring : *c.double_buffer || *c.double_buffer_k_only ? 2 : 1);
+  // Registers for the fragments of a few strips of K at a time.
+  if (prefill && c.depth > 256)
+    fill(c.reg_chunk_depth, blocks ? *c.BK : 4 * *c.BK <= 128 ? 4 * *c.BK : 2 * *c.BK);
 }
 
 void fill_sm100(Config& c) {

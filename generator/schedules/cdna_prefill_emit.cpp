@@ -2,7 +2,7 @@
 #include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
-#include "generator/schedules/cdna_prefill_plan.hpp"
+#include "generator/schedules/cdna_prefill_parts.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -11,7 +11,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   using Kind = KernelParam::Kind;
   std::vector<KernelParam> params;
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
-  for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
+  for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
@@ -23,7 +23,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.ragged_q() && p.lse) add(Kind::i32, "total_q");
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
-  for (const char* tensor : {"q", "k", "v", "o"}) {
+  for (const char* tensor : p.tensors()) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
     if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
@@ -53,7 +53,7 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     w.line("const int block = pages[0];");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
   }
-  for (const char* tensor : {"q", "k", "v", "o"}) {
+  for (const char* tensor : p.tensors()) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
     if (!p.ragged_q()) start = "batch * {}_stride_batch";
@@ -115,7 +115,12 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k";
   const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
   p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
-  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, first);
+  if (p.loop == PrefillLoop::v_in_k) {
+    w.comment("V: the first {} columns of K", p.ov_depth);
+    p.v->emit_construct_reader(w, 0);
+  } else {
+    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, first);
+  }
   w.banner("accumulators");
   const std::string accumulator = p.mfma.accumulator();
   w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
@@ -129,131 +134,6 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.ov_depth / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
 }
 
-/// All strips of one product, in chunks whose fragments fit a few registers: the fragments of the next chunk
-/// are read beside the products of this one, and nothing else moves across its end.
-void emit_product(Writer& w, const KVBuffer& buffer, int stage, const std::string& b, const std::string& c,
-                  bool first) {
-  constexpr int kChunkRegisters = 32;
-  const KVMmaOp& op = buffer.kv_mma_op();
-  const int steps = op.steps();
-  const int chunk = steps * op.registers_per_step() <= kChunkRegisters ? steps : 1;
-  const int chunks = buffer.num_k_tiles() * steps / chunk;
-  const auto each_step = [&](int i, auto visit) {
-    for (int s = i * chunk; s < (i + 1) * chunk; ++s) visit(s / steps, s % steps);
-  };
-  const auto load = [&](int i) {
-    each_step(i, [&](int strip, int step) { buffer.emit_load_from_shared(w, stage, strip, step); });
-  };
-  // With one strip of registers a whole strip cannot be read ahead: its slot is in use.
-  const bool ahead = buffer.reg_num_k_tiles() > 1 || chunk < steps;
-  if (ahead) load(0);
-  for (int i = 0; i < chunks; ++i) {
-    const bool next = ahead && i + 1 < chunks;
-    w.comment("strip {}{}{}", i * chunk / steps, chunk == steps ? "" : fmt::format(", step {}", i % steps),
-              next ? "; the next fragments first" : "");
-    if (!ahead || next) load(ahead ? i + 1 : i);
-    each_step(i, [&](int strip, int step) { op.emit_mma(w, b, c, strip, step, first); });
-    if (i + 1 < chunks) w.line("SCHEDULE_FENCE();");
-  }
-}
-
-// S' = K(n) Q'
-void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
-  w.comment("S' = K(n) Q'");
-  p.k->kv_mma_op().emit_registers(w);
-  emit_product(w, *p.k, stage, "q_reg", "s_acc", true);
-}
-
-// -inf where a row does not see the key; in a branch, since most tiles are seen whole.
-void emit_mask(Writer& w, const PrefillPlan& p) {
-  const std::string first_key = fmt::format("n * {}", p.BN);
-  if (p.mask->has_bits()) {
-    p.mask->emit_load(w, p.score_context(), first_key, true);
-    p.mask->emit_apply(w, p.score_context(), first_key, {});
-    return;
-  }
-  if (p.mask->bounded_below()) {
-    w.comment("an end of some row's keys lies in this tile");
-    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", p.BN);
-  } else if (p.mask->bounded_above()) {
-    w.comment("the end of some row's keys lies in this tile");
-    w.open("if ((n + 1) * {} > clean_end)", p.BN);
-  } else {
-    w.comment("the sequence ends in this tile");
-    w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
-  }
-  p.mask->emit_apply(w, p.score_context(), first_key, {});
-  w.close();
-}
-
-void emit_softmax(Writer& w, const PrefillPlan& p) {
-  p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
-  emit_mask(w, p);
-  w.comment("P = exp2(S - max), O follows the maximum");
-  p.softmax->emit_max(w);
-  p.softmax->emit_rescale(w);
-  p.softmax->emit_exp(w);
-}
-
-// O' += V(n)' P'
-void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
-  w.comment("O' += V(n)' P'");
-  p.v->kv_mma_op().emit_registers(w);
-  emit_product(w, *p.v, stage, "p", "o_acc", false);
-}
-
-void open_if_visible(Writer& w, const PrefillPlan& p) {
-  if (p.mask->bounded_below()) {
-    w.open("if (n * {0} < warp_end && (n + 1) * {0} > warp_begin)", p.BN);
-  } else if (p.mask->bounded_above()) {
-    w.open("if (n * {} < warp_end)", p.BN);
-  } else {
-    w.open("");
-  }
-}
-
-/// Waits until all but `loads` of the youngest loads have landed.
-void emit_wait(Writer& w, const PrefillPlan& p, int loads) {
-  w.line("WAIT_LOADS_AND_SYNC({});", p.counted ? loads : 0);
-}
-
-void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
-  const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
-  const int vm_k = p.k->vm_exact(), vm_v = p.v->vm_exact();
-  w.banner("KV tile n in stage {}", stage);
-  w.comment("K(n) has landed, and every wave has finished tile n - 1");
-  emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
-  if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
-  if (p.k_stages == 2) {
-    w.open("if (n + 1 < num_tiles)");
-    p.k->emit_load_from_dram(w, 1 - k_stage);
-    if (p.v_stages == 2) p.v->emit_load_from_dram(w, 1 - v_stage);
-    w.close();
-  }
-  open_if_visible(w, p);
-  emit_qk(w, p, k_stage);
-  emit_softmax(w, p);
-  w.close();
-  if (p.k_stages == 2) {
-    w.comment("V(n) has landed; what was started after it may still fly");
-    w.open("if (n + 1 < num_tiles)");
-    emit_wait(w, p, vm_k + (p.v_stages == 2 ? vm_v : 0));
-    w.reopen("else");
-    emit_wait(w, p, 0);
-    w.close();
-  } else {
-    w.comment("V(n) has landed, and every wave has finished K(n)");
-    emit_wait(w, p, 0);
-    w.open("if (n + 1 < num_tiles)");
-    p.k->emit_load_from_dram(w, 0);
-    w.close();
-  }
-  open_if_visible(w, p);
-  emit_pv(w, p, v_stage);
-  w.close();
-  w.line("if (++n == num_tiles) break;");
-}
-
 void emit_main(Writer& w, const PrefillPlan& p) {
   w.banner("Q, and the first tiles on their way");
   const int size = static_cast<int>(size_of(p.config.dtype));
@@ -261,13 +141,12 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   p.q->emit_load(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
                  "block_row * q_row_bytes");
   w.open("if (num_tiles > {})", p.first_tile());
-  p.k->emit_load_from_dram(w, 0);
-  if (p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
+  emit_first_loads(w, p);
   w.comment(
       "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
   w.open("for (int n = {};;)", p.first_tile());
-  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, stage);
+  emit_tile_loop(w, p);
   w.close();
   w.close();
 }
@@ -290,14 +169,30 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
 }
 
 std::string head_facts(const PrefillPlan& p) {
-  return fmt::format(
-      "Schedule cdna_prefill: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n"
-      "Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n"
-      "LDS ({} bytes):\n"
-      "  {:>7} .. {:>7}  K, {} stage{}\n  {:>7} .. {:>7}  V, {} stage{}",
-      p.BM, p.num_warps, p.WM(), p.BN, p.BK, p.k->copies(), p.v->copies(),
-      p.counted ? "count them" : "drain them all", p.smem_bytes, 0, p.smem_v, p.k_stages,
-      p.k_stages == 1 ? "" : "s", p.smem_v, p.smem_bytes, p.v_stages, p.v_stages == 1 ? "" : "s");
+  std::string out =
+      fmt::format("Schedule cdna_prefill: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n",
+                  p.BM, p.num_warps, p.WM(), p.BN, p.BK);
+  const char* waits = p.counted ? "count them" : "drain them all";
+  if (p.loop == PrefillLoop::tiles) {
+    out += fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
+                       p.k->copies(), p.v->copies(), waits);
+  } else {
+    out += fmt::format("Loads of one wave in flight: {} of a {}; waits {}.\n", p.k->copies(),
+                       p.loop == PrefillLoop::blocks ? "block" : "K tile", waits);
+  }
+  out += fmt::format("LDS ({} bytes):", p.smem_bytes);
+  const auto region = [&](int from, int to, std::string_view what, int stages) {
+    out += fmt::format("\n  {:>7} .. {:>7}  {}, {} stage{}", from, to, what, stages, stages == 1 ? "" : "s");
+  };
+  if (p.loop == PrefillLoop::blocks) {
+    region(0, p.smem_bytes, fmt::format("blocks of {} columns of K and V", *p.config.bk_smem), p.k_stages);
+  } else if (p.loop == PrefillLoop::v_in_k) {
+    region(0, p.smem_bytes, "K and, in its columns, V", p.k_stages);
+  } else {
+    region(0, p.smem_v, "K", p.k_stages);
+    region(p.smem_v, p.smem_bytes, "V", p.v_stages);
+  }
+  return out;
 }
 
 Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
@@ -320,9 +215,11 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  const int products =
-      p.k->num_k_tiles() * p.k->kv_mma_op().products() + p.v->num_k_tiles() * p.v->kv_mma_op().products();
-  m.expectations.push_back({p.mfma.mnemonic(), p.k_stages * products});
+  const auto products = [](const KVBuffer& buffer) {
+    return buffer.num_k_tiles() * buffer.kv_mma_op().products();
+  };
+  const int tile = p.k->blocks() * products(*p.k) + p.v->blocks() * p.v_slices * products(*p.v);
+  m.expectations.push_back({p.mfma.mnemonic(), p.loop_tiles() * tile});
   return m;
 }
 

@@ -18,10 +18,12 @@ XorSwizzle default_swizzle_k(const Config& c) {
   return c.target == Target::gfx950 && (*c.mma_shape)[0] == 32 ? XorSwizzle{3, 0, 4, false}
                                                                : XorSwizzle{3, 0, 3, false};
 }
-/// V: rows are read as they lie; transposing reads of 128-byte rows want neighbouring rows apart.
+/// V: rows are read as they lie; transposing reads want the rows of one phase apart: neighbouring ones of 128
+/// bytes, every fourth one of 64 bytes where a phase has eight rows.
 XorSwizzle default_swizzle_v(const Config& c) {
-  if (c.target != Target::gfx950 || *c.bk_smem * size_of(c.dtype) < 128) return {};
-  return {2, 1, 2, false};
+  if (c.target != Target::gfx950) return {};
+  if (*c.bk_smem * size_of(c.dtype) >= 128) return {2, 1, 2, false};
+  return (*c.mma_shape)[0] == 16 ? XorSwizzle{1, 1, 3, false} : XorSwizzle{};
 }
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
@@ -33,24 +35,37 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes_16_bit();
   check.takes_kv_of_dtype();
   check.takes_whole_prefill();
-  check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
-  check.takes(!*m.shared_kv, "/shared_kv", "keeps K and V apart", "false");
+  const bool blocks = !*m.full_kv, alias = *m.v_from_k;
+  check.takes(!(blocks && alias), "/full_kv", "keeps whole rows in a stage where V lies in them", "true");
+  check.takes(!c.shared_kv || *c.shared_kv == (blocks || alias), "/shared_kv",
+              alias    ? "reads V where K lies"
+              : blocks ? "sends K and V through the same stages"
+                       : "keeps K and V apart",
+              blocks || alias ? "true" : "false");
   check.takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
-  const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
-  check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
-              "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  if (blocks) {
+    check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= 4, "/num_smem_stages",
+                "sends blocks through a ring of 2 to 4 stages", "2, 3, 4");
+    check.takes(*m.bk_smem == *m.BK, "/bk_smem", "has blocks of one strip", std::to_string(*m.BK));
+    check.takes(*m.ov_depth % *m.bk_smem == 0, "/ov_depth",
+                fmt::format("takes whole blocks of {} columns", *m.bk_smem),
+                std::to_string(align_up(*m.ov_depth, *m.bk_smem)));
+  } else {
+    const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
+    check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
+                "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  }
   const int smem_depth = align_up(c.depth, *m.bk_smem);
   check.takes(*m.smem_depth == smem_depth, "/smem_depth", "keeps depth columns, whole blocks of bk_smem",
               std::to_string(smem_depth));
   check.takes(*m.BN == *m.WN, "/WN", "gives every wave all keys of a tile", std::to_string(*m.BN));
   check.takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
               std::to_string((*m.mma_shape)[0]));
-  check.takes_ov_depth_of_depth();
-  check.takes_plain_rows();
+  check.takes_rows_of_depth();
   check.takes(c.depth % *m.BK == 0, "/depth", fmt::format("takes whole strips of BK ({}) columns", *m.BK),
               std::to_string((c.depth + *m.BK - 1) / *m.BK * *m.BK));
-  check.takes(c.depth <= 256, "/depth", "takes depth up to 256", "64, 128, 256");
+  check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   check.takes_positive_scale();
   return check.passed();
 }
@@ -62,7 +77,7 @@ void resolve_rest(Config& c) {
       key = c.swizzle ? *c.swizzle : value.bits == 0 ? SwizzleKey(SwizzleMode::none) : SwizzleKey(value);
   };
   fill_swizzle(c.swizzle_k, default_swizzle_k(c));
-  fill_swizzle(c.swizzle_v, default_swizzle_v(c));
+  fill_swizzle(c.swizzle_v, *c.v_from_k ? xor_swizzle(*c.swizzle_k) : default_swizzle_v(c));
   if (!c.v_load) {
     c.v_load = c.target != Target::gfx950 ? "perm4x4" : (*c.mma_shape)[0] == 32 ? "tr32" : "tr16";
   }
@@ -78,6 +93,20 @@ std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleK
     return std::nullopt;
   }
   return x.bits == 0 ? layout::Swizzle{} : s;
+}
+
+/// Where the accumulators' columns lie; empty when they do not divide.
+std::vector<ColumnGroup> output_columns(const PrefillPlan& p) {
+  std::vector<ColumnGroup> out;
+  for (int first = 0; first < p.ov_depth; first += p.v_slice_columns) {
+    const auto slice = KVMmaOp::column_groups(p.mfma, p.v_slice_columns);
+    if (slice.empty()) return {};
+    for (ColumnGroup group : slice) {
+      group.first += first, group.mma += first / p.mfma.shape.m;
+      out.push_back(group);
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -97,18 +126,27 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.BM = *c.BM, p.BN = *c.BN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 64;
-  p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
-  p.v_stages = *c.double_buffer ? 2 : 1;
+  p.loop = *c.v_from_k ? PrefillLoop::v_in_k : *c.full_kv ? PrefillLoop::tiles : PrefillLoop::blocks;
+  p.k_stages = p.loop == PrefillLoop::blocks                 ? *c.num_smem_stages
+               : *c.double_buffer || *c.double_buffer_k_only ? 2
+                                                             : 1;
+  p.v_stages = p.loop == PrefillLoop::tiles ? *c.double_buffer ? 2 : 1 : p.k_stages;
   p.kind = c.operand->kind;
   p.lse = *c.lse;
   p.sink = *c.sink;
 
-  const std::vector<ColumnGroup> columns = KVMmaOp::column_groups(p.mfma, p.ov_depth);
+  // Fragments of V for all output columns at once, while that takes a few registers.
+  const int v_registers = p.ov_depth / p.mfma.shape.m * p.mfma.frag_regs();
+  p.v_slice_columns = p.loop == PrefillLoop::blocks                ? *c.bk_smem
+                      : v_registers <= 64 || p.ov_depth % 128 != 0 ? p.ov_depth
+                                                                   : 128;
+  p.v_slices = p.loop == PrefillLoop::blocks ? 1 : p.ov_depth / p.v_slice_columns;
+  const std::vector<ColumnGroup> columns = output_columns(p);
   if (columns.empty()) {
-    break_rule(user, "cdna_prefill", {"/depth"},
-               fmt::format("columns of V are turned in pairs of fragments: depth is a multiple of {}",
+    break_rule(user, "cdna_prefill", {"/ov_depth", "/depth"},
+               fmt::format("columns of V are turned in pairs of fragments: ov_depth is a multiple of {}",
                            2 * p.mfma.shape.m),
-               std::to_string(align_up(p.depth, 2 * p.mfma.shape.m)), out);
+               std::to_string(align_up(p.ov_depth, 2 * p.mfma.shape.m)), out);
     return std::nullopt;
   }
   const TargetInfo& target = target_info(c.target);
@@ -124,14 +162,21 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   KVBuffer::Shape kv{true,       p.mfma,        p.BN,       *c.WN,     p.BK,      p.depth,
                      *c.bk_smem, p.num_threads, p.k_stages, dma_bytes, *swizzle_k};
   kv.page_size = page_size;
+  kv.full_kv = *c.full_kv;
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   p.k.emplace(kv);
   kv.transpose = false, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;
   kv.reg_chunk = c.reg_chunk_keys.value_or(0);
+  if (p.loop != PrefillLoop::blocks) kv.read_columns = p.v_slice_columns;
+  if (p.loop == PrefillLoop::v_in_k) kv.reads = p.k->stage();
   p.v.emplace(kv);
   // Waits count loads where every wave issues the same number of them, and no more than the counter holds.
-  const bool countable = p.k->derived().uniform_split() && p.v->derived().uniform_split() &&
-                         p.k->vm_exact() + p.v->vm_exact() <= 63;
+  const bool uniform =
+      p.k->derived().uniform_split() && (p.loop == PrefillLoop::v_in_k || p.v->derived().uniform_split());
+  const int in_flight = p.loop == PrefillLoop::tiles    ? p.k->vm_exact() + p.v->vm_exact()
+                        : p.loop == PrefillLoop::blocks ? (p.ring_stages() - 1) * p.k->vm_exact()
+                                                        : p.k->vm_exact();
+  const bool countable = uniform && in_flight <= 63;
   if (!c.wait_policy) c.wait_policy = countable ? "counted" : "drain";
   p.counted = *c.wait_policy == "counted" && countable;
 
@@ -156,10 +201,28 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = "sink[head]";
   p.softmax.emplace(softmax);
-  p.smem_v = p.k->bytes();
-  p.smem_bytes = p.smem_v + p.v->bytes();
+  p.smem_v = p.loop == PrefillLoop::tiles ? p.k->bytes() : 0;
+  p.smem_bytes = p.loop == PrefillLoop::tiles ? p.smem_v + p.v->bytes() : p.k->bytes();
+  if (p.smem_bytes > target.smem_bytes) {
+    break_rule(user, "V15", {"/num_smem_stages", "/BN", "/bk_smem", "/depth"},
+               fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,
+                           to_string(c.target)),
+               "", out);
+    return std::nullopt;
+  }
   const int waves_per_simd = (p.num_warps + 3) / 4;
   p.max_registers = std::min(target.max_registers, 512 / waves_per_simd);
+  // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
+  const int lasting = 4 * p.q->num_vectors() + (p.ov_depth / p.mfma.shape.m) * p.mfma.accum() +
+                      softmax.score_tiles * p.mfma.accum();
+  if (lasting + 64 > p.max_registers) {
+    break_rule(
+        user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
+        fmt::format("Q, O and S take {} registers of a lane and the loop at least 64 more; {} waves leave {}",
+                    lasting, p.num_warps, p.max_registers),
+        "", out);
+    return std::nullopt;
+  }
   p.config = std::move(c);
   return p;
 }

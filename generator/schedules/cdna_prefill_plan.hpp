@@ -1,6 +1,7 @@
 // Every constant of a cdna_prefill kernel, derived once from the resolved config.
 #pragma once
 
+#include <numeric>
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
@@ -12,8 +13,16 @@
 
 namespace kiln::cdna {
 
+/// How K and V pass through LDS.
+enum class PrefillLoop {
+  tiles,   ///< K and V tiles in stages of their own
+  v_in_k,  ///< V is read from the columns of K's tile
+  blocks,  ///< blocks of bk_smem columns of K, then of V, through one ring of stages (full_kv false)
+};
+
 struct PrefillPlan {
   Config config;  ///< resolved
+  PrefillLoop loop = PrefillLoop::tiles;
 
   Mfma mfma;
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
@@ -27,6 +36,8 @@ struct PrefillPlan {
 
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
+  int v_slices = 1;         ///< parts of the output columns whose fragments are read one after the other
+  int v_slice_columns = 0;  ///< columns of one
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
@@ -39,6 +50,17 @@ struct PrefillPlan {
   }
   /// The first KV tile a block visits; num_tiles is one past its last.
   std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
+
+  int ring_stages() const { return k_stages; }
+  int tile_blocks() const { return k->blocks() + v->blocks(); }
+  /// Tiles in the text of the loop body: until stages repeat.
+  int loop_tiles() const {
+    return loop == PrefillLoop::blocks ? ring_stages() / std::gcd(ring_stages(), tile_blocks()) : k_stages;
+  }
+  std::vector<const char*> tensors() const {
+    if (loop == PrefillLoop::v_in_k) return {"q", "k", "o"};
+    return {"q", "k", "v", "o"};
+  }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.
   bool ragged_q() const { return kind != OperandKind::contiguous; }

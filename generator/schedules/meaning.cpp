@@ -53,12 +53,22 @@ void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
 }
 
 void MeaningCheck::takes_plain_rows() const {
-  const std::string depth = std::to_string(user_.depth);
   takes(!*filled_.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(*filled_.nope_depth == user_.depth, "/nope_depth", "has no rope columns",
+        std::to_string(user_.depth));
+  takes(*filled_.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes_rows_of_depth();
+}
+
+void MeaningCheck::takes_rows_of_depth() const {
+  const std::string depth = std::to_string(user_.depth);
   takes(*filled_.q_depth == user_.depth, "/q_depth", "takes q_depth equal to depth", depth);
   takes(*filled_.cache_depth == user_.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
-  takes(*filled_.nope_depth == user_.depth, "/nope_depth", "has no rope columns", depth);
-  takes(*filled_.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  const int rope = *filled_.rope_depth, nope = *filled_.nope_depth;
+  if (rope != 0) {
+    takes(nope + rope == user_.depth, "/nope_depth", "has rows of nope_depth, then rope_depth columns",
+          std::to_string(user_.depth - rope));
+  }
   takes(*filled_.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
 }
 

@@ -30,6 +30,8 @@ class MeaningCheck {
   /// Rows of Q, K and V are `depth` columns, all of them multiplied, V in its own tensor: no rope columns, no
   /// latent cache.
   void takes_plain_rows() const;
+  /// Rows of Q and K are `depth` columns from the first on, rope columns among them; V may lie in K's.
+  void takes_rows_of_depth() const;
   void takes_ov_depth_of_depth() const;
   /// One pass over the keys, one query head a row.
   void takes_whole_prefill() const;

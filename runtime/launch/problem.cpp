@@ -1,5 +1,6 @@
 #include "runtime/launch/problem.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/launch/checker.hpp"
@@ -42,6 +43,11 @@ void check_lengths(Checker& check, const char* name, const std::optional<Tensor>
                 "the longest length given with {} is {}, 0 to {} is possible", name, longest, total);
   check.require(longest > 0 || total == 0, "the longest length given with {} is 0 but there are {} rows",
                 name, total);
+}
+
+bool takes_v(const Manifest& manifest) {
+  return std::any_of(manifest.params.begin(), manifest.params.end(),
+                     [](const KernelParam& param) { return param.role == "v"; });
 }
 
 /// The largest divisor of batch * heads_q whose K and V (shared inside a group of query heads) fit in
@@ -88,13 +94,15 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   const char* kv_layout = pages ? "[num_pages, page_size, heads, depth]" : layout;
   bool shaped = check.shaped("q", args.q, rank, layout);
   shaped = check.shaped("k", args.k, kv_rank, kv_layout) && shaped;
-  shaped = check.shaped("v", args.v, kv_rank, kv_layout) && shaped;
+  // A kernel that finds V in K's columns has no use for a tensor of its own.
+  const bool own_v = takes_v(manifest);
+  if (own_v) shaped = check.shaped("v", args.v, kv_rank, kv_layout) && shaped;
   shaped = check.shaped("o", args.o, rank, layout) && shaped;
   if (!shaped) check.done(manifest.name);
 
   check.operand("q", args.q, manifest.dtype, manifest.depth, is_mapped(manifest, "q"));
   check.operand("k", args.k, manifest.kv_dtype, manifest.depth, is_mapped(manifest, "k"));
-  check.operand("v", args.v, manifest.kv_dtype, manifest.ov_depth, is_mapped(manifest, "v"));
+  if (own_v) check.operand("v", args.v, manifest.kv_dtype, manifest.ov_depth, is_mapped(manifest, "v"));
   check.operand("o", args.o, manifest.out_dtype, manifest.ov_depth, is_mapped(manifest, "o"));
 
   const auto leading = [](const Tensor& tensor) {
@@ -102,8 +110,9 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   };
   check.require(leading(args.o) == leading(args.q), "o has shape {}, it must match q's {} but for the depth",
                 show(args.o.shape), show(args.q.shape));
-  check.require(leading(args.v) == leading(args.k), "v has shape {}, it must match k's {} but for the depth",
-                show(args.v.shape), show(args.k.shape));
+  check.require(!own_v || leading(args.v) == leading(args.k),
+                "v has shape {}, it must match k's {} but for the depth", show(args.v.shape),
+                show(args.k.shape));
   problem.heads_q = args.q.shape[rank - 2];
   problem.heads_kv = args.k.shape[kv_rank - 2];
   const bool heads_divide = problem.heads_kv > 0 && problem.heads_q % problem.heads_kv == 0;

@@ -34,4 +34,8 @@ using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
 void check_kernel(const std::string& config, const Lengths& lengths, bool all = true, int heads_q = 4,
                   int heads_kv = 2);
 
+/// No scratch, no spills, registers within the plan's occupancy, exactly the planned matrix instructions, no
+/// narrow accesses; layout proofs hold, without bank conflicts where `conflict_free`.
+void check_compiled(const std::string& config, bool conflict_free);
+
 }  // namespace cdna_test

@@ -68,31 +68,6 @@ TEST_CASE("other tiles and instructions") {
   }
 }
 
-namespace {
-
-/// No scratch, no spills, registers within the plan's occupancy, exactly the planned matrix instructions, no
-/// narrow accesses; layout proofs hold, without bank conflicts where `conflict_free`.
-void check_compiled(const std::string& config, bool conflict_free) {
-  const Built& kernel = build(config);
-  const Manifest& m = kernel.source.manifest;
-  CAPTURE(m.name);
-  const auto& info = kernel.module.kernel(m.entry);
-  CHECK(info.scratch_bytes == 0);
-  CHECK(info.vgpr_spills == 0);
-  CHECK(info.vgprs <= kernel.plan.resources().max_registers);
-  REQUIRE(m.expectations.size() == 1);
-  CHECK(kernel.module.count(m.entry, m.expectations[0].instruction) ==
-        static_cast<std::size_t>(m.expectations[0].count));
-  for (const char* narrow : {"ds_read_u16", "ds_read_u8", "ds_write_b16", "buffer_load_ushort"})
-    CHECK(kernel.module.count(m.entry, narrow) == 0);
-  for (const layout::Proof& proof : kernel.plan.schedule().layout_proofs()) {
-    CHECK_MESSAGE(proof.holds, proof.what);
-    if (conflict_free) CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
-  }
-}
-
-}  // namespace
-
 TEST_CASE("compiled kernels are what the plan says") {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {

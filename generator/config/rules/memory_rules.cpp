@@ -38,6 +38,8 @@ std::optional<KVBufferConstants> value_registers(const Config& c) {
   if (!c.BN || !c.WN || *c.WN <= 0) return std::nullopt;
   Config reader = c;
   reader.ov_depth = ceil_div(c.ov_depth.value_or(c.depth), std::max(1, *c.BN / *c.WN));
+  // Of more than 256 columns the fragments are read in parts, one after the other.
+  if (*reader.ov_depth > 256 && *reader.ov_depth % 128 == 0) reader.ov_depth = 128;
   reader.WN = *c.BN;
   return buffer_constants(reader, false);
 }

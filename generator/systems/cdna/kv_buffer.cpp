@@ -17,8 +17,10 @@ KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
   params.num_threads = shape.num_threads;
   params.depth = shape.depth;
   params.transpose = shape.transpose;
-  params.smem_depth = align_up(shape.depth, shape.bk_smem);
+  params.smem_depth =
+      shape.reads ? std::max(shape.depth, shape.bk_smem) : align_up(shape.depth, shape.bk_smem);
   params.bk_smem = shape.bk_smem;
+  params.full_kv = shape.full_kv;
   (shape.transpose ? params.reg_chunk_depth : params.reg_chunk_keys) = shape.reg_chunk;
   params.num_smem_stages = shape.num_smem_stages;
   params.dma_bytes = shape.dma_bytes;
@@ -26,12 +28,28 @@ KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
   return kv_buffer_constants(params);
 }
 
+/// What one load brings: everything, or one block of columns at a time.
+KVBuffer::Shape one_load(KVBuffer::Shape shape) {
+  if (shape.full_kv) return shape;
+  shape.strips = ceil_div(shape.depth, shape.bk_smem);
+  shape.depth = shape.bk_smem;
+  if (shape.transpose) shape.reg_chunk = 0;
+  shape.full_kv = true;
+  return shape;
+}
+
+LdsTile tile_of(const KVBuffer::Shape& s) {
+  return s.reads.value_or(
+      LdsTile{s.BN, s.depth, s.bk_smem, static_cast<int>(size_of(s.mfma.type)), s.swizzle});
+}
+
 }  // namespace
 
 KVBuffer::KVBuffer(const Shape& shape)
-    : shape_(shape),
-      constants_(constants_of(shape)),
-      stage_{shape.BN, shape.depth, shape.bk_smem, static_cast<int>(size_of(shape.mfma.type)), shape.swizzle},
+    : documented_(constants_of(shape)),
+      shape_(one_load(shape)),
+      constants_(constants_of(shape_)),
+      stage_(tile_of(shape_)),
       op_({shape.mfma, shape.read_columns > 0 ? shape.read_columns / shape.mfma.shape.n : constants_.num_mmas,
            constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose},
           stage_),
@@ -39,6 +57,7 @@ KVBuffer::KVBuffer(const Shape& shape)
       instructions_(constants_.copies_per_wave_tile) {}
 
 void KVBuffer::use(Prelude& prelude) const {
+  if (shape_.reads) return op_.use(prelude);
   prelude.use("buffer_resource");
   prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
   op_.use(prelude);
@@ -207,7 +226,7 @@ void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int step
 }
 
 nlohmann::ordered_json KVBuffer::constants() const {
-  return to_json(constants_);
+  return to_json(documented_);
 }
 
 /// Every 16-byte vector of a 32-row tile is written once, with the vector that readers expect there.
@@ -239,10 +258,11 @@ bool KVBuffer::copies_prove() const {
 
 std::vector<layout::Proof> KVBuffer::proofs() const {
   const std::string n = shape_.transpose ? "K" : "V";
-  std::vector<layout::Proof> out{
-      {n + " stage: bijection", stage_.layout().is_bijection(), 0},
-      {n + " copies: buffer_load to LDS", copies_prove(), 0},
-  };
+  std::vector<layout::Proof> out;
+  if (!shape_.reads) {
+    out.push_back({n + " stage: bijection", stage_.layout().is_bijection(), 0});
+    out.push_back({n + " copies: buffer_load to LDS", copies_prove(), 0});
+  }
   for (auto& proof : op_.proofs(shape_.mfma.target)) out.push_back(std::move(proof));
   return out;
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,12 +44,19 @@ class KVBuffer {
     int read_columns = 0;
     /// Rows of a page; 0: the rows of a sequence follow each other.
     int page_size = 0;
+    /// False: a stage holds one block of bk_smem columns, loaded as strip `block` (seed-systems.md 8.3).
+    bool full_kv = true;
+    /// A buffer that only reads: the stage that another one fills (V in K's columns, 2.7).
+    std::optional<LdsTile> reads{};
   };
   explicit KVBuffer(const Shape& shape);
   /// Bytes a lane may copy at once: no copy instruction straddles two pages. 0 when not even words fit.
   static int dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size);
 
+  /// Of one load: a block's where full_kv is false.
   const KVBufferConstants& derived() const { return constants_; }
+  /// Loads that make up a tile.
+  int blocks() const { return shape_.strips; }
   int num_k_tiles() const { return constants_.num_k_tiles; }
   /// Strips whose fragments registers hold at once.
   int reg_num_k_tiles() const { return constants_.reg_num_k_tiles; }
@@ -69,6 +77,10 @@ class KVBuffer {
   void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                       const std::string& rows, const std::string& first_row = "0",
                       const std::string& own_bytes = "", const std::string& own_col = "") const;
+  /// The reading half alone, of a buffer whose `reads` is set.
+  void emit_construct_reader(Writer& w, int base, const std::string& own_col = "") const {
+    op_.emit_construct(w, std::to_string(base), own_col);
+  }
   /// load_from_dram[stage]: starts the copies of strip `strip` of the iterator's tile; the last one advances.
   void emit_load_from_dram(Writer& w, int stage, int strip = 0) const;
   /// Step `step` of load_from_shared[bk_tile] of the stage.
@@ -95,6 +107,7 @@ class KVBuffer {
   int lane_vector_bits() const;
   bool copies_prove() const;
 
+  KVBufferConstants documented_;  ///< of the whole tile, under the documented parameters
   Shape shape_;
   KVBufferConstants constants_;
   LdsTile stage_;

@@ -153,7 +153,7 @@ void KVMmaOp::emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) 
 }
 
 void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step,
-                       bool first, int first_operand) const {
+                       bool first, int first_operand, int first_output) const {
   const std::string zero = fmt::format("({})(0.0f)", shape_.mfma.accumulator());
   // A 16-byte vector of K and Q holds the operands of `halves` instructions.
   const int halves = shape_.transpose_b ? shape_.mfma.k_group() : 1;
@@ -163,8 +163,9 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, in
     const char* part = halves == 1 ? "" : half == 0 ? ".lo" : ".hi";
     const bool fresh = first && operand == 0 && half == 0;
     for (int i = 0; i < shape_.num_mmas; ++i) {
-      w.line("{0}[{1}] = {2}({3}_reg[{4}]{5}, {6}[{7}]{5}, {8});", c, i, shape_.mfma.wrapper(), name(), a + i,
-             part, b, operand, fresh ? zero : fmt::format("{}[{}]", c, i));
+      const int out = first_output + i;
+      w.line("{0}[{1}] = {2}({3}_reg[{4}]{5}, {6}[{7}]{5}, {8});", c, out, shape_.mfma.wrapper(), name(),
+             a + i, part, b, operand, fresh ? zero : fmt::format("{}[{}]", c, out));
     }
   }
 }

@@ -56,9 +56,9 @@ class KVMmaOp {
   void emit_load(Writer& w, int bk_tile, int step, int stage_offset) const;
   /// mma: C += A B over that step. `b` names the registers of Q (vectors) or P (pairs of elements); `first`:
   /// the first step overwrites C.
-  /// `first_operand`: where in `b` the strips begin.
+  /// `first_operand`: where in `b` the strips begin; `first_output`: where in `c` the fragments do.
   void emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step, bool first,
-                int first_operand = 0) const;
+                int first_operand = 0, int first_output = 0) const;
   /// Products of one strip.
   int products() const { return shape_.num_mmas * shape_.num_k_mmas; }
 

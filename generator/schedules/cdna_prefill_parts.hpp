@@ -1,0 +1,36 @@
+// The main loop of cdna_prefill, one function a form (cdna_prefill_tiles.cpp, cdna_prefill_blocks.cpp).
+#pragma once
+
+#include "generator/schedules/cdna_prefill_plan.hpp"
+
+namespace kiln::cdna {
+
+/// What is on its way before the first tile.
+void emit_first_loads(Writer& w, const PrefillPlan& p);
+/// The loop body: tile after tile until `n` reaches num_tiles.
+void emit_tile_loop(Writer& w, const PrefillPlan& p);
+
+/// One product of a tile: C += A B over all strips that `buffer` has in LDS at byte `lds_offset`.
+struct Product {
+  const KVBuffer& buffer;
+  int lds_offset = 0;
+  const char *b = "", *c = "";
+  bool first = false;     ///< the first step overwrites C
+  int first_operand = 0;  ///< in B
+  int first_output = 0;   ///< in C
+};
+void emit_product(Writer& w, const Product& product);
+
+/// Scores of the tile in s_acc become P, and O follows the maximum.
+void emit_softmax(Writer& w, const PrefillPlan& p);
+/// O' += V(n)' P', V at byte `lds_offset` from its first stage.
+void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset);
+/// A block of code that waves run whose rows see some key of the tile.
+void open_if_visible(Writer& w, const PrefillPlan& p);
+/// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
+void emit_wait(Writer& w, const PrefillPlan& p, int loads);
+
+void emit_blocks_first_loads(Writer& w, const PrefillPlan& p);
+void emit_blocks_loop(Writer& w, const PrefillPlan& p);
+
+}  // namespace kiln::cdna

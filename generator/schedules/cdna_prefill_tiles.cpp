@@ -1,0 +1,187 @@
+// The main loop of cdna_prefill over whole tiles: K and V in stages of their own, or V in the columns of K.
+#include "generator/schedules/cdna_prefill_parts.hpp"
+
+namespace kiln::cdna {
+
+/// In chunks whose fragments fit a few registers: the fragments of the next chunk are read beside the
+/// products of this one, and nothing else moves across its end.
+void emit_product(Writer& w, const Product& product) {
+  constexpr int kChunkRegisters = 32;
+  const KVMmaOp& op = product.buffer.kv_mma_op();
+  const int steps = op.steps();
+  const int chunk = steps * op.registers_per_step() <= kChunkRegisters ? steps : 1;
+  const int chunks = product.buffer.num_k_tiles() * steps / chunk;
+  const auto each_step = [&](int i, auto visit) {
+    for (int s = i * chunk; s < (i + 1) * chunk; ++s) visit(s / steps, s % steps);
+  };
+  const auto load = [&](int i) {
+    each_step(i, [&](int strip, int step) { op.emit_load(w, strip, step, product.lds_offset); });
+  };
+  // With one strip of registers a whole strip cannot be read ahead: its slot is in use.
+  const bool ahead = product.buffer.reg_num_k_tiles() > 1 || chunk < steps;
+  if (ahead) load(0);
+  for (int i = 0; i < chunks; ++i) {
+    const bool next = ahead && i + 1 < chunks;
+    w.comment("strip {}{}{}", i * chunk / steps, chunk == steps ? "" : fmt::format(", step {}", i % steps),
+              next ? "; the next fragments first" : "");
+    if (!ahead || next) load(ahead ? i + 1 : i);
+    each_step(i, [&](int strip, int step) {
+      op.emit_mma(w, product.b, product.c, strip, step, product.first, product.first_operand,
+                  product.first_output);
+    });
+    if (i + 1 < chunks) w.line("SCHEDULE_FENCE();");
+  }
+}
+
+namespace {
+
+// S' = K(n) Q'
+void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
+  w.comment("S' = K(n) Q'");
+  p.k->kv_mma_op().emit_registers(w);
+  emit_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true});
+}
+
+// -inf where a row does not see the key; in a branch, since most tiles are seen whole.
+void emit_mask(Writer& w, const PrefillPlan& p) {
+  const std::string first_key = fmt::format("n * {}", p.BN);
+  if (p.mask->has_bits()) {
+    p.mask->emit_load(w, p.score_context(), first_key, true);
+    p.mask->emit_apply(w, p.score_context(), first_key, {});
+    return;
+  }
+  if (p.mask->bounded_below()) {
+    w.comment("an end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", p.BN);
+  } else if (p.mask->bounded_above()) {
+    w.comment("the end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {} > clean_end)", p.BN);
+  } else {
+    w.comment("the sequence ends in this tile");
+    w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
+  }
+  p.mask->emit_apply(w, p.score_context(), first_key, {});
+  w.close();
+}
+
+}  // namespace
+
+void emit_softmax(Writer& w, const PrefillPlan& p) {
+  p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
+  emit_mask(w, p);
+  w.comment("P = exp2(S - max), O follows the maximum");
+  p.softmax->emit_max(w);
+  p.softmax->emit_rescale(w);
+  p.softmax->emit_exp(w);
+}
+
+void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset) {
+  w.comment("O' += V(n)' P'");
+  const KVBuffer& v = *p.v;
+  const int slice_bytes = p.v_slice_columns / v.stage().block_cols * v.stage().block_bytes();
+  for (int i = 0; i < p.v_slices; ++i) {
+    if (p.v_slices > 1) {
+      w.open("");
+      w.comment("columns {} .. {}", i * p.v_slice_columns, (i + 1) * p.v_slice_columns - 1);
+    }
+    v.kv_mma_op().emit_registers(w);
+    emit_product(
+        w, {v, lds_offset + i * slice_bytes, "p", "o_acc", false, 0, i * p.v_slice_columns / p.mfma.shape.m});
+    if (p.v_slices > 1) w.close();
+    if (i + 1 < p.v_slices) w.line("SCHEDULE_FENCE();");
+  }
+}
+
+void open_if_visible(Writer& w, const PrefillPlan& p) {
+  if (p.mask->bounded_below()) {
+    w.open("if (n * {0} < warp_end && (n + 1) * {0} > warp_begin)", p.BN);
+  } else if (p.mask->bounded_above()) {
+    w.open("if (n * {} < warp_end)", p.BN);
+  } else {
+    w.open("");
+  }
+}
+
+void emit_wait(Writer& w, const PrefillPlan& p, int loads) {
+  w.line("WAIT_LOADS_AND_SYNC({});", p.counted ? loads : 0);
+}
+
+namespace {
+
+void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
+  const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
+  const int vm_k = p.k->vm_exact(), vm_v = p.v->vm_exact();
+  w.banner("KV tile n in stage {}", stage);
+  w.comment("K(n) has landed, and every wave has finished tile n - 1");
+  emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
+  if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
+  if (p.k_stages == 2) {
+    w.open("if (n + 1 < num_tiles)");
+    p.k->emit_load_from_dram(w, 1 - k_stage);
+    if (p.v_stages == 2) p.v->emit_load_from_dram(w, 1 - v_stage);
+    w.close();
+  }
+  open_if_visible(w, p);
+  emit_qk(w, p, k_stage);
+  emit_softmax(w, p);
+  w.close();
+  if (p.k_stages == 2) {
+    w.comment("V(n) has landed; what was started after it may still fly");
+    w.open("if (n + 1 < num_tiles)");
+    emit_wait(w, p, vm_k + (p.v_stages == 2 ? vm_v : 0));
+    w.reopen("else");
+    emit_wait(w, p, 0);
+    w.close();
+  } else {
+    w.comment("V(n) has landed, and every wave has finished K(n)");
+    emit_wait(w, p, 0);
+    w.open("if (n + 1 < num_tiles)");
+    p.k->emit_load_from_dram(w, 0);
+    w.close();
+  }
+  open_if_visible(w, p);
+  emit_pv(w, p, v_stage * p.v->stage_bytes());
+  w.close();
+  w.line("if (++n == num_tiles) break;");
+}
+
+// K(n) serves both products.
+void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
+  w.banner("KV tile n in stage {}", stage);
+  w.comment("K(n) has landed, and every wave has finished tile n - 1");
+  emit_wait(w, p, 0);
+  if (p.k_stages == 2) {
+    w.open("if (n + 1 < num_tiles)");
+    p.k->emit_load_from_dram(w, 1 - stage);
+    w.close();
+  }
+  open_if_visible(w, p);
+  emit_qk(w, p, stage);
+  emit_softmax(w, p);
+  emit_pv(w, p, stage * p.k->stage_bytes());
+  w.close();
+  if (p.k_stages == 1) {
+    w.open("if (n + 1 < num_tiles)");
+    w.line("SYNC();  // every wave has finished K(n)");
+    p.k->emit_load_from_dram(w, 0);
+    w.close();
+  }
+  w.line("if (++n == num_tiles) break;");
+}
+
+}  // namespace
+
+void emit_first_loads(Writer& w, const PrefillPlan& p) {
+  if (p.loop == PrefillLoop::blocks) return emit_blocks_first_loads(w, p);
+  p.k->emit_load_from_dram(w, 0);
+  if (p.loop == PrefillLoop::tiles && p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
+}
+
+void emit_tile_loop(Writer& w, const PrefillPlan& p) {
+  if (p.loop == PrefillLoop::blocks) return emit_blocks_loop(w, p);
+  for (int stage = 0; stage < p.k_stages; ++stage) {
+    p.loop == PrefillLoop::v_in_k ? emit_tile_v_in_k(w, p, stage) : emit_tile(w, p, stage);
+  }
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,94 @@
+// cdna_prefill with wide rows: other output columns than key columns, blocks through a ring of stages
+// (full_kv false), and V in the columns of K (MLA).
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "generator/schedules/schedule.hpp"
+#include "harness.hpp"
+
+using namespace cdna_test;
+using namespace kiln;
+
+namespace {
+
+const std::vector<std::string> kTargets = {"gfx90a", "gfx942", "gfx950"};
+constexpr const char* kMla = R"("ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)";
+constexpr const char* kCausalLse = R"("mask": "causal", "lse": true)";
+
+}  // namespace
+
+TEST_CASE("192 columns of K, 128 of V") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    const std::string config = config_text(
+        target, "bf16", 192, R"("ov_depth": 128, "rope_depth": 64, "mask": "causal", "lse": true)");
+    check_kernel(config, {{20, 100}}, target == "gfx942", 2, 1);
+    check_compiled(config, target == "gfx950");
+  }
+}
+
+TEST_CASE("512 columns: blocks through a ring on 64 KiB of LDS, whole rows on 160 KiB") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    const std::string config = config_text(target, "bf16", 512, kCausalLse);
+    check_kernel(config, {{20, 140}}, target == "gfx942", 1, 1);
+    check_kernel(config, {{3, 1}}, false, 1, 1);
+    check_compiled(config, true);
+    const Config& resolved = build(config).plan.resolved();
+    CHECK(*resolved.full_kv == (target == "gfx950"));
+  }
+}
+
+TEST_CASE("MLA: V is the first 512 of K's 576 columns") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    const std::string config = config_text(target, "bf16", 576, kMla);
+    check_kernel(config, {{20, 140}}, target == "gfx942", 2, 1);
+    check_compiled(config, target == "gfx950");
+    for (const KernelParam& param : build(config).source.manifest.params) CHECK(param.role != "v");
+  }
+  check_kernel(config_text("gfx950", "fp16", 576, std::string(kMla) + R"(, "operand": {"kind": "ragged"})"),
+               {{5, 70}, {0, 3}, {33, 65}}, false, 2, 1);
+  check_kernel(
+      config_text("gfx950", "bf16", 576, std::string(kMla) + R"(, "BN": 32, "double_buffer": false)"),
+      {{5, 70}}, true, 1, 1);
+}
+
+TEST_CASE("rings of two, three and four stages, waits that count and waits that drain") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    for (const int stages : {2, 3, 4}) {
+      const std::string config = config_text(
+          target, "bf16", 128,
+          fmt::format(R"("full_kv": false, "num_smem_stages": {}, "BM": 128, "lse": true)", stages));
+      check_kernel(config, {{20, 200}}, stages == 3, 1, 1);
+      check_compiled(config, true);
+    }
+    check_kernel(
+        config_text(target, "fp16", 192,
+                    R"("ov_depth": 128, "full_kv": false, "wait_policy": "drain", "mask": "causal")"),
+        {{20, 100}}, false, 1, 1);
+  }
+}
+
+TEST_CASE("the documented constants of a block (seed-systems.md 8.3)") {
+  const Plan plan = make_plan(
+      parse_config(config_text("gfx950", "bf16", 512, R"("full_kv": false, "BN": 32, "BK": 32)"), "test"));
+  const auto k = plan.schedule().systems()["kv_buffer"]["k"], v = plan.schedule().systems()["kv_buffer"]["v"];
+  CHECK(k["smem_stage_size"] == 1024);
+  CHECK(k["smem_stage_bytes"] == 2048);
+  CHECK(k["_total_tiles"] == 1);
+  CHECK(k["vm_instrs_per_load"] == 0);
+  CHECK(k["_blocks_per_stage"] == 1);
+  CHECK(k["num_repeats"] == 16);
+  CHECK(v["num_mmas"] == 2);
+}
+
+TEST_CASE("rows too wide for the registers of a wave are refused") {
+  try {
+    make_plan(parse_config(config_text("gfx942", "bf16", 576, std::string(kMla) + R"(, "BM": 128)"), "test"));
+    FAIL("8 waves of 576/512 columns");
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("/BM = 128: V32: Q, O and S take 208 registers") != std::string::npos);
+  }
+}
