@@ -1,4 +1,4 @@
-// bench: times configs on the device for one problem; and tune, which is not there yet.
+// bench: times configs on the device for one problem.
 #include <fmt/format.h>
 
 #include <kiln/kiln.hpp>
@@ -9,6 +9,7 @@
 #include "cli/problem_options.hpp"
 #include "runtime/problem/reference.hpp"
 #include "runtime/problem/runner.hpp"
+#include "runtime/tune/winners.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 struct Options {
   std::vector<std::string> configs;
   int warmup = 5, iterations = 20;
+  bool tuned = false;
   ProblemOptions problem;
   DeviceOptions device;
 };
@@ -46,9 +48,11 @@ int bench(const Options& options, bool json) {
   std::vector<std::vector<std::string>> rows{{"config", "us", "TFLOP/s", "GB/s"}};
   std::string problem;
   for (const std::string& argument : options.configs) {
-    const Plan plan = make_plan(load_config(argument));
-    const KernelSource source = generate(plan);
+    const Config config = load_config(argument);
+    Plan plan = make_plan(config);
     const Workload work = options.problem.workload(plan.resolved());
+    if (options.tuned) plan = make_plan(load_winner(config, device, work.shape));
+    const KernelSource source = generate(plan);
     progress("timing " + source.manifest.name);
     const std::shared_ptr<Kernel> kernel = runtime.load(source);
     RunOptions run_options;
@@ -94,17 +98,8 @@ Action add_bench(CLI::App& command, Common& common) {
       ->check(CLI::Range(0, 100000));
   command.add_option("--iterations", options->iterations, "Timed launches (default 20)")
       ->check(CLI::Range(1, 100000));
+  command.add_flag("--tuned", options->tuned, "Take the winner that `kiln tune` stored for this problem");
   return [options, &common] { return bench(*options, common.json); };
-}
-
-Action add_tune(CLI::App& command, Common&) {
-  auto config = std::make_shared<std::string>();
-  command.add_option("CONFIG", *config, "Config to tune")->required();
-  return [config]() -> int {
-    throw Error(ErrorCode::bad_input,
-                "tune is not available yet; `kiln bench` compares configs, `kiln plan` shows what the "
-                "planner picked");
-  };
 }
 
 }  // namespace kiln::cli

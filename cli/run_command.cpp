@@ -11,6 +11,7 @@
 #include "runtime/problem/files.hpp"
 #include "runtime/problem/npy.hpp"
 #include "runtime/problem/runner.hpp"
+#include "runtime/tune/winners.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -20,7 +21,7 @@ constexpr double kReferenceBudget = 1e10;
 
 struct Options {
   std::string config, out, lse;
-  bool check = false, check_all = false;
+  bool check = false, check_all = false, tuned = false;
   std::optional<double> scale;
   int iterations = 0;
   ProblemOptions problem;
@@ -155,8 +156,15 @@ NpyArray lse_array(const ProblemShape& shape, const std::vector<float>& rows) {
   return npy_from_floats({sections, shape.heads_q, length}, values);
 }
 
+// The stored winner of the same config, device and problem.
+Config tuned_config(const Options& options, const Config& config) {
+  Runtime runtime(options.device.runtime_options(options.problem.seed));
+  return load_winner(config, runtime.device(), options.problem.workload(make_plan(config).resolved()).shape);
+}
+
 int run(const Options& options, bool json) {
   Config config = load_config(options.config);
+  if (options.tuned) config = tuned_config(options, config);
   if (!options.lse.empty()) {
     if (config.lse == false)
       throw Error(ErrorCode::bad_input,
@@ -229,6 +237,7 @@ Action add_run(CLI::App& command, Common& common) {
       ->check(CLI::Range(1, 100000));
   command.add_option("--out", options->out, "Write O as float32 .npy");
   command.add_option("--lse", options->lse, "Write the log-sum-exp as float32 .npy");
+  command.add_flag("--tuned", options->tuned, "Take the winner that `kiln tune` stored for this problem");
   return [options, &common] { return run(*options, common.json); };
 }
 

@@ -6,7 +6,7 @@ if(KILN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # Programs run from the build folder on machines with other distributions: keep the C++ runtime inside.
-if(NOT KILN_SANITIZE)
+if(NOT KILN_SANITIZE AND NOT KILN_FUZZ)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 
@@ -14,10 +14,16 @@ add_library(kiln_options INTERFACE)
 target_include_directories(kiln_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(kiln_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                                               -Wnon-virtual-dtor -Woverloaded-virtual -Werror
-                                              -Wno-restrict)  # g++ 12 sees overlaps in "literal" + std::string (GCC bug 105651)
+                                              $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 sees overlaps in "literal" + std::string (GCC bug 105651)
 if(KILN_SANITIZE)
   # g++ 12 sees an overflow in fmt's format parser once it is instrumented.
   target_compile_options(kiln_options INTERFACE -fsanitize=address,undefined -fno-omit-frame-pointer -g -Wno-stringop-overflow)
+  target_link_options(kiln_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(KILN_FUZZ)
+  # Every library is instrumented: without that libFuzzer is blind. The fuzzers themselves add their main().
+  target_compile_options(kiln_options INTERFACE -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+                                                -fno-omit-frame-pointer -O1 -gline-tables-only -Wno-error)
   target_link_options(kiln_options INTERFACE -fsanitize=address,undefined)
 endif()
 if(KILN_COVERAGE)
