@@ -34,7 +34,7 @@ struct Rela {
 
 constexpr std::uint32_t kSymtab = 2, kRela = 4, kNote = 7, kDynsym = 11;
 constexpr std::size_t kDescriptorBytes = 64;
-constexpr std::size_t kMaxImage = std::size_t{1} << 30;
+constexpr std::size_t kMaxImage = std::size_t{1} << 28;
 
 class Elf {
  public:
@@ -210,9 +210,17 @@ KernelInfo read_kernel_info(const MsgValue& k) {
   const auto number = [&](const char* key) { return static_cast<int>(k[key].integer); };
   KernelInfo info;
   info.name = k[".name"].string;
-  info.kernarg_bytes = static_cast<std::size_t>(number(".kernarg_segment_size"));
-  info.lds_bytes = static_cast<std::size_t>(number(".group_segment_fixed_size"));
-  info.scratch_bytes = static_cast<std::size_t>(number(".private_segment_fixed_size"));
+  // Larger than any device has; host memory is taken by these.
+  const auto bytes = [&](const char* key, std::int64_t most) {
+    const std::int64_t value = k[key].integer;
+    if (value < 0 || value > most)
+      throw Error("kernel '" + info.name + "': " + key + " is " + std::to_string(value) + ", at most " +
+                  std::to_string(most));
+    return static_cast<std::size_t>(value);
+  };
+  info.kernarg_bytes = bytes(".kernarg_segment_size", 65536);
+  info.lds_bytes = bytes(".group_segment_fixed_size", 1 << 20);
+  info.scratch_bytes = bytes(".private_segment_fixed_size", 131072);
   info.vgprs = number(".vgpr_count");
   info.agprs = number(".agpr_count");
   info.sgprs = number(".sgpr_count");
@@ -220,10 +228,10 @@ KernelInfo read_kernel_info(const MsgValue& k) {
   info.sgpr_spills = number(".sgpr_spill_count");
   info.max_workgroup = number(".max_flat_workgroup_size");
   if (number(".wavefront_size") != 64) throw Error("kernel '" + info.name + "' is not for waves of 64 lanes");
-  if (info.kernarg_bytes > 65536) throw Error("kernel '" + info.name + "' has more than 64 KiB of arguments");
   for (const MsgValue& a : k[".args"].array) {
     Argument arg{a[".name"].string, a[".value_kind"].string, static_cast<std::size_t>(a[".size"].integer),
                  static_cast<std::size_t>(a[".offset"].integer)};
+    if (arg.bytes == 0) throw Error("kernel '" + info.name + "' has an argument without a size");
     if (arg.offset > info.kernarg_bytes || info.kernarg_bytes - arg.offset < arg.bytes) {
       throw Error("kernel '" + info.name + "' has an argument outside of its argument segment");
     }

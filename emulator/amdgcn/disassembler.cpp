@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <deque>
 #include <mutex>
 #include <vector>
 
@@ -95,8 +96,8 @@ bool knows(const Library& lib, const std::string& cpu) {
 
 struct Opened {
   std::mutex mutex;
-  std::vector<std::pair<std::string, Library*>> by_cpu;  // libraries live as long as the process
-  std::vector<Library*> libraries;
+  std::vector<std::pair<std::string, Library*>> by_cpu;
+  std::deque<Library> libraries;  // which live as long as the process, and never move
 };
 
 Library* open_for(const std::string& cpu, std::string& error) {
@@ -105,16 +106,16 @@ Library* open_for(const std::string& cpu, std::string& error) {
   for (const auto& [known, library] : opened.by_cpu) {
     if (known == cpu) return library;
   }
-  for (Library* library : opened.libraries) {
-    if (knows(*library, cpu)) return opened.by_cpu.emplace_back(cpu, library).second;
+  for (Library& library : opened.libraries) {
+    if (knows(library, cpu)) return opened.by_cpu.emplace_back(cpu, &library).second;
   }
   std::string tried;
   for (const std::string& path : candidates()) {
     Library lib;
     if (!load(path, lib)) continue;
     if (knows(lib, cpu)) {
-      opened.libraries.push_back(new Library(lib));
-      return opened.by_cpu.emplace_back(cpu, opened.libraries.back()).second;
+      opened.libraries.push_back(lib);
+      return opened.by_cpu.emplace_back(cpu, &opened.libraries.back()).second;
     }
     tried += (tried.empty() ? "" : ", ") + path + " (" + lib.version + ")";
   }

@@ -230,7 +230,7 @@ std::vector<std::byte> kernarg_block(const KernelCode& kernel, const Launch& l, 
         throw Error("argument " + std::to_string(visible - 1) + " of kernel '" + info.name + "' has " +
                     std::to_string(a.bytes) + " bytes, " + std::to_string(given.size()) + " given");
       }
-      std::memcpy(block.data() + at, given.data(), given.size());
+      std::copy(given.begin(), given.end(), block.begin() + static_cast<std::ptrdiff_t>(at));
       continue;
     }
     for (int d = 0; d < 3; ++d) {

@@ -89,6 +89,7 @@ TEST_CASE("rows too wide for the registers of a wave are refused") {
     make_plan(parse_config(config_text("gfx942", "bf16", 576, std::string(kMla) + R"(, "BM": 128)"), "test"));
     FAIL("8 waves of 576/512 columns");
   } catch (const Error& error) {
-    CHECK(std::string(error.what()).find("/BM = 128: V32: Q, O and S take 208 registers") != std::string::npos);
+    CHECK(std::string(error.what()).find("/BM = 128: V32: Q, O and S take 208 registers") !=
+          std::string::npos);
   }
 }

@@ -1,5 +1,5 @@
-// Any bytes are a code object or an Error of the ELF and metadata readers. Decoding needs LLVM's disassembler;
-// without one only the metadata is read.
+// Any bytes are a code object or an Error of the ELF and metadata readers. Decoding needs LLVM's
+// disassembler; without one only the metadata is read.
 #include <cstddef>
 #include <cstdint>
 #include <span>

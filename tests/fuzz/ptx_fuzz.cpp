@@ -1,5 +1,5 @@
-// Any bytes are a module or an Error of the PTX front end, and a module runs to its end, to a finding or to an
-// Error, never to a crash: one block of one warp, whose arguments point at a small buffer.
+// Any bytes are a module or an Error of the PTX front end, and a module runs to its end, to a finding or to
+// an Error, never to a crash: one block of one warp, whose arguments point at a small buffer.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
