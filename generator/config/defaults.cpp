@@ -41,8 +41,10 @@ void fill_amd(Config& c) {
   fill(c.full_kv, !prefill || gfx950 || c.depth <= 256 || alias);
   const bool blocks = !*c.full_kv;
   // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks (cdna.md 8).
-  const bool wide_rows = prefill && c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
-                         (gfx950 ? blocks || alias : blocks || c.depth <= 128);
+  const bool wide_rows = c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
+                         (gfx950    ? blocks || alias
+                          : prefill ? blocks || (c.depth <= 128 && !alias)
+                                    : false);
   fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
   if (prefill) {
     fill(c.WM, mma_m);
@@ -57,11 +59,13 @@ void fill_amd(Config& c) {
     fill(c.WN, *c.BN);
   } else {
     fill(c.WM, mma_m);
-    fill(c.BM, *c.WM);
-    const int keys = gfx950 ? 128 : c.depth >= 256 && !is_fp8(c.dtype) ? 32 : 64;
+    // Latent rows serve many heads: two row tiles of waves share them.
+    fill(c.BM, alias ? 2 * *c.WM : *c.WM);
+    const int keys = gfx950 ? (alias ? 64 : 128) : c.depth >= 256 && !is_fp8(c.dtype) ? 32 : 64;
     fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
     // Four waves, or two where V's rows would leave a wave fewer columns than its loads turn at once.
-    const int waves = !gfx950 && *c.ov_depth < 128 ? 2 : 4, share = *c.BN / waves;
+    const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;  // 192: whole blocks for two waves
+    const int waves = alias || odd_share || (!gfx950 && *c.ov_depth < 128) ? 2 : 4, share = *c.BN / waves;
     fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
   }
   if (*c.WM > 0 && *c.WN > 0)

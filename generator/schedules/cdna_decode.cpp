@@ -5,21 +5,25 @@
 namespace kiln {
 namespace {
 
-class CdnaDecodeStreaming final : public Schedule {
+class CdnaDecode final : public Schedule {
  public:
-  explicit CdnaDecodeStreaming(cdna::DecodePlan plan) : plan_(std::move(plan)) {}
+  explicit CdnaDecode(cdna::DecodePlan plan) : plan_(std::move(plan)) {}
 
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
-    return {
-        {"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
-        {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
+    const nlohmann::ordered_json ops{{"k", plan_.k_op().constants()}, {"v", plan_.v_op().constants()}};
+    if (plan_.streaming)
+      return {{"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
+              {"kv_mma_op", ops}};
+    return {{"kv_buffer", {{"k", plan_.k_tile->constants()}, {"v", plan_.v_tile->constants()}}},
+            {"kv_mma_op", ops}};
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return cdna::emit_decode(plan_); }
   std::vector<layout::Proof> layout_proofs() const override {
-    std::vector<layout::Proof> proofs = plan_.k->proofs();
-    for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));
+    std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
+    for (auto& proof : plan_.streaming ? plan_.v->proofs() : plan_.v_tile->proofs())
+      proofs.push_back(std::move(proof));
     return proofs;
   }
 
@@ -30,8 +34,16 @@ class CdnaDecodeStreaming final : public Schedule {
 }  // namespace
 
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out) {
+  const bool strips = !config.v_from_k.value_or(false) &&
+                      config.ov_depth.value_or(config.depth) == config.depth && config.depth != 192;
+  if (!config.schedule && !strips) return make_cdna_decode(std::move(config), out);
   auto plan = cdna::plan_decode(config, out);
-  return plan ? std::make_unique<CdnaDecodeStreaming>(std::move(*plan)) : nullptr;
+  return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
+}
+
+std::unique_ptr<Schedule> make_cdna_decode(Config config, Violations& out) {
+  auto plan = cdna::plan_tile_decode(config, out);
+  return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
 }
 
 }  // namespace kiln

@@ -4,6 +4,9 @@
 // dealt to the waves for S' = K Q', output columns for O' += V' P', so P crosses through LDS. One strip of K
 // or V is in LDS at a time: the least LDS, so the most blocks on a CU. Work is split over the keys by
 // StreamK; the last block of an item combines its parts in order.
+//
+// cdna_decode: the same, with whole tiles of K and V in LDS (KVBuffer), in one or two stages, or with V in
+// the columns of K (MLA). For rows that streaming does not take: 192/128, 576/512.
 #pragma once
 
 #include <memory>
@@ -12,6 +15,8 @@
 
 namespace kiln {
 
+/// Also the default: rows it does not take go to cdna_decode unless the config names the schedule.
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out);
+std::unique_ptr<Schedule> make_cdna_decode(Config config, Violations& out);
 
 }  // namespace kiln

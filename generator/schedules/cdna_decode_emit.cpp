@@ -1,5 +1,5 @@
-// The text of a cdna_decode_streaming kernel. Each function emits one phase, in the order they stand in the
-// kernel; the end of a segment stands in cdna_decode_epilogue.cpp.
+// The text of a cdna_decode_streaming or cdna_decode kernel. Each function emits one phase, in the order they
+// stand in the kernel; the end of a segment stands in cdna_decode_epilogue.cpp.
 #include <fmt/ranges.h>
 
 #include "generator/emit/dialect.hpp"
@@ -15,7 +15,7 @@ using Kind = KernelParam::Kind;
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
-  for (const char* role : {"q", "k", "v", "o"}) add(Kind::pointer, role);
+  for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
@@ -24,7 +24,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
     add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.lse && p.ragged_q()) add(Kind::i32, "total_q");
-  for (const char* tensor : {"q", "k", "v", "o"}) {
+  for (const char* tensor : p.tensors()) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
     if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
@@ -43,9 +43,10 @@ LdsTile p_tile(const DecodePlan& p) {
 
 /// P as the accumulators of S' hold it (four keys a lane), and as the B operand of V' P' wants it.
 LaneAddress p_address(const DecodePlan& p, bool write) {
-  LaneAddress address(write ? "p_write" : "p_read", p_tile(p),
-                      {[](int l) { return l % 16; }, [](int l) { return 4 * (l / 16); }, "(lane & 15)",
-                       fmt::format("(lane / 16 * 4{})", write ? fmt::format(" + warp * {}", p.WN) : "")});
+  LaneAddress address(
+      write ? "p_write" : "p_read", p_tile(p),
+      {[](int l) { return l % 16; }, [](int l) { return 4 * (l / 16); }, "(lane & 15)",
+       fmt::format("(lane / 16 * 4{})", write ? fmt::format(" + {} * {}", p.warp_n(), p.WN) : "")});
   for (int key = 0; key < (write ? p.WN : p.BN); key += 16) address.want(0, key);
   return address;
 }
@@ -57,8 +58,15 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("LDS u8* const exchange = lds + {};  // a float of each wave and row", p.smem_exchange);
   w.line("const int thread = thread_id(), lane = thread & 63;");
   w.line("const int warp = uniform(thread >> 6);");
-  p_address(p, true).emit(w, std::to_string(p.smem_p));
-  p_address(p, false).emit(w, std::to_string(p.smem_p));
+  std::string rows = std::to_string(p.smem_p);
+  if (p.warps_m() > 1) {
+    w.line("const int warp_n = warp % {0}, warp_m = warp / {0};  // along the keys, along the rows",
+           p.warps_n());
+    w.line("const int tile_row = warp_m * 16 + (lane & 15);");
+    rows += fmt::format(" + warp_m * {}", 16 * p.p_row_bytes());
+  }
+  p_address(p, true).emit(w, rows);
+  p_address(p, false).emit(w, rows);
   if (p.softcap > 0) {
     w.line("const float cap_scale = scale * {:.9g}f;  // 2 log2(e) / cap",
            2 * 1.4426950408889634 / p.softcap);
@@ -91,7 +99,7 @@ void emit_segment(Writer& w, const DecodePlan& p) {
     w.line("const int block = keys > 0 ? pages[0] : -1;");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? keys : 0;  // no block: zeros");
   }
-  for (const char* tensor : {"q", "k", "v", "o"}) {
+  for (const char* tensor : p.tensors()) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
     if (!p.ragged_q()) start = "batch_index * {}_stride_batch";
@@ -101,8 +109,8 @@ void emit_segment(Writer& w, const DecodePlan& p) {
            query ? " * group" : "");
   }
   w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");
-  w.line("const int packed = m_block * {} + (lane & 15), position = packed / group;", p.BM);
-  w.line("const bool in_rows = (lane & 15) < rows;");
+  w.line("const int packed = m_block * {} + {}, position = packed / group;", p.BM, p.tile_row());
+  w.line("const bool in_rows = {} < rows;", p.tile_row());
   const int size = static_cast<int>(size_of(p.config.dtype));
   p.q->emit_load(
       w, "q_head",
@@ -114,8 +122,12 @@ void emit_segment(Writer& w, const DecodePlan& p) {
                   size));
   w.line("const int first_key = tile_begin * {};", p.BN);
   const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "keys";
-  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key");
-  p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key");
+  if (p.streaming) {
+    p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key");
+    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key");
+  } else {
+    emit_tile_buffers(w, p, rows);
+  }
   if (p.causal) {
     w.line("const int key_limit = min_of(keys, keys - queries + 1 + position);  // keys that the row sees");
     w.line("const int clean_keys = min_of(keys, keys - queries + 1 + m_block * {} / group);", p.BM);
@@ -155,10 +167,10 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   if (p.window > 0) border += fmt::format(" || n * {} < keys - {}", p.BN, p.window);
   w.open("if ({})", border);
   w.comment("a border tile: keys that a row does not see");
-  w.line("const int limit = key_limit - n * {} - warp * {} - lane / 16 * 4;", p.BN, p.WN);
+  w.line("const int limit = key_limit - n * {} - {} * {} - lane / 16 * 4;", p.BN, p.warp_n(), p.WN);
   if (p.window > 0)
-    w.line("const int hidden = keys - queries + 1 + position - {} - n * {} - warp * {} - lane / 16 * 4;",
-           p.window, p.BN, p.WN);
+    w.line("const int hidden = keys - queries + 1 + position - {} - n * {} - {} * {} - lane / 16 * 4;",
+           p.window, p.BN, p.warp_n(), p.WN);
   for (int t = 0; t < p.score_tiles(); ++t) {
     for (int e = 0; e < p.mfma.accum(); ++e) {
       const int key = t * p.mfma.shape.m + p.mfma.row(e);
@@ -169,7 +181,9 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
-void emit_softmax(Writer& w, const DecodePlan& p) {
+}  // namespace
+
+void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   emit_scores(w, p);
   w.comment("maximum of each row: over the lane's keys, the lane groups, the waves");
   std::string top = "s_acc[0][0]";
@@ -181,11 +195,12 @@ void emit_softmax(Writer& w, const DecodePlan& p) {
   for (int i = 1; i < count; ++i) w.line("tile_max = maximum(tile_max, {});", score(i));
   for (int distance : {16, 32})
     w.line("tile_max = maximum(tile_max, from_lane((lane ^ {}) * 4, tile_max));", distance);
-  w.line("if (lane < 16) lds_write_float(exchange + warp * {} + lane * 4, tile_max);", 4 * p.BM);
+  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, tile_max);", p.warp_n(), 4 * p.BM,
+         p.warps_m() == 1 ? "lane" : "tile_row");
   w.line("SYNC();");
   w.line("float new_max = row_max;");
-  for (int i = 0; i < p.num_warps; ++i)
-    w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + (lane & 15) * 4));", 4 * p.BM * i);
+  for (int i = 0; i < p.warps_n(); ++i)
+    w.line("new_max = maximum(new_max, lds_read_float(exchange + {} + {} * 4));", 4 * p.BM * i, p.tile_row());
   w.line("const float base = new_max == -kInfinity ? 0.0f : new_max * factor;");
   w.open("if (any(new_max > row_max))");
   w.line("const float alpha = exp2_approx(row_max * factor - base);");
@@ -213,6 +228,8 @@ void emit_softmax(Writer& w, const DecodePlan& p) {
   }
 }
 
+namespace {
+
 void emit_tiles(Writer& w, const DecodePlan& p) {
   w.banner("KV tiles");
   p.k->emit_load_from_dram(w, 0);
@@ -224,7 +241,7 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
   }
-  emit_softmax(w, p);
+  emit_decode_softmax(w, p);
   w.comment("O' += V(n)' P', strips of keys");
   for (int strip = 0; strip < p.v->num_strips(); ++strip) {
     emit_strip(w, *p.v, strip, "p", "o_acc", false, [&] {
@@ -261,10 +278,8 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  const int halves = p.mfma.k_group();
-  m.expectations = {
-      {p.mfma.mnemonic(), p.k->num_strips() * p.k->kv_mma_op().steps() * halves * p.score_tiles() +
-                              p.v->num_strips() * p.v->kv_mma_op().steps() * p.output_tiles()}};
+  const int tile = p.depth / p.mfma.shape.k * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
+  m.expectations = {{p.mfma.mnemonic(), (p.streaming ? 1 : p.k_stages) * tile}};
   return m;
 }
 
@@ -280,8 +295,14 @@ KernelSource emit_decode(const DecodePlan& p) {
     prelude.use(type == DType::fp16                 ? "pack_fp16"
                 : p.config.target == Target::gfx950 ? "pack_bf16"
                                                     : "pack_bf16_by_hand");
-  p.k->use(prelude);
-  p.v->use(prelude);
+  if (p.streaming) {
+    p.k->use(prelude);
+    p.v->use(prelude);
+  } else {
+    prelude.use("schedule_fence");
+    p.k_tile->use(prelude);
+    p.v_tile->use(prelude);
+  }
   p.q->use(prelude);
   prelude.use("buffer_store_8");
 
@@ -300,16 +321,19 @@ KernelSource emit_decode(const DecodePlan& p) {
   emit_setup(body, p);
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
-  emit_tiles(body, p);
+  p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);
   emit_decode_epilogue(body, p);
   body.close();
   body.close();
 
   const std::string facts = fmt::format(
-      "Schedule cdna_decode_streaming: {} packed query rows by {} keys a tile, {} waves of {} keys; strips "
-      "of {}.\n"
-      "LDS ({} bytes): K strip 0, V strip {}, P {}, exchange {}.",
-      p.BM, p.BN, p.num_warps, p.WN, p.BK, p.smem_bytes, p.smem_v, p.smem_p, p.smem_exchange);
+      "Schedule {}: {} packed query rows by {} keys a tile, {} waves of {} keys; strips of {}.\n"
+      "LDS ({} bytes): K{} 0, V{} {}, P {}, exchange {}.",
+      *p.config.schedule, p.BM, p.BN, p.num_warps, p.WN, p.BK, p.smem_bytes, p.streaming ? " strip" : "",
+      p.streaming ? " strip"
+      : p.v_in_k  ? " in K"
+                  : "",
+      p.smem_v, p.smem_p, p.smem_exchange);
   const Manifest& m = source.manifest;
   const std::string head = kernel_head(
       m.name, m.config_json, facts,

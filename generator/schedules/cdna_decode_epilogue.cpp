@@ -1,5 +1,5 @@
-// The end of a segment of cdna_decode_streaming. A whole item is written at once. Of a split item each block
-// leaves a part
+// The end of a segment of cdna_decode_streaming and cdna_decode. A whole item is written at once. Of a split
+// item each block leaves a part
 //
 //   part: O' not yet divided by the sum, [BM][ov] floats, then (maximum, sum) of each row
 //
@@ -42,26 +42,26 @@ void emit_sums(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lane groups and waves");
   for (int distance : {16, 32}) w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
   w.line("SYNC();");
-  w.line("if (lane < 16) lds_write_float(exchange + warp * {} + lane * 4, row_sum);", 4 * p.BM);
+  w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, row_sum);", p.warp_n(), 4 * p.BM,
+         p.warps_m() == 1 ? "lane" : "tile_row");
   w.line("SYNC();");
   w.line("row_sum = 0.0f;");
-  for (int i = 0; i < p.num_warps; ++i)
-    w.line("row_sum += lds_read_float(exchange + {} + (lane & 15) * 4);", 4 * p.BM * i);
+  for (int i = 0; i < p.warps_n(); ++i)
+    w.line("row_sum += lds_read_float(exchange + {} + {} * 4);", 4 * p.BM * i, p.tile_row());
 }
 
 void emit_whole(Writer& w, const DecodePlan& p) {
   w.line("float top = row_max * factor, sum = row_sum, own = 1.0f;");
-  emit_finish_row(w, p, "packed", "in_rows", "in_rows && warp == 0 && lane < 16");
+  emit_finish_row(w, p, "packed", "in_rows", fmt::format("in_rows && {} == 0 && lane < 16", p.warp_n()));
   w.line("const float inv_sum = sum > 0.0f ? own * rcp_approx(sum) : 0.0f;");
-  const int columns = p.v->wave_columns();
   p.q->emit_store(
       w, "o_head",
       fmt::format(
           "queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + {}) * 2) : 0",
           p.ov_depth),
-      fmt::format("in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * "
+      fmt::format("in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + {} * "
                   "{}) * 2) : 0x80000000u",
-                  columns));
+                  p.warp_n(), p.wave_columns));
 }
 
 void emit_part(Writer& w, const DecodePlan& p) {
@@ -69,8 +69,8 @@ void emit_part(Writer& w, const DecodePlan& p) {
   w.line("float* const part = workspace + (block_id() * 2ll + uniform((int)s.second_slot)) * {};",
          p.partial_floats());
   w.open("if (in_rows)");
-  w.line("float* const at = part + (lane & 15) * {} + warp * {};", p.ov_depth, p.v->wave_columns());
-  for (const ColumnGroup& group : p.v->kv_mma_op().groups()) {
+  w.line("float* const at = part + {} * {} + {} * {};", p.tile_row(), p.ov_depth, p.warp_n(), p.wave_columns);
+  for (const ColumnGroup& group : p.columns) {
     // Registers 0 .. 3 of `width` fragments: 4 * width neighbouring columns.
     std::vector<std::string> values;
     for (int r = 0; r < 4; ++r) {
@@ -81,8 +81,8 @@ void emit_part(Writer& w, const DecodePlan& p) {
              group.first + static_cast<int>(i), 4 * group.width, values[i], values[i + 1], values[i + 2],
              values[i + 3]);
   }
-  w.line("if (warp == 0 && lane < 16) part[{0} + 2 * lane] = row_max, part[{0} + 2 * lane + 1] = row_sum;",
-         p.BM * p.ov_depth);
+  w.line("if ({1} == 0 && lane < 16) part[{0} + 2 * {2}] = row_max, part[{0} + 2 * {2} + 1] = row_sum;",
+         p.BM * p.ov_depth, p.warp_n(), p.warps_m() == 1 ? "lane" : "tile_row");
   w.close();
   w.line("release_to_device();");
   w.line("WAIT_LOADS_AND_SYNC(0);");

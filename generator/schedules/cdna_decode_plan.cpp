@@ -40,8 +40,8 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
-  check.takes(c.depth == 64 || c.depth == 128 || c.depth == 256, "/depth", "takes depth 64, 128 and 256",
-              "64, 128, 256");
+  check.takes(c.depth == 64 || c.depth == 128 || c.depth == 256 || c.depth == 512, "/depth",
+              "takes depth 64, 128, 256 and 512", "64, 128, 256, 512");
   return check.passed();
 }
 
@@ -57,17 +57,7 @@ layout::Swizzle v_swizzle(Target target, int vectors_per_row) {
 
 }  // namespace
 
-std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
-  Config named = user;
-  named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
-  Config c = with_rule_defaults(named);
-  if (!check_meaning(user, c, out)) return std::nullopt;
-  c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
-  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
-  const XorSwizzle x = xor_swizzle(*c.swizzle_k);
-  const layout::Swizzle swizzle = x.bits == 0 ? layout::Swizzle{} : layout::Swizzle{x.bits, x.base, x.shift};
-  const TargetInfo& target = target_info(c.target);
-
+DecodePlan decode_plan_of(const Config& c) {
   DecodePlan p;
   const auto& shape = *c.mma_shape;
   p.mfma = {c.target, c.dtype, {shape[0], shape[1], shape[2]}};
@@ -81,7 +71,35 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.kind = c.operand->kind;
+  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, p.window, !c.split_kv});
+  return p;
+}
 
+void place_in_lds(DecodePlan& p, int k_bytes, int v_bytes) {
+  const TargetInfo& target = target_info(p.mfma.target);
+  p.smem_v = k_bytes;
+  p.smem_p = p.smem_v + v_bytes;
+  p.smem_exchange = p.smem_p + p.BM * p.p_row_bytes();
+  p.smem_flag = p.smem_exchange + 4 * std::max(2, p.warps_n()) * p.BM;
+  p.smem_bytes = p.smem_flag + 16;
+  // As many blocks as the LDS holds, at most two waves a SIMD's worth of registers each; wide rows take more.
+  const int most = p.depth > 256 ? 1 : 2;
+  p.ctas_per_cu = std::clamp(target.smem_bytes / std::max(1, p.smem_bytes), 1, most);
+  p.max_registers = std::min(target.max_registers, 512 / ((p.num_warps * p.ctas_per_cu + 3) / 4));
+}
+
+std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
+  Config named = user;
+  named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
+  Config c = with_rule_defaults(named);
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
+  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  const XorSwizzle x = xor_swizzle(*c.swizzle_k);
+  const layout::Swizzle swizzle = x.bits == 0 ? layout::Swizzle{} : layout::Swizzle{x.bits, x.base, x.shift};
+  const TargetInfo& target = target_info(c.target);
+
+  DecodePlan p = decode_plan_of(c);
   const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
                           const std::string& what,
                           const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
@@ -121,18 +139,11 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = v_bytes;
   kv.swizzle = v_swizzle(c.target, p.ov_depth * size / 16);
   p.v.emplace(kv);
-  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, p.window, !c.split_kv});
-
-  p.smem_v = p.k->bytes();
-  p.smem_p = p.smem_v + p.v->bytes();
-  p.smem_exchange = p.smem_p + p.BM * p.p_row_bytes();
-  p.smem_flag = p.smem_exchange + 4 * std::max(2, p.num_warps) * p.BM;
-  p.smem_bytes = p.smem_flag + 16;
-  // As many blocks as the LDS holds, at most two waves a SIMD's worth of registers each.
-  p.ctas_per_cu = std::clamp(target.smem_bytes / p.smem_bytes, 1, 2);
-  p.max_registers = std::min(target.max_registers, 512 / ((p.num_warps * p.ctas_per_cu + 3) / 4));
+  p.wave_columns = columns;
+  p.columns = p.v->kv_mma_op().groups();
+  place_in_lds(p, p.k->bytes(), p.v->bytes());
   p.config = std::move(c);
-  p.q.emplace(QTile::Shape{p.mfma, p.depth, columns, p.v->kv_mma_op().groups(), p.pack_out()});
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, columns, p.columns, p.pack_out()});
   return p;
 }
 

@@ -1,7 +1,8 @@
-// Every constant of a cdna_decode_streaming kernel, derived once from the resolved config.
+// Every constant of a cdna_decode_streaming or cdna_decode kernel, derived once from the resolved config.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/decode_streaming.hpp"
@@ -12,6 +13,9 @@ namespace kiln::cdna {
 
 struct DecodePlan {
   Config config;  ///< resolved
+  /// cdna_decode_streaming: a strip of K or V in LDS at a time; cdna_decode: whole tiles, in stages.
+  bool streaming = true;
+  bool v_in_k = false;  ///< V is read from the columns of K's tile (cdna_decode)
 
   Mfma mfma;
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
@@ -21,17 +25,36 @@ struct DecodePlan {
   double softcap = 0;  ///< 0: none
   OperandKind kind = OperandKind::contiguous;
   int max_registers = 0;
-  /// LDS: K strip at 0, V strip, P, then one float per wave and row, then a flag.
+  int k_stages = 1, v_stages = 1;  ///< cdna_decode
+  int wave_columns = 0;            ///< output columns of one wave
+  int v_slices = 1;                ///< parts of them whose fragments are read one after the other
+  std::vector<ColumnGroup> columns;
+  /// LDS: K at 0, V, P, then one float per wave and row, then a flag.
   int smem_v = 0, smem_p = 0, smem_exchange = 0, smem_flag = 0, smem_bytes = 0;
 
   std::optional<QTile> q;
-  std::optional<DecodeStreamingKVBuffer> k, v;
+  std::optional<DecodeStreamingKVBuffer> k, v;  ///< streaming
+  std::optional<KVBuffer> k_tile, v_tile;       ///< cdna_decode
   std::optional<StreamK> stream;
 
   bool ragged_q() const { return kind != OperandKind::contiguous; }
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
-  int output_tiles() const { return v->wave_columns() / mfma.shape.m; }
+  int output_tiles() const { return wave_columns / mfma.shape.m; }
+  /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
+  bool late_v() const { return !v_in_k && k_stages == 2 && v_stages == 1; }
+  /// Waves form a grid: 16 packed rows each one way, WN keys (then a share of the output columns) the other.
+  int warps_m() const { return BM / mfma.shape.m; }
+  int warps_n() const { return BN / WN; }
+  /// Emitted: the wave's place along the keys, and this lane's row of the block's.
+  const char* warp_n() const { return warps_m() == 1 ? "warp" : "warp_n"; }
+  const char* tile_row() const { return warps_m() == 1 ? "(lane & 15)" : "tile_row"; }
+  std::vector<const char*> tensors() const {
+    if (v_in_k) return {"q", "k", "o"};
+    return {"q", "k", "v", "o"};
+  }
+  const KVMmaOp& k_op() const { return streaming ? k->kv_mma_op() : k_tile->kv_mma_op(); }
+  const KVMmaOp& v_op() const { return streaming ? v->kv_mma_op() : v_tile->kv_mma_op(); }
   /// A partial result: O' not divided by the sum, [BM][ov_depth], then (maximum, sum) of each row.
   int partial_floats() const { return BM * ov_depth + 2 * BM; }
   /// Rows of P are BN elements, whose 16-byte vectors are XORed with the row.
@@ -41,11 +64,23 @@ struct DecodePlan {
   std::string pack_out() const { return *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
 };
 
-/// Fills defaults and checks; nullopt with violations when a rule is broken.
+/// Fills defaults and checks; nullopt with violations when a rule is broken. plan_decode is that of
+/// cdna_decode_streaming, plan_tile_decode that of cdna_decode.
 std::optional<DecodePlan> plan_decode(const Config& user, Violations& out);
+std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out);
+
+/// The parts of a plan that both schedules take from the config as it is.
+DecodePlan decode_plan_of(const Config& config);
+/// Places of everything in LDS, blocks a CU and registers a lane, from the bytes of K and V.
+void place_in_lds(DecodePlan& plan, int k_bytes, int v_bytes);
 
 /// The kernel's text.
 KernelSource emit_decode(const DecodePlan& plan);
+/// Scores of the tile in s_acc become P, in registers as the B operand of V' P'.
+void emit_decode_softmax(Writer& w, const DecodePlan& plan);
+/// K and V of a segment of cdna_decode, `rows` rows of them; its KV tiles (cdna_decode_tiles.cpp).
+void emit_tile_buffers(Writer& w, const DecodePlan& plan, const std::string& rows);
+void emit_decode_tiles(Writer& w, const DecodePlan& plan);
 /// The end of a segment (cdna_decode_epilogue.cpp).
 void emit_decode_epilogue(Writer& w, const DecodePlan& plan);
 

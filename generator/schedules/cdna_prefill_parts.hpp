@@ -2,6 +2,7 @@
 #pragma once
 
 #include "generator/schedules/cdna_prefill_plan.hpp"
+#include "generator/systems/cdna/product.hpp"
 
 namespace kiln::cdna {
 
@@ -9,17 +10,6 @@ namespace kiln::cdna {
 void emit_first_loads(Writer& w, const PrefillPlan& p);
 /// The loop body: tile after tile until `n` reaches num_tiles.
 void emit_tile_loop(Writer& w, const PrefillPlan& p);
-
-/// One product of a tile: C += A B over all strips that `buffer` has in LDS at byte `lds_offset`.
-struct Product {
-  const KVBuffer& buffer;
-  int lds_offset = 0;
-  const char *b = "", *c = "";
-  bool first = false;     ///< the first step overwrites C
-  int first_operand = 0;  ///< in B
-  int first_output = 0;   ///< in C
-};
-void emit_product(Writer& w, const Product& product);
 
 /// Scores of the tile in s_acc become P, and O follows the maximum.
 void emit_softmax(Writer& w, const PrefillPlan& p);

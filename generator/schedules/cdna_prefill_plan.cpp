@@ -8,6 +8,7 @@
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
+#include "generator/systems/cdna/product.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -95,20 +96,6 @@ std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleK
   return x.bits == 0 ? layout::Swizzle{} : s;
 }
 
-/// Where the accumulators' columns lie; empty when they do not divide.
-std::vector<ColumnGroup> output_columns(const PrefillPlan& p) {
-  std::vector<ColumnGroup> out;
-  for (int first = 0; first < p.ov_depth; first += p.v_slice_columns) {
-    const auto slice = KVMmaOp::column_groups(p.mfma, p.v_slice_columns);
-    if (slice.empty()) return {};
-    for (ColumnGroup group : slice) {
-      group.first += first, group.mma += first / p.mfma.shape.m;
-      out.push_back(group);
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
@@ -135,13 +122,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.lse = *c.lse;
   p.sink = *c.sink;
 
-  // Fragments of V for all output columns at once, while that takes a few registers.
-  const int v_registers = p.ov_depth / p.mfma.shape.m * p.mfma.frag_regs();
-  p.v_slice_columns = p.loop == PrefillLoop::blocks                ? *c.bk_smem
-                      : v_registers <= 64 || p.ov_depth % 128 != 0 ? p.ov_depth
-                                                                   : 128;
+  p.v_slice_columns = p.loop == PrefillLoop::blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_depth);
   p.v_slices = p.loop == PrefillLoop::blocks ? 1 : p.ov_depth / p.v_slice_columns;
-  const std::vector<ColumnGroup> columns = output_columns(p);
+  const std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_depth, p.v_slice_columns);
   if (columns.empty()) {
     break_rule(user, "cdna_prefill", {"/ov_depth", "/depth"},
                fmt::format("columns of V are turned in pairs of fragments: ov_depth is a multiple of {}",

@@ -3,36 +3,6 @@
 
 namespace kiln::cdna {
 
-/// In chunks whose fragments fit a few registers: the fragments of the next chunk are read beside the
-/// products of this one, and nothing else moves across its end.
-void emit_product(Writer& w, const Product& product) {
-  constexpr int kChunkRegisters = 32;
-  const KVMmaOp& op = product.buffer.kv_mma_op();
-  const int steps = op.steps();
-  const int chunk = steps * op.registers_per_step() <= kChunkRegisters ? steps : 1;
-  const int chunks = product.buffer.num_k_tiles() * steps / chunk;
-  const auto each_step = [&](int i, auto visit) {
-    for (int s = i * chunk; s < (i + 1) * chunk; ++s) visit(s / steps, s % steps);
-  };
-  const auto load = [&](int i) {
-    each_step(i, [&](int strip, int step) { op.emit_load(w, strip, step, product.lds_offset); });
-  };
-  // With one strip of registers a whole strip cannot be read ahead: its slot is in use.
-  const bool ahead = product.buffer.reg_num_k_tiles() > 1 || chunk < steps;
-  if (ahead) load(0);
-  for (int i = 0; i < chunks; ++i) {
-    const bool next = ahead && i + 1 < chunks;
-    w.comment("strip {}{}{}", i * chunk / steps, chunk == steps ? "" : fmt::format(", step {}", i % steps),
-              next ? "; the next fragments first" : "");
-    if (!ahead || next) load(ahead ? i + 1 : i);
-    each_step(i, [&](int strip, int step) {
-      op.emit_mma(w, product.b, product.c, strip, step, product.first, product.first_operand,
-                  product.first_output);
-    });
-    if (i + 1 < chunks) w.line("SCHEDULE_FENCE();");
-  }
-}
-
 namespace {
 
 // S' = K(n) Q'

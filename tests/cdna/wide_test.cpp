@@ -93,3 +93,33 @@ TEST_CASE("rows too wide for the registers of a wave are refused") {
           std::string::npos);
   }
 }
+
+TEST_CASE("decode over wide rows compiles to what the plan says") {
+  if (!toolchain()) return;
+  for (const std::string& target : kTargets) {
+    const bool old = target != "gfx950";
+    check_compiled(config_text(target, "bf16", 576, kMla, "decode"), !old);
+    check_compiled(config_text(target, "bf16", 192, R"("ov_depth": 128)", "decode"), true);
+    check_compiled(config_text(target, "fp16", 192, "", "decode"), !old);
+    check_compiled(config_text(target, "fp16", 512, "", "decode"), true);
+    for (const char* stages : {R"("double_buffer": true)", R"("double_buffer_k_only": true)"}) {
+      const std::string keys = fmt::format(R"("schedule": "cdna_decode", "BN": 32, {})", stages);
+      check_compiled(config_text(target, "bf16", 64, keys + R"(, "WN": 16)", "decode"), true);
+    }
+  }
+}
+
+TEST_CASE("decode picks the schedule that takes its rows") {
+  const auto schedule = [](const std::string& config) {
+    return *make_plan(parse_config(config, "test")).resolved().schedule;
+  };
+  CHECK(schedule(config_text("gfx942", "bf16", 128, "", "decode")) == "cdna_decode_streaming");
+  CHECK(schedule(config_text("gfx942", "bf16", 512, "", "decode")) == "cdna_decode_streaming");
+  CHECK(schedule(config_text("gfx942", "bf16", 192, "", "decode")) == "cdna_decode");
+  CHECK(schedule(config_text("gfx950", "bf16", 576, kMla, "decode")) == "cdna_decode");
+  const Plan mla = make_plan(parse_config(config_text("gfx950", "bf16", 576, kMla, "decode"), "test"));
+  CHECK(*mla.resolved().BM == 32);
+  const auto v = mla.schedule().systems()["kv_buffer"]["v"];
+  CHECK(v["num_mmas"] == 32);
+  CHECK(mla.resources().smem_bytes > 2 * 64 * 576 * 2);
+}

@@ -59,7 +59,15 @@ std::optional<LdsBytes> amd_lds(const Config& c) {
   r.double_buffer_k_only = c.double_buffer_k_only.value_or(false);
   r.shared_kv = c.shared_kv.value_or(false) || c.v_from_k.value_or(false);
   r.full_kv = c.full_kv.value_or(true);
-  return lds_bytes(r);
+  LdsBytes bytes = lds_bytes(r);
+  if (c.BK && c.schedule && c.schedule->find("streaming") != std::string::npos) {
+    // One strip of each (3.3).
+    const int whole = r.shared_kv ? std::max(bytes.k, bytes.v) : bytes.k + bytes.v;
+    const int size = static_cast<int>(size_of(r.dtype));
+    bytes.k = r.BN * *c.BK * size, bytes.v = *c.BK * r.ov_depth * size;
+    bytes.total += bytes.k + bytes.v - whole;
+  }
+  return bytes;
 }
 
 namespace {

@@ -1,0 +1,54 @@
+#include "generator/systems/cdna/product.hpp"
+
+namespace kiln::cdna {
+
+// In chunks whose fragments fit a few registers: the fragments of the next chunk are read beside the
+/// products of this one, and nothing else moves across its end.
+void emit_product(Writer& w, const Product& product) {
+  constexpr int kChunkRegisters = 32;
+  const KVMmaOp& op = product.buffer.kv_mma_op();
+  const int steps = op.steps();
+  const int chunk = steps * op.registers_per_step() <= kChunkRegisters ? steps : 1;
+  const int chunks = product.buffer.num_k_tiles() * steps / chunk;
+  const auto each_step = [&](int i, auto visit) {
+    for (int s = i * chunk; s < (i + 1) * chunk; ++s) visit(s / steps, s % steps);
+  };
+  const auto load = [&](int i) {
+    each_step(i, [&](int strip, int step) { op.emit_load(w, strip, step, product.lds_offset); });
+  };
+  // With one strip of registers a whole strip cannot be read ahead: its slot is in use.
+  const bool ahead = product.buffer.reg_num_k_tiles() > 1 || chunk < steps;
+  if (ahead) load(0);
+  for (int i = 0; i < chunks; ++i) {
+    const bool next = ahead && i + 1 < chunks;
+    w.comment("strip {}{}{}", i * chunk / steps, chunk == steps ? "" : fmt::format(", step {}", i % steps),
+              next ? "; the next fragments first" : "");
+    if (!ahead || next) load(ahead ? i + 1 : i);
+    each_step(i, [&](int strip, int step) {
+      op.emit_mma(w, product.b, product.c, strip, step, product.first, product.first_operand,
+                  product.first_output);
+    });
+    if (i + 1 < chunks) w.line("SCHEDULE_FENCE();");
+  }
+}
+
+std::vector<ColumnGroup> sliced_columns(const Mfma& mfma, int cols, int slice) {
+  std::vector<ColumnGroup> out;
+  for (int first = 0; first < cols; first += slice) {
+    const auto part = KVMmaOp::column_groups(mfma, slice);
+    if (part.empty()) return {};
+    for (ColumnGroup group : part) {
+      group.first += first, group.mma += first / mfma.shape.m;
+      out.push_back(group);
+    }
+  }
+  return out;
+}
+
+int slice_columns(const Mfma& mfma, int cols) {
+  constexpr int kFewRegisters = 64;
+  const int registers = cols / mfma.shape.m * mfma.frag_regs();
+  return registers <= kFewRegisters || cols % 128 != 0 ? cols : 128;
+}
+
+}  // namespace kiln::cdna
