@@ -47,11 +47,12 @@ void emit_visible(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   p.mask->emit_apply(w, context, first_key, sides);
 }
 
-void emit_pack(Writer& w, const PrefillPlan& p) {
+// P from registers `from` to the A operand of PV.
+void emit_pack(Writer& w, const PrefillPlan& p, const char* from) {
   const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
   for (int i = 0; i < p.BN / 4; i += 2) {
-    w.line("p[{0}] = {1}(s_acc[{2}], s_acc[{3}]); p[{4}] = {1}(s_acc[{5}], s_acc[{6}]);", i, pack, 2 * i,
-           2 * i + 1, i + 1, 2 * i + 2, 2 * i + 3);
+    w.line("p[{0}] = {1}({7}[{2}], {7}[{3}]); p[{4}] = {1}({7}[{5}], {7}[{6}]);", i, pack, 2 * i, 2 * i + 1,
+           i + 1, 2 * i + 2, 2 * i + 3, from);
   }
 }
 
@@ -69,12 +70,18 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   p.k->emit_release_all(w);
   emit_visible(w, p, sides);
   w.comment("P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs");
-  p.softmax->emit_max(w, masked, false);
-  p.softmax->emit_exp(w, 0, p.BN / 2, masked);
+  // Tiles at the ends of the rows' ranges are few, and the mask wants registers that watching needs.
+  const bool watched = p.watched_parts > 0 && !sides.upper && !sides.lower;
+  if (watched) {
+    p.softmax->emit_watched(w, masked);
+  } else {
+    p.softmax->emit_max(w, masked, false);
+    p.softmax->emit_exp(w, 0, p.BN / 2, masked);
+  }
   w.line("WGMMA_WAIT(0);");
   p.v->emit_release_all(w);
   p.softmax->emit_rescale(w);
-  emit_pack(w, p);
+  emit_pack(w, p, watched ? "e" : "s_acc");
 }
 
 // 16 rows of O from this warp's staging to global memory: a box per panel. In a ragged tensor the rows after
@@ -278,7 +285,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   emit_visible(w, p, {});
   p.softmax->emit_max(w, true, true);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
-  emit_pack(w, p);
+  emit_pack(w, p, "s_acc");
   if (p.ragged) emit_zero_tail(w, p);
   w.close();
   emit_remaining_tiles(w, p);

@@ -37,6 +37,20 @@ int register_limit(int num_math_warpgroups, bool ragged) {
   return num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200;
 }
 
+/// How many parts S is watched in (OnlineSoftmax::emit_watched): as few as the registers allow, since each
+/// ends in a vote that nothing overlaps; 0 where not even small ones fit. What fits was tried with
+/// ptxas 13.0. exp2_fma wraps where exp2 overflows, which the watch must see.
+int watched_parts(const PrefillPlan& p, const Config& c) {
+  if (c.exp_offload.value_or(0.0) > 0) return 0;
+  const bool three = p.num_math_warpgroups == 3;
+  const int limit = three ? (p.mask->bounded_above() ? 140 : 144) : (p.ragged ? 180 : 200);
+  for (int parts = 1; parts <= 5; ++parts) {
+    const int part = (p.BN / 2 / parts + 3) / 4 * 4;
+    if (live_registers(p.ov_depth, p.BN) + part <= limit) return parts;
+  }
+  return 0;
+}
+
 /// The measured width, narrowed until mask and score modifier find registers beside O, S and P.
 int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const int wide = std::max(c.depth, *c.ov_depth);
@@ -272,6 +286,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.ov_depth / 2;
   softmax.exp_offload = c.exp_offload.value_or(0.0);
+  p.watched_parts = watched_parts(p, c);
+  softmax.watched_parts = p.watched_parts;
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};

@@ -25,8 +25,9 @@ struct PrefillPlan {
   int span_bytes;           ///< swizzle span of every tile
   bool ragged;              ///< Q and O run over the rows of all sequences: every operand but contiguous
   bool lse, sink;
-  bool dynamic;     ///< work items come from a counter, longest first
-  bool separate_o;  ///< O has its own staging; otherwise it reuses Q's rows
+  bool dynamic;           ///< work items come from a counter, longest first
+  int watched_parts = 0;  ///< of OnlineSoftmax::emit_watched; 0: every tile takes its maximum
+  bool separate_o;        ///< O has its own staging; otherwise it reuses Q's rows
   int producer_registers, math_registers;
 
   SmemMap smem;

@@ -1,6 +1,7 @@
 #include "generator/systems/online_softmax.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace kiln {
 
@@ -8,6 +9,10 @@ void OnlineSoftmax::use(Prelude& prelude) const {
   prelude.use("exp2_approx");
   prelude.use("rcp_approx");
   if (shape_.exp_offload > 0) prelude.use("exp2_fma");
+}
+
+std::string OnlineSoftmax::log2_max(int r) const {
+  return fmt::format("row_max_{}", r) + (watched() ? "" : " * " + shape_.scale_log2);
 }
 
 void OnlineSoftmax::emit_reset(Writer& w) const {
@@ -34,6 +39,8 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
       "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, "
       "__shfl_xor_sync(0xffffffffu, "
       "max_1, 2));");
+  if (watched()) w.line("max_0 *= {0}; max_1 *= {0};", shape_.scale_log2);
+  const std::string factor = watched() ? "" : " * " + shape_.scale_log2;  // to log2 units
   if (first) {
     w.line("row_max_0 = max_0; row_max_1 = max_1;");
   } else {
@@ -42,28 +49,22 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
     if (shape_.rescale_threshold > 0) {
       w.comment("Keep the old maximum while no row of the warp grew by more than 2^{}.",
                 shape_.rescale_threshold);
-      w.line(
-          "const bool grew = (max_0 - row_max_0) * {1} > {0:.1f}f || (max_1 - row_max_1) * {1} > {0:.1f}f;",
-          shape_.rescale_threshold, shape_.scale_log2);
+      w.line("const bool grew = (max_0 - row_max_0){1} > {0:.1f}f || (max_1 - row_max_1){1} > {0:.1f}f;",
+             shape_.rescale_threshold, factor);
       w.line("const bool rescale = __any_sync(0xffffffffu, grew);");
       w.open("if (rescale)");
     }
     // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
-    const char* factor = masked ? "row_max_{0} == max_{0} ? 1.0f : exp2_approx((row_max_{0} - max_{0}) * {1})"
-                                : "exp2_approx((row_max_{0} - max_{0}) * {1})";
     for (int r = 0; r < 2; ++r) {
-      w.line(fmt::format("alpha_{} = ", r) + fmt::format(fmt::runtime(factor), r, shape_.scale_log2) + ";");
+      w.line("alpha_{0} = {1}exp2_approx((row_max_{0} - max_{0}){2});", r,
+             masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "", factor);
       w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);
     }
     if (shape_.rescale_threshold > 0) w.close();
   }
   for (int r = 0; r < 2; ++r) {
-    if (masked) {
-      w.line("const float shift_{0} = row_max_{0} == -kInfinity ? 0.0f : row_max_{0} * {1};", r,
-             shape_.scale_log2);
-    } else {
-      w.line("const float shift_{0} = row_max_{0} * {1};", r, shape_.scale_log2);
-    }
+    w.line("const float shift_{0} = {1}{2};", r,
+           masked ? fmt::format("row_max_{} == -kInfinity ? 0.0f : ", r) : "", log2_max(r));
   }
 }
 
@@ -95,6 +96,67 @@ void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
   for (int r = 0; r < 2; ++r) w.line("row_sum_{0} += sum_{0}a_{1} + sum_{0}b_{1};", r, begin);
 }
 
+void OnlineSoftmax::emit_watched(Writer& w, bool masked) const {
+  w.comment(
+      "P(n) by the maximum so far. A sum above 2^{} shows that it grew: then, rarely, a new one is found.",
+      shape_.rescale_threshold);
+  w.line("float e[{}], alpha_0 = 1.0f, alpha_1 = 1.0f;", shape_.score_regs);
+  w.line("bool rescale = false;");
+  const int part = (shape_.score_regs / shape_.watched_parts + 3) / 4 * 4;
+  for (int begin = 0; begin < shape_.score_regs; begin += part)
+    emit_watched_part(w, begin, std::min(begin + part, shape_.score_regs), masked);
+}
+
+void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked) const {
+  const auto exponentials = [&] {
+    // Without a visible key so far the maximum is -inf: beside the finite bound any visible score overflows,
+    // which the sum shows, and a hidden one becomes 0.
+    for (int r = 0; r < 2; ++r)
+      w.line("shift_{0} = {1};", r,
+             masked ? fmt::format("fmaxf(row_max_{}, -1e30f)", r) : fmt::format("row_max_{}", r));
+    for (int i = begin; i < end; i += 4) {
+      for (int j = i; j < i + 4; j += 2) {
+        w.line(
+            "e[{0}] = exp2_approx(fmaf(s_acc[{0}], {3}, -shift_{2})); e[{1}] = exp2_approx(fmaf(s_acc[{1}], "
+            "{3}, -shift_{2}));",
+            j, j + 1, (j >> 1) & 1, shape_.scale_log2);
+      }
+    }
+    w.line("sum_0a = e[{}]; sum_0b = e[{}]; sum_1a = e[{}]; sum_1b = e[{}];", begin, begin + 1, begin + 2,
+           begin + 3);
+    for (int i = begin + 4; i < end; i += 4)
+      w.line("sum_0a += e[{}]; sum_0b += e[{}]; sum_1a += e[{}]; sum_1b += e[{}];", i, i + 1, i + 2, i + 3);
+    w.line("sum_0a += sum_0b; sum_1a += sum_1b;");
+  };
+  w.open("");
+  w.line("float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;");
+  exponentials();
+  w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > {:.1f}f))",
+         std::exp2(shape_.rescale_threshold));
+  w.line("float max_0 = s_acc[{}], max_1 = s_acc[{}];", begin, begin + 2);
+  for (int i = begin; i < end; i += 4) {
+    w.line(
+        "max_0 = fmaxf(max_0, fmaxf(s_acc[{}], s_acc[{}])); max_1 = fmaxf(max_1, fmaxf(s_acc[{}], "
+        "s_acc[{}]));",
+        i, i + 1, i + 2, i + 3);
+  }
+  for (int r = 0; r < 2; ++r) {
+    for (const int lanes : {1, 2})
+      w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
+    w.line("max_{0} = fmaxf(row_max_{0}, max_{0} * {1});", r, shape_.scale_log2);
+    w.line("const float beta_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
+           masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
+    w.line("alpha_{0} *= beta_{0}; row_sum_{0} *= beta_{0}; row_max_{0} = max_{0};", r);
+  }
+  w.line("rescale = true;");
+  for (int i = 0; i < begin; i += 4)
+    w.line("e[{}] *= beta_0; e[{}] *= beta_0; e[{}] *= beta_1; e[{}] *= beta_1;", i, i + 1, i + 2, i + 3);
+  exponentials();
+  w.close();
+  w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
+  w.close();
+}
+
 void OnlineSoftmax::emit_rescale(Writer& w) const {
   if (shape_.rescale_threshold > 0) w.open("if (rescale)");
   for (int i = 0; i < shape_.output_regs; i += 4) {
@@ -117,9 +179,9 @@ void OnlineSoftmax::emit_finish(Writer& w) const {
   // The sink may be far above the scores: sum relative to the larger of the two.
   w.comment("the sink is one more logit of the denominator");
   for (int r = 0; r < 2; ++r) {
-    w.line("const float sink_{0} = {1} * 1.44269504f, top_{0} = fmaxf(row_max_{0} * {2}, sink_{0});", r,
-           shape_.sink[static_cast<std::size_t>(r)], shape_.scale_log2);
-    w.line("const float lower_{0} = exp2_approx(row_max_{0} * {1} - top_{0});", r, shape_.scale_log2);
+    w.line("const float sink_{0} = {1} * 1.44269504f, top_{0} = fmaxf({2}, sink_{0});", r,
+           shape_.sink[static_cast<std::size_t>(r)], log2_max(r));
+    w.line("const float lower_{0} = exp2_approx({1} - top_{0});", r, log2_max(r));
     w.line("if (row_sum_{0} > 0.0f) row_sum_{0} = row_sum_{0} * lower_{0} + exp2_approx(sink_{0} - top_{0});",
            r);
     w.line("const float inv_sum_{0} = row_sum_{0} > 0.0f ? lower_{0} * rcp_approx(row_sum_{0}) : 0.0f;", r);
@@ -127,6 +189,10 @@ void OnlineSoftmax::emit_finish(Writer& w) const {
 }
 
 std::string OnlineSoftmax::lse(int r) const {
+  if (shape_.sink.empty() && watched()) {
+    return fmt::format(
+        "row_sum_{0} > 0.0f ? (row_max_{0} + log2_approx(row_sum_{0})) * 0.693147181f : -kInfinity", r);
+  }
   if (shape_.sink.empty()) {
     return fmt::format(
         "row_sum_{0} > 0.0f ? row_max_{0} * {1} + log2_approx(row_sum_{0}) * 0.693147181f : -kInfinity", r,

@@ -22,6 +22,9 @@ class OnlineSoftmax {
     int output_regs = 0;  ///< registers of O in a lane: ov_depth / 2
     double rescale_threshold =
         8.0;  ///< grow of the maximum (log2 units) below which O keeps its old scale; 0: always rescale
+    /// Parts of S whose sums emit_watched looks at one after the other, 0 where it is not used. Each needs
+    /// score_regs / parts registers beside S, and a vote. With it row_max is in log2 units.
+    int watched_parts = 0;
     double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
     /// Emitted factors from the score registers to log2 units and to natural units.
     std::string scale_log2 = "scale_log2", scale = "scale";
@@ -39,6 +42,11 @@ class OnlineSoftmax {
   /// s_acc = exp2(...) for registers [begin, end), adding to row_sum. Masked scores must become exact zeros,
   /// which the FMA-pipe exponential does not give: `masked` tiles use none.
   void emit_exp(Writer& w, int begin, int end, bool masked) const;
+  /// e = exp2(S - maximum so far) and the row sums, for a tile that is not the first, instead of emit_max and
+  /// emit_exp: the tile's own maximum is not taken. A sum above 2^rescale_threshold shows that it grew; only
+  /// then (rarely after the first tiles) a new maximum is found, and what was computed before it is scaled.
+  /// Exact either way: S stays as it is until its part has passed.
+  void emit_watched(Writer& w, bool masked) const;
   /// O *= alpha, when any row of the warp grew past the threshold.
   void emit_rescale(Writer& w) const;
   /// After the last tile: row_sum over the quad and with the sink, inv_sum_{0,1} (0 for a row without visible
@@ -49,6 +57,9 @@ class OnlineSoftmax {
   std::string lse(int r) const;
 
  private:
+  bool watched() const { return shape_.watched_parts > 0; }
+  std::string log2_max(int r) const;  ///< row_max in log2 units, an expression
+  void emit_watched_part(Writer& w, int begin, int end, bool masked) const;
   Shape shape_;
 };
 

@@ -180,14 +180,14 @@ __device__ __forceinline__ void wgmma_m64n128k16_ss_first(float (&d)[64], u64 a,
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
       "}, %64, %65, 0, 1, 1, 0, 0;\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
-        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
-        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
-        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
-        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), 
-        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
-        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), 
-        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]), 
+        "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), 
+        "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]), 
+        "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]), "=f"(d[30]), "=f"(d[31]), 
+        "=f"(d[32]), "=f"(d[33]), "=f"(d[34]), "=f"(d[35]), "=f"(d[36]), "=f"(d[37]), "=f"(d[38]), "=f"(d[39]), 
+        "=f"(d[40]), "=f"(d[41]), "=f"(d[42]), "=f"(d[43]), "=f"(d[44]), "=f"(d[45]), "=f"(d[46]), "=f"(d[47]), 
+        "=f"(d[48]), "=f"(d[49]), "=f"(d[50]), "=f"(d[51]), "=f"(d[52]), "=f"(d[53]), "=f"(d[54]), "=f"(d[55]), 
+        "=f"(d[56]), "=f"(d[57]), "=f"(d[58]), "=f"(d[59]), "=f"(d[60]), "=f"(d[61]), "=f"(d[62]), "=f"(d[63])
       : "l"(a), "l"(b));
 }
 
@@ -426,9 +426,10 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 *= scale_log2; max_1 *= scale_log2;
             row_max_0 = max_0; row_max_1 = max_1;
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0 * scale_log2;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1 * scale_log2;
+            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0;
+            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1;
             s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
             s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
             s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
@@ -531,90 +532,177 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             k_phase ^= k_stage; k_stage ^= 1;
             // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
-            max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
-            max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
-            max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
-            max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
-            max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
-            max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
-            float alpha_0 = 1.0f, alpha_1 = 1.0f;
-            // Keep the old maximum while no row of the warp grew by more than 2^8.
-            const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
-            const bool rescale = __any_sync(0xffffffffu, grew);
-            if (rescale) {
-              alpha_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
-              row_sum_0 *= alpha_0; row_max_0 = max_0;
-              alpha_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
-              row_sum_1 *= alpha_1; row_max_1 = max_1;
+            // P(n) by the maximum so far. A sum above 2^8 shows that it grew: then, rarely, a new one is found.
+            float e[64], alpha_0 = 1.0f, alpha_1 = 1.0f;
+            bool rescale = false;
+            {
+              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
+              shift_0 = row_max_0;
+              shift_1 = row_max_1;
+              e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+              e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+              e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+              e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+              e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+              e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+              e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+              e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+              e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+              e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+              e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+              e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+              e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+              e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+              e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+              e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+              sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
+              sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+              sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
+              sum_0a += e[12]; sum_0b += e[13]; sum_1a += e[14]; sum_1b += e[15];
+              sum_0a += e[16]; sum_0b += e[17]; sum_1a += e[18]; sum_1b += e[19];
+              sum_0a += e[20]; sum_0b += e[21]; sum_1a += e[22]; sum_1b += e[23];
+              sum_0a += e[24]; sum_0b += e[25]; sum_1a += e[26]; sum_1b += e[27];
+              sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
+              sum_0a += sum_0b; sum_1a += sum_1b;
+              if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
+                float max_0 = s_acc[0], max_1 = s_acc[2];
+                max_0 = fmaxf(max_0, fmaxf(s_acc[0], s_acc[1])); max_1 = fmaxf(max_1, fmaxf(s_acc[2], s_acc[3]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[4], s_acc[5])); max_1 = fmaxf(max_1, fmaxf(s_acc[6], s_acc[7]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[8], s_acc[9])); max_1 = fmaxf(max_1, fmaxf(s_acc[10], s_acc[11]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[12], s_acc[13])); max_1 = fmaxf(max_1, fmaxf(s_acc[14], s_acc[15]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[16], s_acc[17])); max_1 = fmaxf(max_1, fmaxf(s_acc[18], s_acc[19]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[20], s_acc[21])); max_1 = fmaxf(max_1, fmaxf(s_acc[22], s_acc[23]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[24], s_acc[25])); max_1 = fmaxf(max_1, fmaxf(s_acc[26], s_acc[27]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[28], s_acc[29])); max_1 = fmaxf(max_1, fmaxf(s_acc[30], s_acc[31]));
+                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
+                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
+                max_0 = fmaxf(row_max_0, max_0 * scale_log2);
+                const float beta_0 = exp2_approx(row_max_0 - max_0);
+                alpha_0 *= beta_0; row_sum_0 *= beta_0; row_max_0 = max_0;
+                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+                max_1 = fmaxf(row_max_1, max_1 * scale_log2);
+                const float beta_1 = exp2_approx(row_max_1 - max_1);
+                alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
+                rescale = true;
+                shift_0 = row_max_0;
+                shift_1 = row_max_1;
+                e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+                e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+                e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+                e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+                e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+                e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+                e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+                e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+                e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+                e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+                e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+                e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+                e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+                e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+                e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+                e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+                sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
+                sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+                sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
+                sum_0a += e[12]; sum_0b += e[13]; sum_1a += e[14]; sum_1b += e[15];
+                sum_0a += e[16]; sum_0b += e[17]; sum_1a += e[18]; sum_1b += e[19];
+                sum_0a += e[20]; sum_0b += e[21]; sum_1a += e[22]; sum_1b += e[23];
+                sum_0a += e[24]; sum_0b += e[25]; sum_1a += e[26]; sum_1b += e[27];
+                sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
+                sum_0a += sum_0b; sum_1a += sum_1b;
+              }
+              row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
-            const float shift_0 = row_max_0 * scale_log2;
-            const float shift_1 = row_max_1 * scale_log2;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
-            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
-            s_acc[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); s_acc[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
-            s_acc[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); s_acc[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
-            s_acc[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); s_acc[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
-            s_acc[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); s_acc[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
-            s_acc[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); s_acc[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
-            s_acc[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); s_acc[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
-            s_acc[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); s_acc[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
-            s_acc[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); s_acc[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
-            s_acc[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); s_acc[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
-            s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
-            s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
-            s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
-            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
-            sum_0a_0 += s_acc[40]; sum_0b_0 += s_acc[41]; sum_1a_0 += s_acc[42]; sum_1b_0 += s_acc[43];
-            sum_0a_0 += s_acc[44]; sum_0b_0 += s_acc[45]; sum_1a_0 += s_acc[46]; sum_1b_0 += s_acc[47];
-            sum_0a_0 += s_acc[48]; sum_0b_0 += s_acc[49]; sum_1a_0 += s_acc[50]; sum_1b_0 += s_acc[51];
-            sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
-            sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
-            sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
+            {
+              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
+              shift_0 = row_max_0;
+              shift_1 = row_max_1;
+              e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+              e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+              e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+              e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+              e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
+              e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
+              e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
+              e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+              e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
+              e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
+              e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
+              e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
+              e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
+              e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+              e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
+              e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+              sum_0a = e[32]; sum_0b = e[33]; sum_1a = e[34]; sum_1b = e[35];
+              sum_0a += e[36]; sum_0b += e[37]; sum_1a += e[38]; sum_1b += e[39];
+              sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
+              sum_0a += e[44]; sum_0b += e[45]; sum_1a += e[46]; sum_1b += e[47];
+              sum_0a += e[48]; sum_0b += e[49]; sum_1a += e[50]; sum_1b += e[51];
+              sum_0a += e[52]; sum_0b += e[53]; sum_1a += e[54]; sum_1b += e[55];
+              sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
+              sum_0a += e[60]; sum_0b += e[61]; sum_1a += e[62]; sum_1b += e[63];
+              sum_0a += sum_0b; sum_1a += sum_1b;
+              if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
+                float max_0 = s_acc[32], max_1 = s_acc[34];
+                max_0 = fmaxf(max_0, fmaxf(s_acc[32], s_acc[33])); max_1 = fmaxf(max_1, fmaxf(s_acc[34], s_acc[35]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[36], s_acc[37])); max_1 = fmaxf(max_1, fmaxf(s_acc[38], s_acc[39]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[40], s_acc[41])); max_1 = fmaxf(max_1, fmaxf(s_acc[42], s_acc[43]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[44], s_acc[45])); max_1 = fmaxf(max_1, fmaxf(s_acc[46], s_acc[47]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[48], s_acc[49])); max_1 = fmaxf(max_1, fmaxf(s_acc[50], s_acc[51]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[52], s_acc[53])); max_1 = fmaxf(max_1, fmaxf(s_acc[54], s_acc[55]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[56], s_acc[57])); max_1 = fmaxf(max_1, fmaxf(s_acc[58], s_acc[59]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[60], s_acc[61])); max_1 = fmaxf(max_1, fmaxf(s_acc[62], s_acc[63]));
+                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
+                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
+                max_0 = fmaxf(row_max_0, max_0 * scale_log2);
+                const float beta_0 = exp2_approx(row_max_0 - max_0);
+                alpha_0 *= beta_0; row_sum_0 *= beta_0; row_max_0 = max_0;
+                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+                max_1 = fmaxf(row_max_1, max_1 * scale_log2);
+                const float beta_1 = exp2_approx(row_max_1 - max_1);
+                alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
+                rescale = true;
+                e[0] *= beta_0; e[1] *= beta_0; e[2] *= beta_1; e[3] *= beta_1;
+                e[4] *= beta_0; e[5] *= beta_0; e[6] *= beta_1; e[7] *= beta_1;
+                e[8] *= beta_0; e[9] *= beta_0; e[10] *= beta_1; e[11] *= beta_1;
+                e[12] *= beta_0; e[13] *= beta_0; e[14] *= beta_1; e[15] *= beta_1;
+                e[16] *= beta_0; e[17] *= beta_0; e[18] *= beta_1; e[19] *= beta_1;
+                e[20] *= beta_0; e[21] *= beta_0; e[22] *= beta_1; e[23] *= beta_1;
+                e[24] *= beta_0; e[25] *= beta_0; e[26] *= beta_1; e[27] *= beta_1;
+                e[28] *= beta_0; e[29] *= beta_0; e[30] *= beta_1; e[31] *= beta_1;
+                shift_0 = row_max_0;
+                shift_1 = row_max_1;
+                e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+                e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+                e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+                e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+                e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
+                e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
+                e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
+                e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+                e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
+                e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
+                e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
+                e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
+                e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
+                e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+                e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
+                e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+                sum_0a = e[32]; sum_0b = e[33]; sum_1a = e[34]; sum_1b = e[35];
+                sum_0a += e[36]; sum_0b += e[37]; sum_1a += e[38]; sum_1b += e[39];
+                sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
+                sum_0a += e[44]; sum_0b += e[45]; sum_1a += e[46]; sum_1b += e[47];
+                sum_0a += e[48]; sum_0b += e[49]; sum_1a += e[50]; sum_1b += e[51];
+                sum_0a += e[52]; sum_0b += e[53]; sum_1a += e[54]; sum_1b += e[55];
+                sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
+                sum_0a += e[60]; sum_0b += e[61]; sum_1a += e[62]; sum_1b += e[63];
+                sum_0a += sum_0b; sum_1a += sum_1b;
+              }
+              row_sum_0 += sum_0a; row_sum_1 += sum_1a;
+            }
             WGMMA_WAIT(0);
             if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
             v_phase ^= v_stage; v_stage ^= 1;
@@ -636,22 +724,22 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
               o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
               o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
             }
-            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
-            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
-            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
-            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
-            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
-            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
-            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
-            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
-            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
-            p[20] = pack_bf16(s_acc[40], s_acc[41]); p[21] = pack_bf16(s_acc[42], s_acc[43]);
-            p[22] = pack_bf16(s_acc[44], s_acc[45]); p[23] = pack_bf16(s_acc[46], s_acc[47]);
-            p[24] = pack_bf16(s_acc[48], s_acc[49]); p[25] = pack_bf16(s_acc[50], s_acc[51]);
-            p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
-            p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
-            p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
+            p[0] = pack_bf16(e[0], e[1]); p[1] = pack_bf16(e[2], e[3]);
+            p[2] = pack_bf16(e[4], e[5]); p[3] = pack_bf16(e[6], e[7]);
+            p[4] = pack_bf16(e[8], e[9]); p[5] = pack_bf16(e[10], e[11]);
+            p[6] = pack_bf16(e[12], e[13]); p[7] = pack_bf16(e[14], e[15]);
+            p[8] = pack_bf16(e[16], e[17]); p[9] = pack_bf16(e[18], e[19]);
+            p[10] = pack_bf16(e[20], e[21]); p[11] = pack_bf16(e[22], e[23]);
+            p[12] = pack_bf16(e[24], e[25]); p[13] = pack_bf16(e[26], e[27]);
+            p[14] = pack_bf16(e[28], e[29]); p[15] = pack_bf16(e[30], e[31]);
+            p[16] = pack_bf16(e[32], e[33]); p[17] = pack_bf16(e[34], e[35]);
+            p[18] = pack_bf16(e[36], e[37]); p[19] = pack_bf16(e[38], e[39]);
+            p[20] = pack_bf16(e[40], e[41]); p[21] = pack_bf16(e[42], e[43]);
+            p[22] = pack_bf16(e[44], e[45]); p[23] = pack_bf16(e[46], e[47]);
+            p[24] = pack_bf16(e[48], e[49]); p[25] = pack_bf16(e[50], e[51]);
+            p[26] = pack_bf16(e[52], e[53]); p[27] = pack_bf16(e[54], e[55]);
+            p[28] = pack_bf16(e[56], e[57]); p[29] = pack_bf16(e[58], e[59]);
+            p[30] = pack_bf16(e[60], e[61]); p[31] = pack_bf16(e[62], e[63]);
           }
           if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
 

@@ -134,10 +134,11 @@ void Wgmma::add_to(Prelude& prelude, bool first) const {
     tail = a_ == A::smem ? fmt::format(", {}, {}", a_mn_major_ ? 1 : 0, b_mn_major_ ? 1 : 0)
                          : fmt::format(", {}", b_mn_major_ ? 1 : 0);
   w.line("    \"}}, {}, %{}, {}, 1, 1{};\\n\"", a_text, d_regs + a_operands, first ? 0 : 1, tail);
+  // The first step only writes d: what it held before need not live until then.
   for (int i = 0; i < d_regs; i += 8) {
     std::string list;
     for (int j = i; j < std::min(i + 8, d_regs); ++j)
-      list += fmt::format("\"+f\"(d[{}]){}", j, j + 1 < d_regs ? ", " : "");
+      list += fmt::format("\"{}f\"(d[{}]){}", first ? '=' : '+', j, j + 1 < d_regs ? ", " : "");
     w.line("    {}{}", i == 0 ? ": " : "  ", list);
   }
   w.line("    : {}, \"l\"(b));", a_ == A::smem ? "\"l\"(a)" : "\"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3)");
