@@ -137,6 +137,7 @@ void print(const Bench& bench, const Search& search, const std::string& stored) 
 
 int tune(const Options& options, bool json) {
   const Config config = load_config(options.config);
+  if (!options.no_store) prepare_winners();
   Bench bench(options, make_plan(config).resolved());
   const Search search = search_kernels(
       config, options.limit,

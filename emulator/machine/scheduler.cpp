@@ -231,7 +231,10 @@ bool run_slice(Cluster& c) {
   std::uint64_t ran = 0, last_progress = c.progress;
   // Eager runs favour long stretches (fast); the adversarial policies switch often.
   const std::uint32_t longest = c.policy == Policy::eager ? 2048 : c.policy == Policy::lazy ? 512 : 96;
-  while (ran < kSlice) {
+  // Not far beyond the budget: a kernel that spins on a faulty access is slow.
+  const std::uint64_t spent = state.instructions, budget = state.launch->instruction_budget;
+  const std::uint64_t slice = std::min(kSlice, budget > spent ? budget - spent + 1 : 1);
+  while (ran < slice) {
     if (c.aborted || state.stop.load(std::memory_order_relaxed)) return true;
     const std::size_t start = c.random() % warps.size();
     Warp* chosen = nullptr;

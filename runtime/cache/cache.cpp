@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include <pwd.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include <kiln/error.hpp>
 
 #include "runtime/cache/cache_impl.hpp"
+#include "runtime/problem/files.hpp"
 #include "runtime/support/environment.hpp"
 
 namespace kiln {
@@ -114,29 +113,21 @@ std::uint64_t Cache::export_to(const std::string& path, const std::vector<std::s
   }
   std::sort(files.begin(), files.end(),
             [](const auto& a, const auto& b) { return a.key.bytes < b.key.bytes; });
-  const std::string temporary = path + ".tmp";
-  std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-  out << kPackMagic;
+  std::string pack(kPackMagic);
   std::uint64_t written = 0;
   for (const Store::File& file : files) {
     const auto bytes = impl_->store.read(file.key);
     if (!bytes || !read_entry(*bytes).value) continue;
-    out << *bytes;
+    pack += *bytes;
     ++written;
   }
-  out.close();
-  if (!out || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    throw Error(ErrorCode::bad_input, "cannot write " + path);
-  }
+  write_atomically(path, pack);
   return written;
 }
 
 std::uint64_t Cache::import_from(const std::string& path) {
   if (!impl_->store.usable()) throw Error(ErrorCode::environment, impl_->store.problem());
-  std::ifstream in(path, std::ios::binary);
-  if (!in) throw Error(ErrorCode::bad_input, "cannot read " + path);
-  const std::string all((std::istreambuf_iterator<char>(in)), {});
+  const std::string all = read_text(path, std::size_t{1} << 40);
   std::string_view rest = all;
   if (!rest.starts_with(kPackMagic)) throw Error(ErrorCode::bad_input, path + " is not a kiln pack");
   rest.remove_prefix(kPackMagic.size());

@@ -147,7 +147,8 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   check_lse(check, manifest, args, problem);
 
   const double scale = args.scale.value_or(manifest.scale);
-  check.require(std::isfinite(scale), "scale is not a finite number");
+  // Kernels take the maximum before they scale.
+  check.require(std::isfinite(scale) && scale > 0, "scale must be a finite number above 0, not {}", scale);
   problem.scale = static_cast<float>(scale);
   problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
 

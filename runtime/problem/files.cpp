@@ -36,6 +36,17 @@ struct Descriptor {
   }
 };
 
+/// False, with errno, when something could not be written.
+bool write_all(int file, std::span<const std::byte> bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t put = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    done += static_cast<std::size_t>(put);
+  }
+  return true;
+}
+
 // The folder a file goes to, "." when the path names none.
 std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
@@ -74,36 +85,43 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-void write_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+void write_atomically(const std::filesystem::path& name, std::span<const std::byte> bytes) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::bad_input, "cannot write '" + path.string() + "': it is a folder");
+  const std::filesystem::file_status status = std::filesystem::status(name, ignored);
+  if (std::filesystem::is_directory(status))
+    throw Error(ErrorCode::bad_input, "cannot write '" + name.string() + "': it is a folder");
+  const bool stream = name.string().starts_with("/dev/") || name.string().starts_with("/proc/");
+  if (std::filesystem::exists(status) && (stream || !std::filesystem::is_regular_file(status))) {
+    // Renaming would put a file in the place of the device, or of what standard output goes to.
+    // Opened anew, a file that standard output goes to would be written from its start.
+    const Descriptor device(name == "/dev/stdout"
+                                ? ::dup(STDOUT_FILENO)
+                                : ::open(name.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY));
+    if (device.value < 0 || !write_all(device.value, bytes)) fail("cannot write", name);
+    return;
   }
-  std::string name = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
-  const Descriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  std::filesystem::path path = name;
+  if (std::filesystem::is_symlink(name, ignored)) path = std::filesystem::weakly_canonical(name, ignored);
+  std::string temporary = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
+  const Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.value < 0) fail("cannot write", path);
-  if (name.size() < unfinished_name.size()) {
-    std::copy(name.c_str(), name.c_str() + name.size() + 1, unfinished_name.begin());
+  if (temporary.size() < unfinished_name.size()) {
+    std::copy(temporary.c_str(), temporary.c_str() + temporary.size() + 1, unfinished_name.begin());
     unfinished = true;
   }
   const auto abandon = [&] {
     const int cause = errno;
-    ::unlink(name.c_str());
+    ::unlink(temporary.c_str());
     unfinished = false;
     errno = cause;
     fail("cannot write", path);
   };
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t put = ::write(file.value, bytes.data() + done, bytes.size() - done);
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) abandon();
-    done += static_cast<std::size_t>(put);
-  }
+  if (!write_all(file.value, bytes)) abandon();
   // mkostemp makes files private; outputs get what a plain open would have given them.
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (::fchmod(file.value, 0666 & ~mask) != 0) abandon();
-  if (::rename(name.c_str(), path.c_str()) != 0) abandon();
+  if (::rename(temporary.c_str(), path.c_str()) != 0) abandon();
   unfinished = false;
 }
 

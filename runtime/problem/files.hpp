@@ -16,7 +16,8 @@ std::vector<std::byte> read_bytes(const std::filesystem::path& path,
                                   std::size_t limit = std::size_t{1} << 40);
 std::string read_text(const std::filesystem::path& path, std::size_t limit = std::size_t{64} << 20);
 
-/// Writes to a temporary file in the same folder, then renames. Throws Error (bad_input) and leaves nothing
+/// Writes to a temporary file in the same folder, then renames; a link stays and what it points at is
+/// replaced; devices and pipes (anything in /dev) are written to. Throws Error (bad_input) and leaves nothing
 /// behind.
 void write_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_atomically(const std::filesystem::path& path, std::string_view text);

@@ -1,5 +1,9 @@
 #include "runtime/tune/winners.hpp"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include <kiln/cache.hpp>
@@ -18,11 +22,33 @@ std::string lengths_text(const std::vector<std::int64_t>& lengths) {
   return text;
 }
 
+std::string folder() {
+  const std::string cache = Cache::default_directory();
+  return fs::path(cache).is_absolute() ? (fs::path(cache) / "tuned").string() : "";
+}
+
 }  // namespace
 
+void prepare_winners() {
+  const std::string path = folder();
+  const auto refuse = [](const std::string& why) {
+    throw Error(ErrorCode::environment,
+                "the winner cannot be stored: " + why +
+                    "; set KILN_CACHE_DIR to an absolute path, or give --no-store and --out");
+  };
+  if (path.empty()) refuse("no cache directory");
+  // The cache makes its directory private, and knows when one is not to be trusted.
+  const std::string problem = Cache(Cache::default_directory()).stats().problem;
+  if (!problem.empty()) refuse(problem);
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) refuse(path + ": " + error.message());
+  if (::access(path.c_str(), W_OK) != 0) refuse(path + ": " + std::strerror(errno));
+}
+
 std::string winner_path(const Config& config, const DeviceInfo& device, const ProblemShape& shape) {
-  const std::string folder = Cache::default_directory();
-  if (folder.empty()) return "";
+  const std::string path = folder();
+  if (path.empty()) return "";
   Hasher hasher;
   hasher.field(to_json(config, -1));
   hasher.field(device.name);
@@ -30,22 +56,13 @@ std::string winner_path(const Config& config, const DeviceInfo& device, const Pr
   hasher.field(static_cast<std::uint64_t>(shape.heads_kv));
   hasher.field(lengths_text(shape.lengths_q));
   hasher.field(lengths_text(shape.lengths_k));
-  return (fs::path(folder) / "tuned" / (config_name(config) + "-" + hasher.digest().hex() + ".json"))
-      .string();
+  return (fs::path(path) / (config_name(config) + "-" + hasher.digest().hex() + ".json")).string();
 }
 
 std::string store_winner(const Config& config, const DeviceInfo& device, const ProblemShape& shape,
                          const Config& winner) {
+  prepare_winners();
   const std::string path = winner_path(config, device, shape);
-  if (path.empty())
-    throw Error(ErrorCode::environment,
-                "the winner has nowhere to go: set KILN_CACHE_DIR, or write it with --out");
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  if (error) {
-    throw Error(ErrorCode::bad_input, "cannot make '" + fs::path(path).parent_path().string() +
-                                          "' for the winner: " + error.message());
-  }
   write_atomically(path, to_json(winner) + "\n");
   return path;
 }

@@ -16,8 +16,11 @@ namespace kiln {
 /// "DIR/tuned/NAME-HASH.json", the hash over the config's keys, the device's name and all lengths and heads.
 std::string winner_path(const Config& config, const DeviceInfo& device, const ProblemShape& shape);
 
+/// Makes the folder, so that a search need not end with nowhere to go. Throws Error (environment).
+void prepare_winners();
+
 /// Stores it, complete or not at all; returns the path. Throws Error: bad_input when it cannot be written,
-/// environment without a cache directory.
+/// environment as prepare_winners.
 std::string store_winner(const Config& config, const DeviceInfo& device, const ProblemShape& shape,
                          const Config& winner);
 

@@ -167,6 +167,8 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        "tune " + kConfig + " --limit 0",
                                        "tune " + kConfig + " --batch 0",
                                        "run " + kConfig + " --tuned",
+                                       "run " + kConfig + " --scale 0 --device emulated --seqlen-q 16",
+                                       "run " + kConfig + " --scale -1 --device emulated --seqlen-q 16",
                                        "inspect --html /nonexistent/x.html " + kConfig,
                                        "plan " + kConfig + " " + kConfig,
                                        std::string("emulate /nonexistent.ptx"),
@@ -222,4 +224,25 @@ TEST_CASE("every command explains itself") {
 TEST_CASE("output that cannot be written is an error") {
   CHECK(run_kiln("list --json >/dev/full 2>err #").status == 1);
   CHECK(run_kiln("generate " + kConfig + " --out /proc/none").status == 2);
+  CHECK(run_kiln("cache import /tmp").status == 2);
+}
+
+TEST_CASE("outputs go through links and devices, which stay what they are") {
+  const auto piped = run_kiln("inspect " + kConfig + " --html /dev/stdout");
+  CHECK(piped.status == 0);
+  CHECK(piped.out.find("<html") != std::string::npos);
+  const std::string target = scratch() + "target.html", link = scratch() + "link.html";
+  std::filesystem::create_symlink(target, link);
+  std::ofstream(target) << "old";
+  CHECK(run_kiln("inspect " + kConfig + " --html " + link).status == 0);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(std::filesystem::file_size(target) > 1000);
+  // A device that takes nothing: an error, and no file in its place.
+  const std::string device = scratch() + "full";
+  if (std::system(("mknod " + device + " c 1 7 2>/dev/null").c_str()) != 0) return;  // needs root
+  const auto full = run_kiln("inspect " + kConfig + " --html " + device);
+  if (full.err.find("ermission") != std::string::npos) return;  // a folder mounted without devices
+  CHECK(full.status == 2);
+  CHECK(is_one_line(full.err));
+  CHECK(std::filesystem::is_character_file(device));
 }

@@ -59,4 +59,10 @@ TEST_CASE("tune writes the winner where it is told, or nothing at all") {
   CHECK(run_kiln("validate " + out).status == 0);
   CHECK(!std::filesystem::exists(scratch() + "tune-quiet/tuned"));
   CHECK(run_kiln("tune " + kProblem + " --limit 1 --no-store --out /proc/none", "", cache).status == 2);
+  for (const char* nowhere : {"KILN_CACHE_DIR=/proc/none", "KILN_CACHE_DIR=relative/folder"}) {
+    const auto refused = run_kiln("tune " + kProblem + " --limit 1", "", nowhere);
+    CHECK(refused.status == 3);
+    CHECK(is_one_line(refused.err));
+    CHECK(refused.err.find("--no-store") != std::string::npos);
+  }
 }

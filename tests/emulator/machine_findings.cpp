@@ -135,6 +135,7 @@ TEST_CASE("deadlocks name who waits on what") {
 TEST_CASE("budgets: instructions and registers; traps") {
   const Outcome o = run(kernel("L: bra L;"), {.block = {32, 1, 1}, .budget = 1000});
   finds("instruction-budget", o);
+  CHECK(o.report.counters.warp_instructions < 10000);  // soon after, not a slice of millions later
   CHECK_FALSE(o.report.completed);
   finds("trap", run(kernel("trap;")));
   finds("register-budget", run(kernel("setmaxnreg.inc.sync.aligned.u32 248;"), {.block = {384, 1, 1}}));
