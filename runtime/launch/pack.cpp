@@ -243,9 +243,16 @@ std::int64_t most_blocks(const Manifest& manifest, int num_sms) {
   return std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
 }
 
+std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
+  constexpr std::int64_t kFewTiles = 4;
+  const std::int64_t most = most_blocks(manifest, num_sms);
+  const bool few = manifest.target == "sm_90a" && problem.num_tiles * problem.kv_tiles < kFewTiles * most;
+  return few ? std::max(num_sms, 1) : most;
+}
+
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms) {
   if (manifest.grid.kind != GridRule::Kind::stream_k) return 1;
-  const std::int64_t blocks = most_blocks(manifest, num_sms);
+  const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   for (std::int64_t team = problem.heads_kv; team > 1; --team) {
     if (problem.heads_kv % team == 0 && 25 * (blocks % team) <= blocks && team <= blocks) return team;
   }
@@ -259,8 +266,8 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
   if (manifest.grid.kind == GridRule::Kind::tiles) {
     geometry.grid = {narrow(problem.num_m_blocks), narrow(problem.heads_q), narrow(problem.batch)};
   } else if (manifest.grid.kind == GridRule::Kind::stream_k) {
-    geometry.grid = {narrow(std::min(problem.num_tiles * problem.kv_tiles, most_blocks(manifest, num_sms))),
-                     1, 1};
+    const std::int64_t tiles = problem.num_tiles * problem.kv_tiles;
+    geometry.grid = {narrow(std::min(tiles, stream_blocks(manifest, problem, num_sms))), 1, 1};
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
     const std::int64_t size = std::max(cluster[0], 1);

@@ -44,6 +44,10 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
 /// Most blocks that a persistent or stream_k grid has on `num_sms` multiprocessors.
 std::int64_t most_blocks(const Manifest& manifest, int num_sms);
 
+/// Most blocks that a stream_k launch of this problem has: most_blocks(), but on sm_90a one a multiprocessor
+/// where more would get fewer than 4 KV tiles each, since every block leaves a part to combine.
+std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms);
+
 /// Problem::team_heads of a stream_k grid: the largest divisor of heads_kv by which whole teams fill the
 /// device but for a 25th.
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms);

@@ -84,6 +84,15 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(choose_team(m, many, 3) == 2);    // 6
   CHECK(choose_team(manifest_of(OperandKind::contiguous), many, 1) == 2);
 
+  // On sm_90a few tiles get fewer blocks: 60 tiles are 4 for each of 15 blocks.
+  Manifest hopper = m;
+  hopper.target = "sm_90a";
+  CHECK(stream_blocks(hopper, p, 7) == 14);
+  CHECK(stream_blocks(hopper, p, 8) == 8);
+  CHECK(make_geometry(hopper, p, 8).grid == std::array<std::uint32_t, 3>{8, 1, 1});
+  CHECK(make_geometry(hopper, p, 132).grid == std::array<std::uint32_t, 3>{60, 1, 1});
+  CHECK(stream_blocks(m, p, 8) == 16);
+
   AttentionArgs open = paged();
   open.max_seqlen_k = 0;
   CHECK(make_problem(m, open).seqlen_k == 320);
