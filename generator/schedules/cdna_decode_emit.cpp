@@ -319,6 +319,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry, parameter_list(params, {.one_per_line = true}));
   emit_setup(body, p);
+  p.stream->emit_range(body);
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
   p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);

@@ -259,6 +259,7 @@ void emit_main(Writer& w, const DecodePlan& p) {
          p.q_in_registers ? p.depth : 32);
   w.line("const int column = 2 * (lane & 3);  // of this lane's scores in groups of 8");
   w.line("{}int stage = 0;", p.num_stages > 1 ? "" : "const ");
+  p.stream->emit_range(w);
   p.stream->emit_loop_open(w);
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",

@@ -33,7 +33,7 @@ class Sm90Decode final : public Schedule {
       add("V", p.v->tile(), p.padded_ov(), true);
     }
     add("Q", p.q_tile(), p.padded_depth(), false);
-    add("P", p.p_tile(), p.BN, false);
+    if (!p.upright) add("P", p.p_tile(), p.BN, false);
     return proofs;
   }
   KernelSource emit() const override { return sm90::emit_decode(plan_); }

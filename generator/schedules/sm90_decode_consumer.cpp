@@ -30,8 +30,10 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     const int chunks = 8 * p.q_panels(), real = p.depth / 8;
     w.comment(
         "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-    w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
-    w.line("const int r = i / {0}, c = i % {0};", chunks);
+    w.line("#pragma unroll");
+    w.open("for (int round = 0; round < {}; ++round)", p.BM * chunks / DecodePlan::kConsumerThreads);
+    w.line("const int i = {0} * round + threadIdx.x, r = i / {1}, c = i % {1};", DecodePlan::kConsumerThreads,
+           chunks);
     w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
     w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
     w.line("if (r < rows{}) load_16_bytes(at, {});", chunks > real ? fmt::format(" && c < {}", real) : "",
@@ -44,8 +46,10 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
 }
 
 void emit_reset(Writer& w, const DecodePlan& p) {
-  for (int c = 0; c < p.columns(); ++c) w.line("row_max[{0}] = -kInfinity; row_sum[{0}] = 0.0f;", c);
-  for (int j = 0; j < p.out_blocks(); ++j) {
+  if (p.upright) emit_upright_reset(w, p);
+  for (int c = 0; !p.upright && c < p.columns(); ++c)
+    w.line("row_max[{0}] = -kInfinity; row_sum[{0}] = 0.0f;", c);
+  for (int j = 0; !p.upright && j < p.out_blocks(); ++j) {
     for (int i = 0; i < p.s_regs(); i += 4)
       w.line("o_acc_{0}[{1}] = o_acc_{0}[{2}] = o_acc_{0}[{3}] = o_acc_{0}[{4}] = 0.0f;", j, i, i + 1, i + 2,
              i + 3);
@@ -61,7 +65,7 @@ void emit_reset(Writer& w, const DecodePlan& p) {
 }
 
 void emit_qk(Writer& w, const DecodePlan& p) {
-  w.comment("S' = K(n) Q'");
+  w.comment("{}", p.upright ? "S = Q K(n)'" : "S' = K(n) Q'");
   p.k->emit_wait(w, 0);
   if (p.narrow) {
     emit_qk_narrow(w, p);
@@ -73,7 +77,8 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   w.line("const u32 k_low = {};", p.k->get());
   w.line("wgmma_fence();");
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
-  for (int i = 0; i < p.key_blocks(); ++i) {
+  if (p.upright) emit_upright_qk(w, p);
+  for (int i = 0; !p.upright && i < p.key_blocks(); ++i) {
     for (int step = 0; step < p.depth / 16; ++step) {
       w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p.qk->name(step == 0),
              i, (64 * 128 * i >> 4) + k_major_step(p.k->tile(), step), p.k->descriptor_high(),
@@ -90,6 +95,13 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+/// Condition under which some row does not see some key of the tile.
+std::string border_of(const DecodePlan& p) {
+  std::string border = fmt::format("(n + 1) * {} > clean_end", p.BN);
+  if (p.window > 0) border += fmt::format(" || n * {} < s.sequence.seqlen_k - {}", p.BN, p.window);
+  return border;
+}
+
 void emit_scores(Writer& w, const DecodePlan& p) {
   if (p.scales_by_token()) {
     w.comment("scales of the keys");
@@ -103,9 +115,7 @@ void emit_scores(Writer& w, const DecodePlan& p) {
         w.line("s_acc_{0}[{1}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc_{0}[{1}] * cap_scale));",
                i, r);
   }
-  std::string border = fmt::format("(n + 1) * {} > clean_end", p.BN);
-  if (p.window > 0) border += fmt::format(" || n * {} < s.sequence.seqlen_k - {}", p.BN, p.window);
-  w.open("if ({})", border);
+  w.open("if ({})", border_of(p));
   w.comment("a border tile: keys that a row does not see");
   if (p.causal)
     w.line("const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees");
@@ -184,6 +194,24 @@ void emit_max(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+void emit_zero_tail(Writer& w, const DecodePlan& p) {
+  w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
+  w.line("const int v_rows = max(s.sequence.seqlen_k - n * {}, 0);", p.BN);
+  w.open("if (v_rows < {})", p.BN);
+  p.v->emit_wait(w, 0);
+  const int row_chunks = p.v_span / 16;
+  w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p.BN * row_chunks,
+         DecodePlan::kConsumerThreads);
+  const std::string slot =
+      p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->full_kv_bytes()) : "";
+  for (int panel = 0; panel < p.v_panels; ++panel)
+    w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * p.v_span);
+  w.close();
+  if (p.upright) w.line("fence_proxy_async();");
+  if (p.upright) w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
+  w.close();
+}
+
 void emit_probabilities(Writer& w, const DecodePlan& p) {
   w.comment("P(n) = exp2(S' - max), and its row sums");
   if (p.scales_by_token()) p.v->emit_wait(w, 0);
@@ -206,25 +234,13 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
     emit_transposed(w, p, fmt::format("smem_p + {} + transposed_at", i * p.BM * 128),
                     fmt::format("s_acc_{}", i), pack_of(p.math), "");
   }
-  w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
-  w.line("const int v_rows = max(s.sequence.seqlen_k - n * {}, 0);", p.BN);
-  w.open("if (v_rows < {})", p.BN);
-  p.v->emit_wait(w, 0);
-  const int row_chunks = p.v_span / 16;
-  w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p.BN * row_chunks,
-         DecodePlan::kConsumerThreads);
-  const std::string slot =
-      p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->full_kv_bytes()) : "";
-  for (int panel = 0; panel < p.v_panels; ++panel)
-    w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * p.v_span);
-  w.close();
-  w.close();
+  emit_zero_tail(w, p);
   w.line("fence_proxy_async();");
   w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
 }
 
 void emit_pv(Writer& w, const DecodePlan& p) {
-  w.comment("O' += V(n)' P(n)'");
+  w.comment("{}", p.upright ? "O += P(n) V(n)" : "O' += V(n)' P(n)'");
   p.v->emit_wait(w, 0);
   if (p.narrow) {
     emit_pv_narrow(w, p);
@@ -236,7 +252,8 @@ void emit_pv(Writer& w, const DecodePlan& p) {
   w.line("const u32 v_low = {};", p.v->get());
   w.line("wgmma_fence();");
   const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
-  for (int j = 0; j < p.out_blocks(); ++j) {
+  if (p.upright) emit_upright_pv(w, p);
+  for (int j = 0; !p.upright && j < p.out_blocks(); ++j) {
     for (int step = 0; step < p.BN / 16; ++step) {
       w.line("{}(o_acc_{}, descriptor(v_low + {}, {}), descriptor(p_desc + {}, {}));", p.pv->name(false), j,
              (p.BN * 128 * j >> 4) + mn_major_step(p.v->tile(), step), p.v->descriptor_high(),
@@ -263,24 +280,31 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
     w.line("{}float factor = scale_log2;", p.scales() && !p.scales_by_token() ? "" : "const ");
   }
   w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
-  w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p.p_tile()).low);
+  if (!p.upright) w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p.p_tile()).low);
   if (!p.narrow) p.k->emit_construct(w), p.v->emit_construct(w);
-  w.comment(
-      "stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % "
-      "2, swizzled");
-  w.line(
-      "const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ "
-      "(lane & 7)) << "
-      "4);");
-  w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
+  if (!p.upright) {
+    w.comment(
+        "stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) "
+        "% "
+        "2, swizzled");
+    w.line(
+        "const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ "
+        "(lane & 7)) << "
+        "4);");
+    w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
+  }
   w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_flag);
   p.k->ring().emit_state(w, false);
   p.v->ring().emit_state(w, false);
-  for (int i = 0; i < p.key_blocks(); ++i)
-    w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
-  for (int j = 0; j < p.out_blocks(); ++j)
-    w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
-  w.line("float row_max[{0}], row_sum[{0}];", p.columns());
+  if (p.upright) {
+    emit_upright_state(w, p);
+  } else {
+    for (int i = 0; i < p.key_blocks(); ++i)
+      w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
+    for (int j = 0; j < p.out_blocks(); ++j)
+      w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
+    w.line("float row_max[{0}], row_sum[{0}];", p.columns());
+  }
   if (p.stream->dynamic()) p.cells.emit_state(w, false);
   p.stream->emit_loop_open(w);
   w.line(
@@ -298,9 +322,14 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
   emit_qk(w, p);
-  emit_scores(w, p);
-  emit_max(w, p);
-  emit_probabilities(w, p);
+  if (p.upright) {
+    emit_upright_probabilities(w, p, border_of(p));
+    emit_zero_tail(w, p);
+  } else {
+    emit_scores(w, p);
+    emit_max(w, p);
+    emit_probabilities(w, p);
+  }
   emit_pv(w, p);
   w.close();
   w.line("WGMMA_WAIT(0);");

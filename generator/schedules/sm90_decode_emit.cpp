@@ -44,10 +44,9 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
 void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  w.line(
-      "const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}, smem_p = smem + {}, smem_o = "
-      "smem + {};",
-      p.smem_k, p.smem_v, p.smem_q, p.smem_p, p.smem_o);
+  w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}, smem_o = smem + {};",
+         p.smem_k, p.smem_v, p.smem_q, p.smem_o);
+  if (!p.upright) w.line("const u32 smem_p = smem + {};", p.smem_p);
   p.k->ring().emit_addresses(w, p.smem_barriers);
   const int after_k = p.smem_barriers + p.k->ring().barrier_bytes();
   p.v->ring().emit_addresses(w, after_k);
@@ -66,9 +65,11 @@ void emit_setup(Writer& w, const DecodePlan& p) {
       p.scales_by_token() ? 33 : 1;  // one lane's bytes, and the lanes' copies of scales
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
   p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
-  if (p.stream->dynamic()) p.cells.emit_init(w, 1, 4);
+  if (p.stream->dynamic())
+    p.cells.emit_init(w, 1, 4 + p.producer_warps - 1);  // all warps but the one that fetches
   w.line("fence_mbarrier_init();");
   w.close();
+  p.stream->emit_range(w);
   w.line("__syncthreads();");
 }
 
@@ -134,19 +135,21 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
 
 }  // namespace
 
-void emit_decode_producer(Writer& w, const DecodePlan& p) {
-  w.banner("producer warp: K and V tiles, read once, so first out of L2");
-  p.k->ring().emit_state(w, true);
-  p.v->ring().emit_state(w, true);
-  if (p.stream->dynamic()) p.cells.emit_state(w, true);
+void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
+  w.banner("producer warp of {}: tiles are read once, so first out of L2", k && v ? "K and V"
+                                                                           : k    ? "K"
+                                                                                  : "V");
+  if (k) p.k->ring().emit_state(w, true);
+  if (v) p.v->ring().emit_state(w, true);
+  if (p.stream->dynamic()) p.cells.emit_state(w, k);
   p.stream->emit_loop_open(w);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
   p.operand->emit_populate(w, "n");
-  emit_load(w, p, *p.k, "k");
-  emit_load(w, p, *p.v, "v");
+  if (k) emit_load(w, p, *p.k, "k");
+  if (v) emit_load(w, p, *p.v, "v");
   w.close();
-  p.stream->emit_loop_close(w, p.cells, true);
+  p.stream->emit_loop_close(w, p.cells, k);
 }
 
 KernelSource emit_decode(const DecodePlan& p) {
@@ -154,8 +157,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   for (const char* section :
        {"types", "smem_address", "mbarrier_init", "fence_mbarrier_init", "mbarrier_expect_tx",
         "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map", "tma_load",
-        "fence_proxy_async", "stmatrix_trans", "load_16_bytes", "zero_16_bytes", "copy_16_bytes",
-        "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
+        "fence_proxy_async", p.upright ? "stmatrix" : "stmatrix_trans", "load_16_bytes", "zero_16_bytes",
+        "copy_16_bytes", "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
     prelude.use(section);
   prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.narrow) {
@@ -184,8 +187,13 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("#else");
   emit_setup(body, p);
   body.blank();
-  body.open("if (threadIdx.x >= {})", DecodePlan::kConsumerThreads);
-  emit_decode_producer(body, p);
+  const bool together = p.producer_warps == 1;
+  body.open("if (threadIdx.x >= {})", DecodePlan::kConsumerThreads + (together ? 0 : 32));
+  emit_decode_producer(body, p, together, true);
+  if (!together) {
+    body.reopen("else if (threadIdx.x >= {})", DecodePlan::kConsumerThreads);
+    emit_decode_producer(body, p, true, false);
+  }
   body.reopen("else");
   emit_decode_consumer(body, p);
   body.close();
@@ -214,9 +222,17 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  m.expectations = {
-      {fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16", p.BM),
-       p.key_blocks() * (p.narrow ? p.padded_depth() : p.depth) / 16 + p.out_blocks() * p.BN / 16}};
+  const auto expect = [&](int n, int count) {
+    m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16", n), count});
+  };
+  const int qk = (p.narrow ? p.padded_depth() : p.depth) / 16, pv = p.BN / 16;
+  if (!p.upright) {
+    expect(p.BM, p.key_blocks() * qk + p.out_blocks() * pv);
+  } else if (p.BN == p.padded_ov()) {
+    expect(p.BN, qk + pv);
+  } else {
+    expect(p.BN, qk), expect(p.padded_ov(), pv);
+  }
 
   const std::string facts = fmt::format(
       "Schedule sm90_decode: {} packed query rows by {} keys a tile, {} KV stages, {} blocks a "

@@ -28,6 +28,7 @@ void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, cons
 namespace {
 
 constexpr int kThreads = DecodePlan::kConsumerThreads;
+constexpr int kAhead = 16;  // parts in flight at once: one way to L2 and back for most items
 
 void sync(Writer& w) {
   w.line("named_barrier_sync(1, {});", kThreads);
@@ -70,18 +71,23 @@ std::string output_address(const DecodePlan& p) {
 
 void emit_whole(Writer& w, const DecodePlan& p) {
   w.comment("the whole item: through shared memory, so that rows leave in 16-byte words");
-  w.line("float inv_sum[{}];", p.columns());
-  for (int c = 0; c < p.columns(); ++c) {
+  w.line("float inv_sum[{}];", p.upright ? 2 : p.columns());
+  for (int h = 0; p.upright && h < 2; ++h)
+    emit_finish_row(w, p, fmt::format("(16 * warp + {} + (lane >> 2))", 8 * h), fmt::format("row_max[{}]", h),
+                    fmt::format("row_sum[{}]", h), fmt::format("inv_sum[{}]", h), "(lane & 3) == 0 && ");
+  for (int c = 0; !p.upright && c < p.columns(); ++c) {
     const std::string row = fmt::format("{} + 2 * (lane & 3)", row_of(c));
     emit_finish_row(w, p, "(" + row + ")", fmt::format("row_max[{}]", c), fmt::format("row_sum[{}]", c),
                     fmt::format("inv_sum[{}]", c), "threadIdx.x < 4 && ");
   }
   if (p.narrow) emit_output_narrow(w, p);
-  for (int j = 0; !p.narrow && j < p.out_blocks(); ++j)
+  if (p.upright) emit_upright_output(w, p);
+  for (int j = 0; !p.narrow && !p.upright && j < p.out_blocks(); ++j)
     emit_transposed(w, p, fmt::format("smem_o + {} + transposed_at", j * p.BM * 128),
                     fmt::format("o_acc_{}", j), pack_of(*p.config.out_dtype), "inv_sum");
   sync(w);
   const int chunks = p.ov_depth / 8;
+  w.line("#pragma unroll 1");
   w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, kThreads);
   w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p.BM);
   w.line("copy_16_bytes({} + 8 * c, smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4));",
@@ -96,7 +102,8 @@ void emit_part(Writer& w, const DecodePlan& p) {
       "problem.team_heads) * 2ll + "
       "s.second_slot) * {};",
       p.partial_floats());
-  for (int c = 0; c < p.columns(); ++c) {
+  if (p.upright) emit_upright_part(w, p);
+  for (int c = 0; !p.upright && c < p.columns(); ++c) {
     w.open("if ({} + 2 * (lane & 3) < rows)", row_of(c));
     w.line("float* const at = part + ({} + 2 * (lane & 3)) * {} + 16 * warp + {};", row_of(c), p.padded_ov(),
            p.narrow ? "2 * (lane >> 2)" : "(lane >> 2)");
@@ -130,51 +137,86 @@ void emit_combine(Writer& w, const DecodePlan& p) {
       p.partial_floats());
   w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block",
          p.partial_floats());
+  // Many rows go two to a warp at once: their loads and shuffles overlap.
+  const int quads = p.ov_depth / 4, at_once = p.BM >= 64 ? 2 : 1, lanes = 32 / at_once;
+  const int ahead = kAhead / at_once;
+  const char* pack = pack_of(*p.config.out_dtype);
+  const std::string part_of = "parts + i * stride + (i == 0 ? shift : 0)";
   w.line("#pragma unroll 1");
-  w.open("for (int r = warp; r < rows; r += 4)");
+  w.open("for (int r = {}warp; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "",
+         4 * at_once);
+  w.line("float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i{}",
+         at_once > 1 ? fmt::format(" % {0} of row r + i / {0}", lanes) : "");
+  w.line("#pragma unroll 1");
+  w.open("for (int c = lane; c - lane < {}; c += 32)", quads);
+  w.comment("the first parts are on their way while the rows' maxima are found");
+  w.line("float4 ahead[{}];", kAhead);
+  w.line("#pragma unroll");
+  w.open("for (int j = 0; j < {}; ++j)", kAhead);
+  w.line("const int i = j % {0}, row = r + j / {0};", ahead);
+  w.line("ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
+  w.line("if (i < split.parts{}{}) ahead[j] = __ldcg((const float4*)({} + row * {} + 4 * c));",
+         at_once > 1 ? " && row < rows" : "", quads % 32 != 0 ? fmt::format(" && c < {}", quads) : "",
+         part_of, p.padded_ov());
+  w.close();
+  w.open("if (c == lane)");
   w.comment("maximum and sum of a row over all parts: a part a lane");
-  w.line("float top = -kInfinity, sum = 0.0f;");
-  w.open("for (int i = lane; i < split.parts; i += 32)");
-  w.line(
-      "const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + {} + 2 * r));",
-      p.BM * p.padded_ov());
+  w.line("const int row = {};", at_once > 1 ? fmt::format("min(r + lane / {}, rows - 1)", lanes) : "r");
+  w.line("float top = -kInfinity, sum = 0.0f, first = -kInfinity;");
+  w.line("#pragma unroll 1");
+  w.open("for (int i = lane % {0}; i < split.parts; i += {0})", lanes);
+  w.line("const float2 other = __ldcg((const float2*)({} + {} + 2 * row));", part_of, p.BM * p.padded_ov());
+  w.line("if (i < {}) first = other.x;", lanes);
   w.line("const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;");
   w.line("sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);");
   w.line("top = higher;");
   w.close();
   w.line("float all = top;");
   w.line(
-      "for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));");
-  w.line("sum *= exp2_approx(top * factor - (all == -kInfinity ? 0.0f : all * factor));");
-  w.line("for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
-  w.open("if (lane == 0)");
+      "for (int step = {}; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));",
+      lanes / 2);
+  w.line("base = all == -kInfinity ? 0.0f : all * factor;");
+  w.line("sum *= exp2_approx(top * factor - base);");
+  w.line("for (int step = {}; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);",
+         lanes / 2);
   w.line("const float total = sum;");
-  w.line("float inverse;");
-  emit_finish_row(w, p, "r", "all", "total", "inverse", "");
-  w.line("row_exchange[r] = all == -kInfinity ? 0.0f : all * factor;");
-  w.line("row_exchange[{} + r] = inverse;", p.BM);
+  emit_finish_row(
+      w, p, "row", "all", "total", "inverse",
+      at_once > 1 ? fmt::format("lane % {0} == 0 && r + lane / {0} < rows && ", lanes) : "lane == 0 && ");
+  w.line("weight = exp2_approx(first * factor - base);");
   w.close();
+  for (int g = 0; g < at_once; ++g) {
+    w.open("");
+    w.line("const int row = r + {};", g);
+    w.line("const float row_base = __shfl_sync(0xffffffffu, base, {0});", g * lanes);
+    w.line("const float row_inverse = __shfl_sync(0xffffffffu, inverse, {0});", g * lanes);
+    w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
+    const auto add = [&](const std::string& o) {
+      w.line("sum.x += w * {0}.x; sum.y += w * {0}.y; sum.z += w * {0}.z; sum.w += w * {0}.w;", o);
+    };
+    w.line("#pragma unroll");
+    w.open("for (int i = 0; i < {}; ++i)", ahead);
+    w.line("const float w = __shfl_sync(0xffffffffu, weight, {} + i);", g * lanes);
+    add(fmt::format("ahead[{} + i]", g * ahead));
+    w.close();
+    w.open("if (row < rows && c < {})", quads);
+    w.line("#pragma unroll 8");
+    w.open("for (int i = {}; i < split.parts; ++i)", ahead);
+    w.line("const float* const other = parts + i * stride;");
+    w.line("const float4 o = __ldcg((const float4*)(other + row * {} + 4 * c));", p.padded_ov());
+    w.line("const float w = exp2_approx(__ldcg(other + {} + 2 * row) * factor - row_base);",
+           p.BM * p.padded_ov());
+    add("o");
+    w.close();
+    w.line("const int packed = s.m_block * {} + row;", p.BM);
+    w.line(
+        "*(uint2*)({} + 4 * c) = make_uint2({}(sum.x * row_inverse, sum.y * row_inverse), {}(sum.z * "
+        "row_inverse, sum.w * row_inverse));",
+        output_address(p), pack, pack);
+    w.close();
+    w.close();
+  }
   w.close();
-  sync(w);
-  const int quads = p.ov_depth / 4;
-  const char* pack = pack_of(*p.config.out_dtype);
-  w.line("#pragma unroll 1");
-  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", quads, kThreads);
-  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", quads, p.BM);
-  w.line("const float base = row_exchange[r], inverse = row_exchange[{} + r];", p.BM);
-  w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
-  w.line("#pragma unroll {}", p.narrow ? 8 : 16);
-  w.open("for (int i = 0; i < split.parts; ++i)");
-  w.line("const float* const other = parts + i * stride + (i == 0 ? shift : 0);");
-  w.line("const float4 o = __ldcg((const float4*)(other + r * {} + 4 * c));", p.padded_ov());
-  w.line("const float weight = exp2_approx(__ldcg(other + {} + 2 * r) * factor - base);",
-         p.BM * p.padded_ov());
-  w.line("sum.x += weight * o.x; sum.y += weight * o.y; sum.z += weight * o.z; sum.w += weight * o.w;");
-  w.close();
-  w.line(
-      "*(uint2*)({} + 4 * c) = make_uint2({}(sum.x * inverse, sum.y * inverse), {}(sum.z * inverse, sum.w * "
-      "inverse));",
-      output_address(p), pack, pack);
   w.close();
 }
 
@@ -182,20 +224,24 @@ void emit_combine(Writer& w, const DecodePlan& p) {
 
 void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lanes and warps");
-  for (int step : {4, 8, 16})
+  if (p.upright) {
+    emit_upright_sums(w);
+  } else {
+    for (int step : {4, 8, 16})
+      for (int c = 0; c < p.columns(); ++c)
+        w.line("row_sum[{0}] += __shfl_xor_sync(0xffffffffu, row_sum[{0}], {1});", c, step);
+    w.open("if (lane < 4)");
+    for (int c = 0; c < p.columns(); c += 2)
+      w.line("*(float2*)(row_exchange + warp * {} + {} + 2 * lane) = make_float2(row_sum[{}], row_sum[{}]);",
+             p.BM, row_of(c), c, c + 1);
+    w.close();
+    sync(w);
     for (int c = 0; c < p.columns(); ++c)
-      w.line("row_sum[{0}] += __shfl_xor_sync(0xffffffffu, row_sum[{0}], {1});", c, step);
-  w.open("if (lane < 4)");
-  for (int c = 0; c < p.columns(); c += 2)
-    w.line("*(float2*)(row_exchange + warp * {} + {} + 2 * lane) = make_float2(row_sum[{}], row_sum[{}]);",
-           p.BM, row_of(c), c, c + 1);
-  w.close();
-  sync(w);
-  for (int c = 0; c < p.columns(); ++c)
-    w.line(
-        "row_sum[{0}] = row_exchange[{1} + 2 * (lane & 3)] + row_exchange[{2} + 2 * (lane & 3)] + "
-        "row_exchange[{3} + 2 * (lane & 3)] + row_exchange[{4} + 2 * (lane & 3)];",
-        c, row_of(c), p.BM + row_of(c), 2 * p.BM + row_of(c), 3 * p.BM + row_of(c));
+      w.line(
+          "row_sum[{0}] = row_exchange[{1} + 2 * (lane & 3)] + row_exchange[{2} + 2 * (lane & 3)] + "
+          "row_exchange[{3} + 2 * (lane & 3)] + row_exchange[{4} + 2 * (lane & 3)];",
+          c, row_of(c), p.BM + row_of(c), 2 * p.BM + row_of(c), 3 * p.BM + row_of(c));
+  }
   w.banner("output");
   w.open("if (s.whole)");
   emit_whole(w, p);

@@ -33,8 +33,23 @@ void emit_output_narrow(Writer& w, const DecodePlan& p);
 /// Address of the scales of the slot in use, K's (`k`) or V's.
 std::string scale_address(const DecodePlan& p, bool k);
 
-/// Body of the last warp: keeps the rings of K and V full.
-void emit_decode_producer(Writer& w, const DecodePlan& p);
+// Rows on the M side of wgmma (sm90_decode_upright.cpp), where there are 64 of them.
+/// S, O, P, maxima and sums as registers hold them, and their start values.
+void emit_upright_state(Writer& w, const DecodePlan& p);
+void emit_upright_reset(Writer& w, const DecodePlan& p);
+/// The products of S, between fence and commit.
+void emit_upright_qk(Writer& w, const DecodePlan& p);
+/// P of the tile; `border`: condition under which some row does not see some key.
+void emit_upright_probabilities(Writer& w, const DecodePlan& p, const std::string& border);
+void emit_upright_pv(Writer& w, const DecodePlan& p);
+/// Row sums over the lanes of a row.
+void emit_upright_sums(Writer& w);
+/// O of the whole item, rounded, to the staging rows; and as a part.
+void emit_upright_output(Writer& w, const DecodePlan& p);
+void emit_upright_part(Writer& w, const DecodePlan& p);
+
+/// Body of a warp that keeps the ring of K, of V or both full.
+void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v);
 /// Body of the first four warps: scores, softmax, output.
 void emit_decode_consumer(Writer& w, const DecodePlan& p);
 /// End of a segment: the output of a whole item, or a partial result, its arrival and the combination.

@@ -81,7 +81,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     return std::nullopt;
   }
   const int fragments = p.narrow ? std::max(p.padded_depth() / 4, p.BN / 4 * p.out_blocks()) : 0;
-  const int registers = (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
+  p.upright = !p.narrow && p.BM == 64 && p.padded_ov() <= 256;
+  const int registers = p.upright
+                            ? (p.BN / 2 + p.BN / 4 + p.padded_ov() / 2)
+                            : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
   if (registers > 200) {
     refuse(kName, {"/BM", "/BN"}, fmt::format("S' and O' take {} registers a thread, at most 200", registers),
            fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)));
@@ -109,13 +112,18 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   if (c.BK && *c.BK != bk)
     refuse("V8", {"/BK"}, "BK is the depth in whole panels: K is loaded at once", std::to_string(bk));
   c.BK = bk;
-  const std::array<int, 3> shape{64, p.BM, 16};
+  const std::array<int, 3> shape{64, p.upright ? p.BN : p.BM, 16};
   if (c.mma_shape && *c.mma_shape != shape)
-    refuse(kName, {"/mma_shape"}, "the matrix instruction is m64 n(BM) k16, keys on the M side",
-           fmt::format("[64, {}, 16]", p.BM));
+    refuse(kName, {"/mma_shape"},
+           p.upright ? "the matrix instruction is m64 n(BN) k16, 64 query rows on the M side"
+                     : "the matrix instruction is m64 n(BM) k16, keys on the M side",
+           fmt::format("[64, {}, 16]", shape[1]));
   c.mma_shape = shape;
+  p.producer_warps = kv_num_sub_tiles(p.BN, c.operand->page_size.value_or(0)) > 1 ? 2 : 1;
   if (c.num_threads && *c.num_threads != p.num_threads())
-    refuse(kName, {"/num_threads"}, "one consumer warpgroup and one producer warp",
+    refuse(kName, {"/num_threads"},
+           p.producer_warps == 1 ? "one consumer warpgroup and one producer warp"
+                                 : "one consumer warpgroup, a producer warp for K and one for V",
            std::to_string(p.num_threads()));
   c.num_threads = p.num_threads();
 
@@ -123,10 +131,12 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.config = c;                                                // what the sizes below ask about
   const int scale_bytes = p.scales_by_token() ? 4 * p.BN : 0;  // of one stage of K or V
   const int per_stage = p.BN * (p.k_panels * p.k_span + p.v_panels * p.v_span) + 2 * scale_bytes;
-  const int other = 128 * p.BM * (p.q_panels() + p.key_blocks() + p.out_blocks()) + 16 * p.BM + 2048;
+  const int p_bytes = p.upright ? 0 : 128 * p.BM * p.key_blocks();  // of P, where it goes through memory
+  const int other = 128 * p.BM * (p.q_panels() + p.out_blocks()) + p_bytes + 16 * p.BM + 2048;
   const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
-  p.ctas_per_sm = fitting(2) >= 2 && registers <= 108 ? 2 : 1;  // two have 168 registers a thread
-  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, 8);
+  // Two have 168 registers a thread, which upright rows exceed.
+  p.ctas_per_sm = fitting(2) >= 2 && !p.upright && registers <= 108 ? 2 : 1;
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, p.upright ? 4 : 8);
   p.num_kv_stages = *c.num_kv_stages;
   if (p.num_kv_stages < 1 || p.num_kv_stages > 16) {
     refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 1 to 16 here", p.num_kv_stages < 1 ? "1" : "16");
@@ -146,12 +156,12 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   p.smem_q = p.smem.add("q", 128 * p.BM * p.q_panels(), 1024, "Q: the packed query rows");
-  p.smem_p = p.smem.add("p", 128 * p.BM * p.key_blocks(), 1024, "P, rows = query rows");
+  if (!p.upright) p.smem_p = p.smem.add("p", p_bytes, 1024, "P, rows = query rows");
   p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
   if (scale_bytes > 0)
     p.smem_scales =
         p.smem.add("scales", 2 * scale_bytes * p.num_kv_stages, 16, "scales of each key: K stages, V stages");
-  p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
+  if (!p.upright) p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
@@ -165,8 +175,13 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.ctas_per_sm = std::clamp(kSmemPerSm / (p.smem.bytes() + 1024), 1, p.ctas_per_sm);
 
   const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
-  p.qk.emplace(p.math, p.BM, a, false);
-  p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
+  if (p.upright) {
+    p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
+    p.pv.emplace(p.math, p.padded_ov(), Wgmma::A::registers, true);
+  } else {
+    p.qk.emplace(p.math, p.BM, a, false);
+    p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
+  }
   p.config = std::move(c);
   return p;
 }

@@ -16,8 +16,11 @@ struct DecodePlan {
   Config config;  ///< resolved
 
   int depth, ov_depth, BM, BN, num_kv_stages, ctas_per_sm;
-  bool narrow = false;     ///< K and V of one byte an element, turned into fp16 on their way to the registers
-  DType math;              ///< type of the matrix products: dtype, or fp16 for narrow K and V
+  bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
+  bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
+  DType math;            ///< type of the matrix products: dtype, or fp16 for narrow K and V
+  /// Two (for K, for V) where a tile takes many copies: one warp cannot issue those of both in time.
+  int producer_warps = 1;
   int kv_bytes;            ///< bytes of an element of K and V
   int k_span, v_span;      ///< bytes of a row of a panel, its swizzle span
   int k_panels, v_panels;  ///< panels of a tile of K and V, zeros past the depth
@@ -35,7 +38,7 @@ struct DecodePlan {
   std::optional<Wgmma> qk, pv;
 
   static constexpr int kConsumerThreads = 128;
-  int num_threads() const { return kConsumerThreads + 32; }
+  int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
   int out_blocks() const { return (padded_ov() + 63) / 64; }  ///< M blocks of O'
   int s_regs() const { return BM / 2; }                       ///< of one M block, a lane
@@ -50,7 +53,7 @@ struct DecodePlan {
   bool scales() const { return config.operand->quantization.has_value(); }
   SmemTile q_tile() const { return {BM, 128, 2}; }
   SmemTile p_tile() const { return {BM, 128, 2}; }
-  /// A partial result: O' as the registers hold it, then (maximum, sum) of each row.
+  /// A partial result: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.
   int partial_floats() const { return BM * padded_ov() + 2 * BM; }
 };
 

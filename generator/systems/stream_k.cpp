@@ -57,6 +57,7 @@ void StreamK::emit_functions(Writer& w) const {
         "how many in all");
   w.line("unsigned teams, cell;          // the range at hand");
   w.line("int slots;                     // head slots of a team");
+  w.line("int m_blocks;                  // packed query tiles of a head");
   w.line("int batch;                       // sequence at `position`");
   w.line("unsigned batch_start;           // position of its first tile");
   w.line("bool first;                      // no segment taken yet");
@@ -124,6 +125,7 @@ void StreamK::emit_functions(Writer& w) const {
     w.open("__device__ __forceinline__ void seek(const Problem& problem, Range& range)");
     w.line("const int lane = threadIdx.x % 32;");
     w.line("unsigned start = range.batch_start;");
+    w.line("#pragma unroll 1");
     w.open("for (int base = range.batch;; base += 32)");
     w.line("const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;");
     w.line("int sum = mine;");
@@ -145,12 +147,14 @@ void StreamK::emit_functions(Writer& w) const {
   }
   w.open("__device__ __forceinline__ Range first_range(const Problem& problem)");
   w.line("Range range;");
-  w.line("range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;");
+  w.line("range.m_blocks = packed_blocks(problem);");
+  w.line("range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;");
   w.line("range.first = true;");
   w.line("range.batch = 0; range.batch_start = 0;");
   if (shape_.split) {
     w.line("const int lane = threadIdx.x % 32;");
     w.line("int tiles = 0;");
+    w.line("#pragma unroll 4");
     w.line("for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;");
     w.line("for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);");
     w.line("range.total = (unsigned)(tiles * range.slots);");
@@ -189,8 +193,10 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("const int slot = in_batch / tiles;");
   w.line("const int head = slot * problem.team_heads + (int)blockIdx.x % problem.team_heads;");
   w.line("s.batch = range.batch;");
-  w.line("s.kv_head = head % problem.heads_kv;");
-  w.line("s.m_block = head / problem.heads_kv;");
+  w.line(
+      "s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same "
+      "keys");
+  w.line("s.m_block = head % range.m_blocks;");
   w.line("s.item = range.batch * problem.team_heads * range.slots + head;");
   if (shape_.split) {
     w.line("const unsigned item_start = range.batch_start + slot * tiles;");
@@ -228,7 +234,6 @@ void StreamK::emit_functions(Writer& w) const {
 }
 
 void StreamK::emit_loop_open(Writer& w) const {
-  w.line("Range range = first_range(problem);");
   w.line("Segment s;");
   if (shape_.dynamic) {
     w.line("#pragma unroll 1");

@@ -3,10 +3,10 @@
 //
 // An item is one packed query tile (BM rows: query positions x query heads of one KV head) of one sequence;
 // its work is num_tiles KV tiles. Blocks form teams of `team_heads` consecutive blocks; block i of a team
-// takes the heads congruent to i, so that neighbouring heads of the same keys are read at the same time. All
-// tiles of all sequences, laid end to end, are cut into as many equal ranges as there are teams: every block
-// gets the same number of tiles whatever the lengths are, and an item is split only where a range ends inside
-// it.
+// takes the items congruent to i, so that those of one head, and neighbouring heads, read their keys at the
+// same time. All tiles of all sequences, laid end to end, are cut into as many equal ranges as there are
+// teams: every block gets the same number of tiles whatever the lengths are, and an item is split only where
+// a range ends inside it.
 //
 //   position   0 ............................................................ total
 //   sequence   [ b=0, slot 0 | b=0, slot 1 ][ b=1, slot 0 | b=1, slot 1 ][ ...
@@ -53,7 +53,10 @@ class StreamK {
 
   /// struct Problem, Sequence, Segment and the functions below.
   void emit_functions(Writer& w) const;
-  /// Opens the loop over this block's segments `s`; all 32 lanes of a warp walk it together.
+  /// `range`, this block's part of the work; all 32 lanes of a warp together. First, since it waits for the
+  /// lengths from memory.
+  void emit_range(Writer& w) const { w.line("Range range = first_range(problem);"); }
+  /// Opens the loop over the segments `s` of `range`; all 32 lanes of a warp walk it together.
   void emit_loop_open(Writer& w) const;
   /// Closes it. With `dynamic`, one warp (`fetches`) takes further cells and hands them to the others through
   /// `cell_slots`, guarded by `ring`.

@@ -12,8 +12,8 @@
 namespace kiln {
 
 /// A run of KV tiles of one item (the packed rows of one KV head and sequence). Teams of `team_heads` blocks
-/// do the same runs for neighbouring heads: block team * team_heads + i takes KV head slot * team_heads + i
-/// (modulo heads_kv; quotient: m_block).
+/// do the same runs for neighbouring heads: block team * team_heads + i takes packed tile slot * team_heads +
+/// i of the sequence, of which the m_blocks of a KV head follow each other.
 struct DecodeRun {
   std::int64_t team = 0, batch = 0, slot = 0;
   std::int64_t tile_begin = 0, tile_end = 0;  ///< of the sequence's keys

@@ -1,6 +1,6 @@
 // decode_bf16_d128_paged16_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":128,"num_threads":160,"swizzle":"128B","num_kv_stages":3,"schedule":"sm90_decode"}
+// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":3,"schedule":"sm90_decode"}
 // Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 3 KV stages, 2 blocks a multiprocessor.
 // Shared memory (108944 bytes):
 //         0 ..   49152  k          K stages
@@ -211,6 +211,7 @@ struct Range {
   unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
   unsigned teams, cell;          // the range at hand
   int slots;                     // head slots of a team
+  int m_blocks;                  // packed query tiles of a head
   int batch;                       // sequence at `position`
   unsigned batch_start;           // position of its first tile
   bool first;                      // no segment taken yet
@@ -242,6 +243,7 @@ __device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell) 
 __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
   const int lane = threadIdx.x % 32;
   unsigned start = range.batch_start;
+  #pragma unroll 1
   for (int base = range.batch;; base += 32) {
     const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
     int sum = mine;
@@ -262,11 +264,13 @@ __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
 
 __device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
-  range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;
+  range.m_blocks = packed_blocks(problem);
+  range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
   const int lane = threadIdx.x % 32;
   int tiles = 0;
+  #pragma unroll 4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);
   range.total = (unsigned)(tiles * range.slots);
@@ -287,8 +291,8 @@ __device__ __forceinline__ bool next_segment(const Problem& problem, Range& rang
   const int slot = in_batch / tiles;
   const int head = slot * problem.team_heads + (int)blockIdx.x % problem.team_heads;
   s.batch = range.batch;
-  s.kv_head = head % problem.heads_kv;
-  s.m_block = head / problem.heads_kv;
+  s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
+  s.m_block = head % range.m_blocks;
   s.item = range.batch * problem.team_heads * range.slots + head;
   const unsigned item_start = range.batch_start + slot * tiles;
   const int begin = in_batch - slot * tiles;
@@ -315,7 +319,7 @@ __device__ __forceinline__ Split split_of(const Range& range, const Segment& s) 
   return split;
 }
 
-extern "C" __global__ void __launch_bounds__(160, 2)
+extern "C" __global__ void __launch_bounds__(192, 2)
 kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const u16* q,
@@ -344,7 +348,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 49152, smem_q = smem + 98304, smem_p = smem + 102400, smem_o = smem + 104448;
+  const u32 smem_k = smem + 0, smem_v = smem + 49152, smem_q = smem + 98304, smem_o = smem + 104448;
+  const u32 smem_p = smem + 102400;
   const u32 mbar_k_full = smem + 108800, mbar_k_empty = smem + 108824;
   const u32 mbar_v_full = smem + 108848, mbar_v_empty = smem + 108872;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, team_heads};
@@ -366,16 +371,36 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_v_empty + 16, 4);
     fence_mbarrier_init();
   }
+  Range range = first_range(problem);
   __syncthreads();
 
-  if (threadIdx.x >= 128) {
+  if (threadIdx.x >= 160) {
 
-    // ---- producer warp: K and V tiles, read once, so first out of L2
-    u32 k_stage = 0;
-    u32 k_phase = 1;
+    // ---- producer warp of V: tiles are read once, so first out of L2
     u32 v_stage = 0;
     u32 v_phase = 1;
-    Range range = first_range(problem);
+    Segment s;
+    #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+      #pragma unroll 1
+      for (int n = s.tile_begin; n < s.tile_end; ++n) {
+        const int row = n * 64 + lane * 16;
+        const int page = lane < 4 && row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 16] : num_pages;
+        // V(n) into the next slot
+        mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
+        if (lane < 4) {
+          tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+        }
+        if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
+      }
+    }
+  } else if (threadIdx.x >= 128) {
+
+    // ---- producer warp of K: tiles are read once, so first out of L2
+    u32 k_stage = 0;
+    u32 k_phase = 1;
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
@@ -391,14 +416,6 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           tma_load(smem_k + k_stage * 16384 + 8192 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
         if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
-        // V(n) into the next slot
-        mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-        if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
-        if (lane < 4) {
-          tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
-        }
-        if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
       }
     }
   } else {
@@ -423,14 +440,14 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     float o_acc_0[8];  // O': columns 0 to 63 of V
     float o_acc_1[8];  // O': columns 64 to 127 of V
     float row_max[4], row_sum[4];
-    Range range = first_range(problem);
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
       const int rows = min(16, group * s.sequence.seqlen_q - s.m_block * 16);  // packed rows that exist
       // Q: packed row r is query position r / group and query head r % group; rows past the last are zeros
-      for (int i = threadIdx.x; i < 256; i += 128) {
-        const int r = i / 16, c = i % 16;
+      #pragma unroll
+      for (int round = 0; round < 2; ++round) {
+        const int i = 128 * round + threadIdx.x, r = i / 16, c = i % 16;
         const u32 at = smem_q + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
         const int packed = s.m_block * 16 + r, position = packed / group;
         if (r < rows) load_16_bytes(at, q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
@@ -650,6 +667,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         stmatrix_x4_trans(smem_o + 0 + transposed_at + 0, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[1] * inv_sum[1]), pack_bf16(o_acc_0[2] * inv_sum[0], o_acc_0[3] * inv_sum[1]), pack_bf16(o_acc_0[4] * inv_sum[2], o_acc_0[5] * inv_sum[3]), pack_bf16(o_acc_0[6] * inv_sum[2], o_acc_0[7] * inv_sum[3]));
         stmatrix_x4_trans(smem_o + 2048 + transposed_at + 0, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[1] * inv_sum[1]), pack_bf16(o_acc_1[2] * inv_sum[0], o_acc_1[3] * inv_sum[1]), pack_bf16(o_acc_1[4] * inv_sum[2], o_acc_1[5] * inv_sum[3]), pack_bf16(o_acc_1[6] * inv_sum[2], o_acc_1[7] * inv_sum[3]));
         named_barrier_sync(1, 128);
+        #pragma unroll 1
         for (int i = threadIdx.x; i < rows * 16; i += 128) {
           const int r = i / 16, c = i % 16, packed = s.m_block * 16 + r;
           copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
@@ -693,45 +711,66 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           const int shift = split.first_second ? 2080 : 0;  // part 0 may be the second of its block
           #pragma unroll 1
           for (int r = warp; r < rows; r += 4) {
-            // maximum and sum of a row over all parts: a part a lane
-            float top = -kInfinity, sum = 0.0f;
-            for (int i = lane; i < split.parts; i += 32) {
-              const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 2048 + 2 * r));
-              const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
-              sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
-              top = higher;
-            }
-            float all = top;
-            for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
-            sum *= exp2_approx(top * factor - (all == -kInfinity ? 0.0f : all * factor));
-            for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-            if (lane == 0) {
-              const float total = sum;
-              float inverse;
-              {
-                const int packed = s.m_block * 16 + r, head = s.kv_head * group + packed % group;
-                float top = all * factor, sum = total, own = 1.0f;
-                inverse = sum > 0.0f ? own / sum : 0.0f;
-                if (r < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+            float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
+            #pragma unroll 1
+            for (int c = lane; c - lane < 32; c += 32) {
+              // the first parts are on their way while the rows' maxima are found
+              float4 ahead[16];
+              #pragma unroll
+              for (int j = 0; j < 16; ++j) {
+                const int i = j % 16, row = r + j / 16;
+                ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (i < split.parts) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 128 + 4 * c));
               }
-              row_exchange[r] = all == -kInfinity ? 0.0f : all * factor;
-              row_exchange[16 + r] = inverse;
+              if (c == lane) {
+                // maximum and sum of a row over all parts: a part a lane
+                const int row = r;
+                float top = -kInfinity, sum = 0.0f, first = -kInfinity;
+                #pragma unroll 1
+                for (int i = lane % 32; i < split.parts; i += 32) {
+                  const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 2048 + 2 * row));
+                  if (i < 32) first = other.x;
+                  const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
+                  sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
+                  top = higher;
+                }
+                float all = top;
+                for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+                base = all == -kInfinity ? 0.0f : all * factor;
+                sum *= exp2_approx(top * factor - base);
+                for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                const float total = sum;
+                {
+                  const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
+                  float top = all * factor, sum = total, own = 1.0f;
+                  inverse = sum > 0.0f ? own / sum : 0.0f;
+                  if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+                }
+                weight = exp2_approx(first * factor - base);
+              }
+              {
+                const int row = r + 0;
+                const float row_base = __shfl_sync(0xffffffffu, base, 0);
+                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
+                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll
+                for (int i = 0; i < 16; ++i) {
+                  const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
+                  sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
+                }
+                if (row < rows && c < 32) {
+                  #pragma unroll 8
+                  for (int i = 16; i < split.parts; ++i) {
+                    const float* const other = parts + i * stride;
+                    const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
+                    const float w = exp2_approx(__ldcg(other + 2048 + 2 * row) * factor - row_base);
+                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                  }
+                  const int packed = s.m_block * 16 + row;
+                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                }
+              }
             }
-          }
-          named_barrier_sync(1, 128);
-          #pragma unroll 1
-          for (int i = threadIdx.x; i < rows * 32; i += 128) {
-            const int r = i / 32, c = i % 32, packed = s.m_block * 16 + r;
-            const float base = row_exchange[r], inverse = row_exchange[16 + r];
-            float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            #pragma unroll 16
-            for (int i = 0; i < split.parts; ++i) {
-              const float* const other = parts + i * stride + (i == 0 ? shift : 0);
-              const float4 o = __ldcg((const float4*)(other + r * 128 + 4 * c));
-              const float weight = exp2_approx(__ldcg(other + 2048 + 2 * r) * factor - base);
-              sum.x += weight * o.x; sum.y += weight * o.y; sum.z += weight * o.z; sum.w += weight * o.w;
-            }
-            *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * inverse, sum.y * inverse), pack_bf16(sum.z * inverse, sum.w * inverse));
           }
         }
       }

@@ -194,6 +194,7 @@ struct Range {
   unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
   unsigned teams, cell;          // the range at hand
   int slots;                     // head slots of a team
+  int m_blocks;                  // packed query tiles of a head
   int batch;                       // sequence at `position`
   unsigned batch_start;           // position of its first tile
   bool first;                      // no segment taken yet
@@ -226,6 +227,7 @@ DEVICE unsigned start_of(const Range& range, unsigned cell) {
 DEVICE void seek(const Problem& problem, Range& range) {
   const int lane = thread_id() % 32;
   unsigned start = range.batch_start;
+  #pragma unroll 1
   for (int base = range.batch;; base += 32) {
     const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
     int sum = mine;
@@ -246,11 +248,13 @@ DEVICE void seek(const Problem& problem, Range& range) {
 
 DEVICE Range first_range(const Problem& problem) {
   Range range;
-  range.slots = problem.heads_kv * packed_blocks(problem) / problem.team_heads;
+  range.m_blocks = packed_blocks(problem);
+  range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
   const int lane = thread_id() % 32;
   int tiles = 0;
+  #pragma unroll 4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
   range.total = (unsigned)(tiles * range.slots);
@@ -271,8 +275,8 @@ DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
   const int slot = in_batch / tiles;
   const int head = slot * problem.team_heads + (int)block_id() % problem.team_heads;
   s.batch = range.batch;
-  s.kv_head = head % problem.heads_kv;
-  s.m_block = head / problem.heads_kv;
+  s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
+  s.m_block = head % range.m_blocks;
   s.item = range.batch * problem.team_heads * range.slots + head;
   const unsigned item_start = range.batch_start + slot * tiles;
   const int begin = in_batch - slot * tiles;

@@ -100,10 +100,13 @@ TEST_CASE("the kernel's own plan is the same") {
         "const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, "
         "team_heads};");
     w.line("int* out = o + blockIdx.x * 8 * 32;");
+    stream.emit_range(w);
     stream.emit_loop_open(w);
     w.line("if (threadIdx.x != 0) continue;");
     if (split) w.line("const Split split = split_of(range, s);");
-    w.line("out[0] = 1; out[1] = s.batch; out[2] = s.m_block * heads_kv + s.kv_head; out[3] = s.tile_begin;");
+    w.line(
+        "out[0] = 1; out[1] = s.batch; out[2] = s.kv_head * range.m_blocks + s.m_block; out[3] = "
+        "s.tile_begin;");
     w.line("out[4] = s.tile_end; out[5] = {}; out[6] = {}; out[7] = s.whole;",
            split ? "range.cell - split.first_cell" : "0", split ? "split.parts" : "1");
     w.line("out += 8;");

@@ -1,0 +1,146 @@
+// Rows upright in sm90_decode: with 64 packed query rows (large groups, speculation, the queries of all
+// sequences that share a prefix) they fill the M side of wgmma themselves, as in prefill. Per KV tile:
+//
+//   S = Q K'         a lane holds rows lane >> 2 and + 8 of its warp's 16, keys 2 (lane & 3) + {0, 1} + 8 j
+//   maximum of each row   over the lane's keys and its quad: no other warp has any of the row
+//   P = exp2(S - max)     stays in registers, the A operand of O += P V
+#include "generator/schedules/sm90_decode_parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+/// Row of half `h` of a lane's registers, an expression.
+std::string row_of_half(int h) {
+  return fmt::format("16 * warp + {}(lane >> 2)", h == 0 ? "" : "8 + ");
+}
+constexpr int half_of(int reg) {
+  return reg / 2 % 2;
+}
+
+void emit_border(Writer& w, const DecodePlan& p) {
+  if (p.causal)
+    w.line("const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees");
+  w.line("const int first_key = n * {} + 2 * (lane & 3);", p.BN);
+  for (int h = 0; h < 2; ++h) {
+    if (p.causal)
+      w.line("const int limit_{0} = past + (s.m_block * {1} + {2}) / group;", h, p.BM, row_of_half(h));
+    w.line("const int left_{0} = {1} - first_key;", h,
+           p.causal ? fmt::format("min(limit_{}, s.sequence.seqlen_k)", h) : "s.sequence.seqlen_k");
+    if (p.window > 0) w.line("const int hidden_{0} = limit_{0} - {1} - first_key;", h, p.window);
+  }
+  for (int i = 0; i < p.BN / 2; ++i) {
+    const int key = 8 * (i / 4) + i % 2, h = half_of(i);
+    std::string condition = fmt::format("{} >= left_{}", key, h);
+    if (p.window > 0) condition += fmt::format(" || {} < hidden_{}", key, h);
+    w.line("if ({}) s_acc[{}] = -kInfinity;", condition, i);
+  }
+}
+
+void emit_softmax(Writer& w, const DecodePlan& p) {
+  w.comment("maximum of each row over the tile");
+  w.line("float base[2];");
+  w.line("bool grew = false;");
+  w.line("float alpha[2];");
+  for (int h = 0; h < 2; ++h) {
+    w.open("");
+    w.line("float top = s_acc[{}];", 2 * h);
+    for (int i = 0; i < p.BN / 2; ++i)
+      if (half_of(i) == h && i != 2 * h) w.line("top = fmaxf(top, s_acc[{}]);", i);
+    for (int step : {1, 2}) w.line("top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, {}));", step);
+    w.line("top = fmaxf(row_max[{}], top);", h);
+    w.line("base[{}] = top == -kInfinity ? 0.0f : top * factor;", h);
+    w.line("alpha[{0}] = exp2_approx(row_max[{0}] * factor - base[{0}]);", h);
+    w.line("grew = grew || top > row_max[{}];", h);
+    w.line("row_max[{}] = top;", h);
+    w.close();
+  }
+  w.open("if (__any_sync(0xffffffffu, grew))");
+  w.line("row_sum[0] *= alpha[0]; row_sum[1] *= alpha[1];");
+  for (int i = 0; i < p.padded_ov() / 2; i += 2)
+    w.line("o_acc[{0}] *= alpha[{2}]; o_acc[{1}] *= alpha[{2}];", i, i + 1, half_of(i));
+  w.close();
+  w.comment("P(n) = exp2(S - max), and its row sums");
+  for (int i = 0; i < p.BN / 2; i += 2) {
+    w.line(
+        "s_acc[{0}] = exp2_approx(fmaf(s_acc[{0}], factor, -base[{2}])); s_acc[{1}] = "
+        "exp2_approx(fmaf(s_acc[{1}], factor, -base[{2}])); row_sum[{2}] += s_acc[{0}] + s_acc[{1}];",
+        i, i + 1, half_of(i));
+    w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i / 2, pack_of(p.math), i, i + 1);
+  }
+}
+
+}  // namespace
+
+void emit_upright_state(Writer& w, const DecodePlan& p) {
+  w.line("float s_acc[{}];  // S: 64 rows, {} keys", p.BN / 2, p.BN);
+  w.line("float o_acc[{}];  // O: 64 rows, {} columns", p.padded_ov() / 2, p.padded_ov());
+  w.line("u32 p[{}];  // P as the A operand of O += P V", p.BN / 4);
+  w.line("float row_max[2], row_sum[2];");
+}
+
+void emit_upright_reset(Writer& w, const DecodePlan& p) {
+  w.line("row_max[0] = row_max[1] = -kInfinity; row_sum[0] = row_sum[1] = 0.0f;");
+  for (int i = 0; i < p.padded_ov() / 2; i += 4)
+    w.line("o_acc[{0}] = o_acc[{1}] = o_acc[{2}] = o_acc[{3}] = 0.0f;", i, i + 1, i + 2, i + 3);
+}
+
+void emit_upright_qk(Writer& w, const DecodePlan& p) {
+  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
+  for (int step = 0; step < p.depth / 16; ++step)
+    w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
+           k_major_step(p.q_tile(), step), q_high, k_major_step(p.k->tile(), step), p.k->descriptor_high());
+}
+
+void emit_upright_probabilities(Writer& w, const DecodePlan& p, const std::string& border) {
+  if (p.softcap > 0) {
+    w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
+    for (int i = 0; i < p.BN / 2; ++i)
+      w.line("s_acc[{0}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc[{0}] * cap_scale));", i);
+  }
+  w.open("if ({})", border);
+  w.comment("a border tile: keys that a row does not see");
+  emit_border(w, p);
+  w.close();
+  emit_softmax(w, p);
+}
+
+void emit_upright_pv(Writer& w, const DecodePlan& p) {
+  for (int step = 0; step < p.BN / 16; ++step)
+    w.line("{}(o_acc, p[{}], p[{}], p[{}], p[{}], descriptor(v_low + {}, {}));", p.pv->name(false), 4 * step,
+           4 * step + 1, 4 * step + 2, 4 * step + 3, mn_major_step(p.v->tile(), step),
+           p.v->descriptor_high());
+}
+
+void emit_upright_sums(Writer& w) {
+  for (int step : {1, 2})
+    for (int h = 0; h < 2; ++h)
+      w.line("row_sum[{0}] += __shfl_xor_sync(0xffffffffu, row_sum[{0}], {1});", h, step);
+}
+
+void emit_upright_output(Writer& w, const DecodePlan& p) {
+  const char* pack = pack_of(*p.config.out_dtype);
+  w.line("const u32 o_row = smem_o + (16 * warp + (lane & 15)) * 128;");
+  for (int step = 0; step < p.padded_ov() / 16; ++step) {
+    const int i = 8 * step;
+    const auto pair = [&](int r) {
+      return fmt::format("{0}(o_acc[{1}] * inv_sum[{3}], o_acc[{2}] * inv_sum[{3}])", pack, i + r, i + r + 1,
+                         half_of(r));
+    };
+    w.line("stmatrix_x4(o_row + {} + ((({} + (lane >> 4)) ^ (lane & 7)) << 4), {}, {}, {}, {});",
+           step / 4 * p.BM * 128, 2 * step % 8, pair(0), pair(2), pair(4), pair(6));
+  }
+}
+
+void emit_upright_part(Writer& w, const DecodePlan& p) {
+  for (int h = 0; h < 2; ++h) {
+    w.open("if ({} < rows)", row_of_half(h));
+    w.line("float* const at = part + ({}) * {} + 2 * (lane & 3);", row_of_half(h), p.padded_ov());
+    for (int i = 2 * h; i < p.padded_ov() / 2; i += 4)
+      w.line("*(float2*)(at + {}) = make_float2(o_acc[{}], o_acc[{}]);", 2 * (i - 2 * h), i, i + 1);
+    w.line("if ((lane & 3) == 0) *(float2*)(part + {} + 2 * ({})) = make_float2(row_max[{}], row_sum[{}]);",
+           p.BM * p.padded_ov(), row_of_half(h), h, h);
+    w.close();
+  }
+}
+
+}  // namespace kiln::sm90
