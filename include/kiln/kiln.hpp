@@ -1,6 +1,7 @@
 // kiln: config -> source -> compiled kernel -> launch. See docs/ for the manual.
 #pragma once
 
+#include <kiln/cascade.hpp>
 #include <kiln/config.hpp>
 #include <kiln/decode_plan.hpp>
 #include <kiln/error.hpp>

@@ -1,0 +1,120 @@
+// The kernel that ends a cascade: a row of O over a sequence's own keys takes in the row over the keys it
+// shares. One warp a row; two neighbouring elements a lane and step.
+#include <kiln/cascade.hpp>
+#include <kiln/error.hpp>
+#include "generator/config/defaults.hpp"
+#include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/writer.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr int kRows = 4, kThreads = 32 * kRows;
+
+// Weights of the two results, from the log-sum-exps of the row; -inf is no keys at all.
+void emit_weights(Writer& w) {
+  w.line("const long long at = (long long)head * seqlen_q + row, prefixes = (long long)heads_q * seqlen_q;");
+  w.line("const float own = lse[at], shared = lse[prefixes + at];");
+  w.line("if (shared == -kInfinity) return;  // nothing to take in; its O may never have been written");
+  w.line("const float top = fmaxf(own, shared);");
+  w.line("const float own_part = exp2_approx((own - top) * 1.44269504f);");
+  w.line("const float shared_part = exp2_approx((shared - top) * 1.44269504f);");
+  w.line("const float inverse = 1.0f / (own_part + shared_part);");
+  w.line("const float own_weight = own_part * inverse, shared_weight = shared_part * inverse;");
+}
+
+}  // namespace
+
+KernelSource make_merge_kernel(const Config& user) {
+  const Config c = with_shared_defaults(user);
+  const DType out = *c.out_dtype;
+  const int ov = *c.ov_depth;
+  if (is_amd(c.target))
+    throw Error(ErrorCode::bad_input, "no merge kernel: " + std::string(to_string(c.target)) +
+                                          " is not supported yet, NVIDIA targets are");
+  if (out != DType::bf16 && out != DType::fp16)
+    throw Error(ErrorCode::bad_input, "no merge kernel: rows of O are bf16 or fp16");
+  if (ov % 16 != 0 || ov < 16 || ov > 1024)
+    throw Error(ErrorCode::bad_input, "no merge kernel: ov_depth is a multiple of 16 up to 1024");
+  using Kind = KernelParam::Kind;
+  KernelSource source;
+  Manifest& m = source.manifest;
+  m.name = "merge_" + config_name(c);
+  m.entry = entry_name(m.name);
+  m.target = std::string(to_string(c.target));
+  m.config_json = to_json(c, -1);
+  m.num_threads = kThreads;
+  m.grid = {GridRule::Kind::tiles, kRows, 1, 0};
+  m.params = {
+      {Kind::pointer, "q", {}},         {Kind::pointer, "o", {}},        {Kind::pointer, "lse", {}},
+      {Kind::i32, "seqlen_q", {}},      {Kind::i32, "heads_q", {}},      {Kind::i64, "q_stride_seq", {}},
+      {Kind::i64, "q_stride_head", {}}, {Kind::i64, "o_stride_seq", {}}, {Kind::i64, "o_stride_head", {}}};
+  m.operation = c.operation;
+  m.operand = OperandKind::contiguous;  // rows of all sequences as one
+  m.dtype = m.kv_dtype = m.out_dtype = out;
+  m.depth = m.ov_depth = ov;
+  m.writes_lse = true;
+  m.scale = 1;
+
+  Prelude prelude("sm80.cuh");
+  for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);
+  prelude.use(out == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  const char* pack = out == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  Writer w;
+  w.line("#define kInfinity __int_as_float(0x7f800000)");
+  w.blank();
+  w.raw(prelude.text());
+  w.comment("Two neighbouring elements as floats.");
+  w.open("__device__ __forceinline__ float2 unpack(u32 x)");
+  if (out == DType::bf16) {
+    w.line("return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u));");
+  } else {
+    w.line("float2 y;");
+    w.line(
+        R"(asm("{.reg .b16 low, high;\n mov.b32 {low, high}, %2;\n cvt.f32.f16 %0, low;\n cvt.f32.f16 %1, high;}")");
+    w.line(R"(    : "=f"(y.x), "=f"(y.y) : "r"(x));)");
+    w.line("return y;");
+  }
+  w.close();
+  w.blank();
+  w.comment("q: O of the prefixes. lse: of the suffixes, [heads_q][seqlen_q], then of the prefixes.");
+  w.line("extern \"C\" __global__ void __launch_bounds__({})", kThreads);
+  w.open(
+      "{}(const u16* q, u16* o, float* lse, int seqlen_q, int heads_q, long long q_stride_seq, long long "
+      "q_stride_head, long long o_stride_seq, long long o_stride_head)",
+      m.entry);
+  w.line("const int lane = threadIdx.x % 32, head = blockIdx.y;");
+  w.line("const int row = blockIdx.x * {} + threadIdx.x / 32;", kRows);
+  w.line("if (row >= seqlen_q) return;");
+  emit_weights(w);
+  w.line("const u16* const from = q + row * q_stride_seq + head * q_stride_head;");
+  w.line("u16* const to = o + row * o_stride_seq + head * o_stride_head;");
+  for (int i = 0; i < ov; i += 64) {
+    if (i + 64 > ov)
+      w.open("if ({} + 2 * lane < {})", i, ov);
+    else
+      w.open("");
+    w.line(
+        "const float2 a = unpack(*(const u32*)(to + {0} + 2 * lane)), b = unpack(*(const u32*)(from + {0} + "
+        "2 * lane));",
+        i);
+    w.line(
+        "*(u32*)(to + {} + 2 * lane) = {}(a.x * own_weight + b.x * shared_weight, a.y * own_weight + b.y * "
+        "shared_weight);",
+        i, pack);
+    w.close();
+  }
+  w.line("__syncwarp();  // every lane has read the row's log-sum-exp");
+  w.line("if (lane == 0) lse[at] = top + log2_approx(own_part + shared_part) * 0.693147181f;");
+  w.close();
+  const std::string head = kernel_head(
+      m.name, m.config_json, "Merges attention over shared keys into attention over a sequence's own.",
+      fmt::format("nvcc -arch={} -cubin {}.cu", m.target, m.name));
+  source.head_bytes = head.size();
+  source.text = head + w.take();
+  return source;
+}
+
+}  // namespace kiln
