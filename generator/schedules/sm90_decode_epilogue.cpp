@@ -137,9 +137,9 @@ void emit_combine(Writer& w, const DecodePlan& p) {
       p.partial_floats());
   w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block",
          p.partial_floats());
-  // Many rows go two to a warp at once: their loads and shuffles overlap.
-  const int quads = p.ov_depth / 4, at_once = p.BM >= 64 ? 2 : 1, lanes = 32 / at_once;
-  const int ahead = kAhead / at_once;
+  // Many rows go four to a warp at once: their loads and shuffles overlap.
+  const int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
+  const int in_flight = p.upright ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
   const char* pack = pack_of(*p.config.out_dtype);
   const std::string part_of = "parts + i * stride + (i == 0 ? shift : 0)";
   w.line("#pragma unroll 1");
@@ -150,9 +150,9 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("#pragma unroll 1");
   w.open("for (int c = lane; c - lane < {}; c += 32)", quads);
   w.comment("the first parts are on their way while the rows' maxima are found");
-  w.line("float4 ahead[{}];", kAhead);
+  w.line("float4 ahead[{}];", in_flight);
   w.line("#pragma unroll");
-  w.open("for (int j = 0; j < {}; ++j)", kAhead);
+  w.open("for (int j = 0; j < {}; ++j)", in_flight);
   w.line("const int i = j % {0}, row = r + j / {0};", ahead);
   w.line("ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
   w.line("if (i < split.parts{}{}) ahead[j] = __ldcg((const float4*)({} + row * {} + 4 * c));",
