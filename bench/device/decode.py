@@ -68,11 +68,16 @@ class Decode(Kernel):
         group, rows = hq // hk, m["grid"]["block_rows"]
         m_blocks = (group * sq + rows - 1) // rows
         sms = torch.cuda.get_device_properties(0).multi_processor_count
-        grid = sms * m["grid"]["ctas_per_sm"]
+        most = grid = sms * m["grid"]["ctas_per_sm"]
         heads = hk * m_blocks
+        # The runtime's rule (stream_blocks): fewer blocks where they would get few tiles each.
+        keys = int((cu_k[1:] - cu_k[:-1]).max()) if cu_k is not None else k.shape[1] * (table.shape[1] if table is not None else 1)
+        tiles = batch * heads * max(1, -(-keys // m["grid"]["block_keys"]))
+        if m["target"] == "sm_90a" and tiles < 4 * grid:
+            grid = sms
         team = max(d for d in range(1, heads + 1) if heads % d == 0 and (d == 1 or (d <= grid and grid % d * 50 <= grid)))
         if not hasattr(self, "workspace"):
-            self.workspace = torch.empty(grid * m["workspace_bytes_per_block"] // 4, device="cuda", dtype=torch.float32)
+            self.workspace = torch.empty(most * m["workspace_bytes_per_block"] // 4, device="cuda", dtype=torch.float32)
             self.counters = torch.zeros(1 << 16, device="cuda", dtype=torch.int32)
         tensors = dict(q=q, k=k, v=v, o=o)
         ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=k.shape[1] if k.dim() == 4 else 0, team_heads=team,
