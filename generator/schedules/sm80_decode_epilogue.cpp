@@ -22,9 +22,10 @@ void emit_finish(Writer& w, const DecodePlan& p) {
     w.comment("the sink is one more logit, without a value");
     w.line("const float sink_log2 = sink[head] * 1.44269504f;");
     w.line("const float with_sink = fmaxf(top, sink_log2);");
-    w.line("own = sum > 0.0f ? exp2_approx(top - with_sink) : 0.0f;");
-    w.line("const float keys = sum * own;");
-    w.line("sum = keys + exp2_approx(sink_log2 - with_sink);");
+    w.line(
+        "const bool visible = sum > 0.0f;  // some key is, though it may count for nothing beside the sink");
+    w.line("own = visible ? exp2_approx(top - with_sink) : 0.0f;");
+    w.line("sum = sum * own + exp2_approx(sink_log2 - with_sink);");
     w.line("top = with_sink;");
   }
   if (p.lse) {
@@ -32,7 +33,7 @@ void emit_finish(Writer& w, const DecodePlan& p) {
     w.line("lse[{} + packed / group] = {} ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;",
            p.ragged() ? "(long long)head * total_q + s.sequence.q_start"
                       : "((long long)s.batch * heads_q + head) * s.sequence.seqlen_q",
-           p.sink ? "keys > 0.0f" : "sum > 0.0f");
+           p.sink ? "visible" : "sum > 0.0f");
     w.close();
   }
   w.line("return sum > 0.0f ? {}own * rcp_approx(sum) : 0.0f;", p.head_scale() ? "v_factor * " : "");

@@ -21,6 +21,7 @@ Manifest manifest_of(const std::string& mask, bool split) {
   m.target = "sm_80";
   m.grid = {GridRule::Kind::stream_k, 16, 2, 64};
   m.workspace_bytes_per_block = 1000;
+  m.scale = 1;
   m.operand = OperandKind::paged;
   m.config_json = R"({"target": "sm_80", "operation": "decode", "dtype": "bf16", "depth": 64, "mask": )" +
                   mask + (split ? "}" : R"(, "split_kv": 1})");
