@@ -106,6 +106,52 @@ DEVICE u32 lds_read_4(const LDS u8* p) { return *(const LDS u32*)p; }
 //@ section lds_write_16 needs types
 DEVICE void lds_write_16(LDS u8* p, u32x4 x) { *(LDS u32x4*)p = x; }
 
+//@ section join needs types
+typedef u32 u32x8 __attribute__((ext_vector_type(8)));
+DEVICE u32x8 join(u32x4 lo, u32x4 hi) { return __builtin_shufflevector(lo, hi, 0, 1, 2, 3, 4, 5, 6, 7); }
+DEVICE u32x8 join(u32x2 a, u32x2 b, u32x2 c, u32x2 d) { return u32x8{a.x, a.y, b.x, b.y, c.x, c.y, d.x, d.y}; }
+
+//@ section lds_read_tr8 needs join
+// Lane i of each 16 gives the address of 8 bytes of an 8 x 16 block (row i / 2, columns 8 * (i % 2) ..) and gets column i.
+DEVICE u32x2 lds_read_tr8(const LDS u8* p) {
+  typedef int i32x2 __attribute__((ext_vector_type(2)));
+  return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr8_b64_v2i32((LDS i32x2*)p));
+}
+
+//@ section turn_bytes needs types
+// A 4 x 4 block of bytes, a row to a register, turned: byte r of register c of the result is byte c of row r.
+DEVICE u32x4 turn_bytes(u32 a, u32 b, u32 c, u32 d) {
+  const u32 ab_low = __builtin_amdgcn_perm(b, a, 0x05010400u), ab_high = __builtin_amdgcn_perm(b, a, 0x07030602u);
+  const u32 cd_low = __builtin_amdgcn_perm(d, c, 0x05010400u), cd_high = __builtin_amdgcn_perm(d, c, 0x07030602u);
+  return u32x4{__builtin_amdgcn_perm(cd_low, ab_low, 0x05040100u), __builtin_amdgcn_perm(cd_low, ab_low, 0x07060302u),
+               __builtin_amdgcn_perm(cd_high, ab_high, 0x05040100u), __builtin_amdgcn_perm(cd_high, ab_high, 0x07060302u)};
+}
+
+//@ section load_bytes needs types
+DEVICE u32x4 load_bytes_16(const u8* p) { return *(const u32x4*)p; }
+
+//@ section widen_bf16 needs load_bytes
+// Eight FP8 (in the target's encoding) to eight BF16, exactly: their floats have nothing in the lower half.
+DEVICE u32x4 widen_bf16(u32x2 x) {
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const f32x2 pair = i % 2 == 0 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], false) : __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], true);
+    out[i] = __builtin_amdgcn_perm(as_bits(pair.y), as_bits(pair.x), 0x07060302u);
+  }
+  return out;
+}
+
+//@ section widen_fp16 needs load_bytes
+// Eight FP8 (in the target's encoding) to eight FP16, exactly.
+DEVICE u32x4 widen_fp16(u32x2 x) {
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const f32x2 pair = i % 2 == 0 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], false) : __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], true);
+    out[i] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(pair.x, pair.y));
+  }
+  return out;
+}
+
 //@ section lds_read_tr16 needs types
 // Lane i of each 16 gives the address of 4 elements of a 4 x 16 block (row i / 4, columns 4 * (i % 4) ..) and gets column i.
 DEVICE u32x2 lds_read_tr16(const LDS u8* p) {
@@ -162,6 +208,33 @@ DEVICE f32x4 mfma_16x16x32_fp16(u32x4 a, u32x4 b, f32x4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(f16x8, a), __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
+//@ section mfma_32x32x16_fp8 needs types
+// FP8 E4M3 in the target's encoding: FNUZ on gfx942, OCP on gfx950.
+DEVICE f32x16 mfma_32x32x16_fp8(u32x2 a, u32x2 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(__builtin_bit_cast(long, a), __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+//@ section mfma_16x16x32_fp8 needs types
+// FP8 E4M3 in the target's encoding: FNUZ on gfx942, OCP on gfx950.
+DEVICE f32x4 mfma_16x16x32_fp8(u32x2 a, u32x2 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a), __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+//@ section i32x8 needs join
+typedef int i32x8 __attribute__((ext_vector_type(8)));
+
+//@ section mfma_32x32x64_fp8 needs i32x8
+// FP8 E4M3 (OCP), without block scales.
+DEVICE f32x16 mfma_32x32x64_fp8(u32x8 a, u32x8 b, f32x16 c) {
+  return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(__builtin_bit_cast(i32x8, a), __builtin_bit_cast(i32x8, b), c, 0, 0, 0, 0, 0, 0);
+}
+
+//@ section mfma_16x16x128_fp8 needs i32x8
+// FP8 E4M3 (OCP), without block scales.
+DEVICE f32x4 mfma_16x16x128_fp8(u32x8 a, u32x8 b, f32x4 c) {
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(__builtin_bit_cast(i32x8, a), __builtin_bit_cast(i32x8, b), c, 0, 0, 0, 0, 0, 0);
+}
+
 //@ section exp2_approx needs types
 // Bare v_exp_f32: results below the normal range become 0.
 #if __has_builtin(__builtin_amdgcn_exp2f)
@@ -214,6 +287,9 @@ DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 3
 DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }
 DEVICE f32x4 load_global_16(const float* p) { return *(const f32x4*)p; }
 
+//@ section lds_write_4 needs types
+DEVICE void lds_write_4(LDS u8* p, u32 x) { *(LDS u32*)p = x; }
+
 //@ section lds_write_8 needs types
 DEVICE void lds_write_8(LDS u8* p, u32x2 x) { *(LDS u32x2*)p = x; }
 
@@ -239,6 +315,13 @@ DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_amdgcn_perm(round_bf
 // Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half. v_cvt_pk_bf16_f32.
 typedef __bf16 bf16x2 __attribute__((ext_vector_type(2)));
 DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_bit_cast(u32, bf16x2{(__bf16)lo, (__bf16)hi}); }
+
+//@ section pack_fp8 needs types
+// Four floats to one register of FP8 E4M3 in the target's encoding (round to nearest even), `a` in the lowest byte.
+DEVICE u32 pack_fp8(float a, float b, float c, float d) {
+  const int low = __builtin_amdgcn_cvt_pk_fp8_f32(a, b, 0, false);
+  return (u32)__builtin_amdgcn_cvt_pk_fp8_f32(c, d, low, true);
+}
 
 //@ section pack_fp16 needs types
 // Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.

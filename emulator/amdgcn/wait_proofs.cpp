@@ -1,6 +1,7 @@
 #include "emulator/amdgcn/wait_proofs.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -11,10 +12,23 @@ bool counts_vm(const Inst& in) {
   return in.cls == Class::vmem_load || in.cls == Class::vmem_store || in.cls == Class::vmem_atomic ||
          in.cls == Class::dma;
 }
+bool is_lds(const Inst& in) {
+  return in.cls == Class::lds_read || in.cls == Class::lds_write || in.cls == Class::lds_atomic ||
+         in.cls == Class::lds_permute;
+}
+bool is_flat(const Inst& in) {
+  return counts_vm(in) && in.text.starts_with("flat_");
+}
 bool counts_lgkm(const Inst& in) {
-  const bool lds = in.cls == Class::lds_read || in.cls == Class::lds_write || in.cls == Class::lds_atomic ||
-                   in.cls == Class::lds_permute;
-  return lds || in.cls == Class::smem || (counts_vm(in) && in.text.starts_with("flat_"));
+  return is_lds(in) || in.cls == Class::smem || is_flat(in);
+}
+template <class Visit>
+void each_register(const Inst& in, bool reads, Visit visit) {
+  const auto& ranges = reads ? in.reads : in.writes;
+  for (int i = 0; i < (reads ? in.read_count : in.write_count); ++i) {
+    for (int r = 0; r < ranges[static_cast<std::size_t>(i)].count; ++r)
+      visit(static_cast<std::size_t>(ranges[static_cast<std::size_t>(i)].first + r));
+  }
 }
 bool is_wait(const Inst& in) {
   return in.cls == Class::wait && in.text.starts_with("s_waitcnt");
@@ -28,39 +42,43 @@ bool leaves(const Inst& in) {
 WaitProofs::Under WaitProofs::after(const Inst& in, Under before) const {
   if (is_wait(in)) {
     before.vm = std::min<int>(before.vm, in.mod.vmcnt);
+    if (before.vm == 0) before.vm_into.reset(), before.memory = false;
     // Scalar loads come back in any order: only a wait for all of them says which are over.
-    if (in.mod.lgkmcnt == 0) before.lgkm = 0;
+    if (in.mod.lgkmcnt == 0) before.lgkm = 0, before.lgkm_into.reset(), before.lds = false;
     return before;
   }
-  if (counts_vm(in)) before.vm = std::min(before.vm + 1, kMost);
-  if (counts_lgkm(in)) before.lgkm = std::min(before.lgkm + 1, kMost);
+  // The program is right, so what it touches has arrived.
+  for (const bool reads : {true, false})
+    each_register(in, reads, [&](std::size_t r) { before.vm_into.reset(r), before.lgkm_into.reset(r); });
+  if (counts_vm(in)) {
+    before.vm = std::min(before.vm + 1, kMost);
+    before.memory |= in.cls != Class::vmem_load;
+    each_register(in, false, [&](std::size_t r) { before.vm_into.set(r); });
+  }
+  if (counts_lgkm(in)) {
+    before.lgkm = std::min(before.lgkm + 1, kMost);
+    before.lds |= in.cls != Class::smem;
+    each_register(in, false, [&](std::size_t r) { before.lgkm_into.set(r); });
+  }
   return before;
 }
 
 WaitProofs::WaitProofs(const Program& program, std::size_t first, std::size_t last)
-    : program_(program),
-      first_(first),
-      last_(last),
-      before_(last - first, Under{-1, -1}),
-      loaded_(kScalarRegisters + kVectorRegisters) {
-  for (std::size_t i = first; i < last; ++i) {
-    const Inst& in = program.code[i];
-    if (!counts_vm(in)) continue;
-    for (int w = 0; w < in.write_count; ++w) {
-      for (int r = 0; r < in.writes[w].count; ++r)
-        loaded_[static_cast<std::size_t>(in.writes[w].first + r)] = true;
-    }
-  }
+    : program_(program), first_(first), last_(last), before_(last - first) {
   std::vector<std::size_t> open;
-  const auto reach = [&](std::size_t to, Under state) {
+  const auto reach = [&](std::size_t to, const Under& state) {
     if (to < first_ || to >= last_) return;
     Under& known = before_[to - first_];
-    const Under joined{std::max(known.vm, state.vm), std::max(known.lgkm, state.lgkm)};
+    const Under joined{std::max(known.vm, state.vm),  std::max(known.lgkm, state.lgkm),
+                       known.memory || state.memory,  known.lds || state.lds,
+                       known.vm_into | state.vm_into, known.lgkm_into | state.lgkm_into};
     if (joined == known) return;
     known = joined;
     open.push_back(to);
   };
-  reach(first, {0, 0});
+  Under nothing;
+  nothing.vm = nothing.lgkm = 0;
+  reach(first, nothing);
   while (!open.empty()) {
     const std::size_t at = open.back();
     open.pop_back();
@@ -77,33 +95,49 @@ std::string WaitProofs::idle(std::size_t at, bool vm) const {
   const int under_way = vm ? before.vm : before.lgkm, allowed = vm ? in.mod.vmcnt : in.mod.lgkmcnt;
   if (under_way < 0) return "no path leads here";
   if (under_way <= allowed) return "on every path all it waits for is over";
-  return vm ? covered(at) : "";
+  return covered(at, vm) ? "on every path a later wait covers it before anything depends on it" : "";
 }
 
-std::string WaitProofs::covered(std::size_t at) const {
-  int issued = 0;
-  const int allowed = program_.code[at].mod.vmcnt;
-  for (std::size_t i = at + 1; i < last_; ++i) {
+/// On every path from `at`, a wait that leaves no more of these operations under way comes before the first
+/// instruction that could tell whether they are over.
+bool WaitProofs::covered(std::size_t at, bool vm) const {
+  const Inst& wait = program_.code[at];
+  const Under& before = before_[at - first_];
+  const Registers& into = vm ? before.vm_into : before.lgkm_into;
+  const auto tells = [&](const Inst& in) {
+    bool touches = false;
+    for (const bool reads : {true, false})
+      each_register(in, reads, [&](std::size_t r) { touches |= into.test(r); });
+    if (touches || in.cls == Class::message || in.text.starts_with("s_setpc") ||
+        in.text.starts_with("s_swappc"))
+      return true;
+    // Memory and LDS are what other waves, and this one's other counter, see.
+    if (vm && before.memory)
+      return in.cls == Class::barrier || is_lds(in) || in.cls == Class::end || is_flat(in) ||
+             in.cls == Class::vmem_atomic || in.cls == Class::smem || in.cls == Class::vmem_load;
+    if (!vm && before.lds) return in.cls == Class::barrier || in.cls == Class::dma || is_flat(in);
+    return false;
+  };
+  // Loads return in order: a wait covers them that leaves no more than `wait` did and what came since. Fewest
+  // such operations on a way to an instruction.
+  std::map<std::size_t, int> fewest;
+  std::vector<std::pair<std::size_t, int>> open{{at + 1, 0}};
+  while (!open.empty()) {
+    auto [i, issued] = open.back();
+    open.pop_back();
+    if (i < first_ || i >= last_) return false;
+    const auto [known, fresh] = fewest.try_emplace(i, issued);
+    if (!fresh && known->second <= issued) continue;
+    known->second = issued;
     const Inst& in = program_.code[i];
-    // Loads return in order, so a later wait that leaves no more than these and the newer ones under way
-    // covers them.
-    if (is_wait(in) && in.mod.vmcnt <= allowed + issued)
-      return "a later wait covers it before anything depends on it";
-    const bool stays = in.cls == Class::valu || in.cls == Class::transcendental || in.cls == Class::mfma ||
-                       in.cls == Class::salu || in.cls == Class::wait || counts_vm(in);
-    if (!stays || in.target >= 0) return "";
-    const auto touches = [&](const RegRange& range) {
-      for (int r = 0; r < range.count; ++r) {
-        if (loaded_[static_cast<std::size_t>(range.first + r)]) return true;
-      }
-      return false;
-    };
-    if (std::any_of(in.reads.begin(), in.reads.begin() + in.read_count, touches) ||
-        std::any_of(in.writes.begin(), in.writes.begin() + in.write_count, touches))
-      return "";
-    issued += counts_vm(in) ? 1 : 0;
+    if (is_wait(in) && (vm ? in.mod.vmcnt <= wait.mod.vmcnt + issued : in.mod.lgkmcnt == 0)) continue;
+    if (tells(in)) return false;
+    if (in.cls == Class::end) continue;
+    issued = std::min(issued + (counts_vm(in) ? 1 : 0), kMost);
+    if (!leaves(in)) open.emplace_back(i + 1, issued);
+    if (in.target >= 0) open.emplace_back(static_cast<std::size_t>(in.target), issued);
   }
-  return "";
+  return true;
 }
 
 }  // namespace kiln::emulator::amdgcn

@@ -1,7 +1,8 @@
 // Which waits of a program are idle by its text alone: an argument that does not use the emulated device's
-// own checks. Internal.
+// own checks. It takes for granted that the program as it stands is right. Internal.
 #pragma once
 
+#include <bitset>
 #include <string>
 #include <vector>
 
@@ -18,17 +19,21 @@ class WaitProofs {
   std::string idle(std::size_t at, bool vm) const;
 
  private:
+  using Registers = std::bitset<kScalarRegisters + kVectorRegisters>;
+  /// What can be under way, joined over all paths to a place.
   struct Under {
-    int vm = 0, lgkm = 0;  ///< most operations that can be under way
+    int vm = -1, lgkm = -1;        ///< most operations; -1: not reached
+    bool memory = false;           ///< copies to LDS, stores or atomics among those of vmcnt
+    bool lds = false;              ///< LDS operations among those of lgkmcnt
+    Registers vm_into, lgkm_into;  ///< registers that they write
     bool operator==(const Under&) const = default;
   };
   Under after(const Inst& in, Under before) const;
-  std::string covered(std::size_t at) const;
+  bool covered(std::size_t at, bool vm) const;
 
   const Program& program_;
   std::size_t first_, last_;
-  std::vector<Under> before_;  ///< per instruction; -1: not reached
-  std::vector<bool> loaded_;   ///< registers that memory loads write
+  std::vector<Under> before_;  ///< per instruction
 };
 
 }  // namespace kiln::emulator::amdgcn

@@ -21,11 +21,13 @@ std::array<int, 3> amd_shape(const Config& c) {
   const bool wide = c.operation == Operation::prefill && c.depth <= 256 && *c.ov_depth <= 256;
   const bool fp8 = is_fp8(c.dtype);
   if (c.target != Target::gfx950) {
-    if (fp8) return wide ? std::array{32, 32, 16} : std::array{16, 16, 32};
+    // Bytes of V are turned four columns at a time, so four instructions wide.
+    if (fp8) return wide && *c.ov_depth % 128 == 0 ? std::array{32, 32, 16} : std::array{16, 16, 32};
     return wide ? std::array{32, 32, 8} : std::array{16, 16, 16};
   }
   if (!fp8) return wide ? std::array{32, 32, 16} : std::array{16, 16, 32};
   if (!wide && (c.depth % 128 == 0 || *c.v_from_k)) return {16, 16, 128};
+  if (c.operation == Operation::decode) return {16, 16, 32};
   return {32, 32, 64};
 }
 
@@ -65,7 +67,10 @@ void fill_amd(Config& c) {
     fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
     // Four waves, or two where V's rows would leave a wave fewer columns than its loads turn at once.
     const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;  // 192: whole blocks for two waves
-    const int waves = alias || odd_share || (!gfx950 && *c.ov_depth < 128) ? 2 : 4, share = *c.BN / waves;
+    const int waves = !gfx950 && is_fp8(c.dtype) ? std::clamp(*c.ov_depth / 64, 1, 4)
+                      : alias || odd_share || (!gfx950 && *c.ov_depth < 128) ? 2
+                                                                             : 4;
+    const int share = *c.BN / waves;
     fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
   }
   if (*c.WM > 0 && *c.WN > 0)
@@ -73,7 +78,8 @@ void fill_amd(Config& c) {
   const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
   fill(c.bk_smem, halves ? 64 : *c.BK);
   fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
-  fill(c.dma, "lds_direct");
+  // FP8 under a wider Q passes through registers.
+  fill(c.dma, size_of(*c.kv_dtype) < size_of(c.dtype) ? "reg_staged" : "lds_direct");
   const bool tight = !gfx950 && prefill && c.depth > 64;
   fill(c.double_buffer, prefill && !tight && !blocks);
   fill(c.double_buffer_k_only, !blocks && ((!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256)));

@@ -18,6 +18,10 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales) {
+    if (is_fp8(p.config.dtype)) add(Kind::pointer, "q_scale");
+    add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  }
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.table()) add(Kind::pointer, "page_table");
   for (const auto& m : p.stream->members())
@@ -38,17 +42,30 @@ LdsTile p_tile(const DecodePlan& p) {
   const int vectors = p.p_row_bytes() / 16, bits = vectors >= 8 ? 3 : vectors >= 4 ? 2 : 1;
   int shift = 0;
   while (1 << shift < vectors) ++shift;
-  return {p.BM, p.BN, p.BN, 2, {bits, 0, shift}};
+  return {p.BM, p.BN, p.BN, p.p_bytes(), {bits, 0, shift}};
 }
 
-/// P as the accumulators of S' hold it (four keys a lane), and as the B operand of V' P' wants it.
+/// P as the accumulators of S' hold it (four keys a lane), and as the B operand of V' P' wants it: four keys
+/// of 16, or bytes of eight of 32.
 LaneAddress p_address(const DecodePlan& p, bool write) {
+  const int keys = write ? 4 : p.keys_per_read();
   LaneAddress address(
       write ? "p_write" : "p_read", p_tile(p),
-      {[](int l) { return l % 16; }, [](int l) { return 4 * (l / 16); }, "(lane & 15)",
-       fmt::format("(lane / 16 * 4{})", write ? fmt::format(" + {} * {}", p.warp_n(), p.WN) : "")});
-  for (int key = 0; key < (write ? p.WN : p.BN); key += 16) address.want(0, key);
+      {[](int l) { return l % 16; }, [keys](int l) { return keys * (l / 16); }, "(lane & 15)",
+       fmt::format("(lane / 16 * {}{})", keys, write ? fmt::format(" + {} * {}", p.warp_n(), p.WN) : "")});
+  for (int key = 0; key < (write ? p.WN : p.BN); key += 4 * keys) address.want(0, key);
   return address;
+}
+
+/// Factors from scores to log2 units; `unit`: what one unit of Q K' stands for.
+void emit_factor(Writer& w, const DecodePlan& p, const std::string& unit) {
+  if (p.softcap > 0) {
+    w.line("const float cap_scale = scale * {:.9g}f{};  // 2 log2(e) / cap",
+           2 * 1.4426950408889634 / p.softcap, unit);
+    w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * 1.4426950408889634);
+  } else {
+    w.line("const float factor = scale_log2{};", unit);
+  }
 }
 
 void emit_setup(Writer& w, const DecodePlan& p) {
@@ -67,13 +84,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   }
   p_address(p, true).emit(w, rows);
   p_address(p, false).emit(w, rows);
-  if (p.softcap > 0) {
-    w.line("const float cap_scale = scale * {:.9g}f;  // 2 log2(e) / cap",
-           2 * 1.4426950408889634 / p.softcap);
-    w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * 1.4426950408889634);
-  } else {
-    w.line("const float factor = scale_log2;");
-  }
+  if (!p.scales) emit_factor(w, p, "");
   w.line("const int group = heads_q / heads_kv;");
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);
@@ -104,15 +115,22 @@ void emit_segment(Writer& w, const DecodePlan& p) {
     std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
     if (!p.ragged_q()) start = "batch_index * {}_stride_batch";
     if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
-    w.line("{0}u16* const {1}_head = {1} + {2} + kv_head{3} * {1}_stride_head;",
+    const bool bytes = *tensor == 'q' ? p.q_bytes() : *tensor != 'o' && p.kv_bytes();
+    w.line("{0}{4}* const {1}_head = {1} + {2} + kv_head{3} * {1}_stride_head;",
            *tensor == 'o' ? "" : "const ", tensor, fmt::format(fmt::runtime(start), tensor),
-           query ? " * group" : "");
+           query ? " * group" : "", bytes ? "u8" : "u16");
+  }
+  if (p.scales) {
+    const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
+    w.line("const float qk_unit = {1}k_scale[{0}], v_unit = v_scale[{0}];", head,
+           is_fp8(p.config.dtype) ? "q_scale[0] * " : "");
+    emit_factor(w, p, " * qk_unit");
   }
   w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");
   w.line("const int packed = m_block * {} + {}, position = packed / group;", p.BM, p.tile_row());
   w.line("const bool in_rows = {} < rows;", p.tile_row());
   const int size = static_cast<int>(size_of(p.config.dtype));
-  p.q->emit_load(
+  p.q->emit_construct(
       w, "q_head",
       fmt::format(
           "queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + {}) * {}) : 0",
@@ -120,11 +138,13 @@ void emit_segment(Writer& w, const DecodePlan& p) {
       fmt::format("(in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * {}) : "
                   "0x80000000u)",
                   size));
+  p.q->emit_load(w);
   w.line("const int first_key = tile_begin * {};", p.BN);
   const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "keys";
+  const int kv_size = p.kv_bytes() ? 1 : 2;
   if (p.streaming) {
-    p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key");
-    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key");
+    p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", kv_size), rows, "first_key");
+    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", kv_size), rows, "first_key");
   } else {
     emit_tile_buffers(w, p, rows);
   }
@@ -147,7 +167,7 @@ template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
   w.open("");
-  w.line("WAIT_LOADS_AND_SYNC(0);");
+  buffer.emit_landed(w);
   buffer.emit_load_from_shared(w);
   w.line("SYNC();  // every wave has its fragments");
   next();
@@ -208,23 +228,33 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] *= alpha;", i);
   w.close();
   w.comment("P = exp2(S - max), through LDS: a wave has some keys of all rows, and needs all keys");
+  if (p.p_shift() > 0)
+    w.line(
+        "const float offset = {:.1f}f - base;  // FP8 has few steps below 1; the factor cancels in O / sum",
+        static_cast<double>(p.p_shift()));
   for (int i = 0; i < count; ++i)
-    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, -base)); row_sum += {0};", score(i));
+    w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
+           p.p_shift() > 0 ? "offset" : "-base");
   const LaneAddress write = p_address(p, true), read = p_address(p, false);
-  for (int t = 0; t < p.score_tiles(); ++t)
+  for (int t = 0; t < p.score_tiles(); ++t) {
+    if (p.q_bytes()) {
+      w.line("lds_write_4(lds + {0}, pack_fp8(s_acc[{1}][0], s_acc[{1}][1], s_acc[{1}][2], s_acc[{1}][3]));",
+             write.at(0, 16 * t), t);
+      continue;
+    }
     w.line(
         "lds_write_8(lds + {0}, u32x2{{{2}(s_acc[{1}][0], s_acc[{1}][1]), {2}(s_acc[{1}][2], "
         "s_acc[{1}][3])}});",
         write.at(0, 16 * t), t, p.pack());
+  }
   w.line("SYNC();");
   for (int step = 0; step < p.BN / p.mfma.shape.k; ++step) {
-    const int key = step * p.mfma.shape.k;
-    if (p.mfma.frag() == 4) {
-      w.line("p[{}] = lds_read_8(lds + {});", step, read.at(0, key));
-    } else {
-      w.line("p[{}] = join(lds_read_8(lds + {}), lds_read_8(lds + {}));", step, read.at(0, key),
-             read.at(0, key + 16));
-    }
+    std::string parts;
+    const int reads = p.mfma.frag_regs() / 2;
+    for (int i = 0; i < reads; ++i)
+      parts += fmt::format("{}lds_read_8(lds + {})", i == 0 ? "" : ", ",
+                           read.at(0, step * p.mfma.shape.k + i * 4 * p.keys_per_read()));
+    w.line("p[{}] = {};", step, reads == 1 ? parts : fmt::format("join({})", parts));
   }
 }
 
@@ -270,6 +300,7 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.params = std::move(params);
   m.operation = p.config.operation;
   m.operand = p.kind;
+  m.quantization = p.config.operand->quantization;
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
@@ -292,7 +323,8 @@ KernelSource emit_decode(const DecodePlan& p) {
         "any", "from_lane", "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16"})
     prelude.use(section);
   for (const DType type : {p.config.dtype, *p.config.out_dtype})
-    prelude.use(type == DType::fp16                 ? "pack_fp16"
+    prelude.use(is_fp8(type)                        ? "pack_fp8"
+                : type == DType::fp16               ? "pack_fp16"
                 : p.config.target == Target::gfx950 ? "pack_bf16"
                                                     : "pack_bf16_by_hand");
   if (p.streaming) {
@@ -305,6 +337,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   }
   p.q->use(prelude);
   prelude.use("buffer_store_8");
+  if (p.q_bytes()) prelude.use("lds_write_4");
 
   const auto params = kernel_params(p);
   KernelSource source;
@@ -317,7 +350,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_functions(stream);
   body.raw(to_cdna(stream.take(), p.num_threads));
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
-  body.open("void {}({})", source.manifest.entry, parameter_list(params, {.one_per_line = true}));
+  body.open("void {}({})", source.manifest.entry,
+            parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes(), .one_per_line = true}));
   emit_setup(body, p);
   p.stream->emit_range(body);
   p.stream->emit_loop_open(body);

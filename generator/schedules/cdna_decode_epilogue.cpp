@@ -38,6 +38,14 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& packed, 
   }
 }
 
+/// The exponent that sums of P are relative to, as a difference from the maximum's.
+std::string unshifted(const DecodePlan& p) {
+  return p.p_shift() == 0 ? "" : fmt::format(" - {:.1f}f", static_cast<double>(p.p_shift()));
+}
+std::string unit(const DecodePlan& p) {
+  return p.scales ? " * v_unit" : "";
+}
+
 void emit_sums(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lane groups and waves");
   for (int distance : {16, 32}) w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
@@ -51,9 +59,9 @@ void emit_sums(Writer& w, const DecodePlan& p) {
 }
 
 void emit_whole(Writer& w, const DecodePlan& p) {
-  w.line("float top = row_max * factor, sum = row_sum, own = 1.0f;");
+  w.line("float top = row_max * factor{}, sum = row_sum, own = 1.0f;", unshifted(p));
   emit_finish_row(w, p, "packed", "in_rows", fmt::format("in_rows && {} == 0 && lane < 16", p.warp_n()));
-  w.line("const float inv_sum = sum > 0.0f ? own * rcp_approx(sum) : 0.0f;");
+  w.line("const float inv_sum = sum > 0.0f ? own * rcp_approx(sum){} : 0.0f;", unit(p));
   p.q->emit_store(
       w, "o_head",
       fmt::format(
@@ -124,10 +132,10 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   for (int step : {1, 2, 4, 8, 16, 32}) w.line("sum += from_lane((lane ^ {}) * 4, sum);", step);
   w.open("if (lane == 0)");
   w.line("const int row = m_block * {} + r;", p.BM);
-  w.line("float top = all * factor, own = 1.0f;");
+  w.line("float top = all * factor{}, own = 1.0f;", unshifted(p));
   emit_finish_row(w, p, "row", "true", "true");
   w.line("lds_write_float(exchange + r * 8, base);");
-  w.line("lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum) : 0.0f);");
+  w.line("lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum){} : 0.0f);", unit(p));
   w.close();
   w.close();
   w.line("SYNC();");

@@ -19,14 +19,16 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_layout", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
-  check.takes_16_bit();
-  check.takes_kv_of_dtype();
+  check.takes_16_bit_or_fp8(true);
   check.takes_stream_k();
   check.takes_simple_masks();
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();
-  check.takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  const bool widens = *m.kv_dtype != c.dtype;
+  check.takes(*m.dma == (widens ? "reg_staged" : "lds_direct"), "/dma",
+              widens ? "widens FP8 in registers" : "copies to LDS directly",
+              widens ? "reg_staged" : "lds_direct");
   check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
   check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
   check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",
@@ -38,21 +40,25 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
   check.takes(c.v_layout.value_or("flat") == "flat", "/v_layout", "keeps rows of V whole", "flat");
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
-              c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
+              c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
   check.takes(c.depth == 64 || c.depth == 128 || c.depth == 256 || c.depth == 512, "/depth",
               "takes depth 64, 128, 256 and 512", "64, 128, 256, 512");
   return check.passed();
 }
 
-/// Transposing reads touch 32 bytes of 8 rows in one phase: each goes to another eighth of the 256 bytes of
-/// all banks. Other reads of V take whole rows.
-layout::Swizzle v_swizzle(Target target, int vectors_per_row) {
-  if (target != Target::gfx950) return {};
-  if (vectors_per_row <= 8) return {2, 1, 3};
+/// Transposing reads touch 32 bytes of 8 rows in one phase (of bytes: 16 of 16): each goes to another part of
+/// the 256 bytes of all banks. Other reads take whole rows, or half the banks from rows 4 (bytes: 8) apart.
+layout::Swizzle v_swizzle(const Mfma& mfma, int vectors_per_row, int wave_columns) {
   int log2 = 0;
   while (1 << log2 < vectors_per_row) ++log2;
-  return {3, 1, log2 - 1};
+  const bool bytes = is_fp8(mfma.type);
+  if (mfma.target != Target::gfx950) {
+    if (bytes) return {1, 2, log2 + 1};
+    return wave_columns % 64 == 0 ? layout::Swizzle{} : layout::Swizzle{1, 2, log2};
+  }
+  if (bytes) return {log2, 0, 4};
+  return vectors_per_row <= 8 ? layout::Swizzle{2, 1, 3} : layout::Swizzle{3, 1, log2 - 1};
 }
 
 }  // namespace
@@ -71,6 +77,7 @@ DecodePlan decode_plan_of(const Config& c) {
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.kind = c.operand->kind;
+  if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
   p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, p.window, !c.split_kv});
   return p;
 }
@@ -112,32 +119,37 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   if (KVMmaOp::column_groups(p.mfma, columns).empty() || p.ov_depth % p.num_warps != 0) {
     refuse(kName, {"/WN", "/depth"},
            fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
-                       columns, c.target == Target::gfx950 ? 16 : 32),
+                       columns,
+                       c.target == Target::gfx950 ? 16
+                       : is_fp8(c.dtype)          ? 64
+                                                  : 32),
            "");
     return std::nullopt;
   }
+  const int size = static_cast<int>(size_of(c.dtype));
   const int period = swizzle.is_identity() ? 1 : 1 << (swizzle.bits + swizzle.base + swizzle.shift);
-  if (x.element_domain || !swizzle.is_valid() || p.WN * p.BK / 8 % period != 0) {
+  if (x.element_domain || !swizzle.is_valid() || p.WN * p.BK * size / 16 % period != 0) {
     refuse("V11", {"/swizzle_k", "/swizzle"}, "the swizzle permutes 16-byte vectors of the WN keys of a wave",
            "auto");
     return std::nullopt;
   }
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
-  const int size = static_cast<int>(size_of(c.dtype));
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
   kv.page_size = page_size;
+  kv.widens = *c.kv_dtype != c.dtype;
   kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
   const int v_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.ov_depth * size, page_size);
-  if (kv.dma_bytes == 0 || v_bytes == 0) {
+  if (!kv.widens && (kv.dma_bytes == 0 || v_bytes == 0)) {
     const int rows = 256 / (p.BK * size);
     refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
                  std::to_string(align_up(page_size, rows)), out);
     return std::nullopt;
   }
+  if (kv.widens) kv.dma_bytes = 4;  // of copies that are not made
   kv.swizzle = swizzle;
   p.k.emplace(kv);
-  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = v_bytes;
-  kv.swizzle = v_swizzle(c.target, p.ov_depth * size / 16);
+  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.widens ? 4 : v_bytes;
+  kv.swizzle = v_swizzle(p.mfma, p.ov_depth * size / 16, columns);
   p.v.emplace(kv);
   p.wave_columns = columns;
   p.columns = p.v->kv_mma_op().groups();

@@ -21,8 +21,9 @@ struct DecodePlan {
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, ctas_per_cu = 1;
   bool causal = false, lse = false, sink = false;
-  int window = 0;      ///< sliding window in keys, 0: none
-  double softcap = 0;  ///< 0: none
+  int window = 0;                                   ///< sliding window in keys, 0: none
+  double softcap = 0;                               ///< 0: none
+  std::optional<Quantization::Granularity> scales;  ///< of FP8 operands: per tensor, or per KV head
   OperandKind kind = OperandKind::contiguous;
   int max_registers = 0;
   int k_stages = 1, v_stages = 1;  ///< cdna_decode
@@ -58,7 +59,14 @@ struct DecodePlan {
   /// A partial result: O' not divided by the sum, [BM][ov_depth], then (maximum, sum) of each row.
   int partial_floats() const { return BM * ov_depth + 2 * BM; }
   /// Rows of P are BN elements, whose 16-byte vectors are XORed with the row.
-  int p_row_bytes() const { return BN * 2; }
+  int p_row_bytes() const { return BN * p_bytes(); }
+  int p_bytes() const { return q_bytes() ? 1 : 2; }
+  /// Keys of P that one lane reads at once: 8 bytes of one instruction's slots.
+  int keys_per_read() const { return q_bytes() ? 8 : 4; }
+  /// log2 of the factor of P: the largest P is near the largest FP8 number (240 or 448).
+  int p_shift() const { return !q_bytes() ? 0 : mfma.type == DType::fp8_e4m3fnuz ? 7 : 8; }
+  bool q_bytes() const { return is_fp8(mfma.type); }
+  bool kv_bytes() const { return is_fp8(*config.kv_dtype); }
   int p_vector_mask() const { return std::min(8, p_row_bytes() / 16) - 1; }
   std::string pack() const { return config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
   std::string pack_out() const { return *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }

@@ -62,11 +62,12 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   if (!check_meaning(user, c, out)) return std::nullopt;
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   if (!c.swizzle_v) {
-    // Transposing reads want the eight rows of a phase apart (cdna.md 7).
+    // Transposing reads want the eight rows of a phase apart (cdna.md 7); 16 lanes of 4 bytes take half of
+    // the banks, lanes 16 to 31, four rows on, the other half.
     const bool wide = *c.bk_smem * size_of(c.dtype) >= 128;
     c.swizzle_v = *c.v_from_k ? *c.swizzle_k
                   : c.target != Target::gfx950
-                      ? SwizzleKey(SwizzleMode::none)
+                      ? SwizzleKey(XorSwizzle{1, 2, wide ? 3 : 2, false})
                       : SwizzleKey(wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false});
   }
   const int row_vectors = *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;

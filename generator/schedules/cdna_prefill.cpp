@@ -8,13 +8,10 @@ namespace {
 /// P leaves the accumulators of S in the key order that V's fragments have: slot by slot.
 bool p_has_order_of_v(const cdna::PrefillPlan& p) {
   const layout::MfmaShape shape = p.mfma.shape;
-  const bool transposing = p.mfma.target == Target::gfx950;
-  const layout::FragmentMap v =
-      transposing ? layout::v_fragment(shape.m == 32 ? layout::VForm::tr32 : layout::VForm::tr16)
-                  : layout::v_fragment_perm4x4(shape.m);
+  const cdna::KVMmaOp& v = p.v->kv_mma_op();
   for (int group = 0; group < p.mfma.groups(); ++group) {
     for (int e = 0; e < p.mfma.frag(); ++e) {
-      if (v(group * shape.m, e).row != layout::p_slot_key(shape, shape, group, e)) return false;
+      if (v.slot_key(group * shape.m, e) != layout::p_slot_key(shape, shape, group, e)) return false;
     }
   }
   return true;

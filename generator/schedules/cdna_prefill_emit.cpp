@@ -14,6 +14,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales) add(Kind::pointer, "q_scale"), add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
@@ -30,8 +31,9 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
   }
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
-  if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
+  for (const char* name : {"scale_log2", "scale"}) {
+    if (p.takes(name)) add(Kind::f32, name);
+  }
   return params;
 }
 
@@ -58,8 +60,9 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
     if (!p.ragged_q()) start = "batch * {}_stride_batch";
     if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
-    w.line("{0}u16* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
-           tensor, fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
+    w.line("{0}* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};",
+           *tensor == 'o' ? "u16" : fmt::format("const {}", p.element()), tensor,
+           fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
            query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
   }
 }
@@ -85,6 +88,14 @@ void emit_work(Writer& w, const PrefillPlan& p) {
       "(int)__builtin_amdgcn_workgroup_id_z();");
   w.line("const int kv_head = head / (heads_q / heads_kv);");
   emit_sequence(w, p);
+  if (p.scales) {
+    const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
+    w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
+    w.line("const float qk_unit = q_scale[0] * k_scale[{0}], v_unit = v_scale[{0}];", head);
+    for (const char* name : {"scale_log2", "scale"}) {
+      if (p.takes(name)) w.line("{} *= qk_unit;", name);
+    }
+  }
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
          p.WM() - 1);
   w.line("const int row = m_start + block_row;");
@@ -138,10 +149,13 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   w.banner("Q, and the first tiles on their way");
   const int size = static_cast<int>(size_of(p.config.dtype));
   w.line("const int q_row_bytes = (int)(q_stride_seq * {}), rows_left = seqlen_q - m_start;", size);
-  p.q->emit_load(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
-                 "block_row * q_row_bytes");
+  p.q->emit_construct(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
+                      "block_row * q_row_bytes");
   w.open("if (num_tiles > {})", p.first_tile());
   emit_first_loads(w, p);
+  w.comment(
+      "Q last: the compiler waits for it without knowing of the copies, and so for everything before it.");
+  p.q->emit_load(w);
   w.comment(
       "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
@@ -154,6 +168,7 @@ void emit_main(Writer& w, const PrefillPlan& p) {
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
+  if (p.scales) w.line("const float out_factor = inv_sum * v_unit;");
   if (p.lse) {
     w.open("if (lane < {} && row < seqlen_q)", p.WM());
     w.line(p.ragged_q()
@@ -215,6 +230,7 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
+  m.quantization = p.config.operand->quantization;
   const auto products = [](const KVBuffer& buffer) {
     return buffer.num_k_tiles() * buffer.kv_mma_op().products();
   };
@@ -230,7 +246,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   for (const char* section : {"types", "uniform", "waits", "schedule_fence"}) prelude.use(section);
   const auto use_pack = [&](DType type) {
     // Before CDNA4 there is no conversion to BF16.
-    prelude.use(type == DType::fp16                 ? "pack_fp16"
+    prelude.use(is_fp8(type)                        ? "pack_fp8"
+                : type == DType::fp16               ? "pack_fp16"
                 : p.config.target == Target::gfx950 ? "pack_bf16"
                                                     : "pack_bf16_by_hand");
   };
@@ -252,7 +269,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.blank();
   body.raw(prelude.text());
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
-  body.open("void {}({})", source.manifest.entry, parameter_list(params));
+  body.open("void {}({})", source.manifest.entry,
+            parameter_list(params, {.q_bytes = p.bytes(), .kv_bytes = p.bytes()}));
   emit_work(body, p);
   emit_setup(body, p);
   emit_main(body, p);

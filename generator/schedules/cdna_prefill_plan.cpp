@@ -20,8 +20,11 @@ XorSwizzle default_swizzle_k(const Config& c) {
                                                                : XorSwizzle{3, 0, 3, false};
 }
 /// V: rows are read as they lie; transposing reads want the rows of one phase apart: neighbouring ones of 128
-/// bytes, every fourth one of 64 bytes where a phase has eight rows.
+/// bytes, every fourth one of 64 bytes where a phase has eight rows, and bytes those that are 8 apart.
 XorSwizzle default_swizzle_v(const Config& c) {
+  if (c.target == Target::gfx950 && is_fp8(c.dtype)) return {1, 1, 4, false};
+  // 16 lanes of 4 bytes take half of the banks: lanes 16 to 31, four rows on, the other half.
+  if (is_fp8(c.dtype) && (*c.mma_shape)[0] == 16 && *c.bk_smem == 64) return {1, 2, 2, false};
   if (c.target != Target::gfx950) return {};
   if (*c.bk_smem * size_of(c.dtype) >= 128) return {2, 1, 2, false};
   return (*c.mma_shape)[0] == 16 ? XorSwizzle{1, 1, 3, false} : XorSwizzle{};
@@ -33,8 +36,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
               "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement"});
-  check.takes_16_bit();
-  check.takes_kv_of_dtype();
+  check.takes_16_bit_or_fp8();
   check.takes_whole_prefill();
   const bool blocks = !*m.full_kv, alias = *m.v_from_k;
   check.takes(!(blocks && alias), "/full_kv", "keeps whole rows in a stage where V lies in them", "true");
@@ -80,7 +82,10 @@ void resolve_rest(Config& c) {
   fill_swizzle(c.swizzle_k, default_swizzle_k(c));
   fill_swizzle(c.swizzle_v, *c.v_from_k ? xor_swizzle(*c.swizzle_k) : default_swizzle_v(c));
   if (!c.v_load) {
-    c.v_load = c.target != Target::gfx950 ? "perm4x4" : (*c.mma_shape)[0] == 32 ? "tr32" : "tr16";
+    const bool wide = (*c.mma_shape)[0] == 32;
+    c.v_load = c.target != Target::gfx950 ? "perm4x4"
+               : is_fp8(c.dtype)          ? (wide ? "tr8_32" : "tr8_16")
+                                          : (wide ? "tr32" : "tr16");
   }
   if (!c.schedule) c.schedule = "cdna_prefill";
 }
@@ -121,15 +126,17 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.kind = c.operand->kind;
   p.lse = *c.lse;
   p.sink = *c.sink;
+  if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
 
   p.v_slice_columns = p.loop == PrefillLoop::blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_depth);
   p.v_slices = p.loop == PrefillLoop::blocks ? 1 : p.ov_depth / p.v_slice_columns;
   const std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_depth, p.v_slice_columns);
   if (columns.empty()) {
+    const int together = is_fp8(c.dtype) ? 4 : 2;
     break_rule(user, "cdna_prefill", {"/ov_depth", "/depth"},
-               fmt::format("columns of V are turned in pairs of fragments: ov_depth is a multiple of {}",
-                           2 * p.mfma.shape.m),
-               std::to_string(align_up(p.ov_depth, 2 * p.mfma.shape.m)), out);
+               fmt::format("columns of V are turned in {} of fragments: ov_depth is a multiple of {}",
+                           together == 2 ? "pairs" : "fours", together * p.mfma.shape.m),
+               std::to_string(align_up(p.ov_depth, together * p.mfma.shape.m)), out);
     return std::nullopt;
   }
   const TargetInfo& target = target_info(c.target);
@@ -164,9 +171,10 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.counted = *c.wait_policy == "counted" && countable;
 
   const auto pack = [&](DType type) -> std::string {
-    return type == DType::bf16 ? "pack_bf16" : "pack_fp16";
+    return is_fp8(type) ? "pack_fp8" : type == DType::bf16 ? "pack_bf16" : "pack_fp16";
   };
-  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype)});
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype),
+                           p.scales ? "out_factor" : "inv_sum"});
   const ScoreLayout scores = p.mfma.score_layout(p.BN / p.mfma.shape.m);
   ScoreModifier::Dialect dialect;
   dialect.tanh = "";
@@ -180,6 +188,11 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   softmax.score_tiles = p.BN / p.mfma.shape.m;
   softmax.output_tiles = p.ov_depth / p.mfma.shape.m;
   softmax.pack = pack(c.dtype);
+  if (is_fp8(c.dtype)) {
+    // P of at most 2^7 (FNUZ, whose largest is 240) or 2^8 (448), growth before the next rescale included.
+    softmax.rescale_threshold = 3;
+    softmax.p_shift = c.dtype == DType::fp8_e4m3fnuz ? 4 : 5;
+  }
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = "sink[head]";
@@ -205,6 +218,30 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
                     lasting, p.num_warps, p.max_registers),
         "", out);
     return std::nullopt;
+  }
+  if (p.loop == PrefillLoop::tiles) {
+    // P, and the fragments of one chunk of a product beside those of the next (cdna_prefill_tiles.cpp). In
+    // AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts. Compilers were seen to keep
+    // below five sixths of the registers, or to spill.
+    const auto chunk = [](const KVBuffer& buffer) {
+      const KVMmaOp& op = buffer.kv_mma_op();
+      const int strip = op.steps() * op.registers_per_step(),
+                one = strip <= 32 ? strip : op.registers_per_step();
+      return buffer.num_k_tiles() * strip > one ? 2 * one : one;
+    };
+    const int o_registers = p.ov_depth / p.mfma.shape.m * p.mfma.accum();
+    const int all = lasting + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
+                    std::max(chunk(*p.k), chunk(*p.v)) +
+                    (p.max_registers > 256 && !p.mask->bounded_above() ? o_registers : 0);
+    if (all > p.max_registers * 5 / 6) {
+      break_rule(user, "V32", {"/BN", "/num_threads", "/BM", "/depth"},
+                 fmt::format(
+                     "Q, O, S, P and fragments take about {} registers of a lane; {} waves leave {}, a sixth "
+                     "of them for addresses and copies",
+                     all, p.num_warps, p.max_registers),
+                 p.BN > 32 ? std::to_string(p.BN / 2) : "", out);
+      return std::nullopt;
+    }
   }
   p.config = std::move(c);
   return p;

@@ -29,6 +29,7 @@ struct PrefillPlan {
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
   bool lse = false, sink = false;
+  std::optional<Quantization::Granularity> scales;  ///< of FP8 Q, K and V: per tensor, or per KV head
   OperandKind kind = OperandKind::contiguous;
   bool counted = true;             ///< waits count loads; otherwise they drain
   int max_registers = 0;           ///< VGPRs of a lane, AGPRs included
@@ -66,6 +67,14 @@ struct PrefillPlan {
   bool ragged_q() const { return kind != OperandKind::contiguous; }
   /// K and V are found through a table.
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  /// Q, K and V are bytes.
+  bool bytes() const { return is_fp8(config.dtype); }
+  /// Type of an element of Q, K and V in the text.
+  std::string element() const { return bytes() ? "u8" : "u16"; }
+  /// Whether the kernel has the factor `name`, scale_log2 or scale.
+  bool takes(std::string_view name) const {
+    return name == "scale" ? lse || modifier->needs_scale() : modifier->scale_log2() == name;
+  }
   /// Rows of one wave.
   int WM() const { return mfma.shape.n; }
 };

@@ -37,6 +37,21 @@ void MeaningCheck::takes_16_bit() const {
   takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
 }
 
+void MeaningCheck::takes_16_bit_or_fp8(bool widens) const {
+  using Granularity = Quantization::Granularity;
+  const bool fp8 = is_fp8(*filled_.kv_dtype);
+  takes(is_16_bit(user_.dtype) || is_fp8(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
+  takes(*filled_.kv_dtype == user_.dtype || (widens && fp8), "/kv_dtype", "takes kv_dtype equal to dtype",
+        std::string(to_string(user_.dtype)));
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(!(fp8 && *filled_.v_from_k), "/v_from_k", "reads V of FP8 from its own tensor", "false");
+  const auto& scales = filled_.operand->quantization;
+  takes(!scales || fp8, "/operand/quantization", "takes scales of FP8 only", "leave it out");
+  takes(!scales || scales->granularity == Granularity::per_tensor ||
+            scales->granularity == Granularity::per_head,
+        "/operand/quantization/granularity", "takes a scale for a tensor or a head", "per_tensor, per_head");
+}
+
 void MeaningCheck::takes_kv_of_dtype() const {
   takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
         std::string(to_string(user_.dtype)));

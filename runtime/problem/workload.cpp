@@ -146,7 +146,7 @@ namespace {
 
 // Rows of Q whose scores spread so far that their maximum grows from tile to tile, by more than any kernel
 // lets pass without a new scale (factor 8), and by more than an exponent holds (64). Powers of two: exact in
-// any dtype. tanh.approx is good to 2^-11 of the cap, which large scores would show.
+// any dtype but FP8. tanh.approx is good to 2^-11 of the cap, which large scores would show.
 void sharpen(const Config& resolved, std::vector<float>& q) {
   const bool capped = resolved.score_mod.value_or(ScoreMod{}).kind == ScoreMod::Kind::softcap;
   const auto depth = static_cast<std::size_t>(resolved.depth);
@@ -174,6 +174,7 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
   };
   work.q = fill(shape.total_q(), shape.heads_q, shape.depth, resolved.dtype, 0);
   sharpen(resolved, work.q);
+  if (is_fp8(resolved.dtype)) round_to(resolved.dtype, work.q);  // 64 times a large value leaves FP8's range
   work.k = fill(shape.total_k(), shape.heads_kv, shape.depth, kv_dtype, 1);
   if (!work.v_from_k) work.v = fill(shape.total_k(), shape.heads_kv, shape.ov_depth, kv_dtype, 2);
   if (quantization) {

@@ -371,12 +371,10 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const int packed = m_block * 16 + (lane & 15), position = packed / group;
     const bool in_rows = (lane & 15) < rows;
     u32x4 q_reg[2];  // Q: 16 x 64 as the B operand of K Q'
-    {
-      const i32x4 rows = buffer_resource(q_head, queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + 64) * 2) : 0);
-      const u32 from = (in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * 2) : 0x80000000u) + lane / 16 * 16;
-      q_reg[0] = buffer_load_16(rows, from + 0);
-      q_reg[1] = buffer_load_16(rows, from + 64);
-    }
+    const i32x4 q_rows = buffer_resource(q_head, queries > 0 ? (int)(((queries - 1) * q_stride_seq + (group - 1) * q_stride_head + 64) * 2) : 0);
+    const u32 q_from = (in_rows ? (u32)((position * q_stride_seq + packed % group * q_stride_head) * 2) : 0x80000000u) + lane / 16 * 16;
+    q_reg[0] = buffer_load_16(q_rows, q_from + 0);
+    q_reg[1] = buffer_load_16(q_rows, q_from + 64);
     const int first_key = tile_begin * 64;
     // K: 2 tiles of 32 x 32 a load, 1 to a wave
     const int k_row_bytes = (int)(k_stride_seq * 2);
@@ -400,13 +398,14 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const int v_keys = keys;
     int v_row = first_key;  // first key of the next tile
     const u32 v_vector = lane / 4 + warp / 1 * 128;
-    const u32 v_from_0 = (v_vector / 8 - warp / 1 * 16) * v_row_bytes + v_vector % 8 * 16 + lane % 4 * 4;
+    const u32 v_from_0 = ((v_vector ^ (v_vector >> 3 & 4)) / 8 - warp / 1 * 16) * v_row_bytes + (v_vector ^ (v_vector >> 3 & 4)) % 8 * 16 + lane % 4 * 4;
+    const u32 v_from_4 = (((v_vector ^ (v_vector >> 3 & 4)) ^ 4) / 8 - warp / 1 * 16) * v_row_bytes + ((v_vector ^ (v_vector >> 3 & 4)) ^ 4) % 8 * 16 + lane % 4 * 4;
     const int v_first_0 = (warp % 1) * 32 + warp / 1 * 16;
     const u32 v_tile_0 = 0 * 128;
     const u32 v_lds_0 = lds_start + 4096 + (warp % 1) * 4096 + 0 * 4096 + warp / 1 * 2048;
     const u32 v_frag_x2_row = lane / 16 * 4, v_frag_x2_col = (lane & 15) * 2 + warp * 32;
     const u32 v_frag_x2_vector = v_frag_x2_row * 8 + v_frag_x2_col / 8;
-    const u32 v_frag_x2_0 = 4096 + v_frag_x2_col % 8 * 2 + v_frag_x2_vector * 16;
+    const u32 v_frag_x2_0 = 4096 + v_frag_x2_col % 8 * 2 + (v_frag_x2_vector ^ (v_frag_x2_vector >> 3 & 4)) * 16;
     const int key_limit = min_of(keys, keys - queries + 1 + position);  // keys that the row sees
     const int clean_keys = min_of(keys, keys - queries + 1 + m_block * 16 / group);
     float row_max = -kInfinity, row_sum = 0.0f;
@@ -529,18 +528,19 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
             from_0_0 += 2 * v_row_bytes;
             BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
+            u32 from_0_4 = v_from_4 + v_tile_0;
+            from_0_4 += 4 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_4);
+            from_0_4 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_4);
+            from_0_0 += 6 * v_row_bytes;
             BUFFER_TO_LDS_4(tile, v_lds_0, 1024, from_0_0);
             from_0_0 += 2 * v_row_bytes;
             BUFFER_TO_LDS_4(tile, v_lds_0, 1280, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_0);
+            from_0_4 += 6 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_4);
+            from_0_4 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_4);
           }
           v_row += 32;
         }
@@ -628,18 +628,19 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
             from_0_0 += 2 * v_row_bytes;
             BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
+            u32 from_0_4 = v_from_4 + v_tile_0;
+            from_0_4 += 4 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_4);
+            from_0_4 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_4);
+            from_0_0 += 6 * v_row_bytes;
             BUFFER_TO_LDS_4(tile, v_lds_0, 1024, from_0_0);
             from_0_0 += 2 * v_row_bytes;
             BUFFER_TO_LDS_4(tile, v_lds_0, 1280, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_0);
-            from_0_0 += 2 * v_row_bytes;
-            BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_0);
+            from_0_4 += 6 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_4);
+            from_0_4 += 2 * v_row_bytes;
+            BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_4);
           }
           v_row += 32;
         }

@@ -197,18 +197,8 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
   // ---- Q, and the first tiles on their way
   const int q_row_bytes = (int)(q_stride_seq * 2), rows_left = seqlen_q - m_start;
   u32x4 q_reg[8];  // Q: 32 x 128 as the B operand of K Q'
-  {
-    const i32x4 rows = buffer_resource(q_head, (rows_left - 1) * q_row_bytes + 256);
-    const u32 from = block_row * q_row_bytes + lane / 32 * 16;
-    q_reg[0] = buffer_load_16(rows, from + 0);
-    q_reg[1] = buffer_load_16(rows, from + 32);
-    q_reg[2] = buffer_load_16(rows, from + 64);
-    q_reg[3] = buffer_load_16(rows, from + 96);
-    q_reg[4] = buffer_load_16(rows, from + 128);
-    q_reg[5] = buffer_load_16(rows, from + 160);
-    q_reg[6] = buffer_load_16(rows, from + 192);
-    q_reg[7] = buffer_load_16(rows, from + 224);
-  }
+  const i32x4 q_rows = buffer_resource(q_head, (rows_left - 1) * q_row_bytes + 256);
+  const u32 q_from = block_row * q_row_bytes + lane / 32 * 16;
   if (num_tiles > 0) {
     {
       // load_k_stage0
@@ -234,6 +224,15 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
       BUFFER_TO_LDS_4(tile, k_lds_0, 1792, from_0_6);
       k_next += 64 * (long long)k_row_bytes; k_rows -= 64;
     }
+    // Q last: the compiler waits for it without knowing of the copies, and so for everything before it.
+    q_reg[0] = buffer_load_16(q_rows, q_from + 0);
+    q_reg[1] = buffer_load_16(q_rows, q_from + 32);
+    q_reg[2] = buffer_load_16(q_rows, q_from + 64);
+    q_reg[3] = buffer_load_16(q_rows, q_from + 96);
+    q_reg[4] = buffer_load_16(q_rows, q_from + 128);
+    q_reg[5] = buffer_load_16(q_rows, q_from + 160);
+    q_reg[6] = buffer_load_16(q_rows, q_from + 192);
+    q_reg[7] = buffer_load_16(q_rows, q_from + 224);
     // Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.
     __asm volatile("" : "+v"(q_reg[0]));
     __asm volatile("" : "+v"(q_reg[1]));

@@ -5,12 +5,14 @@
 //
 // Both go straight to LDS by buffer loads (the flat rows of V too: a copy writes LDS in lane order). Between
 // landing and the next copy lie two barriers; the products of a strip run from registers while the next one
-// is on its way.
+// is on its way. FP8 under a 16-bit Q goes through registers instead, where it is widened.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "generator/systems/cdna/kv_buffer.hpp"
+#include "generator/systems/cdna/widening_copy.hpp"
 #include "generator/systems/decode_streaming_constants.hpp"
 
 namespace kiln::cdna {
@@ -25,6 +27,7 @@ class DecodeStreamingKVBuffer {
     int dma_bytes = 4;
     int page_size = 0;
     layout::Swizzle swizzle{};  ///< of K, vector domain
+    bool widens = false;        ///< memory holds FP8, LDS and the products `mfma.type`
   };
   explicit DecodeStreamingKVBuffer(const Shape& shape);
 
@@ -33,7 +36,9 @@ class DecodeStreamingKVBuffer {
   int bytes() const { return buffer_.bytes(); }
   /// Output columns of one wave.
   int wave_columns() const { return shape_.depth / constants_.num_warps_n; }
-  void use(Prelude& prelude) const { buffer_.use(prelude); }
+  void use(Prelude& prelude) const;
+  /// What stands before load_from_shared: the strip has landed for every wave.
+  void emit_landed(Writer& w) const;
   /// As KVBuffer::emit_construct, for keys from `first_row` on.
   void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                       const std::string& rows, const std::string& first_row) const;
@@ -46,12 +51,13 @@ class DecodeStreamingKVBuffer {
 
   const KVMmaOp& kv_mma_op() const { return buffer_.kv_mma_op(); }
   nlohmann::ordered_json constants() const { return to_json(constants_, shape_.transpose); }
-  std::vector<layout::Proof> proofs() const { return buffer_.proofs(); }
+  std::vector<layout::Proof> proofs() const;
 
  private:
   Shape shape_;
   DecodeStreamingConstants constants_;
   KVBuffer buffer_;  ///< of one strip
+  std::optional<WideningCopy> widening_;
 };
 
 }  // namespace kiln::cdna

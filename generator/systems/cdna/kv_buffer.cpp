@@ -38,9 +38,17 @@ KVBuffer::Shape one_load(KVBuffer::Shape shape) {
   return shape;
 }
 
+/// gfx90a and gfx942 have 128 bytes of banks: where the lanes of one phase read V's rows of 64 bytes in two
+/// blocks, the second is moved by half.
+int block_pad(const KVBuffer::Shape& s) {
+  const int row_bytes = s.bk_smem * static_cast<int>(size_of(s.mfma.type));
+  const bool one_block = s.depth <= s.bk_smem || (is_fp8(s.mfma.type) && s.mfma.shape.m == 16);
+  return s.transpose || s.mfma.target == Target::gfx950 || row_bytes != 64 || one_block ? 0 : 64;
+}
+
 LdsTile tile_of(const KVBuffer::Shape& s) {
-  return s.reads.value_or(
-      LdsTile{s.BN, s.depth, s.bk_smem, static_cast<int>(size_of(s.mfma.type)), s.swizzle});
+  return s.reads.value_or(LdsTile{s.BN, s.depth, s.bk_smem, static_cast<int>(size_of(s.mfma.type)), s.swizzle,
+                                  block_pad(s)});
 }
 
 }  // namespace
@@ -51,7 +59,8 @@ KVBuffer::KVBuffer(const Shape& shape)
       constants_(constants_of(shape_)),
       stage_(tile_of(shape_)),
       op_({shape.mfma, shape.read_columns > 0 ? shape.read_columns / shape.mfma.shape.n : constants_.num_mmas,
-           constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose},
+           constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose,
+           shape.keys_in_order},
           stage_),
       share_(constants_.waves_per_tile),
       instructions_(constants_.copies_per_wave_tile) {}

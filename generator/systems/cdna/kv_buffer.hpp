@@ -42,6 +42,8 @@ class KVBuffer {
     int strips = 1;
     /// Output columns whose fragments one wave reads; 0: all of `depth`.
     int read_columns = 0;
+    /// KVMmaOp::Shape::keys_in_order
+    bool keys_in_order = false;
     /// Rows of a page; 0: the rows of a sequence follow each other.
     int page_size = 0;
     /// False: a stage holds one block of bk_smem columns, loaded as strip `block` (seed-systems.md 8.3).
@@ -60,7 +62,7 @@ class KVBuffer {
   int num_k_tiles() const { return constants_.num_k_tiles; }
   /// Strips whose fragments registers hold at once.
   int reg_num_k_tiles() const { return constants_.reg_num_k_tiles; }
-  int stage_bytes() const { return constants_.smem_stage_bytes; }
+  int stage_bytes() const { return stage_.bytes(); }
   int bytes() const { return shape_.num_smem_stages * stage_bytes(); }
   /// Loads that a wave has in flight after load_from_dram; 0 when waves differ.
   int vm_exact() const { return constants_.vm_exact; }

@@ -27,11 +27,24 @@ LanePattern tr16_pattern(const Mfma& mfma) {
           "lane / 16 * 4 + (lane & 15) / 4", "(lane & 3) * 4"};
 }
 
-/// V by rows as they lie: `width` columns of key 4 * group.
-LanePattern perm_pattern(const Mfma& mfma, int width) {
+/// V by ds_read_b64_tr_b8: 16 lanes name a block of 8 keys x 16 columns, a key to two lanes. The keys are two
+/// runs of four accumulator rows, or eight in order.
+LanePattern tr8_pattern(const Mfma& mfma, bool in_order) {
+  const int m = mfma.shape.m, groups = mfma.groups(), columns = m / 16;
+  const std::string col = columns == 2 ? "(lane / 16 & 1) * 16 + (lane & 1) * 8" : "(lane & 1) * 8";
+  const auto col_of = [columns](int l) { return 16 * (l / 16 % columns) + 8 * (l % 2); };
+  if (in_order)
+    return {[m](int l) { return 8 * (l / m) + l % 16 / 2; }, col_of,
+            fmt::format("lane / {} * 8 + (lane & 15) / 2", m), col};
+  return {[m, groups](int l) { return 4 * (l / m) + l % 8 / 2 + 4 * groups * (l % 16 / 8); }, col_of,
+          fmt::format("lane / {} * 4 + (lane & 7) / 2 + (lane / 8 & 1) * {}", m, 4 * groups), col};
+}
+
+/// V by rows as they lie: `width` columns of key `keys` * group.
+LanePattern perm_pattern(const Mfma& mfma, int width, int keys) {
   const int m = mfma.shape.m;
-  return {[m](int l) { return 4 * (l / m); }, [m, width](int l) { return width * (l % m); },
-          fmt::format("lane / {} * 4", m), fmt::format("(lane & {}) * {}", m - 1, width)};
+  return {[m, keys](int l) { return keys * (l / m); }, [m, width](int l) { return width * (l % m); },
+          fmt::format("lane / {} * {}", m, keys), fmt::format("(lane & {}) * {}", m - 1, width)};
 }
 
 }  // namespace
@@ -41,7 +54,8 @@ std::vector<ColumnGroup> KVMmaOp::column_groups(const Mfma& mfma, int cols) {
   const int m = mfma.shape.m;
   const bool natural = mfma.target == Target::gfx950;
   for (int col = 0; col < cols;) {
-    const int rest = (cols - col) / m, width = natural ? 1 : rest >= 4 ? 4 : 2;
+    const int rest = (cols - col) / m;
+    const int width = natural ? 1 : is_fp8(mfma.type) || rest >= 4 ? 4 : 2;
     if (rest < width) return {};
     out.push_back({col, width, col / m});
     col += width * m;
@@ -61,17 +75,48 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
   for (const ColumnGroup& group : groups_) {
     if (std::find(widths_.begin(), widths_.end(), group.width) != widths_.end()) continue;
     widths_.push_back(group.width);
-    addresses_.emplace_back(
-        transposing() ? "v_frag" : fmt::format("v_frag_x{}", group.width), stage_,
-        transposing() ? tr16_pattern(shape_.mfma) : perm_pattern(shape_.mfma, group.width));
-    const int step = 4 * shape_.mfma.groups();
+    const Mfma& mfma = shape_.mfma;
+    const bool in_order = shape_.keys_in_order;
+    addresses_.emplace_back(transposing() ? "v_frag" : fmt::format("v_frag_x{}", group.width), stage_,
+                            transposing() && bytes() ? tr8_pattern(mfma, in_order)
+                            : transposing()          ? tr16_pattern(mfma)
+                                            : perm_pattern(mfma, group.width, bytes() && in_order ? 8 : 4));
+    // Literals are the keys that no lane adds.
+    const int runs = bytes() && !transposing() ? 2 : 1, step = (bytes() ? 8 : 4) * mfma.groups();
     for (const ColumnGroup& wanted : groups_) {
       if (wanted.width != group.width) continue;
       for (int key = 0; key < stage_.rows; key += step) {
-        for (int r = 0; r < (transposing() ? 1 : 4); ++r) addresses_.back().want(key + r, wanted.first);
+        for (int run = 0; run < runs; ++run) {
+          for (int r = 0; r < (transposing() ? 1 : 4); ++r)
+            addresses_.back().want(key + run * key_stride() + r, wanted.first);
+        }
       }
     }
   }
+}
+
+int KVMmaOp::key_stride() const {
+  const int all = 4 * shape_.mfma.groups();  // keys of one accumulator run of every lane
+  if (!bytes()) return all;
+  if (transposing()) return 2 * all;
+  return shape_.keys_in_order ? 4 : all;
+}
+
+int KVMmaOp::slot_key(int lane, int element) const {
+  const LaneAddress& at = addresses_[0];
+  if (transposing()) {
+    // A transposing read gives a lane one element of every row that its 16 lanes name.
+    const int per_read = bytes() ? 8 : 4, lanes_per_row = 16 / per_read;
+    const int source = lane / 16 * 16 + lanes_per_row * (element % per_read);
+    return at.row(source) + element / per_read * key_stride();
+  }
+  return at.row(lane) + element % 4 + element / 4 * key_stride();
+}
+
+layout::LdsAccess KVMmaOp::access(std::size_t i) const {
+  if (shape_.transpose_b) return LdsAccess::read_b128;
+  if (transposing()) return LdsAccess::read_b64_tr;
+  return widths_[i] * (bytes() ? 1 : 2) == 8 ? LdsAccess::read_b64 : LdsAccess::read_b32;
 }
 
 const LaneAddress& KVMmaOp::address(const ColumnGroup& group) const {
@@ -84,10 +129,11 @@ void KVMmaOp::use(Prelude& prelude) const {
   if (shape_.transpose_b) {
     prelude.use("lds_read_16");
   } else if (transposing()) {
-    prelude.use("lds_read_tr16");
+    prelude.use(bytes() ? "lds_read_tr8" : "lds_read_tr16");
   } else {
-    prelude.use("pairs");
-    for (const int width : widths_) prelude.use(width == 4 ? "lds_read_8" : "lds_read_4");
+    prelude.use(bytes() ? "turn_bytes" : "pairs");
+    for (std::size_t i = 0; i < widths_.size(); ++i)
+      prelude.use(access(i) == LdsAccess::read_b64 ? "lds_read_8" : "lds_read_4");
   }
 }
 
@@ -98,8 +144,8 @@ void KVMmaOp::emit_construct(Writer& w, const std::string& base, const std::stri
 void KVMmaOp::emit_registers(Writer& w) const {
   if (shape_.transpose_b) {
     const int count = shape_.num_k_tiles * vectors() * shape_.num_mmas;
-    w.line("u32x4 k_reg[{}];  // {} fragments of {} elements", count, count * shape_.mfma.k_group(),
-           shape_.mfma.frag());
+    w.line("u32x4 k_reg[{}];  // {} fragments of {} elements", count,
+           count * shape_.mfma.k_group() / shape_.mfma.packs(), shape_.mfma.frag());
   } else {
     const int count = shape_.num_k_tiles * products();
     w.line("u32x{} v_reg[{}];  // fragments of {} elements", shape_.mfma.frag_regs(), count,
@@ -113,22 +159,29 @@ void KVMmaOp::emit_load(Writer& w, int bk_tile, int step, int stage_offset) cons
                        : emit_load_v_perm(w, bk_tile, step, stage_offset);
 }
 
-void KVMmaOp::emit_load_k(Writer& w, int bk_tile, int vector, int stage_offset) const {
-  const int col = bk_tile * shape_.BK + vector * shape_.mfma.vector_k();
+void KVMmaOp::emit_load_k(Writer& w, int bk_tile, int step, int stage_offset) const {
+  const int packs = shape_.mfma.packs();
   for (int i = 0; i < shape_.num_mmas; ++i) {
-    w.line("k_reg[{}] = lds_read_16(lds + {});", (slot(bk_tile) * vectors() + vector) * shape_.num_mmas + i,
-           addresses_[0].at(i * shape_.mfma.shape.m, col, stage_offset));
+    for (int part = 0; part < packs; ++part) {
+      const int col = bk_tile * shape_.BK + (step * packs + part) * shape_.mfma.vector_k();
+      w.line("k_reg[{}] = lds_read_16(lds + {});",
+             ((slot(bk_tile) * steps() + step) * shape_.num_mmas + i) * packs + part,
+             addresses_[0].at(i * shape_.mfma.shape.m, col, stage_offset));
+    }
   }
 }
 
 void KVMmaOp::emit_load_v_transposing(Writer& w, int bk_tile, int k, int stage_offset) const {
   const int key = bk_tile * shape_.BK + k * shape_.mfma.shape.k;
-  const int next = key + 4 * shape_.mfma.groups();  // past the keys of one transposing read
+  const int reads = shape_.mfma.frag_regs() / 2;
   for (const ColumnGroup& group : groups_) {
-    const LaneAddress& at = address(group);
-    w.line("v_reg[{}] = join(lds_read_tr16(lds + {}), lds_read_tr16(lds + {}));",
-           (slot(bk_tile) * shape_.num_k_mmas + k) * shape_.num_mmas + group.mma,
-           at.at(key, group.first, stage_offset), at.at(next, group.first, stage_offset));
+    std::string parts;
+    for (int i = 0; i < reads; ++i) {
+      parts += fmt::format("{}lds_read_tr{}(lds + {})", i == 0 ? "" : ", ", bytes() ? 8 : 16,
+                           address(group).at(key + i * key_stride(), group.first, stage_offset));
+    }
+    w.line("v_reg[{}] = {};", (slot(bk_tile) * shape_.num_k_mmas + k) * shape_.num_mmas + group.mma,
+           reads == 1 ? parts : fmt::format("join({})", parts));
   }
 }
 
@@ -137,6 +190,11 @@ void KVMmaOp::emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) 
   for (const ColumnGroup& group : groups_) {
     const int row = (slot(bk_tile) * shape_.num_k_mmas + k) * shape_.num_mmas + group.mma;
     w.open("");
+    if (bytes()) {
+      emit_load_v_perm_bytes(w, group, row, key, stage_offset);
+      w.close();
+      continue;
+    }
     std::string reads;
     for (int r = 0; r < 4; ++r) {
       reads += fmt::format("{}key_{} = lds_read_{}(lds + {})", r == 0 ? "" : ", ", r, 2 * group.width,
@@ -152,11 +210,33 @@ void KVMmaOp::emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) 
   }
 }
 
+/// Two runs of four keys, four columns to a register: each 4 x 4 block of bytes is turned.
+void KVMmaOp::emit_load_v_perm_bytes(Writer& w, const ColumnGroup& group, int row, int key,
+                                     int stage_offset) const {
+  std::string keys;
+  for (int run = 0; run < 2; ++run) {
+    for (int r = 0; r < 4; ++r) {
+      keys += fmt::format("{}key_{} = lds_read_{}(lds + {})", keys.empty() ? "" : ", ", 4 * run + r, 4,
+                          address(group).at(key + run * key_stride() + r, group.first, stage_offset));
+    }
+  }
+  w.line("const u32 {};", keys);
+  for (int run = 0; run < 2; ++run)
+    w.line("const u32x4 run_{} = turn_bytes(key_{}, key_{}, key_{}, key_{});", run, 4 * run, 4 * run + 1,
+           4 * run + 2, 4 * run + 3);
+  for (int f = 0; f < 4; ++f) w.line("v_reg[{0}] = u32x2{{run_0.{1}, run_1.{1}}};", row + f, "xyzw"[f]);
+}
+
 void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step,
                        bool first, int first_operand, int first_output) const {
   const std::string zero = fmt::format("({})(0.0f)", shape_.mfma.accumulator());
   // A 16-byte vector of K and Q holds the operands of `halves` instructions.
   const int halves = shape_.transpose_b ? shape_.mfma.k_group() : 1;
+  const int packs = shape_.transpose_b ? shape_.mfma.packs() : 1;
+  const auto operand_of = [&](const std::string& registers, int index, const char* part) {
+    if (packs == 1) return fmt::format("{}[{}]{}", registers, index, part);
+    return fmt::format("join({0}[{1}], {0}[{2}])", registers, packs * index, packs * index + 1);
+  };
   const int a = (slot(bk_tile) * steps() + step) * shape_.num_mmas,
             operand = first_operand + bk_tile * steps() + step;
   for (int half = 0; half < halves; ++half) {
@@ -164,8 +244,9 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, in
     const bool fresh = first && operand == 0 && half == 0;
     for (int i = 0; i < shape_.num_mmas; ++i) {
       const int out = first_output + i;
-      w.line("{0}[{1}] = {2}({3}_reg[{4}]{5}, {6}[{7}]{5}, {8});", c, out, shape_.mfma.wrapper(), name(),
-             a + i, part, b, operand, fresh ? zero : fmt::format("{}[{}]", c, out));
+      w.line("{}[{}] = {}({}, {}, {});", c, out, shape_.mfma.wrapper(),
+             operand_of(name() + "_reg", a + i, part), operand_of(b, operand, part),
+             fresh ? zero : fmt::format("{}[{}]", c, out));
     }
   }
 }
@@ -188,16 +269,14 @@ nlohmann::ordered_json KVMmaOp::constants() const {
 std::vector<layout::Proof> KVMmaOp::proofs(Target target) const {
   std::vector<layout::Proof> out;
   for (std::size_t i = 0; i < addresses_.size(); ++i) {
-    const LdsAccess access = shape_.transpose_b ? LdsAccess::read_b128
-                             : transposing()    ? LdsAccess::read_b64_tr
-                                                : LdsAccess::read_b64;
-    const bool narrow = !shape_.transpose_b && !transposing() && widths_[i] != 4;
-    const char* how = shape_.transpose_b ? "ds_read_b128"
-                      : transposing()    ? "ds_read_b64_tr_b16"
-                      : narrow           ? "ds_read_b32"
-                                         : "ds_read_b64";
-    out.push_back({fmt::format("{} fragments: {}", shape_.transpose_b ? "K" : "V", how),
-                   addresses_[i].proves(), narrow ? 0 : addresses_[i].bank_conflicts(target, access)});
+    const LdsAccess how = access(i);
+    const char* name = how == LdsAccess::read_b128 ? "ds_read_b128"
+                       : how == LdsAccess::read_b64_tr
+                           ? (bytes() ? "ds_read_b64_tr_b8" : "ds_read_b64_tr_b16")
+                       : how == LdsAccess::read_b32 ? "ds_read_b32"
+                                                    : "ds_read_b64";
+    out.push_back({fmt::format("{} fragments: {}", shape_.transpose_b ? "K" : "V", name),
+                   addresses_[i].proves(), addresses_[i].bank_conflicts(target, how)});
   }
   return out;
 }

@@ -1,13 +1,15 @@
 // KVMmaOp on CDNA (seed-systems.md 4): owns the register tile of one role, K or V, every load from LDS into
 // it, and the matrix products that consume it.
 //
-// K (load_prefill): register NAME_reg[vector][mma] is one ds_read_b128 of every lane, `k_group` fragments; a
-// lane's vector covers depth `vector_k * v + simd * group ..`, and Q is loaded in the same order.
-// V (load_v_bf16): fragments NAME_reg[k_mma][mma] in the key order that the accumulators of S have, so that P
-// goes to the product as it is:
-//   gfx950          tr32, tr16: two ds_read_b64_tr_b16 a fragment
+// K (load_prefill): register NAME_reg[vector][mma] is one ds_read_b128 of every lane, `k_group` fragments (or
+// one of `packs` parts of a fragment); a lane's vector covers depth `vector_k * v + simd * group ..`, and Q
+// is loaded in the same order. V (load_v_bf16, load_v_fp8_strip): fragments NAME_reg[k_mma][mma] in the key
+// order that the accumulators of S have, so that P goes to the product as it is:
+//   gfx950          tr32, tr16: two ds_read_b64_tr_b16 a fragment; tr8_32, tr8_16: a ds_read_b64_tr_b8 for
+//                   each 8 keys of a lane
 //   gfx90a, gfx942  perm4x4: rows are read as they lie, four keys and `width` columns a lane, and turned by
-//                   v_perm_b32; fragment f of such a group holds columns first + width * row + f
+//                   v_perm_b32; fragment f of such a group holds columns first + width * row + f. Bytes come
+//                   four columns to a register, in two runs of four keys.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -36,6 +38,8 @@ class KVMmaOp {
     int num_k_tiles = 0;  ///< strips held in registers
     int BK = 0;
     bool transpose_b = true;  ///< true: K loads, false: V loads
+    /// FP8: a lane's slots are neighbouring keys (P comes from LDS), not those of the accumulators of S.
+    bool keys_in_order = false;
   };
   KVMmaOp(const Shape& shape, const LdsTile& stage);
 
@@ -47,10 +51,11 @@ class KVMmaOp {
   /// that this wave reads.
   void emit_construct(Writer& w, const std::string& base, const std::string& wave_col = "") const;
   void emit_registers(Writer& w) const;
-  /// Steps of one strip: 16-byte vectors along depth (K) or instructions along keys (V).
-  int steps() const { return shape_.transpose_b ? vectors() : shape_.num_k_mmas; }
+  /// Steps of one strip: 16-byte vectors, or fragments of several, along depth (K), or instructions along
+  /// keys (V).
+  int steps() const { return shape_.transpose_b ? vectors() / shape_.mfma.packs() : shape_.num_k_mmas; }
   int registers_per_step() const {
-    return shape_.num_mmas * (shape_.transpose_b ? 4 : shape_.mfma.frag_regs());
+    return shape_.num_mmas * (shape_.transpose_b ? 4 * shape_.mfma.packs() : shape_.mfma.frag_regs());
   }
   /// Step `step` of load_prefill[bk_tile] or load_v_bf16[bk_tile], from the stage at byte `stage_offset`.
   void emit_load(Writer& w, int bk_tile, int step, int stage_offset) const;
@@ -63,6 +68,8 @@ class KVMmaOp {
   int products() const { return shape_.num_mmas * shape_.num_k_mmas; }
 
   const std::vector<ColumnGroup>& groups() const { return groups_; }
+  /// V: the key, counted from an instruction's first, that element `element` of a lane's fragment holds.
+  int slot_key(int lane, int element) const;
   nlohmann::ordered_json constants() const;
   std::vector<layout::Proof> proofs(Target target) const;
 
@@ -75,6 +82,11 @@ class KVMmaOp {
   void emit_load_k(Writer& w, int bk_tile, int vector, int stage_offset) const;
   void emit_load_v_transposing(Writer& w, int bk_tile, int k, int stage_offset) const;
   void emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) const;
+  void emit_load_v_perm_bytes(Writer& w, const ColumnGroup& group, int row, int key, int stage_offset) const;
+  bool bytes() const { return shape_.mfma.simd() == 16; }
+  /// Keys of one lane run or transposing read, from the step's first: how far the next one is.
+  int key_stride() const;
+  layout::LdsAccess access(std::size_t i) const;
 
   Shape shape_;
   LdsTile stage_;

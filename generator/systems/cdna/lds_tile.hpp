@@ -29,19 +29,21 @@ struct LdsTile {
   int block_cols = 32;  ///< a power of two
   int element_bytes = 2;
   layout::Swizzle swizzle{};  ///< vector domain
+  int block_pad = 0;          ///< bytes between two blocks, so that equal rows of both lie in other banks
 
   int simd() const { return 16 / element_bytes; }
   int vectors_per_row() const { return block_cols / simd(); }
   int blocks() const { return (cols + block_cols - 1) / block_cols; }
   int row_bytes() const { return block_cols * element_bytes; }
-  int block_bytes() const { return rows * row_bytes(); }
+  int block_bytes() const { return rows * row_bytes() + block_pad; }
   int bytes() const { return blocks() * block_bytes(); }
   layout::KvBlocks layout() const {
     return {rows, block_cols, blocks(), simd(), swizzle, layout::SwizzleDomain::vector};
   }
   /// Byte offset of (row, col) from the start of the tile: the definition that emitted addresses are held to.
   std::uint32_t byte(int row, int col) const {
-    return static_cast<std::uint32_t>(element_bytes) * layout().offset(0, row, col);
+    return static_cast<std::uint32_t>(element_bytes) * layout().offset(0, row, col) +
+           static_cast<std::uint32_t>(col / block_cols * block_pad);
   }
 };
 
@@ -68,6 +70,8 @@ class LaneAddress {
   /// Expression of the offset of (row, col), `bytes` further.
   std::string at(int row, int col, int bytes = 0) const;
 
+  /// Row that a lane adds to the literals.
+  int row(int lane) const { return pattern_.row(lane); }
   /// Every lane's emitted address is where the tile puts the element, for every wanted literal.
   bool proves() const;
   /// Worst extra cycles of one access, over all wanted literals.

@@ -2,9 +2,11 @@
 //
 // C += A B with A = K or V^T (rows: keys or output columns) and B = Q or P^T (columns: queries), so that a
 // lane owns one query in S and in O (swap_a_b of the reference). A lane's operand is `frag` elements; a
-// 16-byte vector holds `k_group` of them (gfx90a, gfx942: 2; gfx950: 1).
+// 16-byte vector holds `k_group` of them (gfx90a, gfx942: 2; gfx950: 1), or an operand is `packs` vectors
+// (FP8 on gfx950: 2).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -24,7 +26,8 @@ struct Mfma {
   int accum() const { return shape.c_elements(); }  ///< registers of C in a lane
   int frag_regs() const { return frag() * static_cast<int>(size_of(type)) / 4; }
   int simd() const { return 16 / static_cast<int>(size_of(type)); }
-  int k_group() const { return simd() / frag(); }
+  int k_group() const { return std::max(1, simd() / frag()); }
+  int packs() const { return std::max(1, frag() / simd()); }
   /// Depth that one 16-byte read of every lane covers.
   int vector_k() const { return groups() * simd(); }
   /// Rows (keys, or output columns of a natural-order tile) of accumulator register 0 .. accum() - 1 are

@@ -8,6 +8,11 @@ std::string OnlineSoftmax::score(int i) const {
   return fmt::format("s_acc[{}][{}]", i / shape_.qk.accum(), i % shape_.qk.accum());
 }
 
+std::string OnlineSoftmax::top() const {
+  const std::string top = fmt::format("row_max * {}", shape_.scale_log2);
+  return shape_.p_shift == 0 ? top : fmt::format("{} - {:.1f}f", top, static_cast<double>(shape_.p_shift));
+}
+
 void OnlineSoftmax::use(Prelude& prelude) const {
   for (const char* section : {"exp2_approx", "rcp_approx", "maximum", "any", "from_lane"})
     prelude.use(section);
@@ -54,7 +59,7 @@ void OnlineSoftmax::emit_max(Writer& w) const {
   w.line("alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * {});", shape_.scale_log2);
   w.line("row_sum *= alpha; row_max = new_max;");
   if (lazy) w.close();
-  w.line("const float shift = row_max == -kInfinity ? 0.0f : row_max * {};", shape_.scale_log2);
+  w.line("const float shift = row_max == -kInfinity ? 0.0f : {};", top());
 }
 
 void OnlineSoftmax::emit_rescale(Writer& w) const {
@@ -80,8 +85,12 @@ void OnlineSoftmax::emit_exp(Writer& w) const {
   const int per_step = shape_.pv.frag();
   for (int step = 0; step * per_step < registers(); ++step) {
     std::vector<std::string> words;
-    for (int i = step * per_step; i < (step + 1) * per_step; i += 2)
-      words.push_back(fmt::format("{}({}, {})", shape_.pack, score(i), score(i + 1)));
+    const int per_word = per_step / shape_.pv.frag_regs();
+    for (int i = step * per_step; i < (step + 1) * per_step; i += per_word) {
+      std::vector<std::string> values;
+      for (int j = i; j < i + per_word; ++j) values.push_back(score(j));
+      words.push_back(fmt::format("{}({})", shape_.pack, fmt::join(values, ", ")));
+    }
     w.line("p[{}] = u32x{}{{{}}};", step, shape_.pv.frag_regs(), fmt::join(words, ", "));
   }
 }
@@ -94,16 +103,20 @@ void OnlineSoftmax::emit_finish(Writer& w) const {
   }
   // The sink may be far above the scores: sum relative to the larger of the two.
   w.comment("the sink is one more logit of the denominator");
-  w.line("const float sink_log2 = {} * 1.44269504f, top = maximum(row_max * {}, sink_log2);", shape_.sink,
-         shape_.scale_log2);
-  w.line("const float lower = exp2_approx(row_max * {} - top);", shape_.scale_log2);
+  w.line("const float sink_log2 = {} * 1.44269504f, top = maximum({}, sink_log2);", shape_.sink, top());
+  w.line("const float lower = exp2_approx({} - top);", top());
   w.line("if (row_sum > 0.0f) row_sum = row_sum * lower + exp2_approx(sink_log2 - top);");
   w.line("const float inv_sum = row_sum > 0.0f ? lower * rcp_approx(row_sum) : 0.0f;");
 }
 
 std::string OnlineSoftmax::lse() const {
+  // The shift of P is in `top` where there is a sink.
   const std::string top = shape_.sink.empty() ? fmt::format("row_max * {} +", shape_.scale) : "(top +";
-  return fmt::format("row_sum > 0.0f ? {} log2_approx(row_sum){} * 0.693147181f : -kInfinity", top,
+  const std::string sum =
+      shape_.p_shift == 0 || !shape_.sink.empty()
+          ? "log2_approx(row_sum)"
+          : fmt::format("(log2_approx(row_sum) - {:.1f}f)", static_cast<double>(shape_.p_shift));
+  return fmt::format("row_sum > 0.0f ? {} {}{} * 0.693147181f : -kInfinity", top, sum,
                      shape_.sink.empty() ? "" : ")");
 }
 

@@ -23,7 +23,9 @@ class OnlineSoftmax {
     int output_tiles = 0;  ///< accumulators of O
     /// Growth of the maximum (log2 units) below which O keeps its old scale; 0: always rescale.
     double rescale_threshold = 8.0;
-    std::string pack;  ///< two floats to a register of P
+    std::string pack;  ///< the floats of a register of P, to that register
+    /// log2 of the factor of P: FP8 has few steps below 1. It cancels in O / row_sum.
+    int p_shift = 0;
     /// Emitted factors from scores to log2 units and to natural units.
     std::string scale_log2 = "scale_log2", scale = "scale";
     std::string sink;  ///< logit of the row's sink; empty: none
@@ -47,6 +49,8 @@ class OnlineSoftmax {
  private:
   int registers() const { return shape_.score_tiles * shape_.qk.accum(); }
   std::string score(int i) const;
+  /// Exponent of the row's largest P, in log2 units, before the shift.
+  std::string top() const;
   /// `what` of the other lane groups folded into `value`, one exchange each.
   void emit_fold(Writer& w, const std::string& value, const std::string& combine) const;
   Shape shape_;

@@ -11,18 +11,19 @@ void QTile::use(Prelude& prelude) const {
     prelude.use(group.width == 1 ? "buffer_store_8" : "buffer_store_16");
 }
 
-void QTile::emit_load(Writer& w, const std::string& first, const std::string& bytes,
-                      const std::string& from) const {
-  const int size = static_cast<int>(size_of(shape_.mfma.type));
+void QTile::emit_construct(Writer& w, const std::string& first, const std::string& bytes,
+                           const std::string& from) const {
   const int m = shape_.mfma.shape.m;
   w.line("u32x4 q_reg[{}];  // Q: {} x {} as the B operand of K Q'", num_vectors(), m, shape_.depth);
-  w.open("");
-  w.line("const i32x4 rows = buffer_resource({}, {});", first, bytes);
-  w.line("const u32 from = {} + lane / {} * 16;", from, m);
+  w.line("const i32x4 q_rows = buffer_resource({}, {});", first, bytes);
+  w.line("const u32 q_from = {} + lane / {} * 16;", from, m);
+}
+
+void QTile::emit_load(Writer& w) const {
+  const int size = static_cast<int>(size_of(shape_.mfma.type));
   for (int v = 0; v < num_vectors(); ++v) {
-    w.line("q_reg[{}] = buffer_load_16(rows, from + {});", v, v * shape_.mfma.vector_k() * size);
+    w.line("q_reg[{}] = buffer_load_16(q_rows, q_from + {});", v, v * shape_.mfma.vector_k() * size);
   }
-  w.close();
 }
 
 void QTile::emit_store(Writer& w, const std::string& first, const std::string& bytes,
@@ -36,7 +37,7 @@ void QTile::emit_store(Writer& w, const std::string& first, const std::string& b
       std::vector<std::string> values;
       for (int r = 0; r < 4; ++r) {
         for (int f = 0; f < group.width; ++f)
-          values.push_back(fmt::format("o_acc[{}][{}] * inv_sum", group.mma + f, e + r));
+          values.push_back(fmt::format("o_acc[{}][{}] * {}", group.mma + f, e + r, shape_.factor));
       }
       std::vector<std::string> words;
       for (std::size_t i = 0; i < values.size(); i += 2)

@@ -18,6 +18,7 @@ class QTile {
     int depth = 0, ov_depth = 0;
     std::vector<ColumnGroup> columns;  ///< of O, from V's KVMmaOp
     std::string pack;                  ///< two floats to a register of the output type
+    std::string factor = "inv_sum";    ///< emitted name of what O is multiplied with
   };
   explicit QTile(Shape shape) : shape_(std::move(shape)) {}
 
@@ -25,8 +26,9 @@ class QTile {
   void use(Prelude& prelude) const;
   /// q_reg: `first` points to the first row, `bytes` of it and what follows may be read, `from` is the byte
   /// offset of this lane's row.
-  void emit_load(Writer& w, const std::string& first, const std::string& bytes,
-                 const std::string& from) const;
+  void emit_construct(Writer& w, const std::string& first, const std::string& bytes,
+                      const std::string& from) const;
+  void emit_load(Writer& w) const;
   /// O / row_sum, the same way. Offsets past `bytes` are dropped.
   void emit_store(Writer& w, const std::string& first, const std::string& bytes,
                   const std::string& from) const;
