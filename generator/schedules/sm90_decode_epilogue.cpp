@@ -43,6 +43,7 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
   w.line("float top = {} * factor, sum = {}, own = 1.0f;", top, sum);
   if (p.sink) {
     w.comment("the sink is one more logit, without a value");
+    w.line("const bool visible = sum > 0.0f;  // a row without keys has no log-sum-exp, sink or not");
     w.line("const float sink_log2 = {} < rows ? sink[head] * 1.44269504f : 0.0f;", row);
     w.line("const float higher = fmaxf(top, sink_log2);");
     w.line("own = exp2_approx(top - higher);");
@@ -53,11 +54,12 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
          p.scales() && !p.scales_by_token() ? " * value_scale" : "");
   if (p.lse) {
     w.line(
-        "if ({}{} < rows) lse[{} + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * "
+        "if ({}{} < rows) lse[{} + packed / group] = {} ? (top + log2_approx(sum)) * "
         "0.693147180559945f : -kInfinity;",
         writer, row,
         p.stream->ragged_q() ? "(long long)head * total_q + s.sequence.q_start"
-                             : "((long long)s.batch * heads_q + head) * s.sequence.seqlen_q");
+                             : "((long long)s.batch * heads_q + head) * s.sequence.seqlen_q",
+        p.sink ? "visible" : "sum > 0.0f");
   }
   w.close();
 }
