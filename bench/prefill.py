@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Prefill on the device: kiln beside its peers, feature by feature, and the cost curve.
 
-    python3 bench/prefill.py KILN OUT [--sections table,depths,shapes,features,curve] [--reps 5] [--no-peers]
+    python3 bench/prefill.py KILN OUT [--sections table,depths,shapes,features,curve] [--reps 5] [--no-peers] [--flex]
 
 KILN is the built command; OUT receives results.json and table.txt. With torch every case is timed in one process,
 interleaved with torch's cuDNN attention on the same tensors; without torch (or with --no-peers) kiln times itself
-(`kiln bench`) and the peers' columns stay empty. TFLOP/s count what the mask leaves visible, full blocks for none.
+(`kiln bench`) and the peers' columns stay empty. --flex adds torch's FlexAttention, compiled, to the features (its
+compilation takes seconds a case). TFLOP/s count what the mask leaves visible, full blocks for none.
 
   table     issue 4's cases: depth 64, 128, 256, full and causal, S 2048 .. 16384, 16k tokens, hidden size 2048
   depths    96, 192 and 192 with V of 128
@@ -105,14 +106,41 @@ class WithoutTorch:
             done = subprocess.run([self.kiln, "bench", path, "--json", "--batch", str(b), "--seqlen-q", str(s), "--seqlen-k", str(s),
                                    "--heads-q", str(hq), "--heads-kv", str(hk), "--iterations", str(5 * reps)],
                                   check=True, capture_output=True, text=True)
-            out[label] = (json.loads(done.stdout)[0]["us"], None)
+            out[label] = (json.loads(done.stdout)[0]["us"], None, None)
         return out
+
+
+def flex_call(torch, c, q, k, v):
+    """The same attention by FlexAttention, or None where it has no counterpart."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+    mask, mod, heads, s = c["mask"], c.get("score_mod"), q.shape[2], q.shape[1]
+    if mask == "custom" or "sink" in c:
+        return None
+    sees = {"none": None, "causal": lambda b, h, i, j: i >= j}.get(mask) if isinstance(mask, str) else None
+    if isinstance(mask, dict):
+        kind, n = next(iter(mask.items()))
+        sees = (lambda b, h, i, j: (i >= j) & (i - j < n)) if kind == "sliding_window" else (lambda b, h, i, j: (i >= j) & (i // n == j // n))
+    score = None
+    if mod == "alibi":
+        slopes = torch.tensor([2.0 ** (-8 * (h + 1) / heads) for h in range(heads)], device="cuda")
+        score = lambda x, b, h, i, j: x - slopes[h] * (i - j)
+    elif isinstance(mod, dict) and "softcap" in mod:
+        cap = mod["softcap"]
+        score = lambda x, b, h, i, j: cap * torch.tanh(x / cap)
+    elif isinstance(mod, dict):
+        score = lambda x, b, h, i, j: x + 0.01 * (j - i)
+    blocks = create_block_mask(sees, None, None, s, s, device="cuda") if sees else None
+    torch._dynamo.reset()  # every case is one more specialisation, and their number is limited
+    compiled = torch.compile(flex_attention, dynamic=False)
+    qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))
+    return lambda: compiled(qt, kt, vt, score_mod=score, block_mask=blocks, enable_gqa=q.shape[2] != k.shape[2])
 
 
 class WithTorch:
     """Kernels launched by their manifests in this process, interleaved with cuDNN on the same tensors."""
 
-    def __init__(self, kiln, folder):
+    def __init__(self, kiln, folder, flex=False):
+        self.flex = flex
         import peers
         import torch
         self.kiln, self.folder, self.peers, self.torch = kiln, folder, peers, torch
@@ -132,7 +160,7 @@ class WithTorch:
         return self.loaded[name]
 
     def times(self, group, reps):
-        """Medians in microseconds: {label: (kiln, cudnn or None)}; all of a group take turns."""
+        """Medians in microseconds: {label: (kiln, cudnn or None, flex or None)}; all of a group take turns."""
         torch, launches = self.torch, {}
         for label, c, b, s, hq, hk in group:
             kernel = self.kernel(c)
@@ -149,13 +177,22 @@ class WithTorch:
                     launches[label, "cudnn"] = call
                 except RuntimeError as error:
                     print(f"# cuDNN does not take {label}: {str(error).splitlines()[0][:100]}", flush=True)
+            if self.flex:
+                try:
+                    call = flex_call(torch, c, q, k, v)
+                    if call:
+                        self.watchdog.deadline = None  # compiling takes its time
+                        call()
+                        launches[label, "flex"] = call
+                except Exception as error:
+                    print(f"# FlexAttention does not take {label}: {str(error).splitlines()[0][:100]}", flush=True)
         samples = {key: [] for key in launches}
         for _ in range(reps):
             for key, launch in launches.items():
                 self.watchdog.arm(str(key))
                 samples[key].append(self.peers.median_ms(launch, 20) * 1e3)
         middle = {key: statistics.median(values) for key, values in samples.items()}
-        return {label: (middle[label, "kiln"], middle.get((label, "cudnn"))) for label, *_ in group}
+        return {label: (middle[label, "kiln"], middle.get((label, "cudnn")), middle.get((label, "flex"))) for label, *_ in group}
 
 
 def main():
@@ -165,13 +202,14 @@ def main():
     ap.add_argument("--sections", default="table,depths,shapes,features,curve")
     ap.add_argument("--reps", type=int, default=5)
     ap.add_argument("--no-peers", action="store_true")
+    ap.add_argument("--flex", action="store_true")
     a = ap.parse_args()
     os.makedirs(a.out, exist_ok=True)
     folder = tempfile.mkdtemp()
     timer = None
     if not a.no_peers:
         try:
-            timer = WithTorch(a.kiln, folder)
+            timer = WithTorch(a.kiln, folder, a.flex)
         except ImportError:
             print("# no torch: kiln alone", file=sys.stderr)
     timer = timer or WithoutTorch(a.kiln, folder)
@@ -185,7 +223,7 @@ def main():
     for group in groups.values():
         times = timer.times([(label, c, b, s, hq, hk) for _, label, c, b, s, hq, hk, _ in group], a.reps)
         for section, label, c, b, s, hq, hk, base in group:
-            us, cudnn = times[label]
+            us, cudnn, flex = times[label]
             pairs = visible(c["mask"], s, s) * b * hq
             flop = 2.0 * pairs * (c["depth"] + c.get("ov_depth", c["depth"]))
             entry = dict(section=section, case=label, us=us, tflops=flop / us * 1e-6)
@@ -193,6 +231,9 @@ def main():
             if cudnn:
                 entry.update(cudnn_us=cudnn, ratio=cudnn / us)
                 line += f"   cuDNN {flop / cudnn * 1e-6:6.0f} ({cudnn / us:.3f})"
+            if flex:
+                entry.update(flex_us=flex, flex_ratio=flex / us)
+                line += f"   flex {flop / flex * 1e-6:6.0f} ({flex / us:.3f})"
             if base and base != label and base in times:
                 other = next(x for x in group if x[1] == base)
                 work = pairs / (visible(other[2]["mask"], s, s) * b * hq)
