@@ -53,6 +53,7 @@ Json amd_cycle_model(const KernelSource& source) {
             {"tflops", m.tflops_bound},
             {"tflops_in_order", m.tflops_in_order},
             {"tflops_lockstep", m.tflops_lockstep},
+            {"two_groups", m.two_groups},
             {"peak_tflops", peak},
             {"published", published}};
   } catch (const Error& error) {
@@ -89,9 +90,11 @@ void print_amd_cycle_model(const Json& model) {
   fmt::print(
       "  bound by {}; TFLOP/s on {}: {:.0f} when pipes overlap perfectly, {:.0f} when only waves do, {:.0f} "
       "when the\n"
-      "  waves of a block go in step; peak {:.0f}\n",
+      "  {} in step; peak {:.0f}\n",
       model["bound"].get<std::string>(), model["device"].get<std::string>(), number(model["tflops"]),
-      number(model["tflops_in_order"]), number(model["tflops_lockstep"]), number(model["peak_tflops"]));
+      number(model["tflops_in_order"]), number(model["tflops_lockstep"]),
+      model["two_groups"].get<bool>() ? "two groups of waves of a block go" : "waves of a block go",
+      number(model["peak_tflops"]));
   if (!model["published"].is_null()) {
     fmt::print("  published, measured by others on {}: {:.0f} TFLOP/s ({})\n",
                model["published"]["device"].get<std::string>(), number(model["published"]["tflops"]),

@@ -94,6 +94,14 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 // A barrier of the block after this wave's LDS accesses; loads stay in flight.
 #define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
 
+//@ section wait_loads
+// Until at most n of this wave's loads are in flight.
+#define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
+
+//@ section priority
+// Which wave of a SIMD issues first: a higher number, while its matrix work should not wait for others' vector work.
+#define PRIORITY(n) __builtin_amdgcn_s_setprio(n)
+
 //@ section lds_read_16 needs types
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
 

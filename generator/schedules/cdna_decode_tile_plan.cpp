@@ -1,3 +1,4 @@
+// The plan of cdna_decode: whole tiles of K and V in LDS, waves in a grid of row tiles and key shares.
 #include <fmt/format.h>
 
 #include "generator/config/defaults.hpp"

@@ -159,9 +159,13 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   w.comment(
       "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
-  w.open("for (int n = {};;)", p.first_tile());
-  emit_tile_loop(w, p);
-  w.close();
+  if (p.loop == PrefillLoop::pingpong) {
+    emit_pingpong(w, p);
+  } else {
+    w.open("for (int n = {};;)", p.first_tile());
+    emit_tile_loop(w, p);
+    w.close();
+  }
   w.close();
 }
 
@@ -185,10 +189,12 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
 
 std::string head_facts(const PrefillPlan& p) {
   std::string out =
-      fmt::format("Schedule cdna_prefill: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n",
-                  p.BM, p.num_warps, p.WM(), p.BN, p.BK);
+      fmt::format("Schedule {}: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n",
+                  *p.config.schedule, p.BM, p.num_warps, p.WM(), p.BN, p.BK);
   const char* waits = p.counted ? "count them" : "drain them all";
-  if (p.loop == PrefillLoop::tiles) {
+  if (p.loop == PrefillLoop::pingpong) {
+    out += "Two groups of waves half a tile apart: one multiplies while the other has its softmax.\n";
+  } else if (p.loop == PrefillLoop::tiles) {
     out += fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
                        p.k->copies(), p.v->copies(), waits);
   } else {
@@ -235,7 +241,9 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
     return buffer.num_k_tiles() * buffer.kv_mma_op().products();
   };
   const int tile = p.k->blocks() * products(*p.k) + p.v->blocks() * p.v_slices * products(*p.v);
-  m.expectations.push_back({p.mfma.mnemonic(), p.loop_tiles() * tile});
+  // The first S' stands before the loop of the two groups.
+  const int before = p.loop == PrefillLoop::pingpong ? products(*p.k) : 0;
+  m.expectations.push_back({p.mfma.mnemonic(), before + p.loop_tiles() * tile});
   return m;
 }
 
@@ -253,6 +261,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   use_pack(*p.config.out_dtype);
+  if (p.loop == PrefillLoop::pingpong) prelude.use("wait_loads"), prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
   p.v->use(prelude);

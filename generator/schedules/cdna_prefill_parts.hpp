@@ -20,6 +20,9 @@ void open_if_visible(Writer& w, const PrefillPlan& p);
 /// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
 void emit_wait(Writer& w, const PrefillPlan& p, int loads);
 
+/// The whole loop of cdna_prefill_pingpong, after the first loads have started.
+void emit_pingpong(Writer& w, const PrefillPlan& p);
+
 void emit_blocks_first_loads(Writer& w, const PrefillPlan& p);
 void emit_blocks_loop(Writer& w, const PrefillPlan& p);
 

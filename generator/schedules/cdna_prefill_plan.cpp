@@ -32,7 +32,8 @@ XorSwizzle default_swizzle_v(const Config& c) {
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
-  const MeaningCheck check(c, m, "cdna_prefill", out);
+  const bool pingpong = c.schedule == "cdna_prefill_pingpong";
+  const MeaningCheck check(c, m, pingpong ? "cdna_prefill_pingpong" : "cdna_prefill", out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
               "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement"});
@@ -70,6 +71,13 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               std::to_string((c.depth + *m.BK - 1) / *m.BK * *m.BK));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   check.takes_positive_scale();
+  if (pingpong) {
+    check.takes(*m.num_threads == 512, "/num_threads", "has two groups of four waves", "512");
+    check.takes(*m.double_buffer, "/double_buffer", "keeps two stages of K and of V", "true");
+    check.takes(!blocks && !alias, blocks ? "/full_kv" : "/v_from_k", "keeps whole tiles of K and V",
+                blocks ? "true" : "false");
+    check.takes(c.depth <= 128 && *m.ov_depth <= 128, "/depth", "takes depth up to 128", "64, 128");
+  }
   return check.passed();
 }
 
@@ -101,10 +109,20 @@ std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleK
   return x.bits == 0 ? layout::Swizzle{} : s;
 }
 
+/// Two stages of K and V each, which 64 KiB of LDS hold at depth 128 for 32 keys.
+Config with_pingpong_defaults(Config c) {
+  if (!c.num_threads && !c.BM) c.num_threads = 512;
+  if (!c.BN && !c.WN) c.BN = c.target == Target::gfx950 || c.depth <= 64 ? 64 : 32;
+  if (!c.double_buffer) c.double_buffer = true;
+  if (!c.double_buffer_k_only) c.double_buffer_k_only = false;
+  return c;
+}
+
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
-  Config c = with_rule_defaults(user);
+  const bool pingpong = user.schedule == "cdna_prefill_pingpong";
+  Config c = with_rule_defaults(pingpong ? with_pingpong_defaults(user) : user);
   if (!check_meaning(user, c, out)) return std::nullopt;
   resolve_rest(c);
   const auto swizzle_k = vector_swizzle(user, *c.swizzle_k, "/swizzle_k", out);
@@ -118,11 +136,15 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.BM = *c.BM, p.BN = *c.BN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 64;
-  p.loop = *c.v_from_k ? PrefillLoop::v_in_k : *c.full_kv ? PrefillLoop::tiles : PrefillLoop::blocks;
+  p.loop = pingpong      ? PrefillLoop::pingpong
+           : *c.v_from_k ? PrefillLoop::v_in_k
+           : *c.full_kv  ? PrefillLoop::tiles
+                         : PrefillLoop::blocks;
   p.k_stages = p.loop == PrefillLoop::blocks                 ? *c.num_smem_stages
                : *c.double_buffer || *c.double_buffer_k_only ? 2
                                                              : 1;
   p.v_stages = p.loop == PrefillLoop::tiles ? *c.double_buffer ? 2 : 1 : p.k_stages;
+  const bool own_stages = p.loop == PrefillLoop::tiles || pingpong;  // of K and of V
   p.kind = c.operand->kind;
   p.lse = *c.lse;
   p.sink = *c.sink;
@@ -163,7 +185,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   // Waits count loads where every wave issues the same number of them, and no more than the counter holds.
   const bool uniform =
       p.k->derived().uniform_split() && (p.loop == PrefillLoop::v_in_k || p.v->derived().uniform_split());
-  const int in_flight = p.loop == PrefillLoop::tiles    ? p.k->vm_exact() + p.v->vm_exact()
+  const int in_flight = own_stages                      ? p.k->vm_exact() + p.v->vm_exact()
                         : p.loop == PrefillLoop::blocks ? (p.ring_stages() - 1) * p.k->vm_exact()
                                                         : p.k->vm_exact();
   const bool countable = uniform && in_flight <= 63;
@@ -197,8 +219,8 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = "sink[head]";
   p.softmax.emplace(softmax);
-  p.smem_v = p.loop == PrefillLoop::tiles ? p.k->bytes() : 0;
-  p.smem_bytes = p.loop == PrefillLoop::tiles ? p.smem_v + p.v->bytes() : p.k->bytes();
+  p.smem_v = own_stages ? p.k->bytes() : 0;
+  p.smem_bytes = own_stages ? p.smem_v + p.v->bytes() : p.k->bytes();
   if (p.smem_bytes > target.smem_bytes) {
     break_rule(user, "V15", {"/num_smem_stages", "/BN", "/bk_smem", "/depth"},
                fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,

@@ -15,9 +15,10 @@ namespace kiln::cdna {
 
 /// How K and V pass through LDS.
 enum class PrefillLoop {
-  tiles,   ///< K and V tiles in stages of their own
-  v_in_k,  ///< V is read from the columns of K's tile
-  blocks,  ///< blocks of bk_smem columns of K, then of V, through one ring of stages (full_kv false)
+  tiles,     ///< K and V tiles in stages of their own
+  v_in_k,    ///< V is read from the columns of K's tile
+  pingpong,  ///< as tiles, the waves in two groups half a tile apart
+  blocks,    ///< blocks of bk_smem columns of K, then of V, through one ring of stages (full_kv false)
 };
 
 struct PrefillPlan {
@@ -79,7 +80,8 @@ struct PrefillPlan {
   int WM() const { return mfma.shape.n; }
 };
 
-/// Fills defaults and checks; nullopt with violations when a rule is broken.
+/// Fills defaults and checks; nullopt with violations when a rule is broken. The schedule is the named one of
+/// cdna_prefill and cdna_prefill_pingpong, the first where none is named.
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out);
 
 /// The kernel's text.

@@ -144,7 +144,12 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
 void emit_first_loads(Writer& w, const PrefillPlan& p) {
   if (p.loop == PrefillLoop::blocks) return emit_blocks_first_loads(w, p);
   p.k->emit_load_from_dram(w, 0);
-  if (p.loop == PrefillLoop::tiles && p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
+  const bool pingpong = p.loop == PrefillLoop::pingpong;
+  if ((p.loop == PrefillLoop::tiles && p.v_stages == 2) || pingpong) p.v->emit_load_from_dram(w, 0);
+  if (!pingpong) return;
+  w.open("if ({} + 1 < num_tiles)", p.first_tile());
+  p.k->emit_load_from_dram(w, 1);
+  w.close();
 }
 
 void emit_tile_loop(Writer& w, const PrefillPlan& p) {

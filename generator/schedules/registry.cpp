@@ -26,7 +26,9 @@ std::span<const ScheduleEntry> schedules() {
       {"cdna_decode", Target::gfx950, Operation::decode, make_cdna_decode},
       {"cdna_prefill", Target::gfx90a, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx942, Operation::prefill, make_cdna_prefill},
+      {"cdna_prefill_pingpong", Target::gfx942, Operation::prefill, make_cdna_prefill},
       {"cdna_prefill", Target::gfx950, Operation::prefill, make_cdna_prefill},
+      {"cdna_prefill_pingpong", Target::gfx950, Operation::prefill, make_cdna_prefill},
   };
   return entries;
 }

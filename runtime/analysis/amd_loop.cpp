@@ -160,6 +160,27 @@ void add(AmdLoopModel& model, const AmdMachine& machine, const InstructionView& 
   }
 }
 
+bool has_two_groups(const Manifest& manifest) {
+  return manifest.config_json.find(R"("schedule":"cdna_prefill_pingpong")") != std::string::npos;
+}
+
+/// Cycles of one iteration of a ping-pong loop: between two barriers one group of waves is in one phase and
+/// the other group in the next; a SIMD has a wave of each. Neither ends before its own instructions in order,
+/// nor before any pipe has served both.
+double two_group_cycles(const std::vector<AmdLoopModel>& phases) {
+  double cycles = 0;
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const AmdLoopModel &a = phases[i], &b = phases[(i + 1) % phases.size()];
+    const auto in_order = [](const AmdLoopModel& m) {
+      return m.matrix + m.vector + (m.lds + m.memory) / kSimds;
+    };
+    const auto issue = [](const AmdLoopModel& m) { return 4.0 * m.instructions; };
+    cycles += std::max({in_order(a), in_order(b), a.matrix + b.matrix, a.vector + b.vector,
+                        kSimds * (a.lds + b.lds), kSimds * (a.memory + b.memory), issue(a), issue(b)});
+  }
+  return cycles;
+}
+
 }  // namespace
 
 const AmdMachine& amd_machine(std::string_view target) {
@@ -205,7 +226,24 @@ AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   AmdLoopModel model;
   model.first_address = code[loop->path.front()].address;
   set_residence(model, machine, binary, manifest);
-  for (const std::size_t i : loop->path) add(model, machine, code[i]);
+  model.two_groups = has_two_groups(manifest);
+  std::vector<AmdLoopModel> phases(1);  // from barrier to barrier; the first goes on where the last ends
+  for (const std::size_t i : loop->path) {
+    add(model, machine, code[i]);
+    add(phases.back(), machine, code[i]);
+    if (code[i].kind == "barrier") phases.emplace_back();
+  }
+  for (const std::size_t i : loop->path) {
+    if (phases.size() == 1) break;
+    add(phases.back(), machine, code[i]);
+    if (code[i].kind == "barrier") break;
+  }
+  if (phases.size() > 1) phases.erase(phases.begin());
+  if (model.two_groups) {
+    // Each group's copies stand in the text, and on the path, but a wave makes only its own.
+    model.memory /= 2;
+    for (AmdLoopModel& phase : phases) phase.memory /= 2;
+  }
 
   // A wave issues one instruction in 4 cycles; a SIMD has its own matrix and vector unit, LDS and L1 belong
   // to all four.
@@ -229,7 +267,8 @@ AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   model.tflops_bound = scale / model.cycles;
   model.tflops_in_order = scale / std::max(model.cycles, model.wave);
   const int block_waves = std::max(1, model.waves_per_simd / model.blocks_per_cu);
-  model.tflops_lockstep = scale / std::max(model.cycles, model.wave * block_waves);
+  model.tflops_lockstep =
+      scale / std::max(model.cycles, model.two_groups ? two_group_cycles(phases) : model.wave * block_waves);
   return model;
 }
 

@@ -52,7 +52,9 @@ struct AmdLoopModel {
   std::int64_t flops = 0;      ///< of one iteration of all waves of a compute unit
   double tflops_bound = 0;     ///< when pipes overlap perfectly
   double tflops_in_order = 0;  ///< when a wave overlaps nothing with itself, but waves overlap perfectly
-  double tflops_lockstep = 0;  ///< when barriers hold the waves of a block in step: only blocks overlap
+  double tflops_lockstep = 0;  ///< when barriers hold the waves of a block in step: only blocks overlap, or
+                               ///< the two groups of waves of a ping-pong schedule, slot by slot
+  bool two_groups = false;  ///< the kernel is of a ping-pong schedule
 };
 
 /// Throws Error: environment (no disassembler), bad_input (the program has no loop with matrix instructions).
