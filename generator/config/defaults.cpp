@@ -44,7 +44,7 @@ void fill_amd(Config& c) {
   const bool blocks = !*c.full_kv;
   // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks (cdna.md 8).
   const bool wide_rows = c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
-                         (gfx950    ? blocks || alias
+                         (gfx950    ? blocks || (alias && !prefill)
                           : prefill ? blocks || (c.depth <= 128 && !alias)
                                     : false);
   fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
@@ -56,7 +56,7 @@ void fill_amd(Config& c) {
                       : c.target == Target::gfx90a || c.depth > 128 ? 4
                                                                     : 8;
     fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
-    const int fitting = c.depth > 128 && !blocks && !(alias && gfx950) ? 32 : 64;
+    const int fitting = c.depth > 128 && !blocks ? 32 : 64;
     fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
     fill(c.WN, *c.BN);
   } else {

@@ -42,9 +42,8 @@ DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
 // between a vector instruction that writes a scalar register and a memory instruction that reads it.
 DEVICE i32x4 buffer_resource(const void* base, int bytes) {
   i32x4 buffer = {(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000};
-#if __clang_major__ < 17  // may keep a uniform value in vector registers, and then cannot give it to the assembly
+  // The compiler may keep a uniform value in vector registers, and then cannot give it to the assembly.
   for (int i = 0; i < 3; ++i) buffer[i] = __builtin_amdgcn_readfirstlane(buffer[i]);
-#endif
   __asm volatile("s_nop 4" : "+s"(buffer));
   return buffer;
 }
