@@ -69,7 +69,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   w.line("WGMMA_WAIT(1);");
   p.k->emit_release_all(w);
   emit_visible(w, p, sides);
-  w.comment("P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs");
+  w.comment("softmax(n), while P(n+1) V(n+1) runs");
   // Tiles at the ends of the rows' ranges are few, and the mask wants registers that watching needs.
   const bool watched = p.watched_parts > 0 && !sides.upper && !sides.lower;
   if (watched) {

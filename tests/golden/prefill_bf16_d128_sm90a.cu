@@ -531,7 +531,7 @@ kiln_prefill_bf16_d128_sm90a(const __grid_constant__ TensorMap q_map,
             WGMMA_WAIT(1);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             k_phase ^= k_stage; k_stage ^= 1;
-            // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
+            // softmax(n), while P(n+1) V(n+1) runs
             // P(n) by the maximum so far. A sum above 2^8 shows that it grew: then, rarely, a new one is found.
             float e[64], alpha_0 = 1.0f, alpha_1 = 1.0f;
             bool rescale = false;

@@ -588,7 +588,7 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
             if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
             if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
-            // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
+            // softmax(n), while P(n+1) V(n+1) runs
             float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
             max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
             max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
@@ -734,7 +734,7 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             WGMMA_WAIT(1);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            // P(n) = exp2(S(n) - max), while P(n+1) V(n+1) runs
+            // softmax(n), while P(n+1) V(n+1) runs
             // P(n) by the maximum so far. A sum above 2^8 shows that it grew: then, rarely, a new one is found.
             float e[64], alpha_0 = 1.0f, alpha_1 = 1.0f;
             bool rescale = false;
