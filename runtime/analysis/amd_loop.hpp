@@ -54,7 +54,7 @@ struct AmdLoopModel {
   double tflops_in_order = 0;  ///< when a wave overlaps nothing with itself, but waves overlap perfectly
   double tflops_lockstep = 0;  ///< when barriers hold the waves of a block in step: only blocks overlap, or
                                ///< the two groups of waves of a ping-pong schedule, slot by slot
-  bool two_groups = false;  ///< the kernel is of a ping-pong schedule
+  bool two_groups = false;     ///< the kernel is of a ping-pong schedule
 };
 
 /// Throws Error: environment (no disassembler), bad_input (the program has no loop with matrix instructions).

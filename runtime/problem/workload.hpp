@@ -69,8 +69,9 @@ struct Workload {
 /// no more than 2^27 bits, else one for all.
 MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed);
 
-/// Standard normal values for every tensor, one query row in eight times 8 and one times 64 (softmax of all kinds), rounded to `dtype` (Q) and `kv_dtype`; quantised K and V with
-/// scales by their largest values. Same seed, same values, on any machine.
+/// Standard normal values for every tensor, rounded to `dtype` (Q) and `kv_dtype`; quantised K and V with
+/// scales by their largest values. One query row in eight is 8 times as large and one 64 times, so that row
+/// maxima grow through the tiles. Same seed, same values, on any machine.
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
 
 /// `count` standard normal values of stream `stream` of `seed`.

@@ -193,6 +193,7 @@ extern "C" __global__ void kernel(const __grid_constant__ Map map, unsigned shor
     KernelSource source = make_source("maps", text);
     source.manifest.depth = source.manifest.ov_depth = 64;
     source.manifest.grid.block_rows = 1 << 20;
+    source.manifest.scale = 1;
     source.manifest.params = {{Kind::tensor_map, "k", {}}, {Kind::pointer, "o", {}}};
     return source;
   };
@@ -287,6 +288,7 @@ extern "C" __global__ void kernel(long long* o, const int* page_table, const int
   manifest.grid = {GridRule::Kind::stream_k, 16, 2, 64};
   manifest.depth = manifest.ov_depth = 64;
   manifest.workspace_bytes_per_block = 128;
+  manifest.scale = 1;
   manifest.quantization = Quantization{Quantization::Granularity::per_token, 0, DType::f32};
   for (const char* role : {"o", "page_table", "seqlens_k"})
     manifest.params.push_back({Kind::pointer, role, {}});

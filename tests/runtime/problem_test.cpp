@@ -24,6 +24,7 @@ Manifest manifest_of(OperandKind operand) {
   manifest.ov_depth = 64;
   manifest.grid = {GridRule::Kind::tiles, 128, 1};
   manifest.scale = 0.5;
+  manifest.params = {{KernelParam::Kind::pointer, "v", {}}};  // V of its own, not columns of K
   return manifest;
 }
 
@@ -137,7 +138,8 @@ TEST_CASE("every broken rule has its line") {
   CHECK(has(bad([](auto& a) { a.k.shape[2] = a.v.shape[2] = 3; }), "8 query heads cannot share 3 key heads"));
   CHECK(has(bad([](auto& a) { a.k.shape[2] = a.v.shape[2] = 0; }), "8 query heads cannot share 0 key heads"));
   CHECK(has(bad([](auto& a) { a.k.shape[0] = a.v.shape[0] = 1; }), "k has batch 1, q has 2"));
-  CHECK(has(bad([](auto& a) { a.scale = std::numeric_limits<double>::infinity(); }), "scale is not"));
+  CHECK(has(bad([](auto& a) { a.scale = std::numeric_limits<double>::infinity(); }),
+            "scale must be a finite number above 0"));
   CHECK(
       has(bad([](auto& a) { a.q.shape[0] = a.o.shape[0] = a.k.shape[0] = a.v.shape[0] = 70000; }), "65535"));
   CHECK(has(bad([](auto& a) { a.q.shape[1] = a.o.shape[1] = 2147483647; }), "too large"));

@@ -47,8 +47,8 @@ int block_pad(const KVBuffer::Shape& s) {
 }
 
 LdsTile tile_of(const KVBuffer::Shape& s) {
-  return s.reads.value_or(LdsTile{s.BN, s.depth, s.bk_smem, static_cast<int>(size_of(s.mfma.type)), s.swizzle,
-                                  block_pad(s)});
+  return s.reads.value_or(
+      LdsTile{s.BN, s.depth, s.bk_smem, static_cast<int>(size_of(s.mfma.type)), s.swizzle, block_pad(s)});
 }
 
 }  // namespace
