@@ -162,6 +162,7 @@ struct Launch {
   std::uint64_t instruction_budget = std::uint64_t{1} << 36;  ///< warp-instructions of the whole grid
   int host_threads = 0;                                       ///< 0: as many as the host has
   int max_findings = 100;
+  bool stop_at_finding = false;  ///< the first finding ends the launch
   std::uint32_t num_sms = 132;
 };
 

@@ -18,6 +18,7 @@ std::span<const std::string_view> finding_kinds() {
                                                 "global-race",
                                                 "missing-proxy-fence",
                                                 "missing-mbarrier-fence",
+                                                "ended-block",
                                                 "transaction-count",
                                                 "mbarrier-overrun",
                                                 "invalid-mbarrier",
@@ -80,6 +81,9 @@ void report(Cluster& c, Finding f) {
     }
   if (state.report.findings.size() < static_cast<std::size_t>(std::max(1, state.launch->max_findings)))
     state.report.findings.push_back(std::move(f));
+  if (!state.launch->stop_at_finding) return;
+  state.report.completed = false;
+  state.stop = true;
 }
 
 void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message) {

@@ -32,6 +32,7 @@ struct EmulatorOptions {
   std::uint64_t seed = 0;  ///< warp order and random completion
   bool findings = true;    ///< look for races, uninitialised reads, ... (slower)
   int max_findings = 20;
+  bool stop_at_finding = false;          ///< the first finding ends a launch (PTX)
   int host_threads = 0;                  ///< 0: all cores
   std::uint64_t instruction_budget = 0;  ///< warp instructions of a launch; 0: no limit
   int num_sms = 4;                       ///< multiprocessors it claims to have (persistent grids)

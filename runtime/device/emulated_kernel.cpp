@@ -54,6 +54,7 @@ class PtxKernel final : public EmulatedKernel {
     launch.cluster = dim(geometry.cluster);
     launch.dynamic_smem_bytes = geometry.smem_bytes;
     launch.num_sms = static_cast<std::uint32_t>(how.num_sms);
+    launch.stop_at_finding = how.stop_at_finding;
     return emulator::launch(memory, module_, launch);
   }
 

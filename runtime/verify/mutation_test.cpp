@@ -18,21 +18,40 @@
 namespace kiln {
 namespace {
 
-/// Three problems: many short work items (blocks run ahead of each other as far as their queues let them),
-/// longer ones that wrap every pipeline, and the lengths at which tiles begin and end.
+/// Problems that between them enter every loop and pass every barrier of a kernel, cheap ones first: one head
+/// (most mutants die there), many short work items (blocks run ahead of each other as far as their queues
+/// let them), longer ones that wrap every pipeline, the lengths at which tiles begin and end, and for long
+/// windows and chunks keys beyond them.
 std::vector<PosedCases> make_exercises(const Plan& plan, const Manifest& manifest, std::uint64_t seed) {
   const Config& c = plan.resolved();
   const std::int64_t bn = c.BN.value_or(64), bm = c.BM.value_or(64), stages = c.num_kv_stages.value_or(2);
   const bool decode = c.operation == Operation::decode;
   // Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
   // before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
-  const auto rows = [&](std::int64_t least) { return decode ? 1 : (least + 7 + bn - 1) / bn * bn - 7; };
-  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}},
-      wrap{{rows(bm + 8), (2 * stages + 1) * bn - 9}};
+  const auto up = [&](std::int64_t n) { return (n + bn - 1) / bn * bn; };
+  const auto rows = [&](std::int64_t least) { return decode ? 1 : up(least + 7) - 7; };
+  const std::int64_t wrapped = (2 * stages + 1) * bn - 9;
+  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8), wrapped}};
   if (manifest.operand != OperandKind::contiguous)
     for (auto* cases : {&items, &wrap}) cases->push_back({decode ? 1 : 17, bn + 5});
-  return {pose_cases(c, items, seed, 2), pose_cases(c, wrap, seed, 2),
-          pose_cases(c, boundary_cases(c, true), seed, 2)};
+  // Items of one tile, so that the next begin in other stages.
+  if (manifest.operand != OperandKind::contiguous && !decode)
+    wrap.push_back({5, std::max<std::int64_t>(1, bn - 20)});
+  const MaskConfig mask = c.mask.value_or(MaskConfig{});
+  // In turn with items of as many tiles as a window lets one have, so that these begin in every stage.
+  if (mask.kind == MaskConfig::Kind::sliding_window && mask.size < wrapped && wrap.size() > 2)
+    for (std::int64_t i = 0; i < stages; ++i)
+      wrap.insert(wrap.end(), {{bm, mask.size + bm + 2 * bn - 2}, wrap[2]});
+  std::vector<PosedCases> out{pose_cases(c, {{rows(8), 2 * bn - 9}}, seed, 1), pose_cases(c, items, seed, 2),
+                              pose_cases(c, wrap, seed, 2), pose_cases(c, boundary_cases(c, true), seed, 2)};
+  if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
+    // The window's start and its end, with whole tiles between.
+    out.push_back(pose_cases(c, {{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, seed, 1));
+  if (mask.kind == MaskConfig::Kind::chunked)
+    // Rows on either side of a chunk's start, in one block and in blocks of their own.
+    out.push_back(
+        pose_cases(c, {{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2}}, seed, 1));
+  return out;
 }
 
 std::vector<EmulatorOptions> make_policies(const MutationOptions& options, bool split) {
@@ -46,6 +65,7 @@ std::vector<EmulatorOptions> make_policies(const MutationOptions& options, bool 
     // Blocks that work on several items; of kernels that split their keys, also several blocks on one item.
     runs[i].num_sms = split ? 3 - static_cast<int>(i % 3) : 1;
     runs[i].max_findings = 4;
+    runs[i].stop_at_finding = true;
   }
   return runs;
 }
@@ -80,9 +100,11 @@ std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binar
   try {
     const auto kernel = runtime.load(binary, manifest);
     for (const PosedCases& e : exercises)
-      for (const EmulatorOptions& how : policies)
+      for (const EmulatorOptions& how : policies) {
         if (const Verdict v = run_once(runtime, *kernel, e, how, nullptr); !v.kind.empty())
           return fmt::format("{} ({})", v.kind, to_string(how.policy));
+        if (&e == &exercises.front()) break;  // the smallest one weeds out, by one policy
+      }
   } catch (const Error& error) {
     return std::string("refused: ") + error.what();
   }
@@ -174,7 +196,7 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
           report.findings.push_back(fmt::format("{} ({}): {}", v.kind, to_string(how.policy), v.message));
     }
     if (!report.findings.empty()) return report;
-    for (EmulatorOptions& how : policies) how.instruction_budget = 8 * longest + 1'000'000;
+    for (EmulatorOptions& how : policies) how.instruction_budget = 4 * longest + 100'000;
   }
 
   std::vector<Candidate> candidates = make_candidates(binary, source.manifest, options.only);
