@@ -38,6 +38,19 @@ TEST_CASE("integer arithmetic") {
   CHECK(one("mov.u32 %r1, 100; mov.u64 %d1, 5; mad.wide.u32 %d2, %r1, 3, %d1; cvt.u32.u64 %r0, %d2;") == 305);
 }
 
+TEST_CASE("arithmetic on the bytes and halves of a register") {
+  const std::string ab = "mov.u32 %r1, 0x01ff7f80; mov.u32 %r2, 0x03010102;";
+  CHECK(one(ab + "vabsdiff4.u32.u32.u32 %r0, %r1, %r2, 0;") == 0x02fe7e7eu);
+  CHECK(one(ab + "mov.u32 %r3, 1000; vabsdiff4.u32.u32.u32.add %r0, %r1, %r2, %r3;") ==
+        1000 + 2 + 254 + 126 + 126);
+  CHECK(one(ab + "vadd4.s32.s32.s32.sat %r0, %r1, %r2, 0;") == 0x04007f82u);
+  CHECK(one(ab + "vadd4.u32.u32.u32 %r0, %r1, %r2, 0;") == 0x04008082u);
+  CHECK(one(ab + "vsub2.u32.u32.u32.sat %r0, %r1, %r2, 0;") == 0x00007e7eu);
+  CHECK(one(ab + "vmax2.s32.s32.s32 %r0, %r1, %r2, 0;") == 0x03017f80u);
+  CHECK(one(ab + "vmin4.u32.u32.u32 %r0, %r1, %r2, 0;") == 0x01010102u);
+  CHECK(one(ab + "vavrg4.u32.u32.u32 %r0, %r1, %r2, 0;") == 0x02804041u);
+}
+
 TEST_CASE("floating arithmetic rounds as asked and gives the canonical NaN") {
   CHECK(one("mov.f32 %f1, 0f3F800000; fma.rn.f32 %f2, %f1, 0f40000000, 0f40400000; mov.b32 %r0, %f2;") ==
         f(5.0F));
