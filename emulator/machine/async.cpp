@@ -14,8 +14,7 @@ void do_copy(Warp& w, const LaneCopy& l) {
   if (l.arrive) {
     if (MBarrier* m = find_mbarrier(w, *l.op, l.lane, *w.block, l.shared)) {
       // Without .noinc the pending count was raised at issue to make room for this arrival.
-      if (c.races)
-        join(m->arriving, c.races->published(w, l.lane, static_cast<std::uint32_t>(Unit::cp_async), l.epoch));
+      join(m->arriving, l.published);
       mbarrier_arrive(c, *m, 1);
     }
     return;

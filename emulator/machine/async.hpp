@@ -25,7 +25,7 @@ struct LaneCopy {
   std::uint32_t shared = 0;  ///< destination, or the mbarrier
   std::uint64_t global = 0;
   const Op* op = nullptr;
-  std::uint32_t epoch = 0;
+  Clock published;  ///< of an arrival
 };
 struct CopyQueue {
   std::vector<LaneCopy> pending;  ///< in order

@@ -20,13 +20,16 @@ void join(RemotePtr& into, const RemotePtr& other) {
   into = std::move(sum);
 }
 
-void Clock::add(const Partial& p) {
+void Clock::add(Partial p) {
   if (p.agent < agents.size() && agents[p.agent] >= p.epoch) return;
-  for (Partial& known : partial)
-    if (known.agent == p.agent && known.lanes == p.lanes) {
-      known.epoch = std::max(known.epoch, p.epoch);
-      return;
-    }
+  for (const Partial& known : partial) {
+    if (known.agent != p.agent) continue;
+    if (known.epoch >= p.epoch && (p.lanes & ~known.lanes) == 0) return;
+    if (known.epoch == p.epoch) p.lanes |= known.lanes;
+  }
+  std::erase_if(partial, [&](const Partial& known) {
+    return known.agent == p.agent && known.epoch <= p.epoch && (known.lanes & ~p.lanes) == 0;
+  });
   partial.push_back(p);
 }
 

@@ -34,11 +34,15 @@ struct Clock {
   /// Whether accesses of an agent at `epoch` by `lanes` are known.
   bool knows(std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const {
     if (agent < agents.size() && agents[agent] >= epoch) return true;
-    for (const Partial& p : partial)
-      if (p.agent == agent && p.epoch >= epoch && (lanes & ~p.lanes) == 0) return true;
-    return false;
+    bool some = false;
+    for (const Partial& p : partial) {
+      if (p.agent != agent || p.epoch < epoch) continue;
+      some = true;
+      lanes &= ~p.lanes;
+    }
+    return some && lanes == 0;
   }
-  void add(const Partial& p);
+  void add(Partial p);
 };
 void join(Clock& into, const Clock& other);
 

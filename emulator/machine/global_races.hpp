@@ -13,13 +13,11 @@
 
 #include "emulator/machine/clock.hpp"
 #include "emulator/machine/program.hpp"
+#include "emulator/machine/races.hpp"
 
 namespace kiln::emulator {
 
 struct Warp;
-
-/// How a strong access orders others around it.
-enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
 
 /// Shared by all host threads of a launch.
 class GlobalRaces {

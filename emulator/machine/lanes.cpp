@@ -26,14 +26,34 @@ void LaneClock::synchronize(std::uint32_t mask, std::uint32_t live) {
     (*known)[static_cast<std::size_t>(std::countr_zero(m))] = sum;
 }
 
-std::uint32_t LaneClock::met(std::uint32_t mask) const {
-  std::uint32_t out = mask;
-  if (known == nullptr) return out;
-  for (std::uint32_t m = mask; m != 0; m &= m - 1) {
-    const auto& row = (*known)[static_cast<std::size_t>(std::countr_zero(m))];
-    for (std::uint32_t i = 0; i < 32; ++i) out |= row[i] > all ? 1u << i : 0;
+void LaneClock::learn(std::uint32_t mask, std::uint32_t others, std::uint32_t time, std::uint32_t live) {
+  if (time <= all) return;
+  if ((live & ~(mask & others)) == 0) {
+    all = time;
+    return;
   }
-  return out;
+  if (known == nullptr) known = std::make_unique<std::array<std::array<std::uint32_t, 32>, 32>>();
+  for (std::uint32_t m = mask; m != 0; m &= m - 1) {
+    auto& row = (*known)[static_cast<std::size_t>(std::countr_zero(m))];
+    for (std::uint32_t o = others; o != 0; o &= o - 1) {
+      std::uint32_t& bound = row[static_cast<std::size_t>(std::countr_zero(o))];
+      bound = std::max(bound, time);
+    }
+  }
+}
+
+bool LaneClock::known_to(std::uint32_t mask, int other, std::uint32_t time) const {
+  if ((mask >> other & 1) != 0 || time < all) return true;
+  for (std::uint32_t m = known == nullptr ? 0 : mask; m != 0; m &= m - 1)
+    if (ordered(std::countr_zero(m), other, time)) return true;
+  return false;
+}
+
+bool LaneClock::knows(int lane, std::uint32_t others, std::uint32_t time) const {
+  if (time < all) return true;
+  for (std::uint32_t o = others & ~(1u << lane); o != 0; o &= o - 1)
+    if (!ordered(lane, std::countr_zero(o), time)) return false;
+  return true;
 }
 
 void LaneTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,

@@ -15,21 +15,25 @@ namespace kiln::emulator {
 struct Block;
 struct Warp;
 
-/// What the lanes of a warp know of each other: logical time, counted in synchronisations of the warp.
+/// What the lanes of a warp know of each other. Time is the warp's own epoch in the race tracker.
 struct LaneClock {
   std::uint32_t now = 1;
-  std::uint32_t all = 0;         ///< everything before this time is known to every lane
-  std::uint32_t full_epoch = 0;  ///< the same as an epoch of the race tracker
-  std::uint32_t issue = 0;       ///< instances of instructions that access shared memory
+  std::uint32_t all = 0;    ///< everything before this time is known to every lane
+  std::uint32_t issue = 0;  ///< instances of instructions that access shared memory
   std::unique_ptr<std::array<std::array<std::uint32_t, 32>, 32>> known;  ///< [lane][of lane], beyond `all`
 
-  /// Lanes of `mask` (of `live` ones) have waited for each other.
+  /// Lanes of `mask` (of `live` ones) have waited for each other: a new time begins.
   void synchronize(std::uint32_t mask, std::uint32_t live);
-  /// Lanes that one of `mask` has waited for since all of them did.
-  std::uint32_t met(std::uint32_t mask) const;
+  /// Lanes of `mask` have learned what lanes of `others` did before `time`.
+  void learn(std::uint32_t mask, std::uint32_t others, std::uint32_t time, std::uint32_t live);
   bool ordered(int lane, int other, std::uint32_t time) const {
-    return time < all || (known != nullptr && time < (*known)[lane][other]);
+    return time < all || (known != nullptr &&
+                          time < (*known)[static_cast<std::size_t>(lane)][static_cast<std::size_t>(other)]);
   }
+  /// Whether one of `mask` is lane `other` or knows what it did at `time`.
+  bool known_to(std::uint32_t mask, int other, std::uint32_t time) const;
+  /// Whether `lane` knows what all of `others` did at `time`.
+  bool knows(int lane, std::uint32_t others, std::uint32_t time) const;
 };
 
 /// The last accesses of every word of a block's shared memory, by the lanes of one warp each.

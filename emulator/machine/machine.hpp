@@ -67,7 +67,7 @@ struct Group {
 /// An asynchronous operation of a group that its thread will wait for.
 struct UnitEpoch {
   std::uint32_t unit = 0, epoch = 0, group = 0;
-  int lane = 0;
+  std::uint32_t lanes = 0;  ///< that began it and have not waited
   const Op* op = nullptr;
 };
 

@@ -1,6 +1,7 @@
 #include "emulator/machine/races.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "emulator/machine/machine.hpp"
 
@@ -16,10 +17,13 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
   clocks_.resize(warps);
   for (Clock& c : clocks_) c.agents.assign(std::size_t{warps} * kUnits, 0);
   pending_.resize(warps);
-  at_fence_.assign(warps, {});
+  fenced_.resize(warps);
+  observed_.resize(warps);
+  retired_.resize(warps);
+  proxy_fenced_.resize(warps);
+  visits_.resize(cluster.blocks.size());
   for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[w * kUnits] = 1;
   unit_epoch_.assign(std::size_t{warps} * kUnits, 0);
-  fenced_.assign(std::size_t{warps} * kUnits, 0);
 }
 
 std::uint32_t RaceTracker::index(const Warp& w) const {
@@ -34,67 +38,152 @@ bool RaceTracker::knows(const Warp& w, int lane, std::uint32_t agent, std::uint3
     if ((lane < 0 ? (w.live & ~p.lanes) == 0 : (p.lanes >> lane & 1) != 0) &&
         p.clock.knows(agent, epoch, lanes))
       return true;
-  return false;
+  return agent / kUnits == i && agent % kUnits != 0 && retired(w, lane, agent % kUnits, epoch, lanes);
+}
+
+bool RaceTracker::retired(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch,
+                          std::uint32_t by) const {
+  const auto& list = retired_[index(w)];
+  const std::uint32_t readers = lane < 0 ? w.live : 1u << lane;
+  const auto knows_of = [&](const Retired& r, int issuer) {
+    for (std::uint32_t m = readers; m != 0; m &= m - 1)
+      if (const int l = std::countr_zero(m); l != issuer && !w.lanes.ordered(l, issuer, r.time)) return false;
+    return true;
+  };
+  const auto done = [&](int issuer) {
+    return std::any_of(list.begin(), list.end(), [&](const Retired& r) {
+      return r.unit == unit && r.epoch >= epoch && (r.lanes >> issuer & 1) != 0 && knows_of(r, issuer);
+    });
+  };
+  if (by == 0)  // by lanes that nobody noted: one is enough
+    for (const Retired& r : list)
+      if (r.unit == unit && r.epoch >= epoch && done(std::countr_zero(r.lanes))) return true;
+  for (std::uint32_t m = by; m != 0; m &= m - 1)
+    if (!done(std::countr_zero(m))) return false;
+  return by != 0;
+}
+
+void RaceTracker::tick(Warp& w) {
+  const std::uint32_t i = index(w);
+  w.lanes.now = ++clocks_[i].agents[i * kUnits];
 }
 
 Clock& RaceTracker::pending(Warp& w, std::uint32_t lanes) {
   auto& list = pending_[index(w)];
   for (Pending& p : list)
     if (p.lanes == lanes) return p.clock;
-  list.push_back({lanes, {}});
+  list.push_back({lanes, {}, 0});
   return list.back().clock;
 }
 
 Clock RaceTracker::snapshot(const Warp& w, std::uint32_t lanes) const {
   const std::uint32_t i = index(w), self = i * kUnits;
+  const bool whole = (w.live & ~lanes) == 0;
   Clock c = clocks_[i];
   for (const Pending& p : pending_[i])
     if ((p.lanes & lanes) != 0) join(c, p.clock);
-  if ((w.live & ~lanes) == 0) return c;
+  for (const Retired& r : retired_[i]) {
+    std::uint32_t known = 0;
+    for (std::uint32_t m = r.lanes; m != 0; m &= m - 1)
+      if (const int l = std::countr_zero(m); w.lanes.known_to(lanes, l, r.time)) known |= 1u << l;
+    std::uint32_t& done = c.agents[self + r.unit];
+    if (whole) done = std::max(done, r.floor);
+    if (known != 0) c.add({self + r.unit, r.epoch, known});
+  }
+  if (whole) return c;
   const std::uint32_t now = c.agents[self];
-  c.agents[self] = w.lanes.full_epoch;
-  c.add({self, now, w.lanes.met(lanes)});
+  c.agents[self] = w.lanes.all - std::min(w.lanes.all, 1u);
+  c.add({self, now, lanes});
+  if (w.lanes.known == nullptr) return c;
+  // What these lanes know of the others.
+  for (std::uint32_t m = w.live & ~lanes; m != 0; m &= m - 1) {
+    const int other = std::countr_zero(m);
+    std::uint32_t time = 0;
+    for (std::uint32_t l = lanes; l != 0; l &= l - 1)
+      time = std::max(
+          time,
+          (*w.lanes.known)[static_cast<std::size_t>(std::countr_zero(l))][static_cast<std::size_t>(other)]);
+    if (time > w.lanes.all) c.add({self, time - 1, 1u << other});
+  }
   return c;
 }
 
-void RaceTracker::retire(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t lanes) {
-  const bool all = (w.live & ~lanes) == 0;
-  Epochs& agents = all ? clocks_[index(w)].agents : pending(w, lanes).agents;
-  agents.resize(unit_epoch_.size(), 0);
-  agents[agent(w, unit)] = std::max(agents[agent(w, unit)], epoch);
+void RaceTracker::retire(Warp& w, std::uint32_t unit, std::uint32_t epoch) {
+  std::uint32_t& done = clocks_[index(w)].agents[agent(w, unit)];
+  done = std::max(done, epoch);
 }
 
-Clock RaceTracker::published(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch) const {
+void RaceTracker::retire_own(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t floor,
+                             std::uint32_t lanes) {
+  auto& list = retired_[index(w)];
+  for (Retired& r : list)
+    if (r.unit == unit && r.lanes == lanes && r.time == w.lanes.now) {
+      r.epoch = std::max(r.epoch, epoch);
+      r.floor = std::max(r.floor, floor);
+      return;
+    }
+  // Lanes that never meet would pile these up: the oldest counts as known then.
+  constexpr std::size_t kMost = 64;
+  if (list.size() == kMost) {
+    clocks_[index(w)].add({agent(w, list[0].unit), list[0].epoch, list[0].lanes});
+    list.erase(list.begin());
+  }
+  list.push_back({unit, epoch, floor, lanes, w.lanes.now});
+  if (std::popcount(w.live) == 1) synchronize_lanes(w, w.live);
+}
+
+/// What every lane knows to be done is knowledge of the warp.
+void RaceTracker::settle_retired(Warp& w) {
+  Clock& c = clocks_[index(w)];
+  std::erase_if(retired_[index(w)], [&](const Retired& r) {
+    if (r.time >= w.lanes.all) return false;
+    std::uint32_t& done = c.agents[agent(w, r.unit)];
+    done = std::max(done, r.floor);
+    c.add({agent(w, r.unit), r.epoch, r.lanes});
+    return true;
+  });
+}
+
+Clock RaceTracker::published(Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch) {
   Clock c = snapshot(w, lane < 0 ? w.live : 1u << lane);
-  std::uint32_t& own = c.agents[agent(w, unit)];
-  own = std::max(own, epoch);
-  // What the warp does after this point is not part of it.
+  if (unit == static_cast<std::uint32_t>(Unit::cp_async) && lane >= 0) {
+    c.add({agent(w, unit), epoch, 1u << lane});  // other lanes' copies of the same instruction are theirs
+  } else {
+    std::uint32_t& own = c.agents[agent(w, unit)];
+    own = std::max(own, epoch);
+  }
+  tick(w);  // what the warp does after this point is not part of it
   return c;
 }
 
 void RaceTracker::release(Warp& w, Clock& into, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
-  if ((w.live & ~lanes) == 0 && pending_[i].empty())
+  if ((w.live & ~lanes) == 0 && pending_[i].empty() && retired_[i].empty())
     join(into, clocks_[i]);
   else
     join(into, snapshot(w, lanes));
-  ++clocks_[i].agents[i * kUnits];
+  tick(w);
 }
 
 void RaceTracker::acquire(Warp& w, const Clock& from, std::uint32_t lanes) {
+  if (from.empty()) return;
   const std::uint32_t i = index(w), self = i * kUnits;
-  // Lanes that meet what their own warp has published have met each other.
-  bool own = self < from.agents.size() && from.agents[self] > w.lanes.full_epoch;
-  for (const Partial& p : from.partial) own |= p.agent == self && p.epoch > w.lanes.full_epoch;
-  const bool all = (w.live & ~lanes) == 0;
-  join(all ? clocks_[i] : pending(w, lanes), from);
-  // The own epoch is not news, and must not run ahead.
-  if (own) synchronize_lanes(w, lanes);
+  const bool whole = (w.live & ~lanes) == 0;
+  const std::uint32_t own = self < from.agents.size() ? from.agents[self] : 0;
+  join(whole ? clocks_[i] : pending(w, lanes), from);
+  // Lanes that meet what their own warp has published learn of the lanes that did. All of all since nothing
+  // happened in between: a barrier.
+  if (whole && own + 1 == w.lanes.now) return synchronize_lanes(w, lanes);
+  if (own >= w.lanes.all) w.lanes.learn(lanes, w.live, own + 1, w.live);
+  for (const Partial& p : from.partial)
+    if (p.agent == self) w.lanes.learn(lanes, p.lanes, p.epoch + 1, w.live);
+  settle_retired(w);
 }
 
 void RaceTracker::synchronize_lanes(Warp& w, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
   w.lanes.synchronize(lanes, w.live);
+  clocks_[i].agents[i * kUnits] = w.lanes.now;
   auto& list = pending_[i];
   if ((w.live & ~lanes) != 0) {
     for (Pending& p : list)
@@ -103,7 +192,7 @@ void RaceTracker::synchronize_lanes(Warp& w, std::uint32_t lanes) {
   }
   for (const Pending& p : list) join(clocks_[i], p.clock);
   list.clear();
-  w.lanes.full_epoch = clocks_[i].agents[i * kUnits]++;
+  settle_retired(w);
 }
 
 bool RaceTracker::knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent,
@@ -119,7 +208,7 @@ void RaceTracker::fence(Warp& w) {
   join(c.remote, c.pending);
   c.pending.reset();
   c.fenced = c.agents;
-  ++c.agents[agent(w, 0)];
+  tick(w);
 }
 
 void RaceTracker::observe(Warp& w, const RemotePtr& published, bool acquire) {
@@ -135,7 +224,7 @@ RemotePtr RaceTracker::publication(Warp& w, std::uint64_t cluster, bool release)
   auto out = c.remote == nullptr ? std::make_shared<Remote>() : std::make_shared<Remote>(*c.remote);
   if (release) {
     (*out)[cluster] = c.agents;
-    ++c.agents[agent(w, 0)];
+    tick(w);
   } else if (!c.fenced.empty()) {
     (*out)[cluster] = c.fenced;
   } else {
@@ -144,32 +233,101 @@ RemotePtr RaceTracker::publication(Warp& w, std::uint64_t cluster, bool release)
   return out;
 }
 
-Site RaceTracker::remote_site(std::uint64_t cluster, std::uint32_t agent, std::uint32_t op) const {
+const Warp& RaceTracker::warp_of(std::uint32_t agent) const {
   const std::uint32_t warp = agent / kUnits;
   const auto rank = static_cast<std::size_t>(std::upper_bound(first_warp_.begin(), first_warp_.end(), warp) -
                                              first_warp_.begin() - 1);
-  const Warp& like = cluster_.blocks[rank]->warps[warp - first_warp_[rank]];
+  return cluster_.blocks[rank]->warps[warp - first_warp_[rank]];
+}
+
+Site RaceTracker::remote_site(std::uint64_t cluster, std::uint32_t agent, std::uint32_t op) const {
+  const Warp& like = warp_of(agent);
   Site s = site_of(like, cluster_.program->ops[op], -1);
-  s.block = block_of(*cluster_.launch->launch, cluster, static_cast<std::uint32_t>(rank));
+  s.block = block_of(*cluster_.launch->launch, cluster, like.block->rank);
   return s;
 }
 
-void RaceTracker::synchronize(Warp& w, std::uint64_t address) {
-  Clock& c = variables_[address];
-  // Lanes that meet at a variable are not told apart.
-  acquire(w, c, w.live);
-  synchronize_lanes(w, w.live);
-  release(w, c, w.live);
+void RaceTracker::strong_write(Warp& w, std::uint64_t address, int lane, Order order) {
+  Clock& variable = variables_[address];
+  if (order != Order::release && order != Order::acq_rel) return release_fenced(w, variable, 1u << lane);
+  release(w, variable, 1u << lane);
 }
 
-void RaceTracker::proxy_fence(Warp& w) {
+void RaceTracker::strong_read(Warp& w, std::uint64_t address, int lane, Order order) {
+  const auto it = variables_.find(address);
+  if (it == variables_.end() || it->second.empty()) return;
+  if (order == Order::acquire || order == Order::acq_rel) return acquire(w, it->second, 1u << lane);
+  auto& seen = observed_[index(w)];
+  for (Pending& p : seen)
+    if (p.lanes == 1u << lane) return join(p.clock, it->second);
+  seen.push_back({1u << lane, it->second, 0});
+}
+
+void RaceTracker::fence_lanes(Warp& w, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
-  fenced_[i * kUnits] = clocks_[i].agents[i * kUnits];
-  // cp.async writes count once they were waited for.
-  const std::uint32_t copies = agent(w, static_cast<std::uint32_t>(Unit::cp_async));
-  fenced_[copies] = clocks_[i].agents[copies];
-  at_fence_[i] = clocks_[i].agents;
-  ++clocks_[i].agents[i * kUnits];
+  for (Pending& p : observed_[i])
+    if ((p.lanes & lanes) != 0) acquire(w, p.clock, p.lanes);
+  std::erase_if(observed_[i], [&](const Pending& p) { return (p.lanes & lanes) != 0; });
+  for (Pending& p : fenced_[i]) p.lanes &= ~lanes;
+  std::erase_if(fenced_[i], [](const Pending& p) { return p.lanes == 0; });
+  // Each lane publishes its own past, not that of others it has not met.
+  if (pending_[i].empty() && retired_[i].empty() && w.lanes.known == nullptr) {
+    Clock common = clocks_[i];
+    common.agents[i * kUnits] = w.lanes.all - std::min(w.lanes.all, 1u);
+    fenced_[i].push_back({lanes, std::move(common), w.lanes.now});
+  } else {
+    for (std::uint32_t m = lanes; m != 0; m &= m - 1)
+      fenced_[i].push_back({m & (0 - m), snapshot(w, m & (0 - m)), w.lanes.now});
+  }
+  tick(w);
+}
+
+void RaceTracker::release_fenced(Warp& w, Clock& into, std::uint32_t lanes) {
+  for (const Pending& p : fenced_[index(w)]) {
+    if ((p.lanes & lanes) == 0) continue;
+    join(into, p.clock);
+    into.add({agent(w, 0), p.time, p.lanes & lanes});
+  }
+}
+
+void RaceTracker::proxy_fence(Warp& w, std::uint32_t lanes) {
+  join(proxy_fenced_[index(w)], snapshot(w, lanes));
+  tick(w);
+}
+
+void RaceTracker::visit(Warp& w, const Op& op, int lane, Block& block, std::uint32_t unit,
+                        std::uint32_t epoch) {
+  const auto at = static_cast<std::uint32_t>(&op - cluster_.program->ops.data());
+  if (block.live_warps != 0) {
+    auto& list = visits_[block.rank];
+    if (list.empty()) list.resize(unit_epoch_.size());
+    Visit& v = list[agent(w, unit)];
+    const std::uint32_t lanes = lane < 0 ? w.live : 1u << lane;
+    v = {epoch, v.epoch == epoch ? v.lanes | lanes : lanes, at};
+  } else if (reported_.insert({at, at}).second) {
+    report(w, op, lane, "ended-block",
+           "uses shared memory of block rank " + std::to_string(block.rank) + ", which has ended");
+  }
+}
+
+void RaceTracker::block_ended(Warp& last, const Op& op, Block& block) {
+  const auto& list = visits_[block.rank];
+  for (std::uint32_t by = 0; by < list.size(); ++by) {
+    const Visit& v = list[by];
+    if (v.epoch == 0) continue;
+    const bool known = std::any_of(block.warps.begin(), block.warps.end(),
+                                   [&](const Warp& w) { return knows(w, -1, by, v.epoch, v.lanes); });
+    if (known || !reported_.insert({v.op, v.op}).second) continue;
+    const Warp& party = warp_of(by);
+    report(last, op, -1, "ended-block",
+           by % kUnits != 0
+               ? "the block ends while a bulk load may still write its shared memory: no thread of it has "
+                 "waited for the load"
+               : "the block ends, and nothing orders this after an access to its shared memory by block "
+                 "rank " +
+                     std::to_string(party.block->rank),
+           site_of(party, cluster_.program->ops[v.op], -1));
+  }
 }
 
 void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
@@ -179,17 +337,25 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
   const std::uint32_t i = index(w);
   const Epochs& clock = clocks_[i].agents;
   const std::uint32_t self = i * kUnits + unit, thread = i * kUnits;
-  if (unit == 0) epoch = clock[self];
+  constexpr auto kStrong = static_cast<std::uint32_t>(Unit::strong);
+  const bool strong = unit == kStrong, by_thread = unit == 0 || strong;
+  if (by_thread) epoch = clock[thread];
   const auto op_index = static_cast<std::uint32_t>(&op - cluster_.program->ops.data());
-  const bool async_proxy = unit != 0 && unit != static_cast<std::uint32_t>(Unit::cp_async);
+  const bool async_proxy = !by_thread && unit != static_cast<std::uint32_t>(Unit::cp_async);
   const std::uint32_t end =
       std::min<std::uint32_t>(offset + bytes, static_cast<std::uint32_t>(block.smem.size()));
-  // A thread follows its own past; what its units did it follows only once retired.
   const std::uint32_t lanes = lane < 0 ? w.live : 1u << lane;
+  const bool by_load = unit >= static_cast<std::uint32_t>(Unit::bulk_load) &&
+                       unit < static_cast<std::uint32_t>(Unit::bulk_write);
+  if (by_load || &block != w.block) visit(w, op, lane, block, strong ? 0 : unit, epoch);
+  // A thread follows its own past; what its units did it follows only once retired.
   const auto ordered = [&](const Slot& s) {
-    if (s.agent == thread)  // between threads of a warp LaneTracker judges
-      return unit == 0 || lane < 0 || s.epoch <= w.lanes.full_epoch || (s.lanes & ~w.lanes.met(lanes)) == 0;
-    return s.epoch <= clock[s.agent] || knows(w, lane, s.agent, s.epoch, s.lanes);
+    const bool other_strong = s.agent % kUnits == kStrong;
+    if (strong && other_strong) return true;
+    const std::uint32_t by = other_strong ? s.agent - kStrong : s.agent;
+    if (by == thread)  // between threads of a warp LaneTracker judges
+      return by_thread || lane < 0 || w.lanes.knows(lane, s.lanes, s.epoch);
+    return s.epoch <= clock[by] || knows(w, lane, by, s.epoch, s.lanes);
   };
   const auto note_in = [&](Slot& s, std::uint16_t mask) {
     if (s.agent == self && s.epoch == epoch) {
@@ -225,9 +391,11 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
         conflict(w, op, lane, block, at, *last, write, true, unit);
       } else if (async_proxy && !write) {
         const std::uint32_t by = last->agent % kUnits;
-        const bool generic = by == 0 || by == static_cast<std::uint32_t>(Unit::cp_async);
-        const bool fenced = fenced_[last->agent] >= last->epoch ||
-                            (!at_fence_[i].empty() && at_fence_[i][last->agent] >= last->epoch);
+        const bool generic = by == 0 || by == kStrong || by == static_cast<std::uint32_t>(Unit::cp_async);
+        const std::uint32_t writer = by == kStrong ? last->agent - kStrong : last->agent;
+        // By the writer, or by whoever starts this and knows of the write.
+        const bool fenced = proxy_fenced_[writer / kUnits].knows(writer, last->epoch, last->lanes) ||
+                            proxy_fenced_[i].knows(writer, last->epoch, last->lanes);
         if (generic && !fenced) missing_fence(w, op, lane, at, *last);
       }
     }
@@ -244,12 +412,21 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
         more_reads_.erase(key);
         cell.more = false;
       }
-      for (Slot& same : cell.same) same.epoch = 0;
+      const bool narrow = unit == static_cast<std::uint32_t>(Unit::cp_async) && bytes < 16;
+      if (!narrow || cell.write.agent != self || cell.write.epoch != epoch)
+        for (Slot& same : cell.same) same.epoch = 0;
       note(cell.write);
+      if (narrow) {
+        const auto free =
+            std::find_if(cell.same.begin(), cell.same.end(), [](const Slot& s) { return s.epoch == 0; });
+        if (free != cell.same.end()) note(*free);
+      }
     } else {
       Slot* free = nullptr;
       for (Slot& r : cell.reads) {
         if (r.epoch != 0 && r.agent == self) {
+          // Another lane's earlier read keeps its place until this lane knows of it.
+          if (by_thread && r.epoch != epoch && lane >= 0 && !w.lanes.knows(lane, r.lanes, r.epoch)) continue;
           free = &r;
           break;
         }
@@ -279,6 +456,8 @@ std::string unit_name(std::uint32_t unit) {
       return "a bulk store";
     case 3:
       return "cp.async";
+    case static_cast<std::uint32_t>(Unit::strong):
+      return "an atomic or strong access";
     default:
       return "a bulk load";
   }
@@ -289,11 +468,10 @@ void RaceTracker::conflict(Warp& w, const Op& op, int lane, Block& block, std::u
                            const Slot& other, bool write, bool other_write, std::uint32_t unit) {
   const auto mine = static_cast<std::uint32_t>(&op - cluster_.program->ops.data());
   if (!reported_.insert({mine, other.op}).second) return;
-  const std::uint32_t warp = other.agent / kUnits, by = other.agent % kUnits;
-  const auto rank = static_cast<std::size_t>(std::upper_bound(first_warp_.begin(), first_warp_.end(), warp) -
-                                             first_warp_.begin() - 1);
-  const Warp& party = cluster_.blocks[rank]->warps[warp - first_warp_[rank]];
-  report(w, op, lane, unit == 0 && by == 0 ? "shared-race" : "async-memory",
+  const std::uint32_t by = other.agent % kUnits;
+  const Warp& party = warp_of(other.agent);
+  const auto thread = [](std::uint32_t u) { return u == 0 || u == static_cast<std::uint32_t>(Unit::strong); };
+  report(w, op, lane, thread(unit) && thread(by) ? "shared-race" : "async-memory",
          unit_name(unit) + (write ? " writes" : " reads") + " shared address " + std::to_string(address) +
              (&block != w.block ? " of block rank " + std::to_string(block.rank) : "") + ", unordered with " +
              unit_name(by) + " of warp " + std::to_string(party.index) + " that " +
@@ -304,10 +482,7 @@ void RaceTracker::conflict(Warp& w, const Op& op, int lane, Block& block, std::u
 void RaceTracker::missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other) {
   const auto mine = static_cast<std::uint32_t>(&op - cluster_.program->ops.data());
   if (!reported_.insert({mine, other.op}).second) return;
-  const std::uint32_t warp = other.agent / kUnits;
-  const auto rank = static_cast<std::size_t>(std::upper_bound(first_warp_.begin(), first_warp_.end(), warp) -
-                                             first_warp_.begin() - 1);
-  const Warp& party = cluster_.blocks[rank]->warps[warp - first_warp_[rank]];
+  const Warp& party = warp_of(other.agent);
   report(w, op, lane, "missing-proxy-fence",
          "shared address " + std::to_string(address) + " was written by warp " + std::to_string(party.index) +
              " through the generic proxy, with no fence.proxy.async before this asynchronous read",

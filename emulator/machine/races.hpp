@@ -21,15 +21,19 @@ struct Cluster;
 struct Site;
 struct Warp;
 
+/// How a strong access orders others around it.
+enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
+
 enum class Unit : std::uint8_t {
   thread,
   wgmma,
   bulk_store,
   cp_async,
-  bulk_load,      ///< four, by mbarrier
-  bulk_write = 8  ///< what bulk stores write to global memory
+  bulk_load,       ///< four, by mbarrier
+  bulk_write = 8,  ///< what bulk stores write to global memory
+  strong           ///< atomics and the like of the thread: no race among themselves
 };
-inline constexpr std::uint32_t kUnits = 9;
+inline constexpr std::uint32_t kUnits = 10;
 
 class RaceTracker {
  public:
@@ -42,11 +46,15 @@ class RaceTracker {
               bool write, std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
 
   std::uint32_t begin(const Warp& w, std::uint32_t unit) { return ++unit_epoch_[agent(w, unit)]; }
-  /// Lanes of the warp have waited for everything of `unit` up to `epoch`.
-  void retire(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t lanes);
-  /// What an asynchronous operation publishes when it signals: the past of the lane that issued it and
+  std::uint32_t last_begun(const Warp& w, std::uint32_t unit) const { return unit_epoch_[agent(w, unit)]; }
+  /// The whole warp has waited for everything of `unit` up to `epoch`.
+  void retire(Warp& w, std::uint32_t unit, std::uint32_t epoch);
+  /// Each of `lanes` has waited for what itself had begun of `unit` up to `epoch`; others of the warp know
+  /// once they meet it. Of everything up to `floor` nothing is left in flight.
+  void retire_own(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t floor, std::uint32_t lanes);
+  /// What an asynchronous operation publishes when it signals: the past of the lane that issues it now and
   /// itself.
-  Clock published(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch) const;
+  Clock published(Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch);
   /// Whether `w` knows of what `other` itself had done at `epoch`.
   bool follows(const Warp& w, int lane, const Warp& other, std::uint32_t epoch) const {
     return index(w) == index(other) || knows(w, lane, agent(other, 0), epoch, 0);
@@ -69,9 +77,19 @@ class RaceTracker {
   void acquire(Warp& w, const Clock& from, std::uint32_t lanes);
   /// Lanes of `w` have waited for each other, with their memory.
   void synchronize_lanes(Warp& w, std::uint32_t lanes);
-  /// Atomics and strong accesses: whoever meets at an address is ordered.
-  void synchronize(Warp& w, std::uint64_t address);
-  void proxy_fence(Warp& w);
+  /// Strong accesses by a lane, of the cluster's own threads: before a write, after a read. A release
+  /// publishes what the lane knows, a relaxed write what it knew at its last fence; what a relaxed read has
+  /// seen counts from the lane's next fence on.
+  void strong_write(Warp& w, std::uint64_t address, int lane, Order order);
+  void strong_read(Warp& w, std::uint64_t address, int lane, Order order);
+  void fence_lanes(Warp& w, std::uint32_t lanes);
+  /// What `lanes` knew at their last fence: a relaxed arrival publishes no more.
+  void release_fenced(Warp& w, Clock& into, std::uint32_t lanes);
+  void proxy_fence(Warp& w, std::uint32_t lanes);
+  /// A thread of another block, or a bulk load, uses a block's shared memory: it must not have ended.
+  void visit(Warp& w, const Op& op, int lane, Block& block, std::uint32_t unit, std::uint32_t epoch);
+  /// All threads of a block have left: whatever used its memory must be known to one of them.
+  void block_ended(Warp& last, const Op& op, Block& block);
   static std::uint32_t load_unit(std::uint32_t mbarrier) {
     return static_cast<std::uint32_t>(Unit::bulk_load) + (mbarrier >> 3) % 4;
   }
@@ -84,7 +102,7 @@ class RaceTracker {
   };
   struct Cell {  ///< 16 bytes of shared memory
     Slot write;
-    std::array<Slot, 3> same;  ///< later writers of the same bytes
+    std::array<Slot, 4> same;  ///< later writers of the same bytes; of cp.async the lanes that share a cell
     std::array<Slot, 8> reads;
     bool more = false;  ///< further readers are in `more_reads_`
   };
@@ -92,7 +110,20 @@ class RaceTracker {
   struct Pending {
     std::uint32_t lanes = 0;
     Clock clock;
+    std::uint32_t time = 0;  ///< of a fence
   };
+  /// Own asynchronous work that lanes have waited for and not all lanes know to be done.
+  struct Retired {
+    std::uint32_t unit = 0, epoch = 0, floor = 0, lanes = 0, time = 0;
+  };
+  /// The latest use of a block's memory by an agent that its end must wait for.
+  struct Visit {
+    std::uint32_t epoch = 0, lanes = 0, op = 0;
+  };
+  void tick(Warp& w);
+  void settle_retired(Warp& w);
+  bool retired(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch, std::uint32_t by) const;
+  const Warp& warp_of(std::uint32_t agent) const;
   Clock snapshot(const Warp& w, std::uint32_t lanes) const;
   Clock& pending(Warp& w, std::uint32_t lanes);
   std::uint32_t index(const Warp& w) const;
@@ -103,10 +134,13 @@ class RaceTracker {
   Cluster& cluster_;
   std::vector<std::uint32_t> first_warp_;  ///< of each block
   std::vector<Clock> clocks_;              ///< per warp
-  std::vector<Epochs> at_fence_;           ///< per warp
-  std::vector<std::uint32_t> unit_epoch_, fenced_;
+  std::vector<Clock> proxy_fenced_;        ///< per warp: what it knew at its fences between proxies
+  std::vector<std::uint32_t> unit_epoch_;
   std::vector<std::vector<Cell>> cells_;                             ///< per block
   std::vector<std::vector<Pending>> pending_;                        ///< per warp
+  std::vector<std::vector<Pending>> fenced_, observed_;              ///< per warp, see strong_write
+  std::vector<std::vector<Retired>> retired_;                        ///< per warp
+  std::vector<std::vector<Visit>> visits_;                           ///< per block, by agent
   std::unordered_map<std::uint64_t, std::vector<Slot>> more_reads_;  ///< by block and cell
   std::unordered_map<std::uint64_t, Clock> variables_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;

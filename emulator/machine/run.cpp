@@ -153,11 +153,12 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
 void check_stores_done(Warp& w, std::uint32_t mask) {
   const Cluster& c = *w.block->cluster;
   for (const UnitEpoch& u : w.unit_epochs) {
-    if (u.unit != static_cast<std::uint32_t>(Unit::bulk_store) || (mask >> u.lane & 1) == 0) continue;
-    report(w, c.program->ops[w.pc - 1], u.lane, "async-memory",
+    if (u.unit != static_cast<std::uint32_t>(Unit::bulk_store) || (mask & u.lanes) == 0) continue;
+    const int lane = std::countr_zero(mask & u.lanes);
+    report(w, c.program->ops[w.pc - 1], lane, "async-memory",
            "the thread ends while its bulk store may still read shared memory: no "
            "cp.async.bulk.wait_group[.read] covers it",
-           site_of(w, *u.op, u.lane));
+           site_of(w, *u.op, lane));
     return;
   }
 }
@@ -171,6 +172,8 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
   ++c.progress;
   if (w.live != 0) return;
   --w.block->live_warps;
+  if (c.races && w.block->live_warps == 0 && !c.aborted)
+    c.races->block_ended(w, c.program->ops[w.pc - 1], *w.block);
   for (NamedBarrier& b : w.block->barriers) barrier_settle(*w.block, b);
   if (c.barrier_arrived != 0 && c.barrier_arrived >= c.live_threads_warps()) {
     c.barrier_arrived = 0;

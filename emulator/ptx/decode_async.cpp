@@ -10,12 +10,26 @@ namespace kiln::emulator::ptx {
 void retire_groups(Warp& w, std::uint32_t unit, std::int64_t keep, const std::uint32_t* committed) {
   RaceTracker* r = w.block->cluster->races.get();
   if (r == nullptr) return;
-  std::erase_if(w.unit_epochs, [&](const UnitEpoch& u) {
-    if (u.unit != unit || (w.exec >> u.lane & 1) == 0) return false;
-    if (keep >= 0 && u.group + keep >= committed[u.lane]) return false;
-    r->retire(w, unit, u.epoch, w.exec);
-    return true;
+  // What the same lanes have waited for, up to the latest of it.
+  std::vector<UnitEpoch> done;
+  std::uint32_t floor = r->last_begun(w, unit);
+  std::erase_if(w.unit_epochs, [&](UnitEpoch& u) {
+    if (u.unit != unit) return false;
+    std::uint32_t lanes = 0;
+    for (std::uint32_t m = w.exec & u.lanes; m != 0; m &= m - 1)
+      if (const int l = std::countr_zero(m); keep < 0 || u.group + keep < committed[l]) lanes |= 1u << l;
+    u.lanes &= ~lanes;
+    if (u.lanes != 0) floor = std::min(floor, u.epoch - 1);
+    if (lanes == 0) return false;
+    const auto same =
+        std::find_if(done.begin(), done.end(), [&](const UnitEpoch& d) { return d.lanes == lanes; });
+    if (same != done.end())
+      same->epoch = std::max(same->epoch, u.epoch);
+    else
+      done.push_back({unit, u.epoch, 0, lanes, u.op});
+    return u.lanes == 0;
   });
+  for (const UnitEpoch& d : done) r->retire_own(w, unit, d.epoch, floor, d.lanes);
 }
 namespace {
 
@@ -35,8 +49,15 @@ void run_cp_async(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto unit = static_cast<std::uint32_t>(Unit::cp_async);
   const std::uint32_t epoch = c.races ? c.races->begin(w, unit) : 0;
-  const int first = std::countr_zero(w.exec);
-  if (c.races) w.unit_epochs.push_back({unit, epoch, w.copies.committed[first], first, &op});
+  // Lanes that have committed equally often share an entry.
+  for (std::uint32_t left = c.races ? w.exec : 0; left != 0;) {
+    const std::uint32_t group = w.copies.committed[std::countr_zero(left)];
+    std::uint32_t lanes = 0;
+    for (std::uint32_t m = left; m != 0; m &= m - 1)
+      if (w.copies.committed[std::countr_zero(m)] == group) lanes |= m & (0 - m);
+    w.unit_epochs.push_back({unit, epoch, group, lanes, &op});
+    left &= ~lanes;
+  }
   each_lane(w, [&](int l) {
     LaneCopy copy;
     copy.lane = static_cast<std::uint8_t>(l);
@@ -92,8 +113,10 @@ void run_mbarrier_arrive(Warp& w, const Op& op) {
         0xffffffu;
     copy.group = w.copies.committed[l];
     copy.op = &op;
-    for (const UnitEpoch& u : w.unit_epochs)
-      if (u.unit == static_cast<std::uint32_t>(Unit::cp_async)) copy.epoch = std::max(copy.epoch, u.epoch);
+    if (RaceTracker* r = w.block->cluster->races.get()) {
+      const auto unit = static_cast<std::uint32_t>(Unit::cp_async);
+      copy.published = r->published(w, l, unit, r->last_begun(w, unit));
+    }
     if ((op.flags & 2) == 0)
       if (MBarrier* m = find_mbarrier(w, op, l, *w.block, copy.shared)) ++m->pending;
     w.copies.pending.push_back(copy);

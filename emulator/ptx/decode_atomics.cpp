@@ -84,9 +84,9 @@ void run_atomic(Warp& w, const Op& op) {
     std::unique_lock lock(c.launch->atomics, std::defer_lock);
     if (place.space == Space::global) lock.lock();
     if (c.races && place.space == Space::shared)
-      c.races->synchronize(w, u64{place.block->rank} << 32 | place.offset);
+      strong_shared(w, op, l, *place.block, place.offset, bytes, true, true);
     const bool strong = c.races && place.space != Space::shared;
-    if (strong) publish_global(w, op, lane_address(w, op, l), true);
+    if (strong) publish_global(w, op, l, lane_address(w, op, l), true);
     for (std::uint32_t i = 0; i < op.count; ++i) {
       u64 old = 0;
       std::memcpy(&old, place.data + std::size_t{i} * op.width, op.width);
@@ -95,7 +95,7 @@ void run_atomic(Warp& w, const Op& op) {
       std::memcpy(place.data + std::size_t{i} * op.width, &fresh, op.width);
       if (op.d != kNoRef) w.set(p.lists[op.d + i], op.dsize, l, old);
     }
-    if (strong) observe_global(w, op, lane_address(w, op, l));
+    if (strong) observe_global(w, op, l, lane_address(w, op, l));
   });
 }
 

@@ -147,10 +147,10 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b) {
       store ? static_cast<std::uint32_t>(Unit::bulk_store) : RaceTracker::load_unit(b.mbarrier);
   const std::uint32_t epoch = r.begin(w, unit);
   if (store) {
-    w.unit_epochs.push_back({unit, epoch, b.group, lane, &op});
+    w.unit_epochs.push_back({unit, epoch, b.group, 1u << lane, &op});
     const auto out = static_cast<std::uint32_t>(Unit::bulk_write);
     const std::uint32_t out_epoch = r.begin(w, out);
-    w.unit_epochs.push_back({out, out_epoch, b.group, lane, &op});
+    w.unit_epochs.push_back({out, out_epoch, b.group, 1u << lane, &op});
     GlobalRaces& globals = *w.block->cluster->launch->globals;
     for (const BoxRun& run : b.runs) {
       r.access(w, op, lane, *b.source, run.shared, run.bytes, false, unit, epoch);

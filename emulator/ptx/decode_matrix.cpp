@@ -294,7 +294,7 @@ void run_wgmma_wait(Warp& w, const Op& op) {
   }
   const std::size_t done = w.wgmma_groups.size() - keep;
   if (RaceTracker* r = b.cluster->races.get())
-    r->retire(w, static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1], w.live);
+    r->retire(w, static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1]);
   w.wgmma_epochs.erase(w.wgmma_epochs.begin(), w.wgmma_epochs.begin() + static_cast<std::ptrdiff_t>(done));
   w.wgmma_groups.erase(w.wgmma_groups.begin(), w.wgmma_groups.end() - static_cast<std::ptrdiff_t>(keep));
   w.wgmma_retired = until;

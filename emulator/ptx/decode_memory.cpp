@@ -7,6 +7,8 @@
 
 namespace kiln::emulator::ptx {
 
+using u64 = std::uint64_t;
+
 std::uint64_t lane_address(const Warp& w, const Op& op, int lane) {
   std::uint64_t a = w.value(op.a, op.asize, lane) + static_cast<std::uint64_t>(op.imm);
   if ((op.flags & 2) != 0) a += w.frame->local;
@@ -28,20 +30,26 @@ std::uint16_t order_flags(const Decoder& d) {
                                      : Order::relaxed;
   return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9);
 }
-void publish_global(Warp& w, const Op& op, std::uint64_t address, bool continues) {
+void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues) {
   Cluster& c = *w.block->cluster;
-  c.races->synchronize(w, address);
+  c.races->strong_write(w, address, lane, order_of(op));
   c.launch->globals->publish(w, address, order_of(op), continues);
 }
-void observe_global(Warp& w, const Op& op, std::uint64_t address) {
+void observe_global(Warp& w, const Op& op, int lane, std::uint64_t address) {
   Cluster& c = *w.block->cluster;
-  c.races->synchronize(w, address);
+  c.races->strong_read(w, address, lane, order_of(op));
   c.launch->globals->observe(w, address, order_of(op));
+}
+void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
+                   bool reads, bool writes) {
+  RaceTracker& r = *w.block->cluster->races;
+  const u64 address = u64{block.rank} << 32 | offset;
+  r.access(w, op, lane, block, offset, bytes, writes, static_cast<std::uint32_t>(Unit::strong));
+  if (reads) r.strong_read(w, address, lane, order_of(op));
+  if (writes) r.strong_write(w, address, lane, order_of(op));
 }
 
 namespace {
-
-using u64 = std::uint64_t;
 
 template <class F>
 void each_lane(Warp& w, F f) {
@@ -123,7 +131,7 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
       shared |= 1u << l;
       if (RaceTracker* r = w.block->cluster->races.get()) {
         if ((op.flags & 0x100) != 0)
-          r->synchronize(w, u64{p.block->rank} << 32 | p.offset);
+          strong_shared(w, op, l, *p.block, p.offset, bytes, access == Access::read, access == Access::write);
         else
           r->access(w, op, l, *p.block, p.offset, bytes, access == Access::write, 0, 0,
                     access == Access::write && stores_the_same(w, op, l, p.data));
@@ -140,7 +148,7 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
   });
   if (strong != 0 && access == Access::write)
     for (std::uint32_t m = strong; m != 0; m &= m - 1)
-      publish_global(w, op, address[std::countr_zero(m)], false);
+      publish_global(w, op, std::countr_zero(m), address[std::countr_zero(m)], false);
   unwritten.strong = strong;
   Cluster& c = *w.block->cluster;
   if (c.findings) {
@@ -201,7 +209,7 @@ void run_load(Warp& w, const Op& op) {
       break;
   }
   for (std::uint32_t m = unwritten.strong; m != 0; m &= m - 1)
-    observe_global(w, op, lane_address(w, op, std::countr_zero(m)));
+    observe_global(w, op, std::countr_zero(m), lane_address(w, op, std::countr_zero(m)));
   if (unwritten.lanes != 0) [[unlikely]]
     note_unwritten(w, op, unwritten);
 }

@@ -16,7 +16,15 @@ void each_lane(Warp& w, F f) {
 }
 
 // --- named barriers ---
-enum BarFlag : std::uint16_t { kArrive = 1, kAligned = 2, kRed = 4, kAnd = 8, kOr = 16, kPopc = 32 };
+enum BarFlag : std::uint16_t {
+  kArrive = 1,
+  kAligned = 2,
+  kRed = 4,
+  kAnd = 8,
+  kOr = 16,
+  kPopc = 32,
+  kRelaxed = 64
+};
 
 void finish_reduction(Warp& w, const Op& op, const NamedBarrier& b) {
   if ((op.flags & kPopc) != 0) {
@@ -120,12 +128,22 @@ void run_warp_barrier(Warp& w, const Op& op) {
   w.block_on(t);
 }
 
+/// Publishes what was fenced: by fence.acq_rel everything, by fence.mbarrier_init the warp's mbarriers.
+void arrive_relaxed(Warp& w, Clock& into) {
+  w.block->cluster->races->release_fenced(w, into, w.exec);
+  for (auto& [offset, m] : w.block->mbarriers)
+    if (m.init_warp == w.index && m.fenced) m.init_epoch = 0;
+}
+
 void run_cluster_barrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   if ((op.flags & kAligned) != 0 && !w.resumed && !converge(w, op, 0xffffffffu)) return;
   if ((op.flags & kArrive) != 0) {
     w.cluster_phase = c.barrier_generation;
-    if (c.races) c.races->release(w, c.barrier_arriving, w.exec);
+    if (c.races && (op.flags & kRelaxed) == 0)
+      c.races->release(w, c.barrier_arriving, w.exec);
+    else if (c.races)
+      arrive_relaxed(w, c.barrier_arriving);
     ++c.progress;
     if (++c.barrier_arrived >= c.live_threads_warps()) {
       c.barrier_arrived = 0;
@@ -154,7 +172,8 @@ void decode_bar(Decoder& d) {
     Op& op = d.emit(run_cluster_barrier, Kind::barrier);
     if (!d.has("arrive") && !d.has("wait")) d.unsupported();
     op.flags =
-        static_cast<std::uint16_t>((d.has("arrive") ? kArrive : 0) | (d.has("aligned") ? kAligned : 0));
+        static_cast<std::uint16_t>((d.has("arrive") ? kArrive : 0) | (d.has("aligned") ? kAligned : 0) |
+                                   (d.has("relaxed") ? kRelaxed : 0));
     return;
   }
   std::uint16_t flags = 0;
@@ -236,6 +255,7 @@ void run_mbarrier(Warp& w, const Op& op) {
     }
     MBarrier* m = find_mbarrier(w, op, l, *t.block, t.offset);
     if (m == nullptr) return;
+    if (c.races && t.block != w.block) c.races->visit(w, op, l, *t.block, 0, c.races->epoch(w));
     const std::uint64_t state = m->phase << 40 | u64{m->pending} << 20;
     switch (what) {
       case Mb::inval:
@@ -370,12 +390,12 @@ void run_mbarrier_fence(Warp& w, const Op&) {
 }
 void run_proxy_fence(Warp& w, const Op& op) {
   run_mbarrier_fence(w, op);
-  if (RaceTracker* r = w.block->cluster->races.get()) r->proxy_fence(w);
+  if (RaceTracker* r = w.block->cluster->races.get()) r->proxy_fence(w, w.exec);
 }
 void run_fence(Warp& w, const Op& op) {
   RaceTracker* r = w.block->cluster->races.get();
   if (r == nullptr) return;
-  r->synchronize_lanes(w, w.live);
+  r->fence_lanes(w, w.exec);
   if (op.flags != 0) r->fence(w);
 }
 void decode_fence(Decoder& d) {
