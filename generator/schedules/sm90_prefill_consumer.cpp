@@ -122,7 +122,6 @@ void emit_store(Writer& w, const PrefillPlan& p) {
     w.line("mbarrier_arrive(mbar_q_empty + 8 * consumer);");
   }
   w.close();
-  if (!p.separate_o) w.line("__syncwarp();");
 }
 
 // Rows of V past a ragged sequence are those of the next one: P is 0 there, but 0 * NaN is NaN.
@@ -207,7 +206,7 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
       "row");
   w.line("const int clean_end = max({}, 0) / {};  // tiles that the first row sees to their end",
          p.mask->end_key("position", "work.seqlen_k"), p.BN);
-  if (lower) {
+  if (lower && p.whole_tiles()) {
     w.line("const int clean_begin = ({} + {}) / {};  // tiles that the last row sees from their start",
            p.mask->first_key("(position + 63)"), p.BN - 1, p.BN);
   }
@@ -215,10 +214,12 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
   w.open("for (--n; n >= {}; --n)", lower ? "max(clean_end, work.first_block)" : "clean_end");
   emit_tile(w, p, {true, true});
   w.close();
-  w.banner("KV tiles that every row sees whole");
-  w.open("for (; n >= {}; --n)", lower ? "clean_begin" : "0");
-  emit_tile(w, p, {false, false});
-  w.close();
+  if (p.whole_tiles()) {
+    w.banner("KV tiles that every row sees whole");
+    w.open("for (; n >= {}; --n)", lower ? "clean_begin" : "0");
+    emit_tile(w, p, {false, false});
+    w.close();
+  }
   if (!lower) return;
   w.banner("KV tiles in which the keys of some row begin");
   w.open("for (; n >= {}; --n)", first);

@@ -244,7 +244,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
-  const int bodies = 1 + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
+  const int bodies =
+      (p.whole_tiles() ? 1 : 0) + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
   m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + "k16",
                      p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
   if (p.BN != p.ov_depth) {

@@ -54,6 +54,9 @@ struct PrefillPlan {
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / 2; }
+  /// Whether some KV tile may be seen whole by the 64 rows of a warpgroup: not under a window shorter than a
+  /// tile and the rows' spread.
+  bool whole_tiles() const { return !mask->bounded_below() || mask->most_common_keys(64) >= BN; }
   /// Work items are taken per cluster.
   std::string first_tile() const {
     return cluster == 1 ? "blockIdx.x" : fmt::format("blockIdx.x / {}", cluster);

@@ -31,11 +31,11 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
 }
 
 void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
-                  const std::string& block) {
+                  const std::string& block, bool known_free) {
   const auto& ring = pipeline.ring();
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
-    ring.emit_wait_empty(w, qk);
+    if (!known_free) ring.emit_wait_empty(w, qk);
     w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
     for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
       const int panel = qk * pipeline.panels_per_chunk() + i;
@@ -56,7 +56,7 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
 
 // The same through a page table: every lane looks up one page of the tile and issues its copies.
 void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
-                     const std::string& block) {
+                     const std::string& block, bool known_free) {
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
   const int piece_bytes = operand.eff_page() * p.span_bytes;
@@ -64,7 +64,7 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   operand.emit_populate(w, "(" + block + ")");
   for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
-    ring.emit_wait_empty(w, qk);
+    if (!known_free) ring.emit_wait_empty(w, qk);
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
     for (int round = 0; round < operand.rounds(); ++round) {
       const std::string condition = operand.issues(round);
@@ -85,8 +85,16 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
 }
 
 void emit_load_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
-                    const std::string& block) {
-  (p.operand->table() ? emit_load_pages : emit_load_kv)(w, p, pipeline, name, block);
+                    const std::string& block, bool known_free = false) {
+  (p.operand->table() ? emit_load_pages : emit_load_kv)(w, p, pipeline, name, block, known_free);
+}
+
+// Where the tiles of any item fit into the stages, a tile after the first takes the place of one of an item
+// before. Q's rows are empty only when the consumers have read all of that item's K, and of V all but the
+// last tile.
+bool items_fit(const PrefillPlan& p) {
+  const int tiles = p.mask->most_tiles(p.BM, p.BN);
+  return p.cluster == 1 && p.separate_o && !p.operand->table() && tiles > 0 && tiles <= p.num_kv_stages;
 }
 
 }  // namespace
@@ -111,9 +119,10 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   if (pages) w.close();
   w.line("q_phase ^= 1;");
   w.line("#pragma unroll 1");
+  if (items_fit(p)) w.comment("the stages are free: Q's rows were, and no item has more tiles than stages");
   w.open("for (--n; n >= {}; --n)", p.first_block());
-  emit_load_tile(w, p, *p.k, "k", "n");
-  emit_load_tile(w, p, *p.v, "v", "n + 1");
+  emit_load_tile(w, p, *p.k, "k", "n", items_fit(p));
+  emit_load_tile(w, p, *p.v, "v", "n + 1", items_fit(p));
   w.close();
   emit_load_tile(w, p, *p.v, "v", p.first_block());
   if (!p.separate_o) {

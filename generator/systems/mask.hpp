@@ -10,6 +10,8 @@
 #include "generator/emit/writer.hpp"
 #include "generator/systems/score_layout.hpp"
 
+#include <algorithm>
+
 #include <kiln/config.hpp>
 #include <kiln/source.hpp>
 
@@ -37,6 +39,16 @@ class Mask {
   /// negative or past the end: the first key it sees (0 or more), and one past the last (<= 0: none).
   std::string first_key(const std::string& position) const;
   std::string end_key(const std::string& position, const std::string& seqlen_k) const;
+
+  /// Keys that `rows` rows in sequence have in common at most; of masks bounded below.
+  int most_common_keys(int rows) const {
+    return config_.kind == MaskConfig::Kind::sliding_window ? std::max(config_.size - rows + 1, 0)
+                                                            : config_.size;
+  }
+  /// Tiles of `keys` that a block of `rows` rows visits at most; 0: no bound.
+  int most_tiles(int rows, int keys) const {
+    return config_.kind == MaskConfig::Kind::sliding_window ? (config_.size + rows - 3) / keys + 2 : 0;
+  }
 
   /// Registers that emitted code keeps through a tile, an estimate for planners.
   int live_registers() const { return has_bits() ? 6 + layout_.columns / 16 : bounded_below() ? 4 : 0; }

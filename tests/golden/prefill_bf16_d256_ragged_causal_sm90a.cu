@@ -913,7 +913,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           bulk_wait_read();
           mbarrier_arrive(mbar_q_empty + 8 * consumer);
         }
-        __syncwarp();
       }
       // next work item
       mbarrier_wait(mbar_work_full + work_stage * 8, work_phase);
