@@ -91,19 +91,31 @@ __device__ __forceinline__ void cp_async_small(u32 dst, const float* src, bool v
   asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(dst), "l"(src), "r"(valid ? kBytes : 0), "n"(kBytes) : "memory");
 }
 
-//@ section widen_e4m3_bf16 needs types
+//@ section e4m3_nan needs types
+// All ones in the half of a register for byte 0 and 2 (kOdd: 1 and 3) of `x` that is an E4M3 NaN (0x7f, 0xff): the
+// carry into bit 7, spread by the sign mode of prmt. What is ORed with it is a NaN.
+template <bool kOdd>
+__device__ __forceinline__ u32 e4m3_nan(u32 x) {
+  u32 halves;
+  asm("prmt.b32 %0, %1, 0, %2;" : "=r"(halves) : "r"((x & 0x7f7f7f7fu) + 0x01010101u), "n"(kOdd ? 0xbb99 : 0xaa88));
+  return halves;
+}
+
+//@ section widen_e4m3_bf16 needs types e4m3_nan
 // Four E4M3 to two registers of two BF16: bytes 0 and 2, then bytes 1 and 3. Exponent and mantissa keep their
-// bits; the multiplication by 2^120 corrects the bias, exactly, subnormals included. NaN (0x7f) reads as 480.
+// bits; the multiplication by 2^120 corrects the bias, exactly, subnormals included.
 __device__ __forceinline__ void widen_e4m3_bf16(u32* wide, u32 x) {
-  const u32 even = ((x << 4) & 0x07f007f0u) | ((x << 8) & 0x80008000u), odd = ((x >> 4) & 0x07f007f0u) | (x & 0x80008000u);
+  const u32 even = ((x << 4) & 0x07f007f0u) | ((x << 8) & 0x80008000u) | e4m3_nan<false>(x);
+  const u32 odd = ((x >> 4) & 0x07f007f0u) | (x & 0x80008000u) | e4m3_nan<true>(x);
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(wide[0]) : "r"(even), "r"(0x7b807b80u), "r"(0x80008000u));
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(wide[1]) : "r"(odd), "r"(0x7b807b80u), "r"(0x80008000u));
 }
 
-//@ section widen_e4m3_fp16 needs types
+//@ section widen_e4m3_fp16 needs types e4m3_nan
 // Four E4M3 to two registers of two FP16: bytes 0 and 2, then bytes 1 and 3; 2^8 corrects the bias, exactly.
 __device__ __forceinline__ void widen_e4m3_fp16(u32* wide, u32 x) {
-  const u32 even = ((x << 7) & 0x3f803f80u) | ((x << 8) & 0x80008000u), odd = ((x >> 1) & 0x3f803f80u) | (x & 0x80008000u);
+  const u32 even = ((x << 7) & 0x3f803f80u) | ((x << 8) & 0x80008000u) | e4m3_nan<false>(x);
+  const u32 odd = ((x >> 1) & 0x3f803f80u) | (x & 0x80008000u) | e4m3_nan<true>(x);
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(wide[0]) : "r"(even), "r"(0x5c005c00u));
   asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(wide[1]) : "r"(odd), "r"(0x5c005c00u));
 }

@@ -77,11 +77,15 @@ class Decode(Kernel):
             grid = sms
         team = max(d for d in range(1, heads + 1) if heads % d == 0 and (d == 1 or (d <= grid and grid % d * 50 <= grid)))
         if not hasattr(self, "workspace"):
-            self.workspace = torch.empty(most * m["workspace_bytes_per_block"] // 4, device="cuda", dtype=torch.float32)
+            items = batch * heads + team
+            bytes_needed = max(most * m.get("workspace_bytes_per_block", 0), items * m.get("workspace_bytes_per_item", 0), 4)
+            self.workspace = torch.empty(bytes_needed // 4, device="cuda", dtype=torch.float32)
             self.counters = torch.zeros(1 << 16, device="cuda", dtype=torch.int32)
         tensors = dict(q=q, k=k, v=v, o=o)
         ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=k.shape[1] if k.dim() == 4 else 0, team_heads=team,
                     num_pages=k.shape[0], page_table_stride=table.stride(0) if table is not None else 0, total_q=q.shape[0])
+        if table is not None:
+            ints["key_capacity"] = table.shape[1] * k.shape[1]
         pointers = dict(q=q, k=k, v=v, o=o, lse=lse, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, seqlens_k=lengths_k, page_table=table,
                         workspace=self.workspace, item_counters=self.counters, k_scale=k_scale, v_scale=v_scale, sink=sink)
         strides = {f"{n}_stride_{a}": t.stride(-3 + i) for n, t in tensors.items() for i, a in enumerate(("seq", "head"))}

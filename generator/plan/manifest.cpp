@@ -133,6 +133,7 @@ GridRule grid_of(const Json& json) {
 void add_serving(const Manifest& m, Json& out) {
   if (m.page_size > 0) out["page_size"] = m.page_size;
   if (m.workspace_bytes_per_block > 0) out["workspace_bytes_per_block"] = m.workspace_bytes_per_block;
+  if (m.workspace_bytes_per_item > 0) out["workspace_bytes_per_item"] = m.workspace_bytes_per_item;
   if (m.quantization) {
     using Granularity = Quantization::Granularity;
     const Quantization& q = *m.quantization;
@@ -148,8 +149,11 @@ void read_serving(const Json& json, Manifest& m) {
   if (json.contains("page_size")) m.page_size = int_of(json, "page_size");
   if (json.contains("workspace_bytes_per_block"))
     m.workspace_bytes_per_block = int_of(json, "workspace_bytes_per_block");
-  if (m.page_size < 0 || m.workspace_bytes_per_block < 0 || m.workspace_bytes_per_block > (1 << 26))
-    malformed("'page_size' or 'workspace_bytes_per_block' is out of range");
+  if (json.contains("workspace_bytes_per_item"))
+    m.workspace_bytes_per_item = int_of(json, "workspace_bytes_per_item");
+  const auto fits = [](int bytes) { return bytes >= 0 && bytes <= (1 << 28); };
+  if (m.page_size < 0 || !fits(m.workspace_bytes_per_block) || !fits(m.workspace_bytes_per_item))
+    malformed("'page_size', 'workspace_bytes_per_block' or 'workspace_bytes_per_item' is out of range");
   if (!json.contains("quantization")) return;
   using Granularity = Quantization::Granularity;
   const Json& from = member(json, "quantization");

@@ -78,7 +78,7 @@ DecodePlan decode_plan_of(const Config& c) {
   p.sink = *c.sink;
   p.kind = c.operand->kind;
   if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
-  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, p.window, !c.split_kv});
+  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, *c.mask, !c.split_kv});
   return p;
 }
 

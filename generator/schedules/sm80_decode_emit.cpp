@@ -35,6 +35,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
+  for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
   if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
   if (p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
@@ -71,7 +72,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
 /// Scales of the tile's keys, one row a lane, beside the copies of K or V.
 void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name) {
   if (p.scale_group == 0) return;
-  const int groups = p.k->groups(), bytes = groups == 1 ? 4 : groups == 2 ? 8 : 16;
+  const int groups = p.k->groups(), bytes = groups % 4 == 0 ? 16 : groups % 2 == 0 ? 8 : 4;
   const int each = bytes / 4;
   w.open("");
   std::string page = "load_page";
@@ -192,17 +193,21 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
 // Where the tiles lie that some row sees in part.
 void emit_limits(Writer& w, const DecodePlan& p) {
   const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
-  w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-         p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k"));
+  if (!p.mask->has_bits()) {
+    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
+           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k"));
+  }
   if (p.mask->bounded_below()) {
     w.line("const int clean_first = {};",
            p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM)));
   }
   p.modifier->emit_rows(w, p.score_context());
+  p.mask->emit_rows(w, p.score_context());
 }
 
 void emit_mask(Writer& w, const DecodePlan& p) {
   p.modifier->emit_apply(w, p.score_context(), "first_key");
+  if (p.mask->has_bits()) return p.mask->emit_apply(w, p.score_context(), "first_key", {});
   w.open("if (first_key + {} > clean_end{})", p.WN,
          p.mask->bounded_below() ? " || first_key < clean_first" : "");
   p.mask->emit_apply(w, p.score_context(), "first_key", {});
@@ -217,6 +222,7 @@ void emit_tile(Writer& w, const DecodePlan& p) {
            p.smem_scales, p.num_stages * 8 * p.scale_stage_floats(), 2 * p.scale_stage_floats());
     w.line("const float* const v_scales = k_scales + {};", p.scale_stage_floats());
   }
+  p.mask->emit_load(w, p.score_context(), "first_key", true);
   w.comment("K(n) has landed");
   w.line("CP_ASYNC_WAIT({});", 2 * p.num_stages - 1);
   w.line("__syncwarp();");
@@ -293,7 +299,8 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.num_threads = p.num_threads;
   m.smem_bytes = p.smem_bytes;
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
-  m.workspace_bytes_per_block = 2 * 4 * p.partial_floats();
+  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
+  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = std::move(params);
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;

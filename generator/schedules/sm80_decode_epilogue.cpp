@@ -65,17 +65,14 @@ void emit_exchange(Writer& w, const DecodePlan& p, int first_column) {
 
 void emit_combine(Writer& w, const DecodePlan& p) {
   const int quads = p.depth / 4;
+  p.stream->emit_parts(w, p.partial_floats());
   w.open("for (int i = thread; i < rows * {}; i += {})", quads, p.num_threads);
   w.line("const int row = i / {0}, c = i % {0};", quads);
   w.line("float maximum = -kInfinity, sum = 0.0f;");
   w.line("float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
   w.line("#pragma unroll 4");
   w.open("for (int other = 0; other < split.parts; ++other)");
-  w.line(
-      "const long long block = (long long)(split.first_cell + other) * problem.team_heads + blockIdx.x % "
-      "problem.team_heads;");
-  w.line("const float* const from = workspace + (2 * block + (other == 0 && split.first_second)) * {};",
-         p.partial_floats());
+  w.line("const float* const from = parts + other * stride + (other == 0 ? shift : 0);");
   w.line("const float2 row_part = __ldcg((const float2*)(from + {}) + row);", p.BM * p.depth);
   w.line("const float4 value = __ldcg((const float4*)(from + row * {}) + c);", p.depth);
   w.line("const float top = fmaxf(maximum, row_part.x);");
@@ -139,7 +136,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.line("const int out_row = thread / {0}, out_column = thread % {0} * {1};", threads_per_row, each);
   w.line("const float2 out_stats = block_row(out_row);");
   w.line("const bool out_real = out_row < rows;");
-  w.line("float* const part = workspace + (blockIdx.x * 2ll + s.second_slot) * {};", p.partial_floats());
+  w.line("float* const part = {};", p.stream->splits() ? p.stream->part(p.partial_floats()) : "workspace");
   w.line("float out_factor = 0.0f;");
   w.line("if (out_real && s.whole) out_factor = finish(out_row, out_stats.x, out_stats.y, out_column == 0);");
   for (int first = 0; first < p.depth; first += p.kExchangeColumns) {

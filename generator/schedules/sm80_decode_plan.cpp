@@ -33,9 +33,6 @@ bool check_meaning(const Config& c, Violations& out) {
     check.takes(!grouped || c.depth <= 224, granularity,
                 "has no registers for scales within a row over depth 224", "per_tensor, per_head, per_token");
   }
-  check.takes(m.mask->kind != MaskConfig::Kind::custom, "/mask", "takes no bit masks",
-              "none, causal, {\"sliding_window\": n}, {\"chunked\": n}");
-  check.takes_stream_k();
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();
@@ -146,9 +143,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   set_memory(p);
   // Registers allow eight warps a multiprocessor.
   p.ctas_per_sm = std::clamp(167936 / (p.smem_bytes + 1024), 1, 256 / p.num_threads);
-  const int window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, window, !c.split_kv});
-  p.mask.emplace(*c.mask, mma_score_layout(p.WN / 2));
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
+  ScoreLayout scores = mma_score_layout(p.WN / 2);
+  if (p.WN == 16) scores.lane_bit = "(first_key & 16) + 2 * (lane & 3)";  // half a word of a mask
+  p.mask.emplace(*c.mask, scores);
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.WN / 2));
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.WN / 2;

@@ -17,7 +17,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
   if (p.table()) {
     add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
-    add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
+    add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages"), add(Kind::i32, "key_capacity");
     add(Kind::i64, "k_stride_page"), add(Kind::i64, "v_stride_page");
   }
   add(Kind::i32, "heads_q");
@@ -51,7 +51,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);");
   if (p.table()) {
     w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
-    w.line("const int seqlen_k = seqlens_k[batch];");
+    w.line("const int seqlen_k = min(max(seqlens_k[batch], 0), key_capacity);  // what the pages hold");
   } else if (p.ragged) {
     w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
     w.line(

@@ -28,10 +28,9 @@ class Sm90Decode final : public Schedule {
       for (auto& proof : sm90::operand_proofs(name, tile, columns, mn_major))
         proofs.push_back(std::move(proof));
     };
-    if (!p.narrow) {  // narrow K and V reach the tensor cores through registers
-      add("K", p.k->tile(), p.padded_depth(), false);
-      add("V", p.v->tile(), p.padded_ov(), true);
-    }
+    // Narrow K and V reach the tensor cores through registers, K beside a Q of the same type as it is.
+    if (!p.k_in_registers()) add("K", p.k->tile(), p.padded_depth(), false);
+    if (!p.narrow) add("V", p.v->tile(), p.padded_ov(), true);
     add("Q", p.q_tile(), p.padded_depth(), false);
     if (!p.upright) add("P", p.p_tile(), p.BN, false);
     return proofs;

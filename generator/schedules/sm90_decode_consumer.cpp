@@ -12,8 +12,8 @@ namespace kiln::sm90 {
 std::string query_address(const DecodePlan& p) {
   return fmt::format(
       "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * "
-      "q_stride_head + 8 * c",
-      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ");
+      "q_stride_head + {} * c",
+      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ", p.fp8_q ? 16 : 8);
 }
 
 namespace {
@@ -24,7 +24,11 @@ std::array<int, 2> registers_of(int c) {
 }
 
 void emit_load_q(Writer& w, const DecodePlan& p) {
-  if (p.narrow) {
+  if (p.fp8_q) {
+    emit_store_q_fp8(w, p);
+  } else if (p.grouped()) {
+    emit_store_q_grouped(w, p);
+  } else if (p.narrow) {
     emit_store_q_narrow(w, p);
   } else {
     const int chunks = 8 * p.q_panels(), real = p.depth / 8;
@@ -54,23 +58,19 @@ void emit_reset(Writer& w, const DecodePlan& p) {
       w.line("o_acc_{0}[{1}] = o_acc_{0}[{2}] = o_acc_{0}[{3}] = o_acc_{0}[{4}] = 0.0f;", j, i, i + 1, i + 2,
              i + 3);
   }
-  if (p.causal) {
-    w.line(
-        "const int clean_end = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + "
-        "s.m_block * {} / group);",
-        p.BM);
-  } else {
-    w.line("const int clean_end = s.sequence.seqlen_k;  // keys that every row sees");
-  }
 }
 
 void emit_qk(Writer& w, const DecodePlan& p) {
   w.comment("{}", p.upright ? "S = Q K(n)'" : "S' = K(n) Q'");
   p.k->emit_wait(w, 0);
-  if (p.narrow) {
-    emit_qk_narrow(w, p);
-    w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(0));
-    w.line("WGMMA_WAIT(0);");
+  // V in K's slot is read later: it is V's release that frees the slot.
+  const auto release = [&] {
+    if (!p.v_in_k) w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(0));
+  };
+  if (p.k_in_registers()) {
+    p.grouped() ? emit_qk_grouped(w, p) : emit_qk_narrow(w, p);
+    release();
+    if (!p.grouped()) w.line("WGMMA_WAIT(0);");
     p.k->ring().emit_step(w);
     return;
   }
@@ -79,66 +79,24 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   if (p.upright) emit_upright_qk(w, p);
   for (int i = 0; !p.upright && i < p.key_blocks(); ++i) {
-    for (int step = 0; step < p.depth / 16; ++step) {
+    for (int step = 0; step < p.qk_steps(); ++step) {
       w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p.qk->name(step == 0),
-             i, (64 * 128 * i >> 4) + k_major_step(p.k->tile(), step), p.k->descriptor_high(),
+             i, (64 * p.k_span * i >> 4) + k_major_step(p.k->tile(), step), p.k->descriptor_high(),
              k_major_step(p.q_tile(), step), q_high);
     }
   }
   w.line("wgmma_commit();");
   w.line("WGMMA_WAIT(0);");
-  w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(0));
+  if (p.scales_by_token()) {
+    for (int i = 0; i < p.key_blocks(); ++i) emit_key_scales(w, p, i);
+    w.line("__syncwarp();  // every lane has read its scales");
+  }
+  release();
   p.k->ring().emit_step(w);
+  if (p.narrow) return;
   w.open("if (n > s.tile_begin)");
   w.line("if (lane == 0) mbarrier_arrive({});  // V(n - 1)", p.v->ring().empty(0));
   p.v->ring().emit_step(w);
-  w.close();
-}
-
-/// Condition under which some row does not see some key of the tile.
-std::string border_of(const DecodePlan& p) {
-  std::string border = fmt::format("(n + 1) * {} > clean_end", p.BN);
-  if (p.window > 0) border += fmt::format(" || n * {} < s.sequence.seqlen_k - {}", p.BN, p.window);
-  return border;
-}
-
-void emit_scores(Writer& w, const DecodePlan& p) {
-  if (p.scales_by_token()) {
-    w.comment("scales of the keys");
-    for (int i = 0; i < p.key_blocks(); ++i)
-      for (int r = 0; r < p.s_regs(); ++r) w.line("s_acc_{0}[{1}] *= k_scale_{0}_{2};", i, r, r / 2 % 2);
-  }
-  if (p.softcap > 0) {
-    w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
-    for (int i = 0; i < p.key_blocks(); ++i)
-      for (int r = 0; r < p.s_regs(); ++r)
-        w.line("s_acc_{0}[{1}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc_{0}[{1}] * cap_scale));",
-               i, r);
-  }
-  w.open("if ({})", border_of(p));
-  w.comment("a border tile: keys that a row does not see");
-  if (p.causal)
-    w.line("const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees");
-  w.line("const int first_key = n * {} + 16 * warp + (lane >> 2);", p.BN);
-  for (int c = 0; c < p.columns(); ++c) {
-    if (p.causal) {
-      w.line("const int limit_{0} = past + (s.m_block * {1} + {2} + 2 * (lane & 3)) / group;", c, p.BM,
-             row_of(c));
-      w.line("const int left_{0} = min(limit_{0}, s.sequence.seqlen_k) - first_key;", c);
-      if (p.window > 0) w.line("const int hidden_{0} = limit_{0} - {1} - first_key;", c, p.window);
-    } else if (c == 0) {
-      w.line("const int left = s.sequence.seqlen_k - first_key;");
-    }
-    for (int i = 0; i < p.key_blocks(); ++i) {
-      for (int half = 0; half < 2; ++half) {
-        const int key = 64 * i + 8 * half, reg = registers_of(c)[static_cast<std::size_t>(half)];
-        const std::string limit = p.causal ? fmt::format("left_{}", c) : "left";
-        std::string condition = fmt::format("{} >= {}", key, limit);
-        if (p.window > 0) condition += fmt::format(" || {} < hidden_{}", key, c);
-        w.line("if ({}) s_acc_{}[{}] = -kInfinity;", condition, i, reg);
-      }
-    }
-  }
   w.close();
 }
 
@@ -203,7 +161,7 @@ void emit_zero_tail(Writer& w, const DecodePlan& p) {
   w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p.BN * row_chunks,
          DecodePlan::kConsumerThreads);
   const std::string slot =
-      p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->full_kv_bytes()) : "";
+      p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->slot_bytes()) : "";
   for (int panel = 0; panel < p.v_panels; ++panel)
     w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * p.v_span);
   w.close();
@@ -224,11 +182,15 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
           "s_acc_{0}[{2}];",
           i, a, b, c);
     }
+    if (p.grouped()) {
+      emit_store_p_grouped(w, p, i);
+      continue;
+    }
     if (p.scales_by_token()) {
       w.line(
           "const float v_scale_{0}_0 = load_shared_float({1} + {2}), v_scale_{0}_1 = load_shared_float({1} + "
           "{3});",
-          i, scale_address(p, false), 256 * i, 256 * i + 32);
+          i, scale_address(p, false, 0), 256 * i, 256 * i + 32);
       for (int r = 0; r < p.s_regs(); ++r) w.line("s_acc_{0}[{1}] *= v_scale_{0}_{2};", i, r, r / 2 % 2);
     }
     emit_transposed(w, p, fmt::format("smem_p + {} + transposed_at", i * p.BM * 128),
@@ -243,7 +205,7 @@ void emit_pv(Writer& w, const DecodePlan& p) {
   w.comment("{}", p.upright ? "O += P(n) V(n)" : "O' += V(n)' P(n)'");
   p.v->emit_wait(w, 0);
   if (p.narrow) {
-    emit_pv_narrow(w, p);
+    p.grouped() ? emit_pv_grouped(w, p) : emit_pv_narrow(w, p);
     w.line("__syncwarp();  // every lane has read its part of V");
     w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
     p.v->ring().emit_step(w);
@@ -269,19 +231,17 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.banner("consumer warpgroup");
   w.line("const int warp = threadIdx.x / 32;");
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
-  if (p.softcap > 0) {
-    constexpr double kLog2E = 1.4426950408889634;
-    w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * kLog2E);
-    const bool scaled = p.scales() && !p.scales_by_token();
-    w.line("const float cap_scale{} = scale * {:.9g}f;  // 2 log2(e) / cap", scaled ? "_plain" : "",
-           2 * kLog2E / p.softcap);
-    if (scaled) w.line("float cap_scale;");
-  } else {
-    w.line("{}float factor = scale_log2;", p.scales() && !p.scales_by_token() ? "" : "const ");
-  }
-  w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
-  if (!p.upright) w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p.p_tile()).low);
-  if (!p.narrow) p.k->emit_construct(w), p.v->emit_construct(w);
+  // A scale for the whole item joins the factor where scores are not modified before it.
+  const bool scaled = p.head_scale() && p.modifier->none();
+  w.line("{}float factor = {};  // from scores to log2 units", scaled ? "" : "const ",
+         p.modifier->scale_log2());
+  if (!p.grouped()) w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
+  if (!p.grouped() && !p.upright)
+    w.line("const u32 p_desc = (smem_p >> 4) | {:#x}u;", k_major_descriptor(p.p_tile()).low);
+  if (!p.k_in_registers()) p.k->emit_construct(w);
+  if (!p.narrow) p.v->emit_construct(w);
+  if (p.grouped()) emit_grouped_lane(w);
+  if (p.fp8_q && p.scales()) w.line("const float query_scale = q_scale[0];");
   if (!p.upright) {
     w.comment(
         "stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) "
@@ -310,20 +270,24 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
       p.BM);
-  if (p.scales() && !p.scales_by_token()) {
+  if (p.head_scale()) {
     const bool by_head = p.config.operand->quantization->granularity == Quantization::Granularity::per_head;
-    const char* at = by_head ? "s.kv_head" : "0";
-    w.line("{} = {} * k_scale[{}];", p.softcap > 0 ? "cap_scale" : "factor",
-           p.softcap > 0 ? "cap_scale_plain" : "scale_log2", at);
-    w.line("const float value_scale = v_scale[{}];", at);
+    w.line("const float key_scale = k_scale[{0}]{1}, value_scale = {2}_scale[{0}];",
+           by_head ? "s.kv_head" : "0", p.fp8_q ? " * query_scale" : "", p.v_in_k ? "k" : "v");
+    if (p.modifier->none()) {
+      w.comment("the factor stays positive: Q takes the sign of the scale, and a scale of 0");
+      w.line("factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
+    }
   }
   emit_load_q(w, p);
   emit_reset(w, p);
+  emit_limits(w, p);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
+  p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
   emit_qk(w, p);
   if (p.upright) {
-    emit_upright_probabilities(w, p, border_of(p));
+    emit_upright_probabilities(w, p);
     emit_zero_tail(w, p);
   } else {
     emit_scores(w, p);
@@ -332,7 +296,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   }
   emit_pv(w, p);
   w.close();
-  w.line("WGMMA_WAIT(0);");
+  if (!p.grouped()) w.line("WGMMA_WAIT(0);");
   if (!p.narrow) {
     w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
     p.v->ring().emit_step(w);

@@ -14,16 +14,21 @@ using Kind = KernelParam::Kind;
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
   params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128)});
-  params.push_back({Kind::tensor_map, "v", p.operand->map(p.v_span / p.kv_bytes, p.v_span, 128)});
+  if (!p.v_in_k)
+    params.push_back({Kind::tensor_map, "v", p.operand->map(p.v_span / p.kv_bytes, p.v_span, 128)});
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.scales() && p.fp8_q) add(Kind::pointer, "q_scale");
+  if (p.scales()) add(Kind::pointer, "k_scale");
+  if (p.scales() && !p.v_in_k) add(Kind::pointer, "v_scale");
   if (p.scales_by_token() && p.config.operand->kind != OperandKind::ragged) {
     const char* axis = p.operand->table() ? "page" : "batch";
-    for (const char* tensor : {"k_scale", "v_scale"})
+    for (const char* tensor : {"k_scale", "v_scale"}) {
+      if (p.v_in_k && *tensor == 'v') continue;
       params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
+    }
   }
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (auto& param : p.operand->params()) params.push_back(std::move(param));
@@ -37,7 +42,9 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
       params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
     }
   }
-  add(Kind::f32, p.softcap > 0 ? "scale" : "scale_log2");
+  for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
+  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
+  if (p.modifier->needs_scale()) add(Kind::f32, "scale");
   return params;
 }
 
@@ -48,7 +55,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
          p.smem_k, p.smem_v, p.smem_q, p.smem_o);
   if (!p.upright) w.line("const u32 smem_p = smem + {};", p.smem_p);
   p.k->ring().emit_addresses(w, p.smem_barriers);
-  const int after_k = p.smem_barriers + p.k->ring().barrier_bytes();
+  // V in K's slots has K's barriers, too.
+  const int after_k = p.smem_barriers + (p.v_in_k ? 0 : p.k->ring().barrier_bytes());
   p.v->ring().emit_addresses(w, after_k);
   if (p.stream->dynamic()) {
     p.cells.emit_addresses(w, after_k + p.v->ring().barrier_bytes());
@@ -60,11 +68,11 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("const int lane = threadIdx.x % 32;");
   w.blank();
   w.open("if (threadIdx.x == {})", DecodePlan::kConsumerThreads);
-  w.line("prefetch_tensor_map(&k_map); prefetch_tensor_map(&v_map);");
+  w.line("prefetch_tensor_map(&k_map);{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_map);");
   const int full_arrivals =
       p.scales_by_token() ? 33 : 1;  // one lane's bytes, and the lanes' copies of scales
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
-  p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
+  if (!p.v_in_k) p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
   if (p.stream->dynamic())
     p.cells.emit_init(w, 1, 4 + p.producer_warps - 1);  // all warps but the one that fetches
   w.line("fence_mbarrier_init();");
@@ -94,15 +102,22 @@ void emit_load_scales(Writer& w, const DecodePlan& p, const char* name, const St
       at = fmt::format("(long long)(key % {})", page);
     }
     at += " * problem.heads_kv + s.kv_head";
+    const bool k = name[0] == 'k';
+    const int groups = k ? p.k_groups : p.v_groups;
+    if (groups > 1) at = fmt::format("({}) * {}", at, groups);
     if (kind == OperandKind::contiguous) at += fmt::format(" + s.batch * {}_scale_stride_batch", name);
     if (p.operand->table())
       at += fmt::format(" + {} * {}_scale_stride_page",
                         kind == OperandKind::paged && p.operand->num_pages() > 1 ? "key_page" : "page", name);
-    const int half = name[0] == 'k' ? 0 : 4 * p.BN * p.num_kv_stages;
-    w.line(
-        "copy_async_4(smem + {} + {} * {} + {} + 4 * lane, {}_scale + (key < s.sequence.seqlen_k ? {} : 0), "
-        "key < s.sequence.seqlen_k ? 4 : 0);",
-        p.smem_scales + half, p.num_kv_stages > 1 ? ring.stage() : "0", 4 * p.BN, 128 * i, name, at);
+    const int half = k ? 0 : p.scale_bytes(true) * p.num_kv_stages;
+    for (int group = 0; group < groups; ++group) {
+      w.line(
+          "copy_async_4(smem + {} + {} * {} + 4 * lane, {}_scale + (key < s.sequence.seqlen_k ? {}{} : 0), "
+          "key "
+          "< s.sequence.seqlen_k ? 4 : 0);",
+          p.smem_scales + half + 4 * p.BN * group + 128 * i, p.num_kv_stages > 1 ? ring.stage() : "0",
+          p.scale_bytes(k), name, at, group > 0 ? fmt::format(" + {}", group) : "");
+    }
     w.close();
   }
   w.line("copy_async_arrive({});", ring.full(0));
@@ -122,7 +137,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
     if (!condition.empty()) w.open("if ({})", condition);
     for (int panel = 0; panel < pipeline.num_panels(); ++panel) {
       std::string dst = fmt::format("smem_{} + ", name);
-      if (p.num_kv_stages > 1) dst += fmt::format("{} * {} + ", ring.stage(), pipeline.full_kv_bytes());
+      if (p.num_kv_stages > 1) dst += fmt::format("{} * {} + ", ring.stage(), pipeline.slot_bytes());
       dst += fmt::format("{}", panel * p.BN * span + round * 32 * piece_bytes);
       if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
       w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0),
@@ -169,9 +184,15 @@ KernelSource emit_decode(const DecodePlan& p) {
   if (p.scales_by_token()) prelude.use("copy_async_4");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
-  p.qk->add_to(prelude, true);
-  p.qk->add_to(prelude, false);
-  p.pv->add_to(prelude, false);
+  p.modifier->use(prelude);
+  if (p.grouped()) {
+    prelude.use("ldmatrix"), prelude.use("mma_fp16"), prelude.use("mma_fp16_first");
+  } else {
+    p.qk->add_to(prelude, true);
+    p.qk->add_to(prelude, false);
+    p.pv->add_to(prelude, false);
+  }
+  if (p.fp8_q) prelude.use("byte_type");
 
   const auto params = kernel_params(p);
   const std::string name = *p.config.name;
@@ -181,7 +202,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.raw(prelude.text());
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(), p.ctas_per_sm);
-  body.open("{}({})", entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
+  body.open("{}({})", entry_name(name),
+            parameter_list(params, {.q_bytes = p.fp8_q, .const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
   body.line("#else");
@@ -189,7 +211,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.blank();
   const bool together = p.producer_warps == 1;
   body.open("if (threadIdx.x >= {})", DecodePlan::kConsumerThreads + (together ? 0 : 32));
-  emit_decode_producer(body, p, together, true);
+  emit_decode_producer(body, p, together, !p.v_in_k);
   if (!together) {
     body.reopen("else if (threadIdx.x >= {})", DecodePlan::kConsumerThreads);
     emit_decode_producer(body, p, true, false);
@@ -209,7 +231,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
-  m.workspace_bytes_per_block = p.stream->cells_per_block() * 2 * 4 * p.partial_floats();
+  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
+  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = params;
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;
@@ -222,16 +245,21 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  const auto expect = [&](int n, int count) {
-    m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k16", n), count});
+  const auto expect = [&](int n, int k, int count) {
+    m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}", n, k), count});
   };
-  const int qk = (p.narrow ? p.padded_depth() : p.depth) / 16, pv = p.BN / 16;
-  if (!p.upright) {
-    expect(p.BM, p.key_blocks() * qk + p.out_blocks() * pv);
+  const int qk = (p.k_in_registers() ? p.padded_depth() : p.depth) / 16, pv = p.BN / 16;
+  if (p.grouped()) {
+    const int steps = p.key_blocks() * p.depth / 16 + p.out_blocks() * pv;
+    m.expectations.push_back({"mma.sync.aligned.m16n8k16", steps * p.BM / 8});
+  } else if (p.fp8_q) {
+    expect(p.BM, 32, p.key_blocks() * p.qk_steps()), expect(p.BM, 16, p.out_blocks() * pv);
+  } else if (!p.upright) {
+    expect(p.BM, 16, p.key_blocks() * qk + p.out_blocks() * pv);
   } else if (p.BN == p.padded_ov()) {
-    expect(p.BN, qk + pv);
+    expect(p.BN, 16, qk + pv);
   } else {
-    expect(p.BN, qk), expect(p.padded_ov(), pv);
+    expect(p.BN, 16, qk), expect(p.padded_ov(), 16, pv);
   }
 
   const std::string facts = fmt::format(

@@ -46,12 +46,13 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
     w.line("const bool visible = sum > 0.0f;  // a row without keys has no log-sum-exp, sink or not");
     w.line("const float sink_log2 = {} < rows ? sink[head] * 1.44269504f : 0.0f;", row);
     w.line("const float higher = fmaxf(top, sink_log2);");
-    w.line("own = exp2_approx(top - higher);");
+    w.line(
+        "const bool visible = sum > 0.0f;  // some key is, though it may count for nothing beside the sink");
+    w.line("own = visible ? exp2_approx(top - higher) : 0.0f;");
     w.line("sum = sum * own + exp2_approx(sink_log2 - higher);");
     w.line("top = higher;");
   }
-  w.line("{} = sum > 0.0f ? own{} / sum : 0.0f;", inverse,
-         p.scales() && !p.scales_by_token() ? " * value_scale" : "");
+  w.line("{} = sum > 0.0f ? own{} / sum : 0.0f;", inverse, p.head_scale() ? " * value_scale" : "");
   if (p.lse) {
     w.line(
         "if ({}{} < rows) lse[{} + packed / group] = {} ? (top + log2_approx(sum)) * "
@@ -99,11 +100,7 @@ void emit_whole(Writer& w, const DecodePlan& p) {
 
 void emit_part(Writer& w, const DecodePlan& p) {
   w.comment("this block's part");
-  w.line(
-      "float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % "
-      "problem.team_heads) * 2ll + "
-      "s.second_slot) * {};",
-      p.partial_floats());
+  w.line("float* const part = {};", p.stream->part(p.partial_floats()));
   if (p.upright) emit_upright_part(w, p);
   for (int c = 0; !p.upright && c < p.columns(); ++c) {
     w.open("if ({} + 2 * (lane & 3) < rows)", row_of(c));
@@ -132,13 +129,7 @@ void emit_part(Writer& w, const DecodePlan& p) {
 void emit_combine(Writer& w, const DecodePlan& p) {
   w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
   w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
-  w.line("const long long stride = problem.team_heads * 2ll * {};", p.partial_floats());
-  w.line(
-      "const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % "
-      "problem.team_heads) * 2ll * {};",
-      p.partial_floats());
-  w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block",
-         p.partial_floats());
+  p.stream->emit_parts(w, p.partial_floats());
   // Many rows go four to a warp at once: their loads and shuffles overlap.
   const int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
   const int in_flight = p.upright ? 2 * kAhead : kAhead, ahead = in_flight / at_once;

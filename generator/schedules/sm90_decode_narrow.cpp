@@ -27,17 +27,41 @@ std::string xor_of(int span, const std::string& row) {
 
 std::string slot(const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   return p.num_kv_stages > 1
-             ? fmt::format("smem_{} + {} * {}", name, pipeline.ring().stage(), pipeline.full_kv_bytes())
+             ? fmt::format("smem_{} + {} * {}", name, pipeline.ring().stage(), pipeline.slot_bytes())
              : fmt::format("smem_{}", name);
+}
+
+/// What the factor of a scale for the whole item leaves to Q.
+void emit_sign(Writer& w, const DecodePlan& p, const char* bits) {
+  if (!p.head_scale() || !p.modifier->none()) return;
+  w.line("const u32 sign = key_scale < 0.0f ? {} : 0u, keep = key_scale == 0.0f ? 0u : ~0u;", bits);
+  for (const char* member : {"x", "y", "z", "w"}) w.line("x.{0} = (x.{0} ^ sign) & keep;", member);
 }
 
 }  // namespace
 
-std::string scale_address(const DecodePlan& p, bool k) {
-  const int half = k ? 0 : 4 * p.BN * p.num_kv_stages;
-  const std::string stage = p.num_kv_stages > 1 ? (k ? p.k->ring().stage() : p.v->ring().stage()) : "0";
-  return fmt::format("smem + {} + {} * {} + 64 * warp + (lane >> 2) * 4", p.smem_scales + half, stage,
-                     4 * p.BN);
+void emit_store_q_fp8(Writer& w, const DecodePlan& p) {
+  const int span = p.k_span, per_row = span / 16, chunks = per_row * p.k_panels, real = p.depth / 16;
+  w.comment(
+      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
+  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
+  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
+         chunks, p.BM);
+  w.line("uint4 x = make_uint4(0, 0, 0, 0);");
+  w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
+         query_address(p));
+  emit_sign(w, p, "0x80808080u");
+  w.line("store_shared_16(smem_q + c / {0} * {1} + r * {2} + (((c % {0}) ^ {3}) << 4), x);", per_row,
+         p.BM * span, span, xor_of(span, "r"));
+  w.close();
+}
+
+void emit_key_scales(Writer& w, const DecodePlan& p, int block) {
+  const char* query = p.fp8_q ? " * query_scale" : "";
+  w.line(
+      "const float k_scale_{0}_0 = load_shared_float({1} + {2}){4}, k_scale_{0}_1 = load_shared_float({1} + "
+      "{3}){4};",
+      block, scale_address(p, true, 0), 256 * block, 256 * block + 32, query);
 }
 
 void emit_store_q_narrow(Writer& w, const DecodePlan& p) {
@@ -52,6 +76,7 @@ void emit_store_q_narrow(Writer& w, const DecodePlan& p) {
   w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
          query_address(p));
   if (p.config.dtype == DType::bf16) w.line("x = bf16_to_fp16(x);");
+  emit_sign(w, p, "0x80008000u");
   w.line("const int t = c / {} % 4, load = c / 2 % {};", 2 * loads, loads);
   w.line("const u32 at = smem_q + (c / {} * {} + load) * {} + r * 128 + 4 * t;", 8 * loads, loads,
          p.BM * 128);
@@ -69,7 +94,9 @@ void emit_qk_narrow(Writer& w, const DecodePlan& p) {
   for (int load = 0; load < loads; ++load)
     w.line("const u32 k_chunk_{} = (({} * (lane & 3) + {}) ^ {}) << 4;", load, loads, load,
            xor_of(span, "(lane >> 2)"));
-  w.line("u32 k_frag[{}];", p.padded_depth() / 16 * 4);
+  // Long rows: one panel's fragments at a time.
+  const int held = p.k_fragment_registers(), steps = held / 4;
+  w.line("u32 k_frag[{}];", held);
   for (int block = 0; block < p.key_blocks(); ++block) {
     w.comment("keys {} to {}", 64 * block, 64 * block + 63);
     if (block > 0) w.line("WGMMA_WAIT(0);  // the fragments are free again");
@@ -83,7 +110,7 @@ void emit_qk_narrow(Writer& w, const DecodePlan& p) {
             at, load, at + 8 * span, load);
         const char* members[] = {"x", "y", "z", "w"};
         for (int s = 0; s < 4; ++s) {
-          const int i = 4 * (4 * (panel * loads + load) + s);
+          const int i = 4 * (4 * (panel * loads + load) + s) % held;
           w.line(
               "k_frag[{0}] = narrow_to_fp16(low.{4}); k_frag[{1}] = narrow_to_fp16(high.{4}); k_frag[{2}] = "
               "narrow_to_fp16(low.{4} >> 16); k_frag[{3}] = narrow_to_fp16(high.{4} >> 16);",
@@ -91,18 +118,18 @@ void emit_qk_narrow(Writer& w, const DecodePlan& p) {
         }
         w.close();
       }
+      const int done = 4 * loads * (panel + 1);
+      if (done % steps != 0) continue;
+      if (done == p.padded_depth() / 16 && p.scales_by_token()) emit_key_scales(w, p, block);
+      w.line("wgmma_fence();");
+      for (int step = done - steps; step < done; ++step) {
+        const int i = 4 * step % held;
+        w.line("{}(s_acc_{}, k_frag[{}], k_frag[{}], k_frag[{}], k_frag[{}], descriptor(q_desc + {}, {}));",
+               p.qk->name(step == 0), block, i, i + 1, i + 2, i + 3, k_major_step(p.q_tile(), step), q_high);
+      }
+      w.line("wgmma_commit();");
+      if (done < p.padded_depth() / 16) w.line("WGMMA_WAIT(0);  // the fragments are free again");
     }
-    if (p.scales_by_token())
-      w.line(
-          "const float k_scale_{0}_0 = load_shared_float({1} + {2}), k_scale_{0}_1 = load_shared_float({1} + "
-          "{3});",
-          block, scale_address(p, true), 256 * block, 256 * block + 32);
-    w.line("wgmma_fence();");
-    for (int step = 0; step < p.padded_depth() / 16; ++step)
-      w.line("{}(s_acc_{}, k_frag[{}], k_frag[{}], k_frag[{}], k_frag[{}], descriptor(q_desc + {}, {}));",
-             p.qk->name(step == 0), block, 4 * step, 4 * step + 1, 4 * step + 2, 4 * step + 3,
-             k_major_step(p.q_tile(), step), q_high);
-    w.line("wgmma_commit();");
   }
   w.line("__syncwarp();  // every lane has read its part of K");
 }

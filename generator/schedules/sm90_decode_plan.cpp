@@ -18,26 +18,76 @@ bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   check.keys({"BK", "swizzle", "num_kv_stages"});
-  check.takes_16_bit();
+  const bool fp8 = c.dtype == DType::fp8_e4m3;
+  check.takes(fp8 || c.dtype == DType::bf16 || c.dtype == DType::fp16, "/dtype",
+              "takes bf16, fp16 and fp8_e4m3", "bf16, fp16, fp8_e4m3");
+  check.takes(*m.out_dtype == DType::bf16 || *m.out_dtype == DType::fp16, "/out_dtype",
+              "writes bf16 and fp16", "bf16, fp16");
   check.takes_kv_of_dtype_or_bytes();
+  check.takes(!fp8 || *m.kv_dtype == c.dtype, "/kv_dtype",
+              "multiplies Q of fp8_e4m3 with keys of the same type", "fp8_e4m3");
   const auto& quantization = m.operand->quantization;
-  check.takes(!quantization || quantization->granularity != Quantization::Granularity::per_block,
-              "/operand/quantization/granularity", "takes scales per tensor, head and token",
-              "per_tensor, per_head, per_token");
-  check.takes_stream_k();
-  check.takes_simple_masks();
-  check.takes_plain_rows();
+  if (quantization && quantization->granularity == Quantization::Granularity::per_block) {
+    const int n = quantization->block, longest = std::max(c.depth, *m.ov_depth);
+    const char* pointer = "/operand/quantization/granularity";
+    check.takes(n >= longest || (n % 16 == 0 && c.depth % n == 0 && *m.ov_depth % n == 0), pointer,
+                "takes a scale for a multiple of 16 elements that divides the depth",
+                c.depth % 64 == 0 ? "16, 32, 64" : "16");
+    check.takes(n >= longest || (!fp8 && !*m.v_from_k), pointer,
+                fp8 ? "has one scale a row of K where Q is FP8" : "has one scale a row where V lies in K",
+                "per_tensor, per_head, per_token");
+  }
+  check.takes_rows_of_depth();
   check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
-    if (value % 16 != 0 || value < 16 || value > 512) {
-      break_rule(c, kName, {pointer}, "depth is a multiple of 16 between 16 and 512",
-                 std::to_string(std::clamp((value + 15) / 16 * 16, 16, 512)), out);
+    const int most = *m.v_from_k && std::string_view(pointer) == "/depth" ? 576 : 512;
+    if (value % 16 != 0 || value < 16 || value > most) {
+      break_rule(c, kName, {pointer}, fmt::format("depth is a multiple of 16 between 16 and {}", most),
+                 std::to_string(std::clamp((value + 15) / 16 * 16, 16, most)), out);
     }
   }
   return check.passed();
 }
 
+/// S' of a lane: row index c (a query row) in registers 4 * (c / 2) + c % 2 + {0, 2} of each block of 64
+/// keys, at keys 16 * warp + (lane >> 2) + {0, 8}.
+ScoreLayout transposed_layout(const DecodePlan& p) {
+  const int regs = p.s_regs();
+  ScoreLayout layout{p.key_blocks() * regs,
+                     p.columns(),
+                     p.BN,
+                     "(16 * warp + (lane >> 2))",
+                     [regs](int i) { return i % regs / 4 * 2 + i % 2; },
+                     [regs](int i) { return 64 * (i / regs) + i % 4 / 2 * 8; }};
+  layout.vector = regs;
+  layout.numbered = true;
+  layout.word_columns = 64;
+  layout.lane_word = "warp / 2";
+  layout.lane_bit = "16 * (warp & 1) + (lane >> 2)";
+  return layout;
+}
+
 }  // namespace
+
+std::string DecodePlan::lane_row(int c) const {
+  return upright ? fmt::format("16 * warp + {} + (lane >> 2)", 8 * c)
+                 : fmt::format("{} + 2 * (lane & 3)", 8 * (c / 2) + c % 2);
+}
+
+ScoreContext DecodePlan::score_context() const {
+  ScoreContext context;
+  for (int c = 0; c < lane_rows(); ++c) {
+    if (names_rows()) {
+      context.rows.push_back({fmt::format("query_{}", c), fmt::format("head_{}", c)});
+    } else {
+      context.rows.push_back({fmt::format("(s.m_block * {} + {}) / group", BM, lane_row(c)), ""});
+    }
+  }
+  context.batch = "s.batch";
+  context.seqlen_q = "s.sequence.seqlen_q";
+  context.seqlen_k = "s.sequence.seqlen_k";
+  return context;
+}
 
 std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   const Config user = c;
@@ -53,20 +103,26 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.kv_bytes = static_cast<int>(size_of(*c.kv_dtype));
   p.narrow = p.kv_bytes == 1;
   p.math = p.narrow ? DType::fp16 : c.dtype;
+  p.fp8_q = c.dtype == DType::fp8_e4m3;
+  p.v_in_k = *c.v_from_k;
+  if (const auto& q = c.operand->quantization; q && q->granularity == Quantization::Granularity::per_block) {
+    p.k_groups = std::max(p.depth / q->block, 1);
+    p.v_groups = std::max(p.ov_depth / q->block, 1);
+  }
   const auto span = [&](int depth) { return std::min(128, (depth * p.kv_bytes + 63) / 64 * 64); };
   p.k_span = p.narrow ? span(p.depth) : 128;
-  p.v_span = p.narrow ? span(p.ov_depth) : 128;
+  p.v_span = p.v_in_k ? p.k_span : p.narrow ? span(p.ov_depth) : 128;
   p.k_panels = (p.depth * p.kv_bytes + p.k_span - 1) / p.k_span;
   p.v_panels = (p.ov_depth * p.kv_bytes + p.v_span - 1) / p.v_span;
-  p.causal = c.mask->kind != MaskConfig::Kind::none;
-  p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
-  p.softcap = c.score_mod->kind == ScoreMod::Kind::softcap ? c.score_mod->softcap : 0;
   p.lse = *c.lse;
   p.sink = *c.sink;
   c.schedule = kName;
 
-  // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8.
-  if (!c.BM) c.BM = c.group ? std::clamp((*c.group + 15) / 16 * 16, 16, 64) : 16;
+  // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8. A
+  // latent cache has one KV head for all query heads: as many rows as find registers beside wide outputs.
+  const int most = p.ov_depth <= 256 ? 64 : p.narrow ? 16 : 32;
+  if (!c.BM)
+    c.BM = std::min(most, c.group ? std::clamp((*c.group + 15) / 16 * 16, 16, 64) : p.v_in_k ? 32 : 16);
   p.BM = *c.BM;
   if (p.BM % 16 != 0 || p.BM < 16 || p.BM > 128) {
     refuse(kName, {"/BM"}, "BM, the packed query rows, is a multiple of 16 up to 128",
@@ -80,11 +136,18 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
            std::to_string(std::clamp((p.BN + 63) / 64 * 64, 64, 256)));
     return std::nullopt;
   }
-  const int fragments = p.narrow ? std::max(p.padded_depth() / 4, p.BN / 4 * p.out_blocks()) : 0;
+  const int v_fragments = p.BN / 4 * (p.v_in_k ? 1 : p.out_blocks());
+  const int in_registers = std::max(p.fp8_q ? 0 : p.k_fragment_registers(), v_fragments);
+  const int fragments = p.grouped() ? 16 + p.s_regs() : p.narrow ? in_registers : 0;
   p.upright = !p.narrow && p.BM == 64 && p.padded_ov() <= 256;
-  const int registers = p.upright
-                            ? (p.BN / 2 + p.BN / 4 + p.padded_ov() / 2)
-                            : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";  // decode has time for the exact one
+  const ScoreLayout layout = p.upright ? mma_score_layout(p.BN / 2) : transposed_layout(p);
+  p.mask.emplace(*c.mask, layout);
+  p.modifier.emplace(*c.score_mod, layout, dialect);
+  const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.padded_ov() / 2)
+                              : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
+  const int registers = tiles + p.mask->live_registers() + p.modifier->live_registers();
   if (registers > 200) {
     refuse(kName, {"/BM", "/BN"}, fmt::format("S' and O' take {} registers a thread, at most 200", registers),
            fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)));
@@ -112,14 +175,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   if (c.BK && *c.BK != bk)
     refuse("V8", {"/BK"}, "BK is the depth in whole panels: K is loaded at once", std::to_string(bk));
   c.BK = bk;
-  const std::array<int, 3> shape{64, p.upright ? p.BN : p.BM, 16};
+  const std::array<int, 3> shape{64, p.upright ? p.BN : p.BM, p.fp8_q ? 32 : 16};
   if (c.mma_shape && *c.mma_shape != shape)
     refuse(kName, {"/mma_shape"},
            p.upright ? "the matrix instruction is m64 n(BN) k16, 64 query rows on the M side"
-                     : "the matrix instruction is m64 n(BM) k16, keys on the M side",
-           fmt::format("[64, {}, 16]", shape[1]));
+                     : "the matrix instruction is m64 n(BM), keys on the M side",
+           fmt::format("[64, {}, {}]", shape[1], shape[2]));
   c.mma_shape = shape;
-  p.producer_warps = kv_num_sub_tiles(p.BN, c.operand->page_size.value_or(0)) > 1 ? 2 : 1;
+  p.producer_warps = !p.v_in_k && kv_num_sub_tiles(p.BN, c.operand->page_size.value_or(0)) > 1 ? 2 : 1;
   if (c.num_threads && *c.num_threads != p.num_threads())
     refuse(kName, {"/num_threads"},
            p.producer_warps == 1 ? "one consumer warpgroup and one producer warp"
@@ -128,39 +191,45 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   c.num_threads = p.num_threads();
 
   // Two blocks to a multiprocessor where three stages fit, else as many stages as fit one block.
-  p.config = c;                                                // what the sizes below ask about
-  const int scale_bytes = p.scales_by_token() ? 4 * p.BN : 0;  // of one stage of K or V
-  const int per_stage = p.BN * (p.k_panels * p.k_span + p.v_panels * p.v_span) + 2 * scale_bytes;
-  const int p_bytes = p.upright ? 0 : 128 * p.BM * p.key_blocks();  // of P, where it goes through memory
-  const int other = 128 * p.BM * (p.q_panels() + p.out_blocks()) + p_bytes + 16 * p.BM + 2048;
+  p.config = c;  // what the sizes below ask about
+  const int scale_bytes = p.scale_bytes(true) + (p.v_in_k ? 0 : p.scale_bytes(false));  // of one stage
+  const int per_stage = p.BN * (p.k_panels * p.k_span + (p.v_in_k ? 0 : p.v_panels * p.v_span)) + scale_bytes;
+  const int p_bytes =
+      p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
+  const int other = p.q_bytes() + 128 * p.BM * p.out_blocks() + p_bytes + 16 * p.BM + 2048;
   const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
   // Two have 168 registers a thread, which upright rows exceed.
   p.ctas_per_sm = fitting(2) >= 2 && !p.upright && registers <= 108 ? 2 : 1;
   if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, p.upright ? 4 : 8);
   p.num_kv_stages = *c.num_kv_stages;
-  if (p.num_kv_stages < 1 || p.num_kv_stages > 16) {
-    refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 1 to 16 here", p.num_kv_stages < 1 ? "1" : "16");
+  // V of one tile is still read when K of the next is multiplied.
+  const int fewest = p.v_in_k ? 2 : 1;
+  if (p.num_kv_stages < fewest || p.num_kv_stages > 16) {
+    refuse("V25", {"/num_kv_stages"}, fmt::format("num_kv_stages is {} to 16 here", fewest),
+           std::to_string(p.num_kv_stages < fewest ? fewest : 16));
     return std::nullopt;
   }
 
-  p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span,
-                                         p.kv_bytes, 4, 1});
-  p.v.emplace(
-      TMAConsumerPipeline::Shape{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4, 1});
+  p.k.emplace(
+      TMAConsumerPipeline::Shape{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, 4});
+  TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4};
+  if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
+  p.v.emplace(v);
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
   // Narrow caches keep the warps busy, so blocks drift apart; 16-bit ones only wait for memory and lose by
   // more parts.
   const bool dynamic = p.narrow && !c.split_kv;
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, p.window, !c.split_kv, dynamic});
+  p.stream.emplace(
+      StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1), dynamic});
 
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
-  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
-  p.smem_q = p.smem.add("q", 128 * p.BM * p.q_panels(), 1024, "Q: the packed query rows");
+  p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  p.smem_q = p.smem.add("q", p.q_bytes(), 1024, "Q: the packed query rows");
   if (!p.upright) p.smem_p = p.smem.add("p", p_bytes, 1024, "P, rows = query rows");
   p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
   if (scale_bytes > 0)
     p.smem_scales =
-        p.smem.add("scales", 2 * scale_bytes * p.num_kv_stages, 16, "scales of each key: K stages, V stages");
+        p.smem.add("scales", scale_bytes * p.num_kv_stages, 16, "scales of each key: K stages, V stages");
   if (!p.upright) p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
@@ -179,7 +248,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
     p.pv.emplace(p.math, p.padded_ov(), Wgmma::A::registers, true);
   } else {
-    p.qk.emplace(p.math, p.BM, a, false);
+    p.qk.emplace(p.fp8_q ? c.dtype : p.math, p.BM, p.k_in_registers() ? a : Wgmma::A::smem, false);
     p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
   }
   p.config = std::move(c);

@@ -4,6 +4,8 @@
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
 #include "generator/systems/sm90/tma_consumer_pipeline.hpp"
@@ -18,15 +20,16 @@ struct DecodePlan {
   int depth, ov_depth, BM, BN, num_kv_stages, ctas_per_sm;
   bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
   bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
-  DType math;            ///< type of the matrix products: dtype, or fp16 for narrow K and V
+  DType math;            ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
+  bool fp8_q = false;    ///< Q K in FP8; narrow, but K goes to the tensor cores as it is
+  bool v_in_k = false;   ///< V is the first columns of K's rows: one ring, one copy
+  int k_groups = 1, v_groups = 1;  ///< scales of a row of K and V, where keys have their own
   /// Two (for K, for V) where a tile takes many copies: one warp cannot issue those of both in time.
   int producer_warps = 1;
   int kv_bytes;            ///< bytes of an element of K and V
   int k_span, v_span;      ///< bytes of a row of a panel, its swizzle span
   int k_panels, v_panels;  ///< panels of a tile of K and V, zeros past the depth
-  bool lse, sink, causal;
-  int window = 0;      ///< sliding window in keys, 0: none
-  double softcap = 0;  ///< 0: none
+  bool lse, sink;
 
   SmemMap smem;
   int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag, smem_cells;
@@ -36,6 +39,8 @@ struct DecodePlan {
   std::optional<StreamK> stream;
   StagedPipeline cells{"cell", 2, 1};  ///< cells of the stream-K plan handed to the consumers
   std::optional<Wgmma> qk, pv;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
 
   static constexpr int kConsumerThreads = 128;
   int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
@@ -45,13 +50,36 @@ struct DecodePlan {
   int columns() const { return BM / 4; }                      ///< query rows that a lane has a part of
   int padded_depth() const { return k_panels * k_span / kv_bytes; }
   int padded_ov() const { return v_panels * v_span / kv_bytes; }
-  int q_panels() const { return padded_depth() / 64; }
+  int q_panels() const { return fp8_q ? k_panels : padded_depth() / 64; }
+  /// Steps of the contraction over the depth that lie in it.
+  int qk_steps() const { return fp8_q ? (depth + 31) / 32 : depth / 16; }
+  /// Registers of K's fragments: of whole rows, or of a panel of long ones.
+  int k_fragment_registers() const { return (padded_depth() > 512 ? k_span : padded_depth()) / 4; }
+  int q_bytes() const { return BM * q_tile().span_bytes * q_panels(); }
+  /// Keys have scales of their own, one a row or several.
   bool scales_by_token() const {
-    return config.operand->quantization &&
-           config.operand->quantization->granularity == Quantization::Granularity::per_token;
+    return scales() && config.operand->quantization->granularity >= Quantization::Granularity::per_token;
   }
+  /// Several scales a row: products of their own for each group of columns (sm90_decode_grouped.cpp).
+  bool grouped() const { return k_groups > 1 || v_groups > 1; }
+  /// K reaches the tensor cores through registers.
+  bool k_in_registers() const { return narrow && !fp8_q; }
+  /// Scales of a tile of K or V in its stage, one after the other group by group.
+  int scale_bytes(bool of_k) const { return scales_by_token() ? 4 * BN * (of_k ? k_groups : v_groups) : 0; }
   bool scales() const { return config.operand->quantization.has_value(); }
-  SmemTile q_tile() const { return {BM, 128, 2}; }
+  /// One scale for a head, or for all.
+  bool head_scale() const { return scales() && !scales_by_token(); }
+  /// True when masks or modifiers look at query and head of a row in every tile: kept in query_C, head_C.
+  bool names_rows() const {
+    return mask->has_bits() || config.score_mod->kind == ScoreMod::Kind::alibi ||
+           config.score_mod->kind == ScoreMod::Kind::expr;
+  }
+  /// Rows of scores that a lane holds, and the packed row that one of them is, an expression.
+  int lane_rows() const { return upright ? 2 : columns(); }
+  std::string lane_row(int c) const;
+  /// The emitted names that masks and score modifiers read: packed rows differ in position and head.
+  ScoreContext score_context() const;
+  SmemTile q_tile() const { return fp8_q ? SmemTile{BM, k_span, 1} : SmemTile{BM, 128, 2}; }
   SmemTile p_tile() const { return {BM, 128, 2}; }
   /// A partial result: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.
   int partial_floats() const { return BM * padded_ov() + 2 * BM; }

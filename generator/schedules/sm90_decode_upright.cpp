@@ -17,25 +17,6 @@ constexpr int half_of(int reg) {
   return reg / 2 % 2;
 }
 
-void emit_border(Writer& w, const DecodePlan& p) {
-  if (p.causal)
-    w.line("const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees");
-  w.line("const int first_key = n * {} + 2 * (lane & 3);", p.BN);
-  for (int h = 0; h < 2; ++h) {
-    if (p.causal)
-      w.line("const int limit_{0} = past + (s.m_block * {1} + {2}) / group;", h, p.BM, row_of_half(h));
-    w.line("const int left_{0} = {1} - first_key;", h,
-           p.causal ? fmt::format("min(limit_{}, s.sequence.seqlen_k)", h) : "s.sequence.seqlen_k");
-    if (p.window > 0) w.line("const int hidden_{0} = limit_{0} - {1} - first_key;", h, p.window);
-  }
-  for (int i = 0; i < p.BN / 2; ++i) {
-    const int key = 8 * (i / 4) + i % 2, h = half_of(i);
-    std::string condition = fmt::format("{} >= left_{}", key, h);
-    if (p.window > 0) condition += fmt::format(" || {} < hidden_{}", key, h);
-    w.line("if ({}) s_acc[{}] = -kInfinity;", condition, i);
-  }
-}
-
 void emit_softmax(Writer& w, const DecodePlan& p) {
   w.comment("maximum of each row over the tile");
   w.line("float base[2];");
@@ -91,16 +72,8 @@ void emit_upright_qk(Writer& w, const DecodePlan& p) {
            k_major_step(p.q_tile(), step), q_high, k_major_step(p.k->tile(), step), p.k->descriptor_high());
 }
 
-void emit_upright_probabilities(Writer& w, const DecodePlan& p, const std::string& border) {
-  if (p.softcap > 0) {
-    w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
-    for (int i = 0; i < p.BN / 2; ++i)
-      w.line("s_acc[{0}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc[{0}] * cap_scale));", i);
-  }
-  w.open("if ({})", border);
-  w.comment("a border tile: keys that a row does not see");
-  emit_border(w, p);
-  w.close();
+void emit_upright_probabilities(Writer& w, const DecodePlan& p) {
+  emit_scores(w, p);
   emit_softmax(w, p);
 }
 

@@ -38,6 +38,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.dynamic) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
   if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  if (p.operand->table()) add(Kind::i32, "key_capacity");
   add(Kind::i32, "num_m_blocks"), add(Kind::i32, "num_tiles");
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   if (p.dynamic) add(Kind::i32, "section_heads");
@@ -69,6 +70,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     args.insert(args.end(), {"const int* cu_seqlens_q", fmt::format("const int* {}", key_lengths(p))});
   args.insert(args.end(), {"int heads_q", "int heads_kv"});
   if (!p.ragged) args.insert(args.end(), {"int seqlen_q", "int seqlen_k"});
+  if (p.operand->table()) args.push_back("int key_capacity");
   args.push_back("int num_m_blocks");
   if (p.dynamic) args.push_back("int section_heads");
   w.open("__device__ __forceinline__ Work decode_work({})", fmt::join(args, ", "));
@@ -96,7 +98,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("work.seqlen_q = cu_seqlens_q[work.batch + 1] - work.q_start;");
     if (p.operand->table()) {
       w.line("work.k_start = 0;  // the page table finds them");
-      w.line("work.seqlen_k = seqlens_k[work.batch];");
+      w.line("work.seqlen_k = min(max(seqlens_k[work.batch], 0), key_capacity);  // what the pages hold");
     } else {
       w.line("work.k_start = cu_seqlens_k[work.batch];");
       w.line("work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;");
@@ -167,6 +169,7 @@ std::string decode_call(const PrefillPlan& p) {
   if (p.ragged) args.insert(args.end(), {"cu_seqlens_q", key_lengths(p)});
   args.insert(args.end(), {"heads_q", "heads_kv"});
   if (!p.ragged) args.insert(args.end(), {"seqlen_q", "seqlen_k"});
+  if (p.operand->table()) args.push_back("key_capacity");
   args.push_back("num_m_blocks");
   if (p.dynamic) args.push_back("section_heads");
   return fmt::format("decode_work({})", fmt::join(args, ", "));

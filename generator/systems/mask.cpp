@@ -39,7 +39,7 @@ void Mask::emit_rows(Writer& w, const ScoreContext& c) const {
   for (std::size_t r = 0; r < c.rows.size(); ++r) {
     w.line(
         "const u32* const mask_row_{0} = mask_bits + (long long){1} * mask_stride_batch + "
-        "(long long)({2}) * mask_stride_head + (long long)min({3}, {4} - 1) * mask_words;",
+        "(long long)({2}) * mask_stride_head + (long long)max(min({3}, {4} - 1), 0) * mask_words;",
         r, c.batch, c.rows[r].head, c.rows[r].query, c.seqlen_q);
   }
 }
@@ -49,9 +49,12 @@ void Mask::emit_load(Writer& w, const ScoreContext& c, const std::string& first_
   w.comment("bits of {} keys for each row{}", layout_.columns,
             upper ? "; none at or past the end of the sequence" : "");
   w.line("const int mask_word = ({}) / 32;", first_key);
-  for (int word = 0; word < layout_.columns / 32; ++word) {
+  const int words = (layout_.columns + layout_.word_columns - 1) / layout_.word_columns;
+  for (int word = 0; word < words; ++word) {
+    const std::string at = fmt::format("mask_word + {}{}", word * layout_.word_columns / 32,
+                                       layout_.lane_word.empty() ? "" : " + " + layout_.lane_word);
     if (upper) {
-      w.line("const int keys_left_{0} = {1} - (({2}) + {3});", word, c.seqlen_k, first_key, 32 * word);
+      w.line("const int keys_left_{0} = {1} - 32 * ({2});", word, c.seqlen_k, at);
       w.line(
           "const u32 inside_{0} = keys_left_{0} >= 32 ? ~0u : keys_left_{0} > 0 ? (1u << keys_left_{0}) - 1 "
           ": 0u;",
@@ -59,11 +62,10 @@ void Mask::emit_load(Writer& w, const ScoreContext& c, const std::string& first_
     }
     for (int r = 0; r < layout_.rows; ++r) {
       if (upper) {
-        w.line(
-            "const u32 visible_{0}_{1} = inside_{1} == 0 ? 0u : mask_row_{0}[mask_word + {1}] & inside_{1};",
-            r, word);
+        w.line("const u32 visible_{0}_{1} = inside_{1} == 0 ? 0u : mask_row_{0}[{2}] & inside_{1};", r, word,
+               at);
       } else {
-        w.line("const u32 visible_{0}_{1} = mask_row_{0}[mask_word + {1}];", r, word);
+        w.line("const u32 visible_{0}_{1} = mask_row_{0}[{2}];", r, word, at);
       }
     }
   }
@@ -71,14 +73,16 @@ void Mask::emit_load(Writer& w, const ScoreContext& c, const std::string& first_
 
 void Mask::emit_bits(Writer& w) const {
   w.comment("keys whose bit is not set do not count");
-  for (int word = 0; word < layout_.columns / 32; ++word) {
+  const int words = (layout_.columns + layout_.word_columns - 1) / layout_.word_columns;
+  const std::string& shift = layout_.lane_bit.empty() ? layout_.lane_column : layout_.lane_bit;
+  for (int word = 0; word < words; ++word) {
     for (int r = 0; r < layout_.rows; ++r)
-      w.line("const u32 bits_{0}_{1} = visible_{0}_{1} >> ({2});", r, word, layout_.lane_column);
+      w.line("const u32 bits_{0}_{1} = visible_{0}_{1} >> ({2});", r, word, shift);
   }
   for (int i = 0; i < layout_.registers; ++i) {
     const int column = layout_.column(i);
-    w.line("if ((bits_{}_{} & {:#x}u) == 0) {} = -kInfinity;", layout_.row(i), column / 32,
-           1u << (column % 32), layout_.score(i));
+    w.line("if ((bits_{}_{} & {:#x}u) == 0) {} = -kInfinity;", layout_.row(i), column / layout_.word_columns,
+           1u << (column % layout_.word_columns), layout_.score(i));
   }
 }
 

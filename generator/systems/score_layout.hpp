@@ -22,9 +22,15 @@ struct ScoreLayout {
   std::string lane_column;              ///< emitted int expression: what the lane adds to every column
   std::function<int(int)> row, column;  ///< register -> which of the lane's rows; literal part of its column
   std::string array = "s_acc";
-  int vector = 0;  ///< registers of one element of `array`, where that holds vectors; 0: scalars
+  int vector = 0;         ///< registers of one element of `array`, where that holds vectors; 0: scalars
+  bool numbered = false;  ///< several arrays instead, array_0, array_1, ..., of `vector` registers each
+  // Bits of a mask: a lane reads one 32-bit word for every `word_columns` columns.
+  int word_columns = 32;
+  std::string lane_word = {};  ///< emitted int expression: which word of several; empty: the first
+  std::string lane_bit = {};   ///< what the lane adds to every bit; empty: lane_column
 
   std::string score(int i) const {
+    if (numbered) return array + "_" + std::to_string(i / vector) + "[" + std::to_string(i % vector) + "]";
     if (vector == 0) return array + "[" + std::to_string(i) + "]";
     return array + "[" + std::to_string(i / vector) + "][" + std::to_string(i % vector) + "]";
   }

@@ -4,6 +4,10 @@
 
 namespace kiln {
 
+std::string StreamK::times_parts() const {
+  return fixed() ? fmt::format(" * {}", shape_.parts) : "";
+}
+
 std::vector<StreamK::Member> StreamK::members() const {
   std::vector<Member> m;
   if (ragged_q()) m.push_back({"const int*", "cu_seqlens_q"});
@@ -11,6 +15,7 @@ std::vector<StreamK::Member> StreamK::members() const {
   if (shape_.kind != OperandKind::ragged) m.push_back({"const int*", "seqlens_k"});
   for (const char* role : {"batch", "heads_q", "heads_kv", "seqlen_q"}) m.push_back({"int", role});
   if (shape_.kind == OperandKind::contiguous) m.push_back({"int", "seqlen_k"});
+  if (has_pages()) m.push_back({"int", "key_capacity"});
   m.push_back({"int", "team_heads"});
   return m;
 }
@@ -37,13 +42,22 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("bool whole;                  // the item is this segment alone");
   w.line("int item;                    // number of the item among all");
   w.line("unsigned item_start;         // position of the item's first tile");
-  w.line("bool second_slot;            // where this part goes in the block's workspace");
+  if (fixed()) {
+    w.line("int part;                    // which of the item's parts");
+  } else {
+    w.line("bool second_slot;            // where this part goes in the block's workspace");
+  }
   w.close(";");
   w.blank();
   w.comment("How an item is split.");
   w.open("struct Split");
-  w.line("int parts, first_cell;  // how many, and the cell of part 0");
-  w.line("bool first_second;      // part 0 is in the second slot of its block; later ones are in the first");
+  if (fixed()) {
+    w.line("int parts;");
+  } else {
+    w.line("int parts, first_cell;  // how many, and the cell of part 0");
+    w.line(
+        "bool first_second;      // part 0 is in the second slot of its block; later ones are in the first");
+  }
   w.close(";");
   w.blank();
   w.comment("Position of a team in the tiles of all sequences, end to end.");
@@ -75,14 +89,18 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("s.k_start = problem.cu_seqlens_k[b];");
     w.line("s.seqlen_k = problem.cu_seqlens_k[b + 1] - s.k_start;");
   } else {
+    w.comment("a length that the operand cannot hold is one it can");
     w.line("s.k_start = 0; s.seqlen_k = {};",
-           shape_.kind == OperandKind::contiguous
-               ? "problem.seqlens_k != nullptr ? problem.seqlens_k[b] : problem.seqlen_k"
-               : "problem.seqlens_k[b]");
+           has_pages() ? "min(max(problem.seqlens_k[b], 0), problem.key_capacity)"
+                       : "problem.seqlens_k != nullptr ? min(max(problem.seqlens_k[b], 0), problem.seqlen_k) "
+                         ": problem.seqlen_k");
   }
-  if (shape_.window > 0) {
+  if (shape_.mask.kind == MaskConfig::Kind::sliding_window) {
     w.comment("the first query sees keys after its position less the window");
-    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q - {}, 0) / {};", shape_.window - 1, shape_.BN);
+    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q - {}, 0) / {};", shape_.mask.size - 1, shape_.BN);
+  } else if (shape_.mask.kind == MaskConfig::Kind::chunked) {
+    w.comment("the first query sees keys from the start of its chunk on");
+    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q, 0) / {0} * {0} / {1};", shape_.mask.size, shape_.BN);
   } else {
     w.line("s.first_tile = 0;");
   }
@@ -159,7 +177,7 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);");
     w.line("range.total = (unsigned)(tiles * range.slots);");
   } else {
-    w.line("range.total = (unsigned)(problem.batch * range.slots);");
+    w.line("range.total = (unsigned)(problem.batch * range.slots{});", times_parts());
   }
   w.line("range.teams = min(gridDim.x / problem.team_heads, range.total);");
   if (shape_.dynamic) {
@@ -178,13 +196,14 @@ void StreamK::emit_functions(Writer& w) const {
   if (shape_.split) {
     w.line("seek(problem, range);");
   } else {
-    w.line("range.batch = (int)(range.position / range.slots);");
-    w.line("range.batch_start = range.batch * range.slots;");
+    w.line("range.batch = (int)(range.position / (unsigned)(range.slots{}));", times_parts());
+    w.line("range.batch_start = range.batch * range.slots{};", times_parts());
   }
   w.line("return range;");
   w.close();
   w.blank();
 
+  if (fixed()) return emit_next_of_fixed(w);
   w.open("__device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s)");
   w.line("if (range.position >= range.end) return false;");
   w.line("s.sequence = sequence_of(problem, range.batch);");
@@ -231,6 +250,67 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("return split;");
   w.close();
   w.blank();
+}
+
+void StreamK::emit_next_of_fixed(Writer& w) const {
+  w.comment("Tiles of a part; the last ones of a short item have none.");
+  w.open("__device__ __forceinline__ int tiles_of_part(const Sequence& sequence)");
+  w.line("return (sequence.num_tiles + {}) / {};", shape_.parts - 1, shape_.parts);
+  w.close();
+  w.open("__device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s)");
+  w.open("while (range.position < range.end)");
+  w.line("s.sequence = sequence_of(problem, range.batch);");
+  w.line("const int in_batch = (int)(range.position - range.batch_start);");
+  w.line("const int head = in_batch / {} * problem.team_heads + (int)blockIdx.x % problem.team_heads;",
+         shape_.parts);
+  w.line("s.batch = range.batch;");
+  w.line("s.kv_head = head / range.m_blocks;");
+  w.line("s.m_block = head % range.m_blocks;");
+  w.line("s.item = range.batch * problem.team_heads * range.slots + head;");
+  w.line("s.item_start = range.position;");
+  w.line("s.part = in_batch % {};", shape_.parts);
+  w.line("const int tiles = s.sequence.num_tiles, each = tiles_of_part(s.sequence), begin = s.part * each;");
+  w.line("s.tile_begin = s.sequence.first_tile + begin;");
+  w.line("s.tile_end = s.sequence.first_tile + min(begin + each, tiles);");
+  w.line("s.whole = each == tiles;");
+  w.line("range.position += 1;");
+  w.open("if (range.position >= range.batch_start + (unsigned)(range.slots{}))", times_parts());
+  w.line("range.batch_start += (unsigned)(range.slots{});", times_parts());
+  w.line("range.batch += 1;");
+  w.close();
+  w.line("if (begin < tiles) return true;");
+  w.close();
+  w.line("return false;");
+  w.close();
+  w.blank();
+  w.open("__device__ __forceinline__ Split split_of(const Range&, const Segment& s)");
+  w.line("const int each = tiles_of_part(s.sequence);");
+  w.line("return Split{(s.sequence.num_tiles + each - 1) / each};");
+  w.close();
+  w.blank();
+}
+
+std::string StreamK::part(int floats) const {
+  if (fixed()) return fmt::format("workspace + (s.item * {}ll + s.part) * {}", shape_.parts, floats);
+  return fmt::format(
+      "workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + "
+      "s.second_slot) * {}",
+      floats);
+}
+
+void StreamK::emit_parts(Writer& w, int floats) const {
+  if (fixed()) {
+    w.line("constexpr int stride = {}, shift = 0;", floats);
+    w.line("const float* const parts = workspace + s.item * {}ll;",
+           static_cast<long long>(shape_.parts) * floats);
+    return;
+  }
+  w.line("const long long stride = problem.team_heads * 2ll * {};", floats);
+  w.line(
+      "const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % "
+      "problem.team_heads) * 2ll * {};",
+      floats);
+  w.line("const int shift = split.first_second ? {} : 0;  // part 0 may be the second of its block", floats);
 }
 
 void StreamK::emit_loop_open(Writer& w) const {

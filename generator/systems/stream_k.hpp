@@ -18,8 +18,12 @@
 // A cell leaves at most two partial results: of its first segment (slot 0 of its workspace) and its last
 // (slot 1). The last block to finish an item, told by a counter that it leaves at zero, combines the parts in
 // order of position, so results do not depend on timing.
+//
+// With a fixed number of parts positions count parts instead of tiles: every item is cut the same way
+// whatever else is in the batch, and its parts lie together in the workspace.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <kiln/config.hpp>
@@ -34,13 +38,14 @@ class StreamK {
     OperandKind kind = OperandKind::contiguous;
     int BM = 16;           ///< packed query rows of an item
     int BN = 64;           ///< keys of a tile
-    int window = 0;        ///< sliding window in keys, 0: none
-    bool split = true;     ///< false: an item is never split (results do not depend on the rest of the batch)
+    MaskConfig mask;       ///< keys before the first query's first are not read
+    bool split = true;     ///< where ranges end; false: as `parts` says
+    int parts = 1;         ///< parts of every item without `split`: results depend on its own length alone
     bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
   };
   explicit StreamK(const Shape& shape) : shape_(shape) {}
 
-  bool splits() const { return shape_.split; }
+  bool splits() const { return shape_.split || fixed(); }
   bool dynamic() const { return shape_.dynamic; }
   bool ragged_q() const { return shape_.kind != OperandKind::contiguous; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
@@ -58,13 +63,28 @@ class StreamK {
   void emit_range(Writer& w) const { w.line("Range range = first_range(problem);"); }
   /// Opens the loop over the segments `s` of `range`; all 32 lanes of a warp walk it together.
   void emit_loop_open(Writer& w) const;
+  /// Emitted address of this block's part of an item, of `floats` floats.
+  std::string part(int floats) const;
+  /// After split_of: `parts`, the item's first part, `stride` from one to the next, and `shift` more floats
+  /// of the first.
+  void emit_parts(Writer& w, int floats) const;
+  /// Bytes of workspace for each block of the grid, and for each item of the problem.
+  int workspace_per_block(int floats) const { return shape_.split ? cells_per_block() * 2 * 4 * floats : 0; }
+  int workspace_per_item(int floats) const { return fixed() ? shape_.parts * 4 * floats : 0; }
   /// Closes it. With `dynamic`, one warp (`fetches`) takes further cells and hands them to the others through
   /// `cell_slots`, guarded by `ring`.
   void emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches) const;
-  /// Most parts of the work that blocks leave results for, in blocks: what the workspace is a multiple of.
-  int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
 
  private:
+  /// Every item in the same number of parts.
+  bool fixed() const { return !shape_.split && shape_.parts > 1; }
+  bool has_pages() const {
+    return shape_.kind == OperandKind::paged || shape_.kind == OperandKind::continuous;
+  }
+  std::string times_parts() const;
+  void emit_next_of_fixed(Writer& w) const;
+  /// Most parts of the work that blocks leave results for, in blocks.
+  int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
   /// Tiles a block from which some are left for the end.
   static constexpr int kDynamicFrom = 128;
   Shape shape_;

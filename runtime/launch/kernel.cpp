@@ -39,11 +39,12 @@ void SplitScratch::of(std::uint64_t stream, std::int64_t items, int num_sms, Scr
   constexpr std::int64_t kFirstItems = 1 << 14;
   std::lock_guard lock(mutex_);
   Slot& slot = by_stream_[stream];
-  const std::int64_t blocks = most_blocks(manifest_, num_sms);
-  if (slot.blocks < blocks && manifest_.workspace_bytes_per_block > 0) {
-    slot.workspace =
-        take(static_cast<std::size_t>(blocks * manifest_.workspace_bytes_per_block), "workspace");
-    slot.blocks = blocks;
+  const std::int64_t workspace =
+      std::max(most_blocks(manifest_, num_sms) * manifest_.workspace_bytes_per_block,
+               items * manifest_.workspace_bytes_per_item);
+  if (slot.workspace_bytes < workspace) {
+    slot.workspace = take(static_cast<std::size_t>(workspace), "workspace");
+    slot.workspace_bytes = workspace;
   }
   if (slot.items < items) {
     const std::int64_t wanted = std::max({items, 2 * slot.items, kFirstItems});

@@ -37,8 +37,9 @@ class TileCounters {
 };
 
 /// What split-KV launches of one stream share: the workspace for partial results, and a zeroed counter per
-/// work item. Sized for the whole device at the first launch; counters grow with the largest problem seen, so
-/// a problem captured into a graph must have been launched before.
+/// work item. Sized for the whole device at the first launch; counters (and the workspace of kernels that
+/// split every item) grow with the largest problem seen, so a problem captured into a graph must have been
+/// launched before.
 class SplitScratch {
  public:
   SplitScratch(Device& device, const Manifest& manifest) : device_(device), manifest_(manifest) {}
@@ -54,7 +55,7 @@ class SplitScratch {
  private:
   struct Slot {
     std::uint64_t workspace = 0, counters = 0;
-    std::int64_t blocks = 0, items = 0;
+    std::int64_t workspace_bytes = 0, items = 0;
   };
   std::uint64_t take(std::size_t bytes, const char* name);
 

@@ -67,6 +67,7 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"total_q", [](const Context& c) { return c.problem.total_q; }},
     {"total_k", [](const Context& c) { return c.problem.total_k; }},
     {"team_heads", [](const Context& c) { return c.problem.team_heads; }},
+    {"key_capacity", [](const Context& c) { return c.problem.key_capacity; }},
     {"page_table_stride", [](const Context& c) { return c.problem.page_table_stride; }},
     {"num_pages", [](const Context& c) { return c.problem.num_pages; }},
     {"page_size", [](const Context& c) { return c.problem.page_size; }},

@@ -48,6 +48,7 @@ void check_page_table(Checker& check, const AttentionArgs& args, Problem& proble
                 "max_seqlen_k is {}, the page table holds 0 to {} ({} pages of {})", problem.seqlen_k,
                 capacity, pages, problem.page_size);
   if (problem.seqlen_k == 0) problem.seqlen_k = capacity;
+  problem.key_capacity = capacity;
 }
 
 /// Shape of the scales of one operand.
@@ -137,6 +138,7 @@ void check_modifiers(Checker& check, const Manifest& manifest, const AttentionAr
   check.require(mask.strides[3] == 1 || mask.shape[3] <= 1, "mask_bits has stride {} in its last dimension",
                 mask.strides[3]);
   const auto stride = [&](std::size_t i) { return mask.shape[i] > 1 ? mask.strides[i] : 0; };
+  problem.key_capacity = std::min(problem.key_capacity, problem.seqlen_k);  // the words hold no more
   problem.mask_stride_batch = stride(0);
   problem.mask_stride_head = stride(1);
   problem.mask_words = stride(2);

@@ -12,8 +12,10 @@ namespace {
 
 // What the manifest says of the kernel's plan.
 struct Rules {
-  std::int64_t block_rows, block_keys, window = 0;
+  std::int64_t block_rows, block_keys;
+  MaskConfig mask = {};
   bool split = true;
+  std::int64_t parts = 1;  // of every item without `split`
 };
 
 Rules rules_of(const Manifest& manifest) {
@@ -22,8 +24,9 @@ Rules rules_of(const Manifest& manifest) {
     throw Error(ErrorCode::bad_input, manifest.name + ": not a kernel with a decode plan");
   Rules rules{manifest.grid.block_rows, manifest.grid.block_keys};
   const Config config = parse_config(manifest.config_json, manifest.name);
-  if (config.mask && config.mask->kind == MaskConfig::Kind::sliding_window) rules.window = config.mask->size;
+  if (config.mask) rules.mask = *config.mask;
   rules.split = !config.split_kv;
+  rules.parts = config.split_kv.value_or(1);
   return rules;
 }
 
@@ -31,8 +34,10 @@ struct Tiles {
   std::int64_t first, count;
 };
 Tiles tiles_of(const Rules& rules, std::int64_t q, std::int64_t k) {
-  const std::int64_t first =
-      rules.window > 0 ? std::max<std::int64_t>(k - q - (rules.window - 1), 0) / rules.block_keys : 0;
+  std::int64_t key = 0;
+  if (rules.mask.kind == MaskConfig::Kind::sliding_window) key = k - q - (rules.mask.size - 1);
+  if (rules.mask.kind == MaskConfig::Kind::chunked) key = (k - q) / rules.mask.size * rules.mask.size;
+  const std::int64_t first = std::max<std::int64_t>(key, 0) / rules.block_keys;
   return {first, std::max<std::int64_t>((k + rules.block_keys - 1) / rules.block_keys - first, 1)};
 }
 
@@ -58,9 +63,10 @@ DecodePlan size_plan(const Manifest& manifest, const Rules& rules, const DecodeS
   plan.items = problem.num_tiles;
   if (plan.items == 0) return plan;
   plan.blocks = make_geometry(manifest, problem, num_sms).grid[0];
-  plan.workspace_bytes = most_blocks(manifest, num_sms) * manifest.workspace_bytes_per_block;
+  plan.workspace_bytes = std::max(most_blocks(manifest, num_sms) * manifest.workspace_bytes_per_block,
+                                  plan.items * manifest.workspace_bytes_per_item);
   for (std::size_t b = 0; b < shape.lengths_q.size(); ++b)
-    plan.tiles += rules.split ? tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]).count : 1;
+    plan.tiles += rules.split ? tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]).count : rules.parts;
   const std::int64_t slots = shape.heads_kv * problem.num_m_blocks / plan.team_heads;
   plan.teams = std::min(plan.blocks / plan.team_heads, plan.tiles * slots);
   return plan;
@@ -97,7 +103,8 @@ DecodePlan plan_decode(const Manifest& manifest, const DecodeShape& shape, int n
   std::int64_t position = 0, team = 0;
   for (std::size_t b = 0; b < shape.lengths_q.size(); ++b) {
     const Tiles tiles = tiles_of(rules, shape.lengths_q[b], shape.lengths_k[b]);
-    const std::int64_t length = rules.split ? tiles.count : 1;
+    const std::int64_t length = rules.split ? tiles.count : rules.parts;
+    const std::int64_t each = (tiles.count + rules.parts - 1) / rules.parts;
     for (std::int64_t slot = 0; slot < slots; ++slot) {
       const std::int64_t item = position, end = item + length;
       const std::int64_t first_team = team_of(item), parts = team_of(end - 1) - first_team + 1;
@@ -111,9 +118,18 @@ DecodePlan plan_decode(const Manifest& manifest, const DecodeShape& shape, int n
                       tiles.first + stop - item,
                       team - first_team,
                       parts};
-        if (!rules.split) run.tile_end = tiles.first + tiles.count;
-        plan.runs.push_back(run);
-        position = stop;
+        if (rules.split) {
+          plan.runs.push_back(run);
+          position = stop;
+          continue;
+        }
+        // Positions are parts: a run each, but for those past the end of a short item.
+        run.part = position - item;
+        run.parts = (tiles.count + each - 1) / each;
+        run.tile_begin = tiles.first + run.part * each;
+        run.tile_end = tiles.first + std::min((run.part + 1) * each, tiles.count);
+        if (run.part < run.parts) plan.runs.push_back(run);
+        ++position;
       }
     }
   }

@@ -67,6 +67,7 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
   m.operand = OperandKind::paged;
   m.page_size = 16;
   m.workspace_bytes_per_block = 4096;
+  m.workspace_bytes_per_item = 2048;
   m.grid = {GridRule::Kind::stream_k, 16, 2, 64};
   using Granularity = Quantization::Granularity;
   for (const auto& [granularity, block] : {std::pair{Granularity::per_tensor, 0},
@@ -81,6 +82,7 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
     CHECK(back.quantization->block == block);
     CHECK(back.page_size == 16);
     CHECK(back.workspace_bytes_per_block == 4096);
+    CHECK(back.workspace_bytes_per_item == 2048);
     CHECK(back.grid.kind == GridRule::Kind::stream_k);
     CHECK(back.grid.block_keys == 64);
   }

@@ -85,13 +85,21 @@ TEST_CASE("products of a tile are counted: depth / 16 for each 64 keys, keys / 1
 }
 
 TEST_CASE("what sm90_decode has not is refused at its key") {
-  CHECK(refused_at({{"dtype", "fp8_e4m3"}}, "/dtype", "not-yet"));
+  CHECK(refused_at({{"dtype", "fp8_e4m3"}, {"kv_dtype", "int8"}}, "/kv_dtype", "not-yet"));
   CHECK(refused_at({{"kv_dtype", "fp16"}}, "/kv_dtype", ""));
   CHECK(refused_at({{"BM", 24}}, "/BM", ""));
   CHECK(refused_at({{"BN", 96}}, "/BN", "V3"));
-  CHECK(refused_at({{"split_kv", 4}}, "/split_kv", "not-yet"));
+  CHECK(refused_at({{"out_dtype", "f32"}}, "/out_dtype", "not-yet"));
+  CHECK(refused_at({{"v_from_k", true}, {"ov_depth", 64}, {"num_kv_stages", 1}}, "/num_kv_stages", "V25"));
   CHECK(refused_at({{"num_kv_stages", 12}}, "/num_kv_stages", "V15"));
   CHECK(refused_at({{"num_threads", 256}}, "/num_threads", "sm90_decode"));
   const Json scales{{"kind", "paged"}, {"page_size", 16}, {"quantization", {{"granularity", "per_token"}}}};
   CHECK(refused_at({{"operand", scales}}, "/operand/quantization", "not-yet"));
+  const auto grouped = [](int n) {
+    return Json{{"kind", "ragged"}, {"quantization", {{"granularity", n}}}};
+  };
+  const char* const granularity = "/operand/quantization/granularity";
+  CHECK(refused_at({{"operand", grouped(24)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
+  CHECK(refused_at({{"operand", grouped(96)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
+  CHECK(refused_at({{"operand", grouped(32)}, {"dtype", "fp8_e4m3"}}, granularity, "not-yet"));
 }

@@ -14,7 +14,7 @@ using namespace kiln;
 
 namespace {
 
-Manifest manifest_of(const std::string& mask, bool split) {
+Manifest manifest_of(const std::string& mask, bool split, int parts = 1) {
   Manifest m;
   m.name = "plan";
   m.entry = "kernel";
@@ -24,7 +24,7 @@ Manifest manifest_of(const std::string& mask, bool split) {
   m.scale = 1;
   m.operand = OperandKind::paged;
   m.config_json = R"({"target": "sm_80", "operation": "decode", "dtype": "bf16", "depth": 64, "mask": )" +
-                  mask + (split ? "}" : R"(, "split_kv": 1})");
+                  mask + (split ? "}" : R"(, "split_kv": )" + std::to_string(parts) + "}");
   return m;
 }
 
@@ -79,37 +79,46 @@ TEST_CASE("the kernel's own plan is the same") {
   RuntimeOptions options;
   options.device = "emulated";
   Runtime runtime(options);
-  for (const auto& [mask, window, split] : {std::tuple{"\"none\"", 0, true},
-                                            {R"({"sliding_window": 200})", 200, true},
-                                            {"\"causal\"", 0, false}}) {
-    CAPTURE(window);
+  using Mask = MaskConfig::Kind;
+  for (const auto& [mask, kind, size, split, parts] :
+       {std::tuple{"\"none\"", Mask::none, 0, true, 1},
+        {R"({"sliding_window": 200})", Mask::sliding_window, 200, true, 1},
+        {R"({"chunked": 300})", Mask::chunked, 300, true, 1},
+        {"\"causal\"", Mask::causal, 0, false, 1},
+        {R"({"chunked": 700})", Mask::chunked, 700, false, 4}}) {
+    CAPTURE(mask);
+    CAPTURE(parts);
     StreamK::Shape shape;
     shape.kind = OperandKind::paged;
     shape.BM = 16;
     shape.BN = 64;
-    shape.window = window;
+    shape.mask = {kind, size};
     shape.split = split;
+    shape.parts = parts;
     const StreamK stream(shape);
-    // A kernel that writes down what it would work on: 8 numbers a run, 32 runs a block.
+    // A kernel that writes down what it would work on: 8 numbers a run, 256 runs a block.
     Writer w;
     stream.emit_functions(w);
     w.open(
         "extern \"C\" __global__ void kernel(const int* cu_seqlens_q, const int* seqlens_k, int batch, int "
         "heads_q, "
-        "int heads_kv, int seqlen_q, int team_heads, int* o)");
+        "int heads_kv, int seqlen_q, int key_capacity, int team_heads, int* o)");
     w.line(
         "const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, "
-        "team_heads};");
-    w.line("int* out = o + blockIdx.x * 8 * 32;");
+        "key_capacity, team_heads};");
+    w.line("int* out = o + blockIdx.x * 8 * 256;");
     stream.emit_range(w);
     stream.emit_loop_open(w);
     w.line("if (threadIdx.x != 0) continue;");
-    if (split) w.line("const Split split = split_of(range, s);");
+    if (stream.splits()) w.line("const Split split = split_of(range, s);");
     w.line(
         "out[0] = 1; out[1] = s.batch; out[2] = s.kv_head * range.m_blocks + s.m_block; out[3] = "
         "s.tile_begin;");
     w.line("out[4] = s.tile_end; out[5] = {}; out[6] = {}; out[7] = s.whole;",
-           split ? "range.cell - split.first_cell" : "0", split ? "split.parts" : "1");
+           split       ? "range.cell - split.first_cell"
+           : parts > 1 ? "s.part"
+                       : "0",
+           stream.splits() ? "split.parts" : "1");
     w.line("out += 8;");
     w.close();
     w.close();
@@ -117,15 +126,15 @@ TEST_CASE("the kernel's own plan is the same") {
     source.text = "// plan\n" + w.take();
     source.head_bytes = 8;
     Manifest& m = source.manifest;
-    m = manifest_of(mask, split);
-    m.name += std::to_string(window) + (split ? "s" : "w");
+    m = manifest_of(mask, split, parts);
+    m.name += std::to_string(size) + (split ? "s" : "w");
     m.num_threads = 32;
     m.depth = m.ov_depth = 64;
     m.page_size = 64;
     std::vector<std::string> roles;
     for (const auto& member : stream.members()) roles.emplace_back(member.role);
     REQUIRE(roles == std::vector<std::string>{"cu_seqlens_q", "seqlens_k", "batch", "heads_q", "heads_kv",
-                                              "seqlen_q", "team_heads"});
+                                              "seqlen_q", "key_capacity", "team_heads"});
     for (const auto& member : stream.members())
       m.params.push_back(
           {std::string_view(member.type) == "int" ? KernelParam::Kind::i32 : KernelParam::Kind::pointer,
@@ -172,7 +181,7 @@ TEST_CASE("the kernel's own plan is the same") {
       std::map<std::int64_t, std::int64_t> count;
       for (const DecodeRun& run : plan.runs) {
         for (std::int64_t i = 0; i < plan.team_heads; ++i) {
-          const std::int64_t block = run.team * plan.team_heads + i, at = (block * 32 + count[block]++) * 8;
+          const std::int64_t block = run.team * plan.team_heads + i, at = (block * 256 + count[block]++) * 8;
           const std::vector<std::int32_t> line(got.begin() + at, got.begin() + at + 8);
           const auto number = [](std::int64_t x) { return static_cast<std::int32_t>(x); };
           CHECK(line == std::vector<std::int32_t>{1, number(run.batch),

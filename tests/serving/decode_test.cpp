@@ -160,5 +160,5 @@ TEST_CASE("what sm80_decode does not take is refused with what it takes") {
   CHECK(refusal(R"("num_kv_stages": 30)").find("V15") != std::string::npos);
   CHECK(refusal(R"("kv_dtype": "int8", "operand": {"kind": "paged", "quantization": {"granularity": 8}})")
             .find("32") != std::string::npos);
-  CHECK(refusal(R"("mask": "custom")").find("/mask") != std::string::npos);
+  CHECK(refusal(R"("v_from_k": true)").find("/v_from_k") != std::string::npos);
 }

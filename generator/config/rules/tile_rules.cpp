@@ -74,7 +74,8 @@ std::string v8_partial(const Config& c) {
   return fmt::format("depth ({}) modulo BK ({}) is {}: it must be 0 or at most BK/2", c.depth, *c.BK, rest);
 }
 std::string v8_tma(const Config& c) {
-  const int bytes = swizzle_bytes(c), size = static_cast<int>(size_of(c.dtype));
+  // Padded as K lies in shared memory.
+  const int bytes = swizzle_bytes(c), size = static_cast<int>(size_of(c.kv_dtype.value_or(c.dtype)));
   if (!c.BK || bytes < 16) return "";
   const int padded = padded_depth(size, bytes, c.depth);
   if (c.num_qk_stages) {

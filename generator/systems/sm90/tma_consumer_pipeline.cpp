@@ -14,7 +14,7 @@ void TMAConsumerPipeline::emit_construct(Writer& w) const {
 
 std::string TMAConsumerPipeline::get() const {
   if (shape_.num_kv_stages == 1) return name() + "_desc";
-  return fmt::format("{}_desc + {} * {}", name(), ring_.stage(), full_kv_bytes() >> 4);
+  return fmt::format("{}_desc + {} * {}", name(), ring_.stage(), slot_bytes() >> 4);
 }
 
 std::string TMAConsumerPipeline::descriptor_high() const {

@@ -27,6 +27,7 @@ class TMAConsumerPipeline {
     int element_bytes = 2;
     int consumer_warps = 8;  ///< arrivals that empty a slot: one elected lane per math warp
     int cluster = 1;         ///< blocks that fill each other's slots (multicast) and so release to each other
+    int slot_bytes = 0;      ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
@@ -45,7 +46,8 @@ class TMAConsumerPipeline {
   int panels_per_chunk() const { return num_panels() / num_qk_stages_effective(); }
   SmemTile tile() const { return {shape_.BN, shape_.span_bytes, shape_.element_bytes}; }
   const StagedPipeline& ring() const { return ring_; }
-  int ring_bytes() const { return full_kv_bytes() * shape_.num_kv_stages; }
+  int slot_bytes() const { return shape_.slot_bytes > 0 ? shape_.slot_bytes : full_kv_bytes(); }
+  int ring_bytes() const { return slot_bytes() * shape_.num_kv_stages; }
   /// Arrivals that empty a slot.
   int empty_arrivals() const { return shape_.consumer_warps * shape_.cluster; }
   /// Rows of one box: each block of the cluster loads its share of the tile for all.

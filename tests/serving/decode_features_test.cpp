@@ -1,0 +1,299 @@
+// What decode on NVIDIA targets computes beyond the plain case, on the emulated device: masks, modifiers and
+// sinks, scales of every granularity, FP8 queries, latent caches, fixed splits; lengths that the operand
+// cannot hold, and NaN in 8-bit caches.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <kiln/decode_plan.hpp>
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/problem/ladder.hpp"
+#include "runtime/problem/rounding.hpp"
+#include "runtime/problem/runner.hpp"
+
+using namespace kiln;
+
+namespace {
+
+struct Built {
+  Plan plan;
+  KernelSource source;
+};
+
+Built build(const std::string& target, const std::string& keys) {
+  nlohmann::ordered_json config = {
+      {"target", target}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 64}};
+  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
+  Plan plan = make_plan(parse_config(config.dump(), "test"));
+  KernelSource source = generate(plan);
+  return {std::move(plan), std::move(source)};
+}
+
+Runtime& emulated() {
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return options;
+  }());
+  return runtime;
+}
+
+/// Decodes of one and several rows, an empty cache, ends inside and at tiles, more queries than keys.
+ProblemShape shape_of(const Built& built, std::int64_t heads_q) {
+  ProblemShape shape;
+  shape.heads_q = heads_q;
+  shape.heads_kv = 1;
+  shape.depth = built.plan.resolved().depth;
+  shape.ov_depth = *built.plan.resolved().ov_depth;
+  shape.ragged = true;
+  shape.lengths_q = {1, 3, 1, 2, 5, 1};
+  shape.lengths_k = {150, 70, 0, 64, 3, 197};
+  return shape;
+}
+
+struct Outcome {
+  Workload work;
+  RunResult result;
+};
+
+Outcome run(const Built& built, Workload work, int num_sms, std::uint64_t seed) {
+  const auto kernel = emulated().load(built.source);
+  EmulatorOptions emulator;
+  emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
+  emulator.seed = seed;
+  emulator.num_sms = num_sms;
+  RunOptions options;
+  options.emulator = &emulator;
+  RunResult result = run_workload(emulated(), *kernel, work, options);
+  for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  return {std::move(work), std::move(result)};
+}
+
+void check(const Built& built, const Outcome& outcome) {
+  const Semantics semantics = semantics_of(built.plan.resolved(), outcome.work);
+  const Reference reference =
+      reference_attention(outcome.work, semantics, choose_rows(outcome.work.shape, semantics.mask, 1e300, 0));
+  const CheckReport report =
+      check_output(outcome.work, outcome.result.output, reference, tolerance_of(built.plan.resolved()));
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+}
+
+void run_and_check(const std::string& target, const std::string& keys, std::int64_t heads_q,
+                   std::uint64_t seed) {
+  CAPTURE(target);
+  CAPTURE(keys);
+  const Built built = build(target, keys);
+  for (const std::string& warning : emulated().compile(built.source)->warnings) FAIL_CHECK(warning);
+  check(built, run(built, random_workload(shape_of(built, heads_q), built.plan.resolved(), seed), 5, seed));
+}
+
+constexpr const char* kPaged = R"("operand": {"kind": "paged", "page_size": 16})";
+
+}  // namespace
+
+TEST_CASE("masks, score modifiers and sinks of decode") {
+  std::uint64_t seed = 0;
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    for (
+        const char* meaning :
+        {R"("mask": {"chunked": 50}, "sink": true)", R"("mask": "custom", "score_mod": {"softcap": 5})",
+         R"("mask": "causal", "score_mod": "alibi")",
+         R"x("mask": {"sliding_window": 40}, "score_mod": {"expr": "where(k % 5 == 2, -inf, score / (1 + h))"})x"}) {
+      run_and_check(target, std::string(kPaged) + R"(, "lse": true, )" + meaning, 6, ++seed);
+    }
+  }
+  // Half a word of the mask for a warp's 16 keys.
+  run_and_check("sm_80", R"("mask": "custom", "depth": 160, "operand": {"kind": "ragged"})", 2, 3);
+}
+
+TEST_CASE("gpt-oss decode: a row without a visible key has LSE -inf although there is a sink") {
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    CAPTURE(target);
+    const Built built = build(
+        target, std::string(kPaged) + R"(, "mask": {"sliding_window": 128}, "sink": true, "lse": true)");
+    ProblemShape shape = shape_of(built, 64);
+    shape.heads_kv = 8;
+    shape.lengths_q = {1, 1, 4, 2};
+    shape.lengths_k = {0, 200, 2, 130};
+    const Outcome outcome = run(built, random_workload(shape, built.plan.resolved(), 4), 16, 4);
+    check(built, outcome);
+    const auto& lse = outcome.result.output.lse;
+    REQUIRE(lse.size() == 8 * 64);
+    for (std::size_t row = 0; row < 8; ++row) {
+      // Row 0 has no keys, rows 2 and 3 are two of four queries over two keys: at positions -2 and -1.
+      const bool empty = row == 0 || row == 2 || row == 3;
+      for (std::size_t head = 0; head < 64; ++head) {
+        const float value = lse[row * 64 + head];
+        CHECK((empty ? value == -INFINITY : std::isfinite(value)));
+      }
+    }
+  }
+}
+
+TEST_CASE("scales of every granularity, and queries of FP8, on sm_90a") {
+  std::uint64_t seed = 10;
+  const auto paged = [](const char* granularity) {
+    return std::string(R"("operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": )") +
+           granularity + "}}";
+  };
+  for (
+      const std::string& keys :
+      {paged("32") + R"(, "kv_dtype": "int8", "mask": "causal", "lse": true)",
+       paged("16") + R"(, "kv_dtype": "fp8_e4m3", "depth": 96, "score_mod": {"softcap": 9})",
+       paged("64") + R"(, "kv_dtype": "int8", "depth": 128, "ov_depth": 192, "dtype": "fp16")",
+       paged("512") + R"(, "kv_dtype": "int8")",
+       std::string(
+           R"("operand": {"kind": "ragged", "quantization": {"granularity": 32}}, "kv_dtype": "int8")"),
+       std::string(
+           R"("operand": {"kind": "continuous", "quantization": {"granularity": 32}}, "kv_dtype": "fp8_e4m3")"),
+       paged("\"per_head\"") + R"(, "dtype": "fp8_e4m3", "mask": "causal", "depth": 128, "lse": true)",
+       paged("\"per_token\"") + R"(, "dtype": "fp8_e4m3", "mask": {"sliding_window": 70})",
+       std::string(R"("dtype": "fp8_e4m3", "operand": {"kind": "ragged"}, "depth": 80)")})
+    run_and_check("sm_90a", keys, 6, ++seed);
+}
+
+TEST_CASE("scales of zero and below") {
+  const Built built = build(
+      "sm_90a",
+      R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}}, "kv_dtype": "int8", "lse": true)");
+  ProblemShape shape = shape_of(built, 6);
+  shape.heads_kv = 3;
+  Workload work = random_workload(shape, built.plan.resolved(), 5);
+  work.k_scale->values = {0.0F, -work.k_scale->values[1], work.k_scale->values[2]};
+  check(built, run(built, std::move(work), 4, 5));
+}
+
+TEST_CASE("a latent cache: V is the first columns of K's rows") {
+  run_and_check("sm_90a",
+                std::string(kPaged) +
+                    R"(, "depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)",
+                6, 21);
+  run_and_check(
+      "sm_90a",
+      R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3", "depth": 576, "ov_depth": 512, "v_from_k": true)",
+      3, 22);
+}
+
+TEST_CASE("a fixed number of splits gives a sequence the same bits whatever else is in the batch") {
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    CAPTURE(target);
+    const Built built = build(target, R"("operand": {"kind": "ragged"}, "split_kv": 3, "lse": true)");
+    ProblemShape shape = shape_of(built, 2);
+    shape.lengths_q = {2, 1, 1};
+    shape.lengths_k = {450, 0, 130};
+    Workload work = random_workload(shape, built.plan.resolved(), 6);
+    const Outcome all = run(built, work, 7, 6);
+    check(built, all);
+    CHECK(all.result.output.o == run(built, work, 3, 7).result.output.o);
+
+    Workload alone = work;
+    alone.shape.lengths_q = {2}, alone.shape.lengths_k = {450};
+    alone.q.resize(2 * 2 * 64), alone.k.resize(450 * 64), alone.v.resize(450 * 64);
+    const auto& o = run(built, alone, 2, 8).result.output.o;
+    CHECK(std::equal(o.begin(), o.end(), all.result.output.o.begin()));
+
+    const std::int64_t q[] = {2, 1, 1}, k[] = {450, 0, 130};
+    const DecodePlan plan = plan_decode(built.source.manifest, {2, 1, q, k}, 7);
+    const auto parts = [&](std::int64_t batch) {
+      return std::count_if(plan.runs.begin(), plan.runs.end(),
+                           [&](const DecodeRun& r) { return r.batch == batch; });
+    };
+    CHECK(parts(0) == 3);
+    CHECK(parts(1) == 1);
+    CHECK(plan.workspace_bytes >= plan.items * built.source.manifest.workspace_bytes_per_item);
+  }
+}
+
+TEST_CASE("lengths that the pages cannot hold are the longest they can; negative ones are empty") {
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    for (const std::string operation : {"decode", "prefill"}) {
+      CAPTURE(target);
+      CAPTURE(operation);
+      const Built built =
+          build(target, std::string(kPaged) + R"(, "mask": "causal", "operation": ")" + operation + "\"");
+      Runtime& runtime = emulated();
+      const auto kernel = runtime.load(built.source);
+      const auto upload = [&](std::vector<std::byte> bytes) {
+        DeviceBuffer buffer = runtime.allocate(bytes.size());
+        buffer.write(bytes);
+        return buffer;
+      };
+      const auto ints = [&](const std::vector<std::int32_t>& values) {
+        const auto bytes = std::as_bytes(std::span(values));
+        return upload({bytes.begin(), bytes.end()});
+      };
+      std::vector<float> rows(2 * 16 * 64, 0.0F), values(2 * 16 * 64, 0.0F);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 64);
+      const DeviceBuffer q = upload(encode(DType::bf16, std::vector<float>(3 * 64, 1.0F))),
+                         k = upload(encode(DType::bf16, rows)), v = upload(encode(DType::bf16, values)),
+                         table = ints({1, 0, 0, 1, 1, 0}), lengths = ints({2147483647, 20, -5}),
+                         offsets = ints({0, 1, 2, 3});
+      DeviceBuffer o = runtime.allocate(3 * 64 * 2);
+      AttentionArgs args;
+      args.q = Tensor::dense(q.address(), DType::bf16, {3, 1, 64});
+      args.k = Tensor::dense(k.address(), DType::bf16, {2, 16, 1, 64});
+      args.v = Tensor::dense(v.address(), DType::bf16, {2, 16, 1, 64});
+      args.o = Tensor::dense(o.address(), DType::bf16, {3, 1, 64});
+      args.page_table = Tensor::dense(table.address(), DType::i32, {3, 2});
+      args.seqlens_k = Tensor::dense(lengths.address(), DType::i32, {3});
+      args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {4});
+      args.max_seqlen_q = 1;
+      const auto report = kernel->launch(args);
+      REQUIRE(report);
+      for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+      std::vector<std::byte> bytes(o.size());
+      o.read(bytes);
+      const std::vector<float> out = decode(DType::bf16, bytes);
+      // Equal scores: the mean of the values, which are the numbers of their rows.
+      CHECK(out[0] == doctest::Approx(15.5).epsilon(0.01));
+      CHECK(out[64] == doctest::Approx((120.0 + 16 + 17 + 18 + 19) / 20).epsilon(0.01));
+      CHECK(out[128] == 0.0F);
+    }
+  }
+}
+
+TEST_CASE("an E4M3 NaN in the cache is a NaN") {
+  for (const std::string target : {"sm_80", "sm_90a"}) {
+    for (const char* dtype : {"bf16", "fp16"}) {
+      CAPTURE(target);
+      CAPTURE(dtype);
+      const Built built =
+          build(target, std::string(R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"}, "dtype": ")") +
+                            dtype + "\"");
+      ProblemShape shape = shape_of(built, 1);
+      shape.lengths_q = {1, 1}, shape.lengths_k = {40, 40};
+      Workload work = random_workload(shape, built.plan.resolved(), 9);
+      // V: one column of sequence 0. K: one element, and so all of sequence 1.
+      for (std::size_t column : {3u, 18u}) work.v[7 * 64 + column] = column == 3 ? NAN : -NAN;
+      work.k[55 * 64 + 9] = NAN;
+      const auto& o = run(built, std::move(work), 2, 1).result.output.o;
+      for (std::size_t d = 0; d < 64; ++d) {
+        CHECK(std::isnan(o[d]) == (d == 3 || d == 18));
+        CHECK(std::isnan(o[64 + d]));
+      }
+    }
+  }
+}
+
+TEST_CASE("chunks of a prompt beside decodes in one launch, over 8-bit and 16-bit pages") {
+  for (
+      const auto& [target, keys] :
+      {std::pair{
+           "sm_90a",
+           R"("kv_dtype": "fp8_e4m3", "BM": 64, "BN": 64, "lse": true, "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})"},
+       std::pair{
+           "sm_80",
+           R"("kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 8, "quantization": {"granularity": 32}})"},
+       std::pair{"sm_90a",
+                 R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 16}, "lse": true)"},
+       std::pair{"sm_80", R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 16})"}}) {
+    CAPTURE(target);
+    CAPTURE(keys);
+    const Built built = build(target, std::string(R"("mask": "causal", )") + keys);
+    ProblemShape shape = shape_of(built, 2);
+    shape.lengths_q = {1, 70, 1, 0, 33};
+    shape.lengths_k = {90, 100, 0, 20, 33};
+    check(built, run(built, random_workload(shape, built.plan.resolved(), 31), 4, 31));
+  }
+}
