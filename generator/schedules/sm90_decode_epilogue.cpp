@@ -43,7 +43,6 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
   w.line("float top = {} * factor, sum = {}, own = 1.0f;", top, sum);
   if (p.sink) {
     w.comment("the sink is one more logit, without a value");
-    w.line("const bool visible = sum > 0.0f;  // a row without keys has no log-sum-exp, sink or not");
     w.line("const float sink_log2 = {} < rows ? sink[head] * 1.44269504f : 0.0f;", row);
     w.line("const float higher = fmaxf(top, sink_log2);");
     w.line(

@@ -118,11 +118,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.sink = *c.sink;
   c.schedule = kName;
 
-  // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8. A
-  // latent cache has one KV head for all query heads: as many rows as find registers beside wide outputs.
-  const int most = p.ov_depth <= 256 ? 64 : p.narrow ? 16 : 32;
-  if (!c.BM)
-    c.BM = std::min(most, c.group ? std::clamp((*c.group + 15) / 16 * 16, 16, 64) : p.v_in_k ? 32 : 16);
+  // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8.
+  // Wide outputs, as of a latent cache, leave registers for no more.
+  const int most = p.ov_depth <= 256 ? 64 : 16;
+  if (!c.BM) c.BM = std::min(most, c.group ? std::clamp((*c.group + 15) / 16 * 16, 16, 64) : 16);
   p.BM = *c.BM;
   if (p.BM % 16 != 0 || p.BM < 16 || p.BM > 128) {
     refuse(kName, {"/BM"}, "BM, the packed query rows, is a multiple of 16 up to 128",

@@ -180,6 +180,7 @@ struct Problem {
   int heads_q;
   int heads_kv;
   int seqlen_q;
+  int key_capacity;
   int team_heads;
 };
 
@@ -221,7 +222,8 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   Sequence s;
   s.q_start = problem.cu_seqlens_q[b];
   s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
-  s.k_start = 0; s.seqlen_k = problem.seqlens_k[b];
+  // a length that the operand cannot hold is one it can
+  s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
   s.first_tile = 0;
   s.num_tiles = max((s.seqlen_k + 63) / 64 - s.first_tile, 1);
   return s;
@@ -336,6 +338,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     const int heads_q,
     const int heads_kv,
     const int seqlen_q,
+    const int key_capacity,
     const int team_heads,
     const int total_q,
     const long long q_stride_seq,
@@ -352,7 +355,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 smem_p = smem + 102400;
   const u32 mbar_k_full = smem + 108800, mbar_k_empty = smem + 108824;
   const u32 mbar_v_full = smem + 108848, mbar_v_empty = smem + 108872;
-  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, team_heads};
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   const int lane = threadIdx.x % 32;
 
   if (threadIdx.x == 128) {
@@ -423,7 +426,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     // ---- consumer warpgroup
     const int warp = threadIdx.x / 32;
     const int group = heads_q / heads_kv;  // query heads of a KV head
-    const float factor = scale_log2;
+    const float factor = scale_log2;  // from scores to log2 units
     const u32 q_desc = (smem_q >> 4) | 0x10000u;
     const u32 p_desc = (smem_p >> 4) | 0x10000u;
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
@@ -463,7 +466,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
       o_acc_0[4] = o_acc_0[5] = o_acc_0[6] = o_acc_0[7] = 0.0f;
       o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
       o_acc_1[4] = o_acc_1[5] = o_acc_1[6] = o_acc_1[7] = 0.0f;
-      const int clean_end = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + s.m_block * 16 / group);
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
       #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
         // S' = K(n) Q'
@@ -487,25 +490,15 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
         }
         if ((n + 1) * 64 > clean_end) {
-          // a border tile: keys that a row does not see
-          const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees
-          const int first_key = n * 64 + 16 * warp + (lane >> 2);
-          const int limit_0 = past + (s.m_block * 16 + 0 + 2 * (lane & 3)) / group;
-          const int left_0 = min(limit_0, s.sequence.seqlen_k) - first_key;
-          if (0 >= left_0) s_acc_0[0] = -kInfinity;
-          if (8 >= left_0) s_acc_0[2] = -kInfinity;
-          const int limit_1 = past + (s.m_block * 16 + 1 + 2 * (lane & 3)) / group;
-          const int left_1 = min(limit_1, s.sequence.seqlen_k) - first_key;
-          if (0 >= left_1) s_acc_0[1] = -kInfinity;
-          if (8 >= left_1) s_acc_0[3] = -kInfinity;
-          const int limit_2 = past + (s.m_block * 16 + 8 + 2 * (lane & 3)) / group;
-          const int left_2 = min(limit_2, s.sequence.seqlen_k) - first_key;
-          if (0 >= left_2) s_acc_0[4] = -kInfinity;
-          if (8 >= left_2) s_acc_0[6] = -kInfinity;
-          const int limit_3 = past + (s.m_block * 16 + 9 + 2 * (lane & 3)) / group;
-          const int left_3 = min(limit_3, s.sequence.seqlen_k) - first_key;
-          if (0 >= left_3) s_acc_0[5] = -kInfinity;
-          if (8 >= left_3) s_acc_0[7] = -kInfinity;
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 16 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_2 = min(s.sequence.seqlen_k, (s.m_block * 16 + 8 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          const int end_3 = min(s.sequence.seqlen_k, (s.m_block * 16 + 9 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+          if (0 >= end_0) s_acc_0[0] = -kInfinity; if (0 >= end_1) s_acc_0[1] = -kInfinity;
+          if (8 >= end_0) s_acc_0[2] = -kInfinity; if (8 >= end_1) s_acc_0[3] = -kInfinity;
+          if (0 >= end_2) s_acc_0[4] = -kInfinity; if (0 >= end_3) s_acc_0[5] = -kInfinity;
+          if (8 >= end_2) s_acc_0[6] = -kInfinity; if (8 >= end_3) s_acc_0[7] = -kInfinity;
         }
         // maximum of each row over the tile
         float tile_max[4];

@@ -154,6 +154,14 @@ __device__ __forceinline__ float load_shared_float(u32 at) {
   asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
   return x;
 }
+__device__ __forceinline__ u32 load_shared(u32 at) {
+  u32 x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_shared_16(u32 at, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
 __device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
 
 // Four 8x8 matrices of 16-bit elements, transposed; lane l gives the address of row l % 8 of matrix l / 8.
@@ -210,6 +218,7 @@ struct Problem {
   int heads_q;
   int heads_kv;
   int seqlen_q;
+  int key_capacity;
   int team_heads;
 };
 
@@ -252,7 +261,8 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   Sequence s;
   s.q_start = problem.cu_seqlens_q[b];
   s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
-  s.k_start = 0; s.seqlen_k = problem.seqlens_k[b];
+  // a length that the operand cannot hold is one it can
+  s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
   s.first_tile = 0;
   s.num_tiles = max((s.seqlen_k + 127) / 128 - s.first_tile, 1);
   return s;
@@ -375,6 +385,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     const int heads_q,
     const int heads_kv,
     const int seqlen_q,
+    const int key_capacity,
     const int team_heads,
     const int total_q,
     const long long q_stride_seq,
@@ -393,7 +404,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 mbar_v_full = smem + 110896, mbar_v_empty = smem + 110920;
   const u32 mbar_cell_full = smem + 110944, mbar_cell_empty = smem + 110960;
   volatile int* const cell_slots = (volatile int*)(smem_bytes + 110976);
-  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, team_heads};
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   const int lane = threadIdx.x % 32;
 
   if (threadIdx.x == 128) {
@@ -517,7 +528,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     // ---- consumer warpgroup
     const int warp = threadIdx.x / 32;
     const int group = heads_q / heads_kv;  // query heads of a KV head
-    float factor = scale_log2;
+    float factor = scale_log2;  // from scores to log2 units
     const u32 q_desc = (smem_q >> 4) | 0x10000u;
     const u32 p_desc = (smem_p >> 4) | 0x10000u;
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
@@ -541,14 +552,20 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
       #pragma unroll 1
       while (next_segment(problem, range, s)) {
         const int rows = min(16, group * s.sequence.seqlen_q - s.m_block * 16);  // packed rows that exist
-        factor = scale_log2 * k_scale[s.kv_head];
-        const float value_scale = v_scale[s.kv_head];
+        const float key_scale = k_scale[s.kv_head], value_scale = v_scale[s.kv_head];
+        // the factor stays positive: Q takes the sign of the scale, and a scale of 0
+        factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);
         // Q: packed row r is query position r / group and query head r % group; in FP16, permuted as K will be read
         for (int i = threadIdx.x; i < 256; i += 128) {
           const int r = i / 16, c = i % 16, packed = s.m_block * 16 + r, position = packed / group;
           uint4 x = make_uint4(0, 0, 0, 0);
           if (r < rows) x = *(const uint4*)(q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
           x = bf16_to_fp16(x);
+          const u32 sign = key_scale < 0.0f ? 0x80008000u : 0u, keep = key_scale == 0.0f ? 0u : ~0u;
+          x.x = (x.x ^ sign) & keep;
+          x.y = (x.y ^ sign) & keep;
+          x.z = (x.z ^ sign) & keep;
+          x.w = (x.w ^ sign) & keep;
           const int t = c / 4 % 4, load = c / 2 % 2;
           const u32 at = smem_q + (c / 16 * 2 + load) * 2048 + r * 128 + 4 * t;
           const int chunk = 4 * (c % 2);
@@ -567,7 +584,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         o_acc_0[4] = o_acc_0[5] = o_acc_0[6] = o_acc_0[7] = 0.0f;
         o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
         o_acc_1[4] = o_acc_1[5] = o_acc_1[6] = o_acc_1[7] = 0.0f;
-        const int clean_end = min(s.sequence.seqlen_k, s.sequence.seqlen_k - s.sequence.seqlen_q + 1 + s.m_block * 16 / group);
+        const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
           // S' = K(n) Q'
@@ -632,33 +649,19 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           WGMMA_WAIT(0);
           if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
           if ((n + 1) * 128 > clean_end) {
-            // a border tile: keys that a row does not see
-            const int past = s.sequence.seqlen_k - s.sequence.seqlen_q + 1;  // keys that query 0 sees
-            const int first_key = n * 128 + 16 * warp + (lane >> 2);
-            const int limit_0 = past + (s.m_block * 16 + 0 + 2 * (lane & 3)) / group;
-            const int left_0 = min(limit_0, s.sequence.seqlen_k) - first_key;
-            if (0 >= left_0) s_acc_0[0] = -kInfinity;
-            if (8 >= left_0) s_acc_0[2] = -kInfinity;
-            if (64 >= left_0) s_acc_1[0] = -kInfinity;
-            if (72 >= left_0) s_acc_1[2] = -kInfinity;
-            const int limit_1 = past + (s.m_block * 16 + 1 + 2 * (lane & 3)) / group;
-            const int left_1 = min(limit_1, s.sequence.seqlen_k) - first_key;
-            if (0 >= left_1) s_acc_0[1] = -kInfinity;
-            if (8 >= left_1) s_acc_0[3] = -kInfinity;
-            if (64 >= left_1) s_acc_1[1] = -kInfinity;
-            if (72 >= left_1) s_acc_1[3] = -kInfinity;
-            const int limit_2 = past + (s.m_block * 16 + 8 + 2 * (lane & 3)) / group;
-            const int left_2 = min(limit_2, s.sequence.seqlen_k) - first_key;
-            if (0 >= left_2) s_acc_0[4] = -kInfinity;
-            if (8 >= left_2) s_acc_0[6] = -kInfinity;
-            if (64 >= left_2) s_acc_1[4] = -kInfinity;
-            if (72 >= left_2) s_acc_1[6] = -kInfinity;
-            const int limit_3 = past + (s.m_block * 16 + 9 + 2 * (lane & 3)) / group;
-            const int left_3 = min(limit_3, s.sequence.seqlen_k) - first_key;
-            if (0 >= left_3) s_acc_0[5] = -kInfinity;
-            if (8 >= left_3) s_acc_0[7] = -kInfinity;
-            if (64 >= left_3) s_acc_1[5] = -kInfinity;
-            if (72 >= left_3) s_acc_1[7] = -kInfinity;
+            // keys past the row's own position or the end of the sequence do not count
+            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 16 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            const int end_2 = min(s.sequence.seqlen_k, (s.m_block * 16 + 8 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            const int end_3 = min(s.sequence.seqlen_k, (s.m_block * 16 + 9 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            if (0 >= end_0) s_acc_0[0] = -kInfinity; if (0 >= end_1) s_acc_0[1] = -kInfinity;
+            if (8 >= end_0) s_acc_0[2] = -kInfinity; if (8 >= end_1) s_acc_0[3] = -kInfinity;
+            if (0 >= end_2) s_acc_0[4] = -kInfinity; if (0 >= end_3) s_acc_0[5] = -kInfinity;
+            if (8 >= end_2) s_acc_0[6] = -kInfinity; if (8 >= end_3) s_acc_0[7] = -kInfinity;
+            if (64 >= end_0) s_acc_1[0] = -kInfinity; if (64 >= end_1) s_acc_1[1] = -kInfinity;
+            if (72 >= end_0) s_acc_1[2] = -kInfinity; if (72 >= end_1) s_acc_1[3] = -kInfinity;
+            if (64 >= end_2) s_acc_1[4] = -kInfinity; if (64 >= end_3) s_acc_1[5] = -kInfinity;
+            if (72 >= end_2) s_acc_1[6] = -kInfinity; if (72 >= end_3) s_acc_1[7] = -kInfinity;
           }
           // maximum of each row over the tile
           float tile_max[4];

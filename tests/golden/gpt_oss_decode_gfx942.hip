@@ -162,6 +162,7 @@ struct Problem {
   int heads_q;
   int heads_kv;
   int seqlen_q;
+  int key_capacity;
   int team_heads;
 };
 
@@ -203,7 +204,8 @@ DEVICE Sequence sequence_of(const Problem& problem, int b) {
   Sequence s;
   s.q_start = problem.cu_seqlens_q[b];
   s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
-  s.k_start = 0; s.seqlen_k = problem.seqlens_k[b];
+  // a length that the operand cannot hold is one it can
+  s.k_start = 0; s.seqlen_k = min_of(max_of(problem.seqlens_k[b], 0), problem.key_capacity);
   // the first query sees keys after its position less the window
   s.first_tile = max_of(s.seqlen_k - s.seqlen_q - 127, 0) / 64;
   s.num_tiles = max_of((s.seqlen_k + 63) / 64 - s.first_tile, 1);
@@ -317,6 +319,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     int heads_q,
     int heads_kv,
     int seqlen_q,
+    int key_capacity,
     int team_heads,
     int page_table_stride,
     int num_pages,
@@ -349,7 +352,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
   const u32 p_read_6 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 6) * 16;
   const float factor = scale_log2;
   const int group = heads_q / heads_kv;
-  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, team_heads};
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   Range range = first_range(problem);
   Segment s;
   #pragma unroll 1

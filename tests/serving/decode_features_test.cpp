@@ -84,7 +84,8 @@ void run_and_check(const std::string& target, const std::string& keys, std::int6
   CAPTURE(target);
   CAPTURE(keys);
   const Built built = build(target, keys);
-  for (const std::string& warning : emulated().compile(built.source)->warnings) FAIL_CHECK(warning);
+  const auto compiled = emulated().compile(built.source);
+  for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
   check(built, run(built, random_workload(shape_of(built, heads_q), built.plan.resolved(), seed), 5, seed));
 }
 

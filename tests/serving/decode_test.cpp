@@ -63,7 +63,8 @@ TEST_CASE("every operand kind and element type up the ladder") {
     const std::string text = keys;
     CAPTURE(text);
     const Built built = build(keys);
-    for (const std::string& warning : emulated().compile(built.source)->warnings) FAIL_CHECK(warning);
+    const auto compiled = emulated().compile(built.source);
+    for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
     EmulatorOptions emulator;
     emulator.seed = seed++;
     emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
