@@ -43,10 +43,11 @@ struct TensorMapSpec {
 ///               num_tiles total_q total_k
 ///               team_heads: blocks of a stream_k grid that stand side by side on different KV heads; a
 ///               divisor of heads_kv that wastes few blocks of the grid page_table_stride (entries from row
-///               to row) key_capacity (keys that a row of the table names) num_pages page_size mask_stride_batch mask_stride_head mask_words: words from one
-///               batch, head, row of mask_bits to the next; 0 where all share one section_heads: how many of
-///               the batch * heads_q heads are worked on together; a divisor of it, the largest whose K and V
-///               (shared by heads_q / heads_kv heads each) fit in 32 MiB of L2, at least 1
+///               to row) key_capacity (keys that a row of the table names) num_pages page_size
+///               mask_stride_batch mask_stride_head mask_words: words from one batch, head, row of mask_bits
+///               to the next; 0 where all share one section_heads: how many of the batch * heads_q heads are
+///               worked on together; a divisor of it, the largest whose K and V (shared by heads_q / heads_kv
+///               heads each) fit in 32 MiB of L2, at least 1
 ///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_scale,v_scale}_stride_{page,batch}: strides in
 ///               elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
@@ -92,7 +93,7 @@ struct Manifest {
   bool writes_lse = false;
   double scale = 0;   ///< default softmax scale
   int page_size = 0;  ///< tokens of a page; 0: not paged, or (continuous) taken from the tensor
-  std::optional<Quantization> quantization;  ///< of K and V
+  std::optional<Quantization> quantization;                         ///< of K and V
   int workspace_bytes_per_block = 0, workspace_bytes_per_item = 0;  ///< of blocks of the grid, of its items
 
   // What a static check of the compiled program must find.
