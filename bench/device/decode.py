@@ -76,10 +76,11 @@ class Decode(Kernel):
         if m["target"] == "sm_90a" and tiles < 4 * grid:
             grid = sms
         team = max(d for d in range(1, heads + 1) if heads % d == 0 and (d == 1 or (d <= grid and grid % d * 50 <= grid)))
-        if not hasattr(self, "workspace"):
-            items = batch * heads + team
-            bytes_needed = max(most * m.get("workspace_bytes_per_block", 0), items * m.get("workspace_bytes_per_item", 0), 4)
+        items = batch * heads + team
+        bytes_needed = max(most * m.get("workspace_bytes_per_block", 0), items * m.get("workspace_bytes_per_item", 0), 4)
+        if not hasattr(self, "workspace") or self.workspace.numel() * 4 < bytes_needed:
             self.workspace = torch.empty(bytes_needed // 4, device="cuda", dtype=torch.float32)
+        if not hasattr(self, "counters"):
             self.counters = torch.zeros(1 << 16, device="cuda", dtype=torch.int32)
         tensors = dict(q=q, k=k, v=v, o=o)
         ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=k.shape[1] if k.dim() == 4 else 0, team_heads=team,

@@ -95,9 +95,7 @@ TEST_CASE("what sm90_decode has not is refused at its key") {
   CHECK(refused_at({{"num_threads", 256}}, "/num_threads", "sm90_decode"));
   const Json scales{{"kind", "paged"}, {"page_size", 16}, {"quantization", {{"granularity", "per_token"}}}};
   CHECK(refused_at({{"operand", scales}}, "/operand/quantization", "not-yet"));
-  const auto grouped = [](int n) {
-    return Json{{"kind", "ragged"}, {"quantization", {{"granularity", n}}}};
-  };
+  const auto grouped = [](int n) { return Json{{"kind", "ragged"}, {"quantization", {{"granularity", n}}}}; };
   const char* const granularity = "/operand/quantization/granularity";
   CHECK(refused_at({{"operand", grouped(24)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
   CHECK(refused_at({{"operand", grouped(96)}, {"kv_dtype", "int8"}}, granularity, "not-yet"));
