@@ -43,9 +43,11 @@ int register_limit(int num_math_warpgroups, bool ragged) {
 int watched_parts(const PrefillPlan& p, const Config& c) {
   if (c.exp_offload.value_or(0.0) > 0) return 0;
   const bool three = p.num_math_warpgroups == 3;
-  const int limit = three ? (p.mask->bounded_above() ? 140 : 144) : (p.ragged ? 180 : 200);
+  if (three && p.ragged && !p.modifier->none()) return 0;
+  const int limit = three ? (p.mask->bounded_above() ? 140 : 144) : (p.ragged ? 180 : 196);
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
+    if (three && part > 16) continue;
     if (live_registers(p.ov_depth, p.BN) + part <= limit) return parts;
   }
   return 0;

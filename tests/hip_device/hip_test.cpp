@@ -40,6 +40,7 @@ Manifest report_manifest() {
   manifest.smem_bytes = 49152;
   manifest.grid.block_rows = 64;
   manifest.depth = manifest.ov_depth = 64;
+  manifest.scale = 1;
   KernelParam out, heads;
   out.role = "o";
   heads.kind = KernelParam::Kind::i32;

@@ -67,6 +67,7 @@ KVBuffer::KVBuffer(const Shape& shape)
 
 void KVBuffer::use(Prelude& prelude) const {
   if (shape_.reads) return op_.use(prelude);
+  if (shape_.page_size > 0) prelude.use("descriptors_of_pages");
   prelude.use("buffer_resource");
   prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
   op_.use(prelude);
