@@ -110,6 +110,10 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 //@ section lds_read_16 needs types
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
 
+//@ section zero_past needs types
+// What lies past a row's last column is another row's: zeros instead, in the lanes where `within` does not hold.
+DEVICE u32x4 zero_past(u32x4 x, bool within) { return within ? x : (u32x4)(0u); }
+
 //@ section lds_read_8 needs types
 DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
 

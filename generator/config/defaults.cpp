@@ -48,13 +48,20 @@ void fill_amd(Config& c) {
                           : prefill ? blocks || (c.depth <= 128 && !alias)
                                     : false);
   fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
+  const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
+  fill(c.bk_smem, halves ? 64 : *c.BK);
+  // FP8 under a wider Q passes through registers, and so do pages with fewer rows than a direct copy's.
+  const int page_bytes = c.operand->page_size.value_or(0) * *c.bk_smem * static_cast<int>(size_of(c.dtype));
+  const bool scattered = c.operand->kind == OperandKind::paged && page_bytes % 256 != 0;
+  fill(c.dma, size_of(*c.kv_dtype) < size_of(c.dtype) || scattered ? "reg_staged" : "lds_direct");
+  const bool staged = *c.dma == "reg_staged";  // tiles under way are in registers: one stage serves
   if (prefill) {
     fill(c.WM, mma_m);
     // Two waves a SIMD hide each other's softmax where O leaves them half the registers (cdna.md 11).
     const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
-    const int waves = c.num_threads                                 ? *c.num_threads / 64
-                      : c.target == Target::gfx90a || c.depth > 128 ? 4
-                                                                    : 8;
+    const int waves = c.num_threads ? *c.num_threads / 64
+                      : c.target == Target::gfx90a || c.depth > 128 || (staged && c.depth > 64) ? 4
+                                                                                                : 8;
     fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
     const int fitting = c.depth > 128 && !blocks ? 32 : 64;
     fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
@@ -66,8 +73,9 @@ void fill_amd(Config& c) {
     const int keys = gfx950 ? (alias ? 64 : 128) : c.depth >= 256 && !is_fp8(c.dtype) ? 32 : 64;
     fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
     // Four waves, or two where V's rows would leave a wave fewer columns than its loads turn at once.
-    const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;  // 192: whole blocks for two waves
-    const int waves = !gfx950 && is_fp8(c.dtype) ? std::clamp(*c.ov_depth / 64, 1, 4)
+    const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;    // 192: whole blocks for two waves
+    const bool tiles = alias || *c.ov_depth != c.depth || c.depth == 192;  // cdna_decode: whole blocks of V
+    const int waves = is_fp8(c.dtype) && (!gfx950 || tiles) ? std::clamp(*c.ov_depth / 64, 1, 4)
                       : alias || odd_share || (!gfx950 && *c.ov_depth < 128) ? 2
                                                                              : 4;
     const int share = *c.BN / waves;
@@ -75,18 +83,15 @@ void fill_amd(Config& c) {
   }
   if (*c.WM > 0 && *c.WN > 0)
     fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));
-  const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
-  fill(c.bk_smem, halves ? 64 : *c.BK);
   fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
-  // FP8 under a wider Q passes through registers.
-  fill(c.dma, size_of(*c.kv_dtype) < size_of(c.dtype) ? "reg_staged" : "lds_direct");
   const bool tight = !gfx950 && prefill && c.depth > 64;
-  fill(c.double_buffer, prefill && !tight && !blocks);
-  fill(c.double_buffer_k_only, !blocks && ((!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256)));
+  fill(c.double_buffer, prefill && !tight && !blocks && !staged);
+  fill(c.double_buffer_k_only,
+       !blocks && !staged && ((!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256)));
   fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256) || (tight && c.depth > 256));
   // A ring of blocks is as deep as repeats soonest.
   const int tile_blocks = ceil_div(c.depth, *c.bk_smem) + ceil_div(*c.ov_depth, *c.bk_smem);
-  const int ring = tile_blocks % 2 == 0 ? 4 : tile_blocks % 3 == 0 ? 3 : 2;
+  const int ring = staged ? 2 : tile_blocks % 2 == 0 ? 4 : tile_blocks % 3 == 0 ? 3 : 2;
   fill(c.num_smem_stages, blocks ? ring : *c.double_buffer || *c.double_buffer_k_only ? 2 : 1);
   // Registers for the fragments of a few strips of K at a time.
   if (prefill && c.depth > 256)

@@ -20,7 +20,8 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.sink) add(Kind::pointer, "sink");
   if (p.scales) {
     if (is_fp8(p.config.dtype)) add(Kind::pointer, "q_scale");
-    add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+    add(Kind::pointer, "k_scale");
+    if (!p.v_in_k) add(Kind::pointer, "v_scale");
   }
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.table()) add(Kind::pointer, "page_table");
@@ -34,7 +35,10 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
     if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
   }
-  add(Kind::f32, p.softcap > 0 ? "scale" : "scale_log2");
+  for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  for (const char* name : {"scale_log2", "scale"}) {
+    if (p.takes(name)) add(Kind::f32, name);
+  }
   return params;
 }
 
@@ -57,17 +61,6 @@ LaneAddress p_address(const DecodePlan& p, bool write) {
   return address;
 }
 
-/// Factors from scores to log2 units; `unit`: what one unit of Q K' stands for.
-void emit_factor(Writer& w, const DecodePlan& p, const std::string& unit) {
-  if (p.softcap > 0) {
-    w.line("const float cap_scale = scale * {:.9g}f{};  // 2 log2(e) / cap",
-           2 * 1.4426950408889634 / p.softcap, unit);
-    w.line("const float factor = {:.9g}f;  // cap * log2(e)", p.softcap * 1.4426950408889634);
-  } else {
-    w.line("const float factor = scale_log2{};", unit);
-  }
-}
-
 void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];");
   w.line("LDS u8* const lds = (LDS u8*)smem_bytes;");
@@ -84,7 +77,11 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   }
   p_address(p, true).emit(w, rows);
   p_address(p, false).emit(w, rows);
-  if (!p.scales) emit_factor(w, p, "");
+  if (p.scales) {
+    for (const char* name : {"scale_log2", "scale"}) {
+      if (p.takes(name)) w.line("const float given_{0} = {0};", name);
+    }
+  }
   w.line("const int group = heads_q / heads_kv;");
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);
@@ -122,10 +119,13 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   }
   if (p.scales) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
-    w.line("const float qk_unit = {1}k_scale[{0}], v_unit = v_scale[{0}];", head,
-           is_fp8(p.config.dtype) ? "q_scale[0] * " : "");
-    emit_factor(w, p, " * qk_unit");
+    w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
+           is_fp8(p.config.dtype) ? "q_scale[0] * " : "", p.v_in_k ? "k" : "v");
+    for (const char* name : {"scale_log2", "scale"}) {
+      if (p.takes(name)) w.line("const float {0} = given_{0} * qk_unit;", name);
+    }
   }
+  w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
   w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");
   w.line("const int packed = m_block * {} + {}, position = packed / group;", p.BM, p.tile_row());
   w.line("const bool in_rows = {} < rows;", p.tile_row());
@@ -148,12 +148,17 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   } else {
     emit_tile_buffers(w, p, rows);
   }
-  if (p.causal) {
-    w.line("const int key_limit = min_of(keys, keys - queries + 1 + position);  // keys that the row sees");
-    w.line("const int clean_keys = min_of(keys, keys - queries + 1 + m_block * {} / group);", p.BM);
-  } else {
-    w.line("const int key_limit = keys, clean_keys = keys;");
+  if (!p.mask->has_bits()) {
+    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
+           p.mask->end_key(fmt::format("(keys - queries + m_block * {} / group)", p.BM), "keys"));
   }
+  if (p.mask->bounded_below()) {
+    w.line("const int clean_first = {};",
+           p.mask->first_key(
+               fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM)));
+  }
+  p.modifier->emit_rows(w, p.score_context());
+  p.mask->emit_rows(w, p.score_context());
   const std::string accumulator = p.mfma.accumulator();
   w.line("float row_max = -kInfinity, row_sum = 0.0f;");
   w.line("{} s_acc[{}], o_acc[{}];", accumulator, p.score_tiles(), p.output_tiles());
@@ -176,28 +181,13 @@ void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, con
 }
 
 void emit_scores(Writer& w, const DecodePlan& p) {
-  if (p.softcap > 0) {
-    w.comment("softcap: tanh(s * scale / cap), in units of cap; tanh(x) = 1 - 2 / (1 + exp(2 x))");
-    for (int t = 0; t < p.score_tiles(); ++t)
-      for (int e = 0; e < p.mfma.accum(); ++e)
-        w.line("s_acc[{0}][{1}] = 1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(s_acc[{0}][{1}] * cap_scale));",
-               t, e);
-  }
-  std::string border = fmt::format("(n + 1) * {} > clean_keys", p.BN);
-  if (p.window > 0) border += fmt::format(" || n * {} < keys - {}", p.BN, p.window);
-  w.open("if ({})", border);
-  w.comment("a border tile: keys that a row does not see");
-  w.line("const int limit = key_limit - n * {} - {} * {} - lane / 16 * 4;", p.BN, p.warp_n(), p.WN);
-  if (p.window > 0)
-    w.line("const int hidden = keys - queries + 1 + position - {} - n * {} - {} * {} - lane / 16 * 4;",
-           p.window, p.BN, p.warp_n(), p.WN);
-  for (int t = 0; t < p.score_tiles(); ++t) {
-    for (int e = 0; e < p.mfma.accum(); ++e) {
-      const int key = t * p.mfma.shape.m + p.mfma.row(e);
-      w.line("if ({2} >= limit{3}) s_acc[{0}][{1}] = -kInfinity;", t, e, key,
-             p.window > 0 ? fmt::format(" || {} < hidden", key) : "");
-    }
-  }
+  w.line("const int first_key = n * {} + {} * {};", p.BN, p.warp_n(), p.WN);
+  p.mask->emit_load(w, p.score_context(), "first_key", true);
+  p.modifier->emit_apply(w, p.score_context(), "first_key");
+  if (p.mask->has_bits()) return p.mask->emit_apply(w, p.score_context(), "first_key", {});
+  w.open("if (first_key + {} > clean_end{})", p.WN,
+         p.mask->bounded_below() ? " || first_key < clean_first" : "");
+  p.mask->emit_apply(w, p.score_context(), "first_key", {});
   w.close();
 }
 
@@ -296,7 +286,8 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.num_threads = p.num_threads;
   m.smem_bytes = p.smem_bytes;
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_cu, p.BN};
-  m.workspace_bytes_per_block = 2 * 4 * p.partial_floats();
+  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
+  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = std::move(params);
   m.operation = p.config.operation;
   m.operand = p.kind;
@@ -309,7 +300,8 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  const int tile = p.depth / p.mfma.shape.k * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
+  const int tile =
+      ceil_div(p.depth, p.mfma.shape.k) * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
   m.expectations = {{p.mfma.mnemonic(), (p.streaming ? 1 : p.k_stages) * tile}};
   return m;
 }
@@ -336,6 +328,7 @@ KernelSource emit_decode(const DecodePlan& p) {
     p.v_tile->use(prelude);
   }
   p.q->use(prelude);
+  p.modifier->use(prelude);
   prelude.use("buffer_store_8");
   if (p.q_bytes()) prelude.use("lds_write_4");
 
@@ -343,12 +336,10 @@ KernelSource emit_decode(const DecodePlan& p) {
   KernelSource source;
   source.manifest = manifest(p, params);
   Writer body;
-  body.raw(prelude.text());
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
-  Writer stream;
-  p.stream->emit_functions(stream);
-  body.raw(to_cdna(stream.take(), p.num_threads));
+  body.raw(prelude.text());
+  p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
             parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes(), .one_per_line = true}));
@@ -375,7 +366,7 @@ KernelSource emit_decode(const DecodePlan& p) {
       fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
                   m.target, m.name));
   source.head_bytes = head.size();
-  source.text = head + body.take();
+  source.text = head + to_cdna(body.take(), p.num_threads);
   return source;
 }
 

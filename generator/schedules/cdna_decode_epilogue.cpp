@@ -74,8 +74,7 @@ void emit_whole(Writer& w, const DecodePlan& p) {
 
 void emit_part(Writer& w, const DecodePlan& p) {
   w.comment("this block's part");
-  w.line("float* const part = workspace + (block_id() * 2ll + uniform((int)s.second_slot)) * {};",
-         p.partial_floats());
+  w.line("float* const part = {};", p.stream->part(p.partial_floats()));
   w.open("if (in_rows)");
   w.line("float* const at = part + {} * {} + {} * {};", p.tile_row(), p.ov_depth, p.warp_n(), p.wave_columns);
   for (const ColumnGroup& group : p.columns) {
@@ -103,22 +102,13 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
   w.line("acquire_from_device();");
   w.line("if (thread == 0) item_counters[s.item] = 0;");
-  w.line("const long long stride = team_heads * 2ll * {};", p.partial_floats());
-  w.line(
-      "const float* const first = workspace + (uniform(split.first_cell) * team_heads + block_id() % "
-      "team_heads) "
-      "* 2ll * {};",
-      p.partial_floats());
-  w.line(
-      "const int shift = uniform((int)split.first_second) ? {} : 0;  // part 0 may be the second of its "
-      "block",
-      p.partial_floats());
+  p.stream->emit_parts(w, p.partial_floats());
   w.line("#pragma unroll 1");
   w.open("for (int r = warp; r < rows; r += {})", p.num_warps);
   w.comment("maximum and sum of a row over all parts: a part a lane");
   w.line("float high = -kInfinity, sum = 0.0f;");
-  w.open("for (int i = lane; i < parts; i += 64)");
-  w.line("const float* const other = first + i * stride + (i == 0 ? shift : 0) + {} + 2 * r;",
+  w.open("for (int i = lane; i < split.parts; i += 64)");
+  w.line("const float* const other = parts + i * stride + (i == 0 ? shift : 0) + {} + 2 * r;",
          p.BM * p.ov_depth);
   w.line(
       "const float higher = maximum(high, other[0]), base = higher == -kInfinity ? 0.0f : higher * factor;");
@@ -146,8 +136,8 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line(
       "const float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);");
   w.line("f32x4 sum = (f32x4)(0.0f);");
-  w.open("for (int i = 0; i < parts; ++i)");
-  w.line("const float* const other = first + i * stride + (i == 0 ? shift : 0);");
+  w.open("for (int i = 0; i < split.parts; ++i)");
+  w.line("const float* const other = parts + i * stride + (i == 0 ? shift : 0);");
   w.line("sum += load_global_16(other + r * {} + 4 * c) * exp2_approx(other[{} + 2 * r] * factor - base);",
          p.ov_depth, p.BM * p.ov_depth);
   w.close();
@@ -171,8 +161,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
     w.reopen("else");
     emit_part(w, p);
     w.line("const Split split = split_of(range, s);");
-    w.line("const int parts = uniform(split.parts);");
-    w.open("if (arrived_before == parts - 1)");
+    w.open("if (arrived_before == uniform(split.parts) - 1)");
     emit_combine(w, p);
     w.close();
   }

@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
+#include "generator/systems/cdna/score_dialect.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -20,15 +21,11 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_layout", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
   check.takes_16_bit_or_fp8(true);
-  check.takes_stream_k();
-  check.takes_simple_masks();
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();
   const bool widens = *m.kv_dtype != c.dtype;
-  check.takes(*m.dma == (widens ? "reg_staged" : "lds_direct"), "/dma",
-              widens ? "widens FP8 in registers" : "copies to LDS directly",
-              widens ? "reg_staged" : "lds_direct");
+  check.takes(!widens || *m.dma == "reg_staged", "/dma", "widens FP8 in registers", "reg_staged");
   check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
   check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
   check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",
@@ -38,7 +35,6 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
               "false");
   check.takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
-  check.takes(c.v_layout.value_or("flat") == "flat", "/v_layout", "keeps rows of V whole", "flat");
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
@@ -71,14 +67,15 @@ DecodePlan decode_plan_of(const Config& c) {
   p.BM = *c.BM, p.BN = *c.BN, p.WN = *c.WN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 64;
-  p.causal = c.mask->kind != MaskConfig::Kind::none;
-  p.window = c.mask->kind == MaskConfig::Kind::sliding_window ? c.mask->size : 0;
-  p.softcap = c.score_mod->kind == ScoreMod::Kind::softcap ? c.score_mod->softcap : 0;
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.kind = c.operand->kind;
   if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
-  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, *c.mask, !c.split_kv});
+  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
+  ScoreLayout scores = p.mfma.score_layout(p.WN / p.mfma.shape.m);
+  if (p.WN % 32 != 0) scores.lane_bit = "(first_key & 16) + " + scores.lane_column;  // half a word of a mask
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, scores, score_dialect());
   return p;
 }
 
@@ -138,18 +135,29 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   kv.page_size = page_size;
   kv.widens = *c.kv_dtype != c.dtype;
   kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
-  const int v_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.ov_depth * size, page_size);
-  if (!kv.widens && (kv.dma_bytes == 0 || v_bytes == 0)) {
+  kv.reg_staged = *c.dma == "reg_staged";
+  const bool blocked = c.v_layout == "blocked";
+  if (blocked && columns % p.BK != 0) {
+    refuse(kName, {"/v_layout"},
+           fmt::format("each of {} waves reads {} output columns, no whole blocks of BK ({})", p.num_warps,
+                       columns, p.BK),
+           "flat");
+    return std::nullopt;
+  }
+  const int v_bytes =
+      KVBuffer::dma_bytes_for(target.lds_dma_bytes, (blocked ? p.BK : p.ov_depth) * size, page_size);
+  if (!kv.reg_staged && (kv.dma_bytes == 0 || v_bytes == 0)) {
     const int rows = 256 / (p.BK * size);
     refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
                  std::to_string(align_up(page_size, rows)), out);
     return std::nullopt;
   }
-  if (kv.widens) kv.dma_bytes = 4;  // of copies that are not made
+  if (kv.reg_staged) kv.dma_bytes = 4;  // of copies that are not made
   kv.swizzle = swizzle;
   p.k.emplace(kv);
-  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.widens ? 4 : v_bytes;
-  kv.swizzle = v_swizzle(p.mfma, p.ov_depth * size / 16, columns);
+  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
+  kv.blocked = blocked;
+  kv.swizzle = v_swizzle(p.mfma, (blocked ? p.BK : p.ov_depth) * size / 16, columns);
   p.v.emplace(kv);
   p.wave_columns = columns;
   p.columns = p.v->kv_mma_op().groups();

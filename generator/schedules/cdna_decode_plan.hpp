@@ -7,6 +7,8 @@
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/decode_streaming.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/score_mod.hpp"
 #include "generator/systems/stream_k.hpp"
 
 namespace kiln::cdna {
@@ -20,9 +22,7 @@ struct DecodePlan {
   Mfma mfma;
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, ctas_per_cu = 1;
-  bool causal = false, lse = false, sink = false;
-  int window = 0;                                   ///< sliding window in keys, 0: none
-  double softcap = 0;                               ///< 0: none
+  bool lse = false, sink = false;
   std::optional<Quantization::Granularity> scales;  ///< of FP8 operands: per tensor, or per KV head
   OperandKind kind = OperandKind::contiguous;
   int max_registers = 0;
@@ -37,11 +37,29 @@ struct DecodePlan {
   std::optional<DecodeStreamingKVBuffer> k, v;  ///< streaming
   std::optional<KVBuffer> k_tile, v_tile;       ///< cdna_decode
   std::optional<StreamK> stream;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  /// The emitted names that masks and score modifiers read: a lane's packed row has its position and head.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"position", "(kv_head * group + packed % group)"}};
+    context.batch = "batch_index";
+    context.seqlen_q = "queries";
+    context.seqlen_k = "keys";
+    return context;
+  }
+  /// Whether the kernel has the factor `name`, scale_log2 or scale.
+  bool takes(std::string_view name) const {
+    return name == "scale" ? modifier->needs_scale() : modifier->scale_log2() == name;
+  }
 
   bool ragged_q() const { return kind != OperandKind::contiguous; }
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
   int output_tiles() const { return wave_columns / mfma.shape.m; }
+  /// cdna_decode: K and V pass through registers on their way to LDS.
+  bool staged() const { return k_tile->staged(); }
   /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
   bool late_v() const { return !v_in_k && k_stages == 2 && v_stages == 1; }
   /// Waves form a grid: 16 packed rows each one way, WN keys (then a share of the output columns) the other.

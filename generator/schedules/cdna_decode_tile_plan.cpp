@@ -19,27 +19,23 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "full_kv", "bk_smem",
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
               "reg_chunk_depth"});
-  check.takes_16_bit();
-  check.takes_kv_of_dtype();
-  check.takes_stream_k();
-  check.takes_simple_masks();
+  check.takes_16_bit_or_fp8();
   check.takes_rows_of_depth();
   check.takes_positive_scale();
-  check.takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
   check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
   check.takes(!c.shared_kv || *c.shared_kv == *m.v_from_k, "/shared_kv",
               *m.v_from_k ? "reads V where K lies" : "keeps K and V apart", *m.v_from_k ? "true" : "false");
-  check.takes(*m.bk_smem == *m.BK, "/bk_smem", "has blocks of one strip", std::to_string(*m.BK));
   check.takes(*m.smem_depth == align_up(c.depth, *m.bk_smem), "/smem_depth", "keeps depth columns",
               std::to_string(align_up(c.depth, *m.bk_smem)));
   const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
   check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
               "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
-              c.target == Target::gfx950 ? "[16, 16, 32]" : "[16, 16, 16]");
+              c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.WM == 16, "/WM", "gives a wave 16 packed query rows", "16");
-  check.takes(c.depth % *m.BK == 0, "/depth", fmt::format("takes whole strips of BK ({}) columns", *m.BK),
-              std::to_string(align_up(c.depth, *m.BK)));
+  const int piece = 16 / static_cast<int>(size_of(c.dtype));
+  check.takes(c.depth % piece == 0, "/depth", "takes rows of whole 16 bytes",
+              std::to_string(align_up(c.depth, piece)));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   return check.passed();
 }
@@ -62,7 +58,9 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   c.schedule = kName;
   if (!check_meaning(user, c, out)) return std::nullopt;
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
-  if (!c.swizzle_v) {
+  if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
+    c.swizzle_v = c.target == Target::gfx950 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};
+  } else if (!c.swizzle_v) {
     // Transposing reads want the eight rows of a phase apart (cdna.md 7); 16 lanes of 4 bytes take half of
     // the banks, lanes 16 to 31, four rows on, the other half.
     const bool wide = *c.bk_smem * size_of(c.dtype) >= 128;
@@ -97,15 +95,19 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
   const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
   const int dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, row_bytes, page_size);
-  if (dma_bytes == 0) {
+  const bool staged = *c.dma == "reg_staged";
+  if (dma_bytes == 0 && !staged) {
     const int rows = 256 / row_bytes;
     refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
                  std::to_string(align_up(page_size, rows)), out);
     return std::nullopt;
   }
-  KVBuffer::Shape kv{true,       p.mfma,        p.BN,       p.WN,      p.BK,      p.depth,
-                     *c.bk_smem, p.num_threads, p.k_stages, dma_bytes, *swizzle_k};
+  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          p.WN,       p.BK,
+                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
+                     *swizzle_k};
+  kv.reg_staged = staged;
   kv.page_size = page_size;
+  kv.keys_in_order = true;  // P comes from LDS
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   p.k_tile.emplace(kv);
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages;
@@ -123,7 +125,8 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   p.config = std::move(c);
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.wave_columns, p.columns, p.pack_out()});
   // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
-  const int lasting = 4 * p.q->num_vectors() + (p.output_tiles() + p.score_tiles()) * p.mfma.accum();
+  const int lasting = 4 * p.q->num_vectors() + (p.output_tiles() + p.score_tiles()) * p.mfma.accum() +
+                      p.k_tile->staging_registers() + p.v_tile->staging_registers();
   if (lasting + 64 > p.max_registers) {
     break_rule(
         user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},

@@ -30,13 +30,20 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
   const bool own_v = !p.v_in_k;
   w.banner("KV tile n in stage {}", stage);
-  w.comment("what is on its way has landed, and every wave has finished tile n - 1");
-  w.line("WAIT_LOADS_AND_SYNC(0);");
+  if (p.staged()) {
+    w.comment("what was loaded goes where every wave has finished reading");
+    p.k_tile->emit_store(w, k_stage);
+    if (own_v && !p.late_v()) p.v_tile->emit_store(w, v_stage);
+    w.line("SYNC();");
+  } else {
+    w.comment("what is on its way has landed, and every wave has finished tile n - 1");
+    w.line("WAIT_LOADS_AND_SYNC(0);");
+  }
   if (p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
-  if (p.k_stages == 2) {
+  if (p.k_stages == 2 || p.staged()) {
     w.open("if (n + 1 < tile_end)");
     p.k_tile->emit_load_from_dram(w, 1 - k_stage);
-    if (own_v && p.v_stages == 2) p.v_tile->emit_load_from_dram(w, 1 - v_stage);
+    if (own_v && !p.late_v()) p.v_tile->emit_load_from_dram(w, 1 - v_stage);
     w.close();
   }
   w.open("");
@@ -44,7 +51,10 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   p.k_op().emit_registers(w);
   emit_product(w, {*p.k_tile, k_stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true});
   emit_decode_softmax(w, p);
-  if (p.late_v()) {
+  if (p.late_v() && p.staged()) {
+    p.v_tile->emit_store(w, 0);
+    w.line("SYNC();");
+  } else if (p.late_v()) {
     w.comment("V(n) has landed; K(n + 1) may still fly");
     w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);",
            p.k_tile->vm_exact());
@@ -54,8 +64,8 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   if (p.k_stages == 1) {
     w.open("if (n + 1 < tile_end)");
     w.line("SYNC();  // every wave has finished tile n");
-    p.k_tile->emit_load_from_dram(w, 0);
-    if (own_v) p.v_tile->emit_load_from_dram(w, 0);
+    if (!p.staged()) p.k_tile->emit_load_from_dram(w, 0);
+    if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
     w.close();
   }
   w.line("if (++n == tile_end) break;");

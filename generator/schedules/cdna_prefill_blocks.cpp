@@ -5,10 +5,9 @@
 #include "generator/schedules/cdna_prefill_parts.hpp"
 
 namespace kiln::cdna {
-namespace {
 
 /// Starts the copies of block `i` of the tile that K's (or V's) iterator stands at.
-void emit_load(Writer& w, const PrefillPlan& p, int i, int stage) {
+void emit_block_load(Writer& w, const PrefillPlan& p, int i, int stage) {
   const int k_blocks = p.k->blocks();
   i < k_blocks ? p.k->emit_load_from_dram(w, stage, i) : p.v->emit_load_from_dram(w, stage, i - k_blocks);
 }
@@ -32,6 +31,8 @@ void emit_block(Writer& w, const PrefillPlan& p, int i, int stage) {
   w.close();
 }
 
+namespace {
+
 /// Block `i` has landed, and every wave has finished the one before, whose stage the next copies may have.
 void emit_turn(Writer& w, const PrefillPlan& p, int i, int stage) {
   const int blocks = p.tile_blocks(), ahead = p.ring_stages() - 1, loads = p.k->vm_exact();
@@ -48,10 +49,10 @@ void emit_turn(Writer& w, const PrefillPlan& p, int i, int stage) {
   }
   const int next_stage = (stage + ahead) % p.ring_stages();
   if (left >= ahead) {
-    emit_load(w, p, i + ahead, next_stage);
+    emit_block_load(w, p, i + ahead, next_stage);
   } else {
     w.open("if (n + 1 < num_tiles)");
-    emit_load(w, p, i + ahead - blocks, next_stage);
+    emit_block_load(w, p, i + ahead - blocks, next_stage);
     w.close();
   }
 }
@@ -59,7 +60,7 @@ void emit_turn(Writer& w, const PrefillPlan& p, int i, int stage) {
 }  // namespace
 
 void emit_blocks_first_loads(Writer& w, const PrefillPlan& p) {
-  for (int i = 0; i + 1 < p.ring_stages(); ++i) emit_load(w, p, i, i);
+  for (int i = 0; i + 1 < p.ring_stages(); ++i) emit_block_load(w, p, i, i);
 }
 
 void emit_blocks_loop(Writer& w, const PrefillPlan& p) {

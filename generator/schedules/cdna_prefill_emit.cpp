@@ -14,7 +14,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales) add(Kind::pointer, "q_scale"), add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.scales) add(Kind::pointer, "q_scale"), add(Kind::pointer, "k_scale");
+  if (p.scales && p.loop != PrefillLoop::v_in_k) add(Kind::pointer, "v_scale");
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
@@ -91,7 +92,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   if (p.scales) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
     w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
-    w.line("const float qk_unit = q_scale[0] * k_scale[{0}], v_unit = v_scale[{0}];", head);
+    w.line("const float qk_unit = q_scale[0] * k_scale[{0}], v_unit = {1}_scale[{0}];", head,
+           p.loop == PrefillLoop::v_in_k ? "k" : "v");
     for (const char* name : {"scale_log2", "scale"}) {
       if (p.takes(name)) w.line("{} *= qk_unit;", name);
     }
@@ -136,13 +138,13 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   const std::string accumulator = p.mfma.accumulator();
   w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
          p.WM());
-  w.line("{} o_acc[{}];  // O': {} columns x {}", accumulator, p.ov_depth / p.mfma.shape.m, p.ov_depth,
+  w.line("{} o_acc[{}];  // O': {} columns x {}", accumulator, p.ov_columns / p.mfma.shape.m, p.ov_columns,
          p.WM());
   w.line("u32x{} p[{}];  // P' as the B operand of V' P'", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
-  for (int i = 0; i < p.ov_depth / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
+  for (int i = 0; i < p.ov_columns / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
 }
 
 void emit_main(Writer& w, const PrefillPlan& p) {
@@ -192,7 +194,9 @@ std::string head_facts(const PrefillPlan& p) {
       fmt::format("Schedule {}: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n",
                   *p.config.schedule, p.BM, p.num_warps, p.WM(), p.BN, p.BK);
   const char* waits = p.counted ? "count them" : "drain them all";
-  if (p.loop == PrefillLoop::pingpong) {
+  if (p.staged) {
+    out += "K and V by way of registers: loads of the next rows are under way while these are multiplied.\n";
+  } else if (p.loop == PrefillLoop::pingpong) {
     out += "Two groups of waves half a tile apart: one multiplies while the other has its softmax.\n";
   } else if (p.loop == PrefillLoop::tiles) {
     out += fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
@@ -238,7 +242,9 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.scale = *p.config.scale;
   m.quantization = p.config.operand->quantization;
   const auto products = [](const KVBuffer& buffer) {
-    return buffer.num_k_tiles() * buffer.kv_mma_op().products();
+    int sum = 0;
+    for (int strip = 0; strip < buffer.num_k_tiles(); ++strip) sum += buffer.kv_mma_op().products(strip);
+    return sum;
   };
   const int tile = p.k->blocks() * products(*p.k) + p.v->blocks() * p.v_slices * products(*p.v);
   // The first S' stands before the loop of the two groups.
@@ -261,7 +267,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   use_pack(*p.config.out_dtype);
-  if (p.loop == PrefillLoop::pingpong) prelude.use("wait_loads"), prelude.use("priority");
+  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted)) prelude.use("wait_loads");
+  if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
   p.v->use(prelude);

@@ -18,6 +18,8 @@ void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset);
 /// A block of code that waves run whose rows see some key of the tile.
 void open_if_visible(Writer& w, const PrefillPlan& p);
 /// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
+/// S' = K(n) Q' from stage `stage`.
+void emit_qk(Writer& w, const PrefillPlan& p, int stage);
 void emit_wait(Writer& w, const PrefillPlan& p, int loads);
 
 /// The whole loop of cdna_prefill_pingpong, after the first loads have started.
@@ -25,5 +27,11 @@ void emit_pingpong(Writer& w, const PrefillPlan& p);
 
 void emit_blocks_first_loads(Writer& w, const PrefillPlan& p);
 void emit_blocks_loop(Writer& w, const PrefillPlan& p);
+
+/// Block `i` of a tile (full_kv false): starts its load into `stage`; its products from there.
+void emit_block_load(Writer& w, const PrefillPlan& p, int i, int stage);
+void emit_block(Writer& w, const PrefillPlan& p, int i, int stage);
+/// The loops with `dma` reg_staged (cdna_prefill_staged.cpp).
+void emit_staged_loop(Writer& w, const PrefillPlan& p);
 
 }  // namespace kiln::cdna

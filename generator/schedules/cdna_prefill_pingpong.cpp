@@ -33,12 +33,6 @@ void emit_slot_end(Writer& w, const char* group) {
   w.line("SCHEDULE_FENCE();");
 }
 
-void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
-  w.comment("S' = K(n) Q'");
-  p.k->kv_mma_op().emit_registers(w);
-  emit_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true});
-}
-
 void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("tile n in stage {}: softmax, while the other group multiplies", stage);
   emit_loads(w, p, stage, "late");

@@ -9,6 +9,7 @@
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
+#include "generator/systems/cdna/score_dialect.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -22,7 +23,8 @@ XorSwizzle default_swizzle_k(const Config& c) {
 /// V: rows are read as they lie; transposing reads want the rows of one phase apart: neighbouring ones of 128
 /// bytes, every fourth one of 64 bytes where a phase has eight rows, and bytes those that are 8 apart.
 XorSwizzle default_swizzle_v(const Config& c) {
-  if (c.target == Target::gfx950 && is_fp8(c.dtype)) return {1, 1, 4, false};
+  if (c.target == Target::gfx950 && is_fp8(c.dtype))
+    return (*c.mma_shape)[0] == 16 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 1, 4, false};
   // 16 lanes of 4 bytes take half of the banks: lanes 16 to 31, four rows on, the other half.
   if (is_fp8(c.dtype) && (*c.mma_shape)[0] == 16 && *c.bk_smem == 64) return {1, 2, 2, false};
   if (c.target != Target::gfx950) return {};
@@ -46,11 +48,14 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               : blocks ? "sends K and V through the same stages"
                        : "keeps K and V apart",
               blocks || alias ? "true" : "false");
-  check.takes(*m.dma == "lds_direct", "/dma", "copies to LDS directly", "lds_direct");
+  const bool staged = *m.dma == "reg_staged";
+  check.takes(!(pingpong && staged), "/dma", "copies to LDS directly", "lds_direct");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
   if (blocks) {
-    check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= 4, "/num_smem_stages",
-                "sends blocks through a ring of 2 to 4 stages", "2, 3, 4");
+    check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
+                staged ? "sends blocks by way of registers through a ring of 2 stages"
+                       : "sends blocks through a ring of 2 to 4 stages",
+                staged ? "2" : "2, 3, 4");
     check.takes(*m.bk_smem == *m.BK, "/bk_smem", "has blocks of one strip", std::to_string(*m.BK));
     check.takes(*m.ov_depth % *m.bk_smem == 0, "/ov_depth",
                 fmt::format("takes whole blocks of {} columns", *m.bk_smem),
@@ -67,8 +72,15 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
               std::to_string((*m.mma_shape)[0]));
   check.takes_rows_of_depth();
-  check.takes(c.depth % *m.BK == 0, "/depth", fmt::format("takes whole strips of BK ({}) columns", *m.BK),
-              std::to_string((c.depth + *m.BK - 1) / *m.BK * *m.BK));
+  // Rows come in 16-byte pieces; columns past the last strip's end are zeros (seed-systems.md 8.1).
+  const int piece = 16 / static_cast<int>(size_of(c.dtype));
+  for (const auto& [pointer, columns] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    check.takes(columns % piece == 0, pointer, fmt::format("takes rows of whole 16 bytes"),
+                std::to_string(align_up(columns, piece)));
+  }
+  check.takes(!blocks || c.depth % *m.BK == 0, "/depth",
+              fmt::format("takes whole blocks of BK ({}) columns", *m.BK),
+              std::to_string(align_up(c.depth, *m.BK)));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   check.takes_positive_scale();
   if (pingpong) {
@@ -150,9 +162,11 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.sink = *c.sink;
   if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
 
-  p.v_slice_columns = p.loop == PrefillLoop::blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_depth);
-  p.v_slices = p.loop == PrefillLoop::blocks ? 1 : p.ov_depth / p.v_slice_columns;
-  const std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_depth, p.v_slice_columns);
+  // Columns of V that only fill a group of fragments are read as they come and their O is not written.
+  p.ov_columns = own_stages ? align_up(p.ov_depth, KVMmaOp::column_unit(p.mfma)) : p.ov_depth;
+  p.v_slice_columns = p.loop == PrefillLoop::blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_columns);
+  p.v_slices = p.loop == PrefillLoop::blocks ? 1 : p.ov_columns / p.v_slice_columns;
+  const std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_columns, p.v_slice_columns);
   if (columns.empty()) {
     const int together = is_fp8(c.dtype) ? 4 : 2;
     break_rule(user, "cdna_prefill", {"/ov_depth", "/depth"},
@@ -165,19 +179,23 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
   const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
   const int dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, row_bytes, page_size);
-  if (dma_bytes == 0) {
+  p.staged = *c.dma == "reg_staged";
+  if (dma_bytes == 0 && !p.staged) {
     refuse_value(user, "/operand/page_size",
                  fmt::format("cdna_prefill copies {} rows of a page at once", 256 / row_bytes),
                  std::to_string(align_up(page_size, 256 / row_bytes)), out);
     return std::nullopt;
   }
-  KVBuffer::Shape kv{true,       p.mfma,        p.BN,       *c.WN,     p.BK,      p.depth,
-                     *c.bk_smem, p.num_threads, p.k_stages, dma_bytes, *swizzle_k};
+  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          *c.WN,      p.BK,
+                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
+                     *swizzle_k};
+  kv.reg_staged = p.staged;
   kv.page_size = page_size;
   kv.full_kv = *c.full_kv;
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   p.k.emplace(kv);
-  kv.transpose = false, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;
+  kv.transpose = false, kv.depth = p.ov_columns, kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
+  kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;
   kv.reg_chunk = c.reg_chunk_keys.value_or(0);
   if (p.loop != PrefillLoop::blocks) kv.read_columns = p.v_slice_columns;
   if (p.loop == PrefillLoop::v_in_k) kv.reads = p.k->stage();
@@ -188,7 +206,8 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   const int in_flight = own_stages                      ? p.k->vm_exact() + p.v->vm_exact()
                         : p.loop == PrefillLoop::blocks ? (p.ring_stages() - 1) * p.k->vm_exact()
                                                         : p.k->vm_exact();
-  const bool countable = uniform && in_flight <= 63;
+  // By way of registers the compiler counts them.
+  const bool countable = p.staged || (uniform && in_flight <= 63);
   if (!c.wait_policy) c.wait_policy = countable ? "counted" : "drain";
   p.counted = *c.wait_policy == "counted" && countable;
 
@@ -198,17 +217,12 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype),
                            p.scales ? "out_factor" : "inv_sum"});
   const ScoreLayout scores = p.mfma.score_layout(p.BN / p.mfma.shape.m);
-  ScoreModifier::Dialect dialect;
-  dialect.tanh = "";
-  dialect.names.sqrt = "__builtin_sqrtf", dialect.names.floor = "__builtin_floorf";
-  dialect.names.abs = "__builtin_fabsf", dialect.names.min = "__builtin_fminf";
-  dialect.names.max = "__builtin_fmaxf";
   p.mask.emplace(*c.mask, scores);
-  p.modifier.emplace(*c.score_mod, scores, dialect);
+  p.modifier.emplace(*c.score_mod, scores, score_dialect());
   OnlineSoftmax::Shape softmax;
   softmax.qk = softmax.pv = p.mfma;
   softmax.score_tiles = p.BN / p.mfma.shape.m;
-  softmax.output_tiles = p.ov_depth / p.mfma.shape.m;
+  softmax.output_tiles = p.ov_columns / p.mfma.shape.m;
   softmax.pack = pack(c.dtype);
   if (is_fp8(c.dtype)) {
     // P of at most 2^7 (FNUZ, whose largest is 240) or 2^8 (448), growth before the next rescale included.
@@ -231,13 +245,15 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   const int waves_per_simd = (p.num_warps + 3) / 4;
   p.max_registers = std::min(target.max_registers, 512 / waves_per_simd);
   // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
-  const int lasting = 4 * p.q->num_vectors() + (p.ov_depth / p.mfma.shape.m) * p.mfma.accum() +
-                      softmax.score_tiles * p.mfma.accum();
+  const int lasting = 4 * p.q->num_vectors() + (p.ov_columns / p.mfma.shape.m) * p.mfma.accum() +
+                      softmax.score_tiles * p.mfma.accum() + p.k->staging_registers() +
+                      p.v->staging_registers();
   if (lasting + 64 > p.max_registers) {
     break_rule(
         user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
-        fmt::format("Q, O and S take {} registers of a lane and the loop at least 64 more; {} waves leave {}",
-                    lasting, p.num_warps, p.max_registers),
+        fmt::format(
+            "Q, O and S{} take {} registers of a lane and the loop at least 64 more; {} waves leave {}",
+            p.staged ? " and tiles on their way" : "", lasting, p.num_warps, p.max_registers),
         "", out);
     return std::nullopt;
   }
@@ -251,7 +267,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
                 one = strip <= 32 ? strip : op.registers_per_step();
       return buffer.num_k_tiles() * strip > one ? 2 * one : one;
     };
-    const int o_registers = p.ov_depth / p.mfma.shape.m * p.mfma.accum();
+    const int o_registers = p.ov_columns / p.mfma.shape.m * p.mfma.accum();
     const int all = lasting + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
                     std::max(chunk(*p.k), chunk(*p.v)) +
                     (p.max_registers > 256 && !p.mask->bounded_above() ? o_registers : 0);

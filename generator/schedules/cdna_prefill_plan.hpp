@@ -27,12 +27,14 @@ struct PrefillPlan {
 
   Mfma mfma;
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, BK = 0;
+  int ov_columns = 0;  ///< of O in registers: ov_depth up to whole groups of V's fragments
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
   bool lse = false, sink = false;
   std::optional<Quantization::Granularity> scales;  ///< of FP8 Q, K and V: per tensor, or per KV head
   OperandKind kind = OperandKind::contiguous;
   bool counted = true;             ///< waits count loads; otherwise they drain
+  bool staged = false;             ///< loads pass through registers (`dma` reg_staged)
   int max_registers = 0;           ///< VGPRs of a lane, AGPRs included
   int smem_v = 0, smem_bytes = 0;  ///< K lies at 0
 

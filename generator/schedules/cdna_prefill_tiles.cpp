@@ -3,14 +3,14 @@
 
 namespace kiln::cdna {
 
-namespace {
-
 // S' = K(n) Q'
 void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   w.comment("S' = K(n) Q'");
   p.k->kv_mma_op().emit_registers(w);
   emit_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true});
 }
+
+namespace {
 
 // -inf where a row does not see the key; in a branch, since most tiles are seen whole.
 void emit_mask(Writer& w, const PrefillPlan& p) {
@@ -153,6 +153,7 @@ void emit_first_loads(Writer& w, const PrefillPlan& p) {
 }
 
 void emit_tile_loop(Writer& w, const PrefillPlan& p) {
+  if (p.staged) return emit_staged_loop(w, p);
   if (p.loop == PrefillLoop::blocks) return emit_blocks_loop(w, p);
   for (int stage = 0; stage < p.k_stages; ++stage) {
     p.loop == PrefillLoop::v_in_k ? emit_tile_v_in_k(w, p, stage) : emit_tile(w, p, stage);

@@ -44,7 +44,6 @@ void MeaningCheck::takes_16_bit_or_fp8(bool widens) const {
   takes(*filled_.kv_dtype == user_.dtype || (widens && fp8), "/kv_dtype", "takes kv_dtype equal to dtype",
         std::string(to_string(user_.dtype)));
   takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  takes(!(fp8 && *filled_.v_from_k), "/v_from_k", "reads V of FP8 from its own tensor", "false");
   const auto& scales = filled_.operand->quantization;
   takes(!scales || fp8, "/operand/quantization", "takes scales of FP8 only", "leave it out");
   takes(!scales || scales->granularity == Granularity::per_tensor ||
@@ -97,25 +96,11 @@ void MeaningCheck::takes_whole_prefill() const {
   takes(user_.group.value_or(1) == 1, "/group", "packs no heads", "1");
 }
 
-void MeaningCheck::takes_stream_k() const {
-  takes(user_.split_kv.value_or(1) == 1, "/split_kv", "splits where the work ends, or not at all", "auto, 1");
-}
-
 void MeaningCheck::takes_positive_scale() const {
   if (!(*filled_.scale > 0)) {
     break_rule(user_, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "",
                out_);
   }
-}
-
-void MeaningCheck::takes_simple_masks() const {
-  using Mask = MaskConfig::Kind;
-  const Mask mask = filled_.mask->kind;
-  const ScoreMod::Kind modifier = filled_.score_mod->kind;
-  takes(mask == Mask::none || mask == Mask::causal || mask == Mask::sliding_window, "/mask",
-        "takes none, causal and sliding_window", "none, causal, {\"sliding_window\": n}");
-  takes(modifier == ScoreMod::Kind::none || modifier == ScoreMod::Kind::softcap, "/score_mod",
-        "takes none and softcap", "none, {\"softcap\": c}");
 }
 
 bool check_prefill_meaning(const Config& c, std::string_view schedule,

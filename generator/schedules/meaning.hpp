@@ -38,11 +38,7 @@ class MeaningCheck {
   void takes_ov_depth_of_depth() const;
   /// One pass over the keys, one query head a row.
   void takes_whole_prefill() const;
-  /// Decode: the work is split where it ends, or not at all.
-  void takes_stream_k() const;
   void takes_positive_scale() const;
-  /// The mask is none, causal or sliding_window, the score modifier none or softcap.
-  void takes_simple_masks() const;
 
   /// Nothing was refused since the check was made.
   bool passed() const { return out_.size() == before_; }

@@ -4,7 +4,6 @@
 
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
-#include "runtime/problem/ladder.hpp"
 
 using namespace cdna_test;
 using namespace kiln;
@@ -23,37 +22,16 @@ constexpr const char* kPerHead =
 constexpr const char* kPerTensor =
     R"("operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_tensor"}}, "lse": true)";
 
-/// The launch path of `kiln verify`: it knows scales and pages.
-void check(const std::string& config, const std::vector<LadderCase>& cases, bool all = false) {
-  static Runtime runtime = [] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return Runtime(options);
-  }();
-  const Plan plan = make_plan(parse_config(config, "test"));
-  const KernelSource source = generate(plan);
-  for (const auto policy : {EmulatorOptions::Policy::lazy, EmulatorOptions::Policy::random}) {
-    EmulatorOptions emulator;
-    emulator.policy = policy;
-    emulator.seed = 5;
-    const LadderRun run = run_cases(runtime, plan, source, cases, emulator, 2);
-    CAPTURE(source.manifest.name);
-    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
-    for (const auto& finding : run.findings) FAIL_CHECK(finding.message);
-    if (!all) return;
-  }
-}
-
 }  // namespace
 
 TEST_CASE("prefill in FP8 agrees with the float64 reference over the same quantised values") {
   if (!toolchain()) return;
   for (const Fp8Target& t : kTargets) {
-    check(config_text(t.name, t.dtype, 128, kPerHead), {{40, 40}, {0, 5}, {7, 0}, {1, 129}}, true);
-    check(config_text(t.name, t.dtype, 128, kPerTensor), {{33, 150}});
-    check(config_text(t.name, t.dtype, 64, R"("sink": true, "lse": true)"), {{20, 70}});
-    check(config_text(t.name, t.dtype, 256, R"("mask": "causal", "lse": true)"), {{40, 70}});
-    check(config_text(t.name, t.dtype, 192, R"("score_mod": {"softcap": 5.0})"), {{5, 70}});
+    check_ladder(config_text(t.name, t.dtype, 128, kPerHead), {{40, 40}, {0, 5}, {7, 0}, {1, 129}}, true);
+    check_ladder(config_text(t.name, t.dtype, 128, kPerTensor), {{33, 150}});
+    check_ladder(config_text(t.name, t.dtype, 64, R"("sink": true, "lse": true)"), {{20, 70}});
+    check_ladder(config_text(t.name, t.dtype, 256, R"("mask": "causal", "lse": true)"), {{40, 70}});
+    check_ladder(config_text(t.name, t.dtype, 192, R"("score_mod": {"softcap": 5.0})"), {{5, 70}});
   }
 }
 
@@ -61,13 +39,13 @@ TEST_CASE("decode in FP8, and with FP8 keys under a 16-bit query") {
   if (!toolchain()) return;
   for (const Fp8Target& t : kTargets) {
     const std::vector<LadderCase> lengths = {{1, 300}, {3, 65}, {1, 0}, {2, 128}};
-    check(config_text(t.name, t.dtype, 128, kPerHead, "decode"), lengths, true);
-    check(config_text(t.name, t.dtype, 64, R"("operand": {"kind": "ragged"}, "sink": true, "lse": true)",
-                      "decode"),
-          lengths);
+    check_ladder(config_text(t.name, t.dtype, 128, kPerHead, "decode"), lengths, true);
+    check_ladder(config_text(t.name, t.dtype, 64,
+                             R"("operand": {"kind": "ragged"}, "sink": true, "lse": true)", "decode"),
+                 lengths);
     const std::string cache = R"("kv_dtype": ")" + t.dtype + R"(", )";
-    check(config_text(t.name, "bf16", 128, cache + kPerTensor, "decode"), lengths, true);
-    check(config_text(t.name, "fp16", 64, cache + kPerHead, "decode"), lengths);
+    check_ladder(config_text(t.name, "bf16", 128, cache + kPerTensor, "decode"), lengths, true);
+    check_ladder(config_text(t.name, "fp16", 64, cache + kPerHead, "decode"), lengths);
   }
 }
 

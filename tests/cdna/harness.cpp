@@ -227,6 +227,26 @@ void check_kernel(const std::string& config, const Lengths& lengths, bool all, i
   run_once(kernel, work, reference, emulator::Policy::random, seed);
 }
 
+void check_ladder(const std::string& config, const std::vector<LadderCase>& cases, bool all) {
+  static Runtime runtime = [] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return Runtime(options);
+  }();
+  const Plan plan = make_plan(parse_config(config, "test"));
+  const KernelSource source = generate(plan);
+  for (const auto policy : {EmulatorOptions::Policy::lazy, EmulatorOptions::Policy::random}) {
+    EmulatorOptions emulator;
+    emulator.policy = policy;
+    emulator.seed = 5;
+    const LadderRun run = run_cases(runtime, plan, source, cases, emulator, 2);
+    CAPTURE(source.manifest.name);
+    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+    for (const auto& finding : run.findings) FAIL_CHECK(finding.message);
+    if (!all) return;
+  }
+}
+
 void check_compiled(const std::string& config, bool conflict_free) {
   const Built& kernel = build(config);
   const Manifest& m = kernel.source.manifest;

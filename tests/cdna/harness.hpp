@@ -8,6 +8,7 @@
 #include <kiln/generator.hpp>
 #include "emulator/amdgcn/amdgcn.hpp"
 #include "runtime/problem/check.hpp"
+#include "runtime/problem/ladder.hpp"
 
 namespace cdna_test {
 
@@ -33,6 +34,10 @@ using Lengths = std::vector<std::pair<std::int64_t, std::int64_t>>;
 /// element was written.
 void check_kernel(const std::string& config, const Lengths& lengths, bool all = true, int heads_q = 4,
                   int heads_kv = 2);
+
+/// The launch path of `kiln verify`, which knows scales, pages and decode: under lazy completion, with `all`
+/// also under random.
+void check_ladder(const std::string& config, const std::vector<kiln::LadderCase>& cases, bool all = false);
 
 /// No scratch, no spills, registers within the plan's occupancy, exactly the planned matrix instructions, no
 /// narrow accesses; layout proofs hold, without bank conflicts where `conflict_free`.

@@ -7,6 +7,8 @@
 // Regenerate: kiln generate gpt_oss_decode_gfx942.json --out .
 // Compile: clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch=gfx942 gpt_oss_decode_gfx942.hip
 
+#define kInfinity __builtin_inff()
+
 #ifndef __HIPCC_RTC__
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
@@ -156,8 +158,6 @@ DEVICE u32 round_bf16(float x) {
   return bits + 0x7fffu + ((bits >> 16) & 1u);
 }
 DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_amdgcn_perm(round_bf16(hi), round_bf16(lo), 0x07060302u); }
-
-#define kInfinity __builtin_inff()
 
 // What the plan of the launch follows from.
 struct Problem {
@@ -355,7 +355,6 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
   const u32 p_read_2 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 2) * 16;
   const u32 p_read_4 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 4) * 16;
   const u32 p_read_6 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 6) * 16;
-  const float factor = scale_log2;
   const int group = heads_q / heads_kv;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   Range range = first_range(problem);
@@ -374,6 +373,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const u16* const k_head = k + 0 + kv_head * k_stride_head;
     const u16* const v_head = v + 0 + kv_head * v_stride_head;
     u16* const o_head = o + q_start * o_stride_seq + kv_head * group * o_stride_head;
+    const float factor = scale_log2;  // from modified scores to log2 units
     // this lane's row: query position packed / group, query head packed % group of the KV head's
     const int packed = m_block * 16 + (lane & 15), position = packed / group;
     const bool in_rows = (lane & 15) < rows;
@@ -413,8 +413,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const u32 v_frag_x2_row = lane / 16 * 4, v_frag_x2_col = (lane & 15) * 2 + warp * 32;
     const u32 v_frag_x2_vector = v_frag_x2_row * 8 + v_frag_x2_col / 8;
     const u32 v_frag_x2_0 = 4096 + v_frag_x2_col % 8 * 2 + (v_frag_x2_vector ^ (v_frag_x2_vector >> 3 & 4)) * 16;
-    const int key_limit = min_of(keys, keys - queries + 1 + position);  // keys that the row sees
-    const int clean_keys = min_of(keys, keys - queries + 1 + m_block * 16 / group);
+    const int clean_end = min_of(keys, (keys - queries + m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
+    const int clean_first = max_of((keys - queries + (m_block * 16 + max_of(rows, 1) - 1) / group) - 127, 0);
     float row_max = -kInfinity, row_sum = 0.0f;
     f32x4 s_acc[2], o_acc[2];
     o_acc[0] = (f32x4)(0.0f);
@@ -556,18 +556,15 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         s_acc[0] = mfma_16x16x16_bf16(k_reg[0].hi, q_reg[1].hi, s_acc[0]);
         s_acc[1] = mfma_16x16x16_bf16(k_reg[1].hi, q_reg[1].hi, s_acc[1]);
       }
-      if ((n + 1) * 64 > clean_keys || n * 64 < keys - 128) {
-        // a border tile: keys that a row does not see
-        const int limit = key_limit - n * 64 - warp * 32 - lane / 16 * 4;
-        const int hidden = keys - queries + 1 + position - 128 - n * 64 - warp * 32 - lane / 16 * 4;
-        if (0 >= limit || 0 < hidden) s_acc[0][0] = -kInfinity;
-        if (1 >= limit || 1 < hidden) s_acc[0][1] = -kInfinity;
-        if (2 >= limit || 2 < hidden) s_acc[0][2] = -kInfinity;
-        if (3 >= limit || 3 < hidden) s_acc[0][3] = -kInfinity;
-        if (16 >= limit || 16 < hidden) s_acc[1][0] = -kInfinity;
-        if (17 >= limit || 17 < hidden) s_acc[1][1] = -kInfinity;
-        if (18 >= limit || 18 < hidden) s_acc[1][2] = -kInfinity;
-        if (19 >= limit || 19 < hidden) s_acc[1][3] = -kInfinity;
+      const int first_key = n * 64 + warp * 32;
+      if (first_key + 32 > clean_end || first_key < clean_first) {
+        // keys outside the row's range do not count
+        const int end_0 = min_of(keys, position + keys - queries + 1) - (first_key) - lane / 16 * 4;
+        const int first_0 = max_of(position + keys - queries - 127, 0) - (first_key) - lane / 16 * 4;
+        if (0 >= end_0 || 0 < first_0) s_acc[0][0] = -kInfinity; if (1 >= end_0 || 1 < first_0) s_acc[0][1] = -kInfinity;
+        if (2 >= end_0 || 2 < first_0) s_acc[0][2] = -kInfinity; if (3 >= end_0 || 3 < first_0) s_acc[0][3] = -kInfinity;
+        if (16 >= end_0 || 16 < first_0) s_acc[1][0] = -kInfinity; if (17 >= end_0 || 17 < first_0) s_acc[1][1] = -kInfinity;
+        if (18 >= end_0 || 18 < first_0) s_acc[1][2] = -kInfinity; if (19 >= end_0 || 19 < first_0) s_acc[1][3] = -kInfinity;
       }
       // maximum of each row: over the lane's keys, the lane groups, the waves
       float tile_max = s_acc[0][0];
@@ -745,7 +742,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       buffer_store_16(o_rows, o_from + 0 + lane / 16 * 16, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
     } else {
       // this block's part
-      float* const part = workspace + (block_id() * 2ll + uniform((int)s.second_slot)) * 1056;
+      float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 1056;
       if (in_rows) {
         float* const at = part + (lane & 15) * 64 + warp * 32;
         store_global_16(at + 0 + lane / 16 * 8, f32x4{o_acc[0][0], o_acc[1][0], o_acc[0][1], o_acc[1][1]});
@@ -758,20 +755,19 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       SYNC();
       const int arrived_before = uniform(*(const LDS int*)(lds + 10368));
       const Split split = split_of(range, s);
-      const int parts = uniform(split.parts);
-      if (arrived_before == parts - 1) {
+      if (arrived_before == uniform(split.parts) - 1) {
         // the last block of the item adds the parts up, in order, and leaves the counter as it was found
         acquire_from_device();
         if (thread == 0) item_counters[s.item] = 0;
-        const long long stride = team_heads * 2ll * 1056;
-        const float* const first = workspace + (uniform(split.first_cell) * team_heads + block_id() % team_heads) * 2ll * 1056;
-        const int shift = uniform((int)split.first_second) ? 1056 : 0;  // part 0 may be the second of its block
+        const long long stride = problem.team_heads * 2ll * 1056;
+        const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 1056;
+        const int shift = split.first_second ? 1056 : 0;  // part 0 may be the second of its block
         #pragma unroll 1
         for (int r = warp; r < rows; r += 2) {
           // maximum and sum of a row over all parts: a part a lane
           float high = -kInfinity, sum = 0.0f;
-          for (int i = lane; i < parts; i += 64) {
-            const float* const other = first + i * stride + (i == 0 ? shift : 0) + 1024 + 2 * r;
+          for (int i = lane; i < split.parts; i += 64) {
+            const float* const other = parts + i * stride + (i == 0 ? shift : 0) + 1024 + 2 * r;
             const float higher = maximum(high, other[0]), base = higher == -kInfinity ? 0.0f : higher * factor;
             sum = sum * exp2_approx(high * factor - base) + other[1] * exp2_approx(other[0] * factor - base);
             high = higher;
@@ -812,8 +808,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           const int r = i / 16, c = i % 16, row = m_block * 16 + r;
           const float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);
           f32x4 sum = (f32x4)(0.0f);
-          for (int i = 0; i < parts; ++i) {
-            const float* const other = first + i * stride + (i == 0 ? shift : 0);
+          for (int i = 0; i < split.parts; ++i) {
+            const float* const other = parts + i * stride + (i == 0 ? shift : 0);
             sum += load_global_16(other + r * 64 + 4 * c) * exp2_approx(other[1024 + 2 * r] * factor - base);
           }
           sum *= inverse;

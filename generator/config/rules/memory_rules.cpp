@@ -128,7 +128,7 @@ std::string v12_slice(const Config& c) {
 }
 
 std::string v14(const Config& c) {
-  if (c.wait_policy != "counted") return "";
+  if (c.wait_policy != "counted" || c.dma == "reg_staged") return "";  // there the compiler counts
   const auto k = buffer_constants(c, true), v = buffer_constants(c, false);
   if (!k || !v) return "";
   const bool alias = c.v_from_k.value_or(false);

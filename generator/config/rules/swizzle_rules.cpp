@@ -82,7 +82,7 @@ std::string v13_shape(const Config& c) {
 }
 std::string v13_p(const Config& c) {
   if (!c.v_load || !c.BN || !c.WN || *c.BN != *c.WN) return "";
-  if (*c.v_load != "block" && *c.v_load != "tr8_16") return "";
+  if (*c.v_load != "block") return "";
   return fmt::format(
       "with BN == WN P stays in registers in accumulator order, which v_load {} does not match", *c.v_load);
 }

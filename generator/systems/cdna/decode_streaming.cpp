@@ -23,7 +23,7 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.WN = s.transpose ? s.WN : s.BK;
   strip.BK = s.BK;
   strip.depth = c.strip_cols;
-  strip.bk_smem = c.strip_cols;
+  strip.bk_smem = !s.transpose && s.blocked ? s.BK : c.strip_cols;
   strip.num_threads = s.num_threads;
   strip.num_smem_stages = 1;
   strip.dma_bytes = s.dma_bytes;
@@ -31,6 +31,7 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.strips = s.transpose ? c.num_strips : 1;
   strip.read_columns = s.transpose ? 0 : s.depth / c.num_warps_n;
   strip.page_size = s.page_size;
+  strip.reg_staged = s.reg_staged, strip.widens = s.widens;
   strip.keys_in_order = true;  // P comes from LDS
   return strip;
 }
@@ -38,30 +39,12 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
 }  // namespace
 
 DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape)
-    : shape_(shape), constants_(constants_of(shape)), buffer_(strip_of(shape, constants_)) {
-  if (shape.widens)
-    widening_.emplace(WideningCopy::Shape{shape.transpose ? "k" : "v", buffer_.stage(),
-                                          shape.transpose ? constants_.num_strips : 1, shape.num_threads,
-                                          shape.page_size, shape.mfma.type});
-}
-
-void DecodeStreamingKVBuffer::use(Prelude& prelude) const {
-  if (!widening_) return buffer_.use(prelude);
-  widening_->use(prelude);
-  kv_mma_op().use(prelude);
-}
+    : shape_(shape), constants_(constants_of(shape)), buffer_(strip_of(shape, constants_)) {}
 
 void DecodeStreamingKVBuffer::emit_landed(Writer& w) const {
-  if (!widening_) return w.line("WAIT_LOADS_AND_SYNC(0);");
-  widening_->emit_store(w);
+  if (!buffer_.staged()) return w.line("WAIT_LOADS_AND_SYNC(0);");
+  buffer_.emit_store(w, 0);
   w.line("SYNC();");
-}
-
-std::vector<layout::Proof> DecodeStreamingKVBuffer::proofs() const {
-  if (!widening_) return buffer_.proofs();
-  std::vector<layout::Proof> out{widening_->proof()};
-  for (auto& proof : kv_mma_op().proofs(shape_.mfma.target)) out.push_back(std::move(proof));
-  return out;
 }
 
 void DecodeStreamingKVBuffer::emit_construct(Writer& w, int base, const std::string& first,
@@ -69,17 +52,16 @@ void DecodeStreamingKVBuffer::emit_construct(Writer& w, int base, const std::str
                                              const std::string& first_row) const {
   // K: the wave's keys, whole periods of the swizzle; V: its columns.
   const int key_bytes = shape_.WN * shape_.BK * static_cast<int>(size_of(shape_.mfma.type));
-  const std::string own_bytes = shape_.transpose ? fmt::format(" + warp * {}", key_bytes) : "";
-  const std::string own_col = shape_.transpose ? "" : fmt::format("warp * {}", wave_columns());
-  if (!widening_)
-    return buffer_.emit_construct(w, base, first, row_bytes, rows, first_row, own_bytes, own_col);
-  widening_->emit_construct(w, base, first, row_bytes, rows, first_row);
-  kv_mma_op().emit_construct(w, std::to_string(base) + own_bytes, own_col);
+  const LdsTile& stage = buffer_.stage();
+  const bool blocks = !shape_.transpose && stage.blocks() > 1;
+  const int own = shape_.transpose ? key_bytes : wave_columns() / stage.block_cols * stage.block_bytes();
+  const std::string own_bytes = shape_.transpose || blocks ? fmt::format(" + warp * {}", own) : "";
+  const std::string own_col = shape_.transpose || blocks ? "" : fmt::format("warp * {}", wave_columns());
+  buffer_.emit_construct(w, base, first, row_bytes, rows, first_row, own_bytes, own_col);
 }
 
 void DecodeStreamingKVBuffer::emit_load_from_dram(Writer& w, int strip) const {
-  const int column_strip = shape_.transpose ? strip : 0;
-  widening_ ? widening_->emit_load(w, column_strip) : buffer_.emit_load_from_dram(w, 0, column_strip);
+  buffer_.emit_load_from_dram(w, 0, shape_.transpose ? strip : 0);
 }
 
 void DecodeStreamingKVBuffer::emit_load_from_shared(Writer& w) const {

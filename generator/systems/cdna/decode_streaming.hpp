@@ -1,18 +1,18 @@
 // DecodeStreamingKVBuffer on CDNA (seed-systems.md 3): one strip of K or V in LDS at a time, a single stage.
 //
 //   K   strip = BN keys x BK columns, XOR-swizzled; depth / BK strips a tile. A wave reads its own WN keys.
-//   V   strip = BK keys x depth, flat rows; BN / BK strips a tile. A wave reads its own columns of all keys.
+//   V   strip = BK keys x depth, flat rows (or blocks of BK columns); BN / BK strips a tile. A wave reads its
+//   own columns of all keys.
 //
 // Both go straight to LDS by buffer loads (the flat rows of V too: a copy writes LDS in lane order). Between
 // landing and the next copy lie two barriers; the products of a strip run from registers while the next one
-// is on its way. FP8 under a 16-bit Q goes through registers instead, where it is widened.
+// is on its way. FP8 under a 16-bit Q goes through registers instead, where it is widened, and so do pages of
+// fewer rows than a copy brings.
 #pragma once
 
-#include <optional>
 #include <string>
 
 #include "generator/systems/cdna/kv_buffer.hpp"
-#include "generator/systems/cdna/widening_copy.hpp"
 #include "generator/systems/decode_streaming_constants.hpp"
 
 namespace kiln::cdna {
@@ -27,7 +27,9 @@ class DecodeStreamingKVBuffer {
     int dma_bytes = 4;
     int page_size = 0;
     layout::Swizzle swizzle{};  ///< of K, vector domain
-    bool widens = false;        ///< memory holds FP8, LDS and the products `mfma.type`
+    bool blocked = false;       ///< V in blocks of BK x BK instead of flat rows (11.3)
+    bool reg_staged = false;    ///< strips pass through registers
+    bool widens = false;        ///< and are widened there: memory holds FP8, LDS and the products `mfma.type`
   };
   explicit DecodeStreamingKVBuffer(const Shape& shape);
 
@@ -36,7 +38,7 @@ class DecodeStreamingKVBuffer {
   int bytes() const { return buffer_.bytes(); }
   /// Output columns of one wave.
   int wave_columns() const { return shape_.depth / constants_.num_warps_n; }
-  void use(Prelude& prelude) const;
+  void use(Prelude& prelude) const { buffer_.use(prelude); }
   /// What stands before load_from_shared: the strip has landed for every wave.
   void emit_landed(Writer& w) const;
   /// As KVBuffer::emit_construct, for keys from `first_row` on.
@@ -51,13 +53,12 @@ class DecodeStreamingKVBuffer {
 
   const KVMmaOp& kv_mma_op() const { return buffer_.kv_mma_op(); }
   nlohmann::ordered_json constants() const { return to_json(constants_, shape_.transpose); }
-  std::vector<layout::Proof> proofs() const;
+  std::vector<layout::Proof> proofs() const { return buffer_.proofs(); }
 
  private:
   Shape shape_;
   DecodeStreamingConstants constants_;
   KVBuffer buffer_;  ///< of one strip
-  std::optional<WideningCopy> widening_;
 };
 
 }  // namespace kiln::cdna

@@ -59,18 +59,24 @@ KVBuffer::KVBuffer(const Shape& shape)
       constants_(constants_of(shape_)),
       stage_(tile_of(shape_)),
       op_({shape.mfma, shape.read_columns > 0 ? shape.read_columns / shape.mfma.shape.n : constants_.num_mmas,
-           constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose,
-           shape.keys_in_order},
+           constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose, shape.keys_in_order,
+           shape.transpose && shape_.depth % shape.BK != 0 ? shape_.depth : 0},
           stage_),
       share_(constants_.waves_per_tile),
-      instructions_(constants_.copies_per_wave_tile) {}
+      instructions_(constants_.copies_per_wave_tile) {
+  if (!shape.reg_staged || shape.reads) return;
+  const int row_columns = shape_.row_columns > 0 ? shape_.row_columns : shape_.depth;
+  copy_.emplace(RegStagedCopy::Shape{name(), stage_, row_columns, shape_.strips, shape_.num_threads,
+                                     shape_.page_size, shape_.mfma.type, shape_.widens});
+}
 
 void KVBuffer::use(Prelude& prelude) const {
-  if (shape_.reads) return op_.use(prelude);
+  op_.use(prelude);
+  if (shape_.reads) return;
+  if (copy_) return copy_->use(prelude);
   if (shape_.page_size > 0) prelude.use("descriptors_of_pages");
   prelude.use("buffer_resource");
   prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
-  op_.use(prelude);
 }
 
 /// Bits that the swizzled vector index of a lane, with its worker part, can have.
@@ -106,6 +112,10 @@ int KVBuffer::rows_per_descriptor() const {
 void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                               const std::string& rows, const std::string& first_row,
                               const std::string& own_bytes, const std::string& own_col) const {
+  if (copy_) {
+    copy_->emit_construct(w, base, first, row_bytes, rows, first_row);
+    return op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
+  }
   const std::string n = name();
   const int per_row = stage_.vectors_per_row(), tiles = constants_.total_tiles;
   const bool paged = shape_.page_size > 0;
@@ -186,8 +196,10 @@ void KVBuffer::emit_copies(Writer& w, int stage, int strip, int t, int first_cop
 }
 
 void KVBuffer::emit_load_from_dram(Writer& w, int stage, int strip) const {
+  if (copy_) return copy_->emit_load(w, strip);
   const std::string n = name();
-  const int row_end = shape_.strips * shape_.depth * stage_.element_bytes;
+  const int row_end =
+      (shape_.row_columns > 0 ? shape_.row_columns : shape_.strips * shape_.depth) * stage_.element_bytes;
   const bool paged = shape_.page_size > 0;
   w.open("");
   w.comment("load_{}_stage{}{}", n, stage, shape_.strips > 1 ? fmt::format(", strip {}", strip) : "");
@@ -271,7 +283,8 @@ std::vector<layout::Proof> KVBuffer::proofs() const {
   std::vector<layout::Proof> out;
   if (!shape_.reads) {
     out.push_back({n + " stage: bijection", stage_.layout().is_bijection(), 0});
-    out.push_back({n + " copies: buffer_load to LDS", copies_prove(), 0});
+    out.push_back(copy_ ? copy_->proof()
+                        : layout::Proof{n + " copies: buffer_load to LDS", copies_prove(), 0});
   }
   for (auto& proof : op_.proofs(shape_.mfma.target)) out.push_back(std::move(proof));
   return out;

@@ -2,6 +2,9 @@
 // loads with LDS destination bring BN rows at a time into one of `num_smem_stages` stages, 16 bytes a lane on
 // gfx950 and 4 bytes on gfx90a and gfx942; its KVMmaOp reads fragments.
 //
+// Where direct copies cannot serve, or `dma` asks for it, rows pass through registers instead
+// (RegStagedCopy).
+//
 // The buffer owns the iterator: `NAME_next` and `NAME_rows` always describe the next tile. Its descriptor
 // ends with the sequence, so rows past the end become zeros and a masked score never meets a stale NaN.
 //
@@ -19,6 +22,7 @@
 
 #include "generator/layout/proof.hpp"
 #include "generator/systems/cdna/kv_mma_op.hpp"
+#include "generator/systems/cdna/reg_staged_copy.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 
 namespace kiln::cdna {
@@ -42,17 +46,22 @@ class KVBuffer {
     int strips = 1;
     /// Output columns whose fragments one wave reads; 0: all of `depth`.
     int read_columns = 0;
+    /// Columns that a row has in memory; 0: `depth`. Columns of LDS past them hold what follows there.
+    int row_columns = 0;
     /// KVMmaOp::Shape::keys_in_order
     bool keys_in_order = false;
     /// Rows of a page; 0: the rows of a sequence follow each other.
     int page_size = 0;
     /// False: a stage holds one block of bk_smem columns, loaded as strip `block` (seed-systems.md 8.3).
     bool full_kv = true;
+    /// Loads pass through registers (RegStagedCopy); `widens`: memory holds FP8, LDS the type of `mfma`.
+    bool reg_staged = false, widens = false;
     /// A buffer that only reads: the stage that another one fills (V in K's columns, 2.7).
     std::optional<LdsTile> reads{};
   };
   explicit KVBuffer(const Shape& shape);
-  /// Bytes a lane may copy at once: no copy instruction straddles two pages. 0 when not even words fit.
+  /// Bytes a lane may copy at once: no copy instruction straddles two pages. 0 when not even words fit, and
+  /// only registers serve.
   static int dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size);
 
   /// Of one load: a block's where full_kv is false.
@@ -66,6 +75,9 @@ class KVBuffer {
   int bytes() const { return shape_.num_smem_stages * stage_bytes(); }
   /// Loads that a wave has in flight after load_from_dram; 0 when waves differ.
   int vm_exact() const { return constants_.vm_exact; }
+  /// A load passes through registers: it is complete once written by emit_store.
+  bool staged() const { return copy_.has_value(); }
+  int staging_registers() const { return copy_ ? copy_->registers() : 0; }
   /// Copy instructions in the text of one load.
   int copies() const { return constants_.tiles_per_warp * instructions_; }
 
@@ -85,6 +97,8 @@ class KVBuffer {
   }
   /// load_from_dram[stage]: starts the copies of strip `strip` of the iterator's tile; the last one advances.
   void emit_load_from_dram(Writer& w, int stage, int strip = 0) const;
+  /// Staged: writes what was loaded last into the stage, which every wave has finished with.
+  void emit_store(Writer& w, int stage) const { copy_->emit_store(w, stage * stage_bytes()); }
   /// Step `step` of load_from_shared[bk_tile] of the stage.
   void emit_load_from_shared(Writer& w, int stage, int bk_tile, int step) const;
 
@@ -114,6 +128,7 @@ class KVBuffer {
   KVBufferConstants constants_;
   LdsTile stage_;
   KVMmaOp op_;
+  std::optional<RegStagedCopy> copy_;
   int share_ = 1;         ///< waves that share one copy tile
   int instructions_ = 0;  ///< copies of one wave in one tile
 };

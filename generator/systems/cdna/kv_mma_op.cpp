@@ -49,6 +49,11 @@ LanePattern perm_pattern(const Mfma& mfma, int width, int keys) {
 
 }  // namespace
 
+int KVMmaOp::column_unit(const Mfma& mfma) {
+  const bool natural = mfma.target == Target::gfx950;
+  return mfma.shape.m * (natural ? 1 : is_fp8(mfma.type) ? 4 : 2);
+}
+
 std::vector<ColumnGroup> KVMmaOp::column_groups(const Mfma& mfma, int cols) {
   std::vector<ColumnGroup> out;
   const int m = mfma.shape.m;
@@ -67,7 +72,8 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
   if (shape_.transpose_b) {
     addresses_.emplace_back("k_frag", stage_, k_pattern(shape_.mfma));
     for (int row = 0; row < stage_.rows; row += shape_.mfma.shape.m) {
-      for (int col = 0; col < stage_.cols; col += shape_.mfma.vector_k()) addresses_[0].want(row, col);
+      for (int col = 0; col < std::min(stage_.cols, columns()); col += shape_.mfma.vector_k())
+        addresses_[0].want(row, col);
     }
     return;
   }
@@ -102,6 +108,13 @@ int KVMmaOp::key_stride() const {
   return shape_.keys_in_order ? 4 : all;
 }
 
+int KVMmaOp::products(int bk_tile) const {
+  if (!shape_.transpose_b) return products();
+  int there = 0;
+  for (int step = 0; step < steps(); ++step) there += has_part(bk_tile, step, 0);
+  return there * products() / steps();
+}
+
 int KVMmaOp::slot_key(int lane, int element) const {
   const LaneAddress& at = addresses_[0];
   if (transposing()) {
@@ -128,6 +141,7 @@ void KVMmaOp::use(Prelude& prelude) const {
   prelude.use(shape_.mfma.wrapper());
   if (shape_.transpose_b) {
     prelude.use("lds_read_16");
+    if (shape_.columns % shape_.mfma.vector_k() != 0) prelude.use("zero_past");
   } else if (transposing()) {
     prelude.use(bytes() ? "lds_read_tr8" : "lds_read_tr16");
   } else {
@@ -161,12 +175,18 @@ void KVMmaOp::emit_load(Writer& w, int bk_tile, int step, int stage_offset) cons
 
 void KVMmaOp::emit_load_k(Writer& w, int bk_tile, int step, int stage_offset) const {
   const int packs = shape_.mfma.packs();
+  if (!has_part(bk_tile, step, 0)) return;
   for (int i = 0; i < shape_.num_mmas; ++i) {
     for (int part = 0; part < packs; ++part) {
-      const int col = bk_tile * shape_.BK + (step * packs + part) * shape_.mfma.vector_k();
-      w.line("k_reg[{}] = lds_read_16(lds + {});",
-             ((slot(bk_tile) * steps() + step) * shape_.num_mmas + i) * packs + part,
-             addresses_[0].at(i * shape_.mfma.shape.m, col, stage_offset));
+      const int reg = ((slot(bk_tile) * steps() + step) * shape_.num_mmas + i) * packs + part;
+      if (!has_part(bk_tile, step, part)) {
+        w.line("k_reg[{}] = (u32x4)(0u);", reg);
+        continue;
+      }
+      const int col = column(bk_tile, step, part), lanes = shape_.mfma.lanes_within(columns() - col);
+      const std::string from = addresses_[0].at(i * shape_.mfma.shape.m, col, stage_offset);
+      w.line("k_reg[{}] = {}lds_read_16(lds + {}){};", reg, lanes < 64 ? "zero_past(" : "", from,
+             lanes < 64 ? fmt::format(", lane < {})", lanes) : "");
     }
   }
 }
@@ -237,6 +257,7 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, in
     if (packs == 1) return fmt::format("{}[{}]{}", registers, index, part);
     return fmt::format("join({0}[{1}], {0}[{2}])", registers, packs * index, packs * index + 1);
   };
+  if (shape_.transpose_b && !has_part(bk_tile, step, 0)) return;
   const int a = (slot(bk_tile) * steps() + step) * shape_.num_mmas,
             operand = first_operand + bk_tile * steps() + step;
   for (int half = 0; half < halves; ++half) {

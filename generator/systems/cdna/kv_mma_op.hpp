@@ -3,7 +3,11 @@
 //
 // K (load_prefill): register NAME_reg[vector][mma] is one ds_read_b128 of every lane, `k_group` fragments (or
 // one of `packs` parts of a fragment); a lane's vector covers depth `vector_k * v + simd * group ..`, and Q
-// is loaded in the same order. V (load_v_bf16, load_v_fp8_strip): fragments NAME_reg[k_mma][mma] in the key
+// is loaded in the same order. Where a row ends inside a strip (depth 576 in strips of 128) there is nothing
+// of the row in LDS past it: steps that lie wholly past it are left out, a missing upper part is zero
+// (load_prefill_split without has_hi), and lanes past it get zeros (zero_partial_tile_pad; both 8.1, 8.2).
+//
+// V (load_v_bf16, load_v_fp8_strip): fragments NAME_reg[k_mma][mma] in the key
 // order that the accumulators of S have, so that P goes to the product as it is:
 //   gfx950          tr32, tr16: two ds_read_b64_tr_b16 a fragment; tr8_32, tr8_16: a ds_read_b64_tr_b8 for
 //                   each 8 keys of a lane
@@ -40,9 +44,13 @@ class KVMmaOp {
     bool transpose_b = true;  ///< true: K loads, false: V loads
     /// FP8: a lane's slots are neighbouring keys (P comes from LDS), not those of the accumulators of S.
     bool keys_in_order = false;
+    /// K: columns that a row has; what a strip holds past them is made zero. 0: whole strips.
+    int columns = 0;
   };
   KVMmaOp(const Shape& shape, const LdsTile& stage);
 
+  /// V: output columns that are read together: whole groups are multiples of it.
+  static int column_unit(const Mfma& mfma);
   /// V: `cols` output columns as groups; empty when they do not divide.
   static std::vector<ColumnGroup> column_groups(const Mfma& mfma, int cols);
 
@@ -64,8 +72,11 @@ class KVMmaOp {
   /// `first_operand`: where in `b` the strips begin; `first_output`: where in `c` the fragments do.
   void emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step, bool first,
                 int first_operand = 0, int first_output = 0) const;
-  /// Products of one strip.
+  /// Products of one strip, which are fewer where K's columns end within it.
   int products() const { return shape_.num_mmas * shape_.num_k_mmas; }
+  int products(int bk_tile) const;
+  /// load_prefill_split's has_hi: the part of the strip's last fragments past the first 16 bytes exists.
+  bool has_part(int bk_tile, int step, int part) const { return column(bk_tile, step, part) < columns(); }
 
   const std::vector<ColumnGroup>& groups() const { return groups_; }
   /// V: the key, counted from an instruction's first, that element `element` of a lane's fragment holds.
@@ -78,6 +89,11 @@ class KVMmaOp {
   bool transposing() const { return shape_.mfma.target == Target::gfx950; }
   int slot(int bk_tile) const { return bk_tile % shape_.num_k_tiles; }
   int vectors() const { return shape_.BK / shape_.mfma.vector_k(); }  ///< of a K strip
+  int columns() const { return shape_.columns > 0 ? shape_.columns : 1 << 30; }
+  /// First column of K that part `part` of the fragments of a step holds.
+  int column(int bk_tile, int step, int part) const {
+    return bk_tile * shape_.BK + (step * shape_.mfma.packs() + part) * shape_.mfma.vector_k();
+  }
   const LaneAddress& address(const ColumnGroup& group) const;
   void emit_load_k(Writer& w, int bk_tile, int vector, int stage_offset) const;
   void emit_load_v_transposing(Writer& w, int bk_tile, int k, int stage_offset) const;

@@ -30,6 +30,8 @@ struct Mfma {
   int packs() const { return std::max(1, frag() / simd()); }
   /// Depth that one 16-byte read of every lane covers.
   int vector_k() const { return groups() * simd(); }
+  /// Lanes whose 16 bytes of a read lie within `columns`, a multiple of simd(): those below the number.
+  int lanes_within(int columns) const { return std::clamp(columns / simd(), 0, groups()) * shape.m; }
   /// Rows (keys, or output columns of a natural-order tile) of accumulator register 0 .. accum() - 1 are
   /// 8 * (e / 4) + e % 4 + 4 * group, or 4 * group + e.
   int row(int element) const { return layout::mfma_c(shape)(0, element).row; }

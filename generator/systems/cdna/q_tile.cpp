@@ -7,6 +7,7 @@ namespace kiln::cdna {
 void QTile::use(Prelude& prelude) const {
   prelude.use("buffer_resource");
   prelude.use("buffer_load");
+  if (shape_.depth % shape_.mfma.vector_k() != 0) prelude.use("zero_past");
   for (const ColumnGroup& group : shape_.columns)
     prelude.use(group.width == 1 ? "buffer_store_8" : "buffer_store_16");
 }
@@ -22,7 +23,13 @@ void QTile::emit_construct(Writer& w, const std::string& first, const std::strin
 void QTile::emit_load(Writer& w) const {
   const int size = static_cast<int>(size_of(shape_.mfma.type));
   for (int v = 0; v < num_vectors(); ++v) {
-    w.line("q_reg[{}] = buffer_load_16(q_rows, q_from + {});", v, v * shape_.mfma.vector_k() * size);
+    const int first = v * shape_.mfma.vector_k(), lanes = shape_.mfma.lanes_within(shape_.depth - first);
+    if (lanes == 0) {
+      w.line("q_reg[{}] = (u32x4)(0u);", v);
+      continue;
+    }
+    w.line("q_reg[{}] = {}buffer_load_16(q_rows, q_from + {}){};", v, lanes < 64 ? "zero_past(" : "",
+           first * size, lanes < 64 ? fmt::format(", lane < {})", lanes) : "");
   }
 }
 
@@ -46,9 +53,17 @@ void QTile::emit_store(Writer& w, const std::string& first, const std::string& b
       for (std::size_t i = 0; i < words.size(); i += static_cast<std::size_t>(per_store)) {
         const std::vector<std::string> part(words.begin() + static_cast<long>(i),
                                             words.begin() + static_cast<long>(i) + per_store);
-        w.line("buffer_store_{}(o_rows, o_from + {} + lane / {} * {}, u32x{}{{{}}});", 4 * per_store,
-               2 * (group.first + group.width * shape_.mfma.row(e)) + 4 * static_cast<int>(i), m,
-               2 * group.width * 4, per_store, fmt::join(part, ", "));
+        // Columns of the first lane group; those of lanes past the last column are dropped.
+        const int column = group.first + group.width * shape_.mfma.row(e) + 2 * static_cast<int>(i);
+        const int apart = 4 * group.width, last = column + (shape_.mfma.groups() - 1) * apart;
+        if (column >= shape_.ov_depth) continue;
+        const std::string guard =
+            last < shape_.ov_depth
+                ? ""
+                : fmt::format("lane / {} < {} ? ", m, (shape_.ov_depth - column + apart - 1) / apart);
+        w.line("buffer_store_{}(o_rows, {}o_from + {} + lane / {} * {}{}, u32x{}{{{}}});", 4 * per_store,
+               guard, 2 * column, m, 2 * apart, guard.empty() ? "" : " : 0x80000000u", per_store,
+               fmt::join(part, ", "));
       }
     }
   }

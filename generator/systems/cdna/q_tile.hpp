@@ -22,7 +22,11 @@ class QTile {
   };
   explicit QTile(Shape shape) : shape_(std::move(shape)) {}
 
-  int num_vectors() const { return (shape_.depth + shape_.mfma.vector_k() - 1) / shape_.mfma.vector_k(); }
+  /// 16-byte registers of a lane, whole operands of instructions; columns past `depth` are zero, as K's are.
+  int num_vectors() const {
+    const int operand = shape_.mfma.packs() * shape_.mfma.vector_k();
+    return (shape_.depth + operand - 1) / operand * shape_.mfma.packs();
+  }
   void use(Prelude& prelude) const;
   /// q_reg: `first` points to the first row, `bytes` of it and what follows may be read, `from` is the byte
   /// offset of this lane's row.

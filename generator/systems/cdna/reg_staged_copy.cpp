@@ -1,0 +1,138 @@
+#include "generator/systems/cdna/reg_staged_copy.hpp"
+
+#include <algorithm>
+
+namespace kiln::cdna {
+
+void RegStagedCopy::use(Prelude& prelude) const {
+  if (shape_.page_size > 0) {
+    prelude.use("load_bytes");
+  } else {
+    prelude.use("buffer_resource");
+    prelude.use("buffer_load");
+  }
+  if (shape_.widens) prelude.use(shape_.type == DType::bf16 ? "widen_bf16" : "widen_fp16");
+  prelude.use("lds_write_16");
+}
+
+void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first,
+                                   const std::string& row_bytes, const std::string& rows,
+                                   const std::string& first_row) const {
+  const std::string& n = shape_.name;
+  const LdsTile& stage = shape_.stage;
+  w.comment("{}: {} x {} a load by way of registers, {} rows of {} threads, {} bytes to a thread",
+            n == "k" ? "K" : "V", stage.rows, shape_.row_columns, tr(), tc(), 16 * passes());
+  const bool idle = shape_.num_threads % tc() != 0;
+  w.line("const int {0}_own = {1}thread / {2}{3}, {0}_piece = thread % {2};", n,
+         idle ? fmt::format("thread < {} ? ", tr() * tc()) : "", tc(),
+         idle ? fmt::format(" : {}", stage.rows) : "");
+  if (shape_.page_size > 0) {
+    w.line("const u8* const {0}_bytes = (const u8*)({1}) + {0}_piece * 16;", n, first);
+    w.line("const long long {}_row_bytes = {};", n, row_bytes);
+    w.line("const int {0}_keys = {1};", n, rows);
+    w.line("int {}_row = {};  // first key of the next tile", n, first_row);
+  } else {
+    w.line("const int {}_row_bytes = (int)({});", n, row_bytes);
+    w.line("const u8* {0}_next = (const u8*)({1}) + {2} * (long long){0}_row_bytes;", n, first, first_row);
+    w.line("int {0}_rows = {1} - {2};", n, rows, first_row);
+    w.line("const u32 {0}_from = {0}_own * {0}_row_bytes + {0}_piece * 16;", n);
+  }
+  const int per_block = pieces_per_block(), per_row = stage.vectors_per_row();
+  for (int i = 0; i < passes(); ++i) {
+    const std::string row = i == 0 ? n + "_own" : fmt::format("({}_own + {})", n, i * tr());
+    w.line("const u32 {0}_vector_{1} = {2} * {3} + {0}_piece % {4} * {5};", n, i, row, per_row, per_block,
+           vectors_per_piece());
+    w.line("const u32 {0}_put_{1} = {2} + {3}{4} * 16;", n, i, base,
+           stage.blocks() > 1 ? fmt::format("{}_piece / {} * {} + ", n, per_block, stage.block_bytes()) : "",
+           swizzled_expression(stage.swizzle, fmt::format("{}_vector_{}", n, i)));
+  }
+  w.line("u32x4 {}_stored[{}];", n, passes());
+}
+
+/// The page of each row is looked up by the threads that load it.
+void RegStagedCopy::emit_load_paged(Writer& w, int pass, const std::string& column) const {
+  const std::string& n = shape_.name;
+  std::string in = fmt::format("row < {}_keys", n);
+  if (idles(pass)) in += fmt::format(" && {}_own + {} < {}", n, pass * tr(), shape_.stage.rows);
+  if (pads()) in += fmt::format(" && {}_piece < {}", n, shape_.row_columns / piece_columns());
+  w.open("");
+  w.line("const int row = {0}_row + {0}_own{1};", n, pass == 0 ? "" : fmt::format(" + {}", pass * tr()));
+  w.line("const int page = {} ? pages[(u32)row / {}u] : num_pages;", in, shape_.page_size);
+  w.comment("rows past the sequence, and pages that do not exist, are zeros");
+  std::string from =
+      fmt::format("page * ({0}_stride_page * {1})", n, shape_.widens ? 1 : shape_.stage.element_bytes);
+  if (shape_.page_size > 1) from += fmt::format(" + (u32)row % {}u * {}_row_bytes", shape_.page_size, n);
+  w.line("{0}_stored[{1}] = (u32)page < (u32)num_pages ? load_bytes_16({0}_bytes + {2}{3}) : (u32x4)(0u);", n,
+         pass, from, column);
+  w.close();
+}
+
+void RegStagedCopy::emit_load(Writer& w, int strip) const {
+  const std::string& n = shape_.name;
+  const int size = shape_.widens ? 1 : shape_.stage.element_bytes, strip_bytes = shape_.row_columns * size;
+  const std::string column = strip == 0 ? "" : fmt::format(" + {}", strip * strip_bytes);
+  w.open("");
+  w.comment("load_{}{}", n, shape_.strips > 1 ? fmt::format(", strip {}", strip) : "");
+  if (shape_.page_size > 0) {
+    for (int i = 0; i < passes(); ++i) emit_load_paged(w, i, column);
+    if (strip + 1 == shape_.strips) w.line("{}_row += {};", n, shape_.stage.rows);
+    w.close();
+    return;
+  }
+  w.comment("rows past the sequence read as zeros");
+  w.line(
+      "const i32x4 tile = buffer_resource({0}_next, {0}_rows > 0 ? (min_of({0}_rows, {1}) - 1) * "
+      "{0}_row_bytes + {2} : "
+      "0);",
+      n, shape_.stage.rows, shape_.strips * strip_bytes);
+  for (int i = 0; i < passes(); ++i) {
+    const std::string rows = i == 0 ? "" : fmt::format(" + {} * {}_row_bytes", i * tr(), n);
+    std::string from = fmt::format("{}_from{}{}", n, rows, column);
+    if (pads())
+      from = fmt::format("{}_piece < {} ? {} : 0x80000000u", n, shape_.row_columns / piece_columns(), from);
+    w.line("{}_stored[{}] = buffer_load_16(tile, {});", n, i, from);
+  }
+  if (strip + 1 == shape_.strips)
+    w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};", n, shape_.stage.rows);
+  w.close();
+}
+
+void RegStagedCopy::emit_store(Writer& w, int stage_offset) const {
+  const std::string& n = shape_.name;
+  const std::string stage = stage_offset == 0 ? "" : fmt::format(" + {}", stage_offset);
+  for (int i = 0; i < passes(); ++i) {
+    if (idles(i)) w.open("if ({}_own + {} < {})", n, i * tr(), shape_.stage.rows);
+    if (!shape_.widens) {
+      w.line("lds_write_16(lds + {0}_put_{1}{2}, {0}_stored[{1}]);", n, i, stage);
+    } else {
+      const char* widen = shape_.type == DType::bf16 ? "widen_bf16" : "widen_fp16";
+      w.line("lds_write_16(lds + {0}_put_{1}{2}, {3}({0}_stored[{1}].lo));", n, i, stage, widen);
+      w.line("lds_write_16(lds + ({0}_put_{1} ^ 16u){2}, {3}({0}_stored[{1}].hi));", n, i, stage, widen);
+    }
+    if (idles(i)) w.close();
+  }
+}
+
+layout::Proof RegStagedCopy::proof() const {
+  const LdsTile& stage = shape_.stage;
+  std::vector<std::uint32_t> written;
+  bool holds = tr() > 0;
+  for (int row = 0; holds && row < stage.rows; ++row) {
+    for (int piece = 0; piece < tc(); ++piece) {
+      const auto vector = static_cast<std::uint32_t>(row * stage.vectors_per_row() +
+                                                     piece % pieces_per_block() * vectors_per_piece());
+      for (int half = 0; half < vectors_per_piece(); ++half) {
+        const std::uint32_t put =
+            static_cast<std::uint32_t>(piece / pieces_per_block() * stage.block_bytes()) +
+            (stage.swizzle(vector) * 16 ^ static_cast<std::uint32_t>(16 * half));
+        holds = holds && put == stage.byte(row, piece * piece_columns() + half * stage.simd());
+        written.push_back(put);
+      }
+    }
+  }
+  std::sort(written.begin(), written.end());
+  holds = holds && std::adjacent_find(written.begin(), written.end()) == written.end();
+  return {(shape_.name == "k" ? "K" : "V") + std::string(" stage: register-staged copy"), holds, 0};
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,62 @@
+// The register-staged way of K or V from global memory to LDS (seed-systems.md 1.4, RegTileLoader and
+// RegTileWriterLDS): every thread loads 16-byte pieces of the next rows, and writes them to LDS once the
+// stage is free. What direct copies cannot do goes this way: rows found one by one (pages smaller than a
+// copy), and FP8 that LDS holds widened to 16 bits, whose values are exact there; scales stay outside.
+//
+// Threads form `tr` rows of `tc` pieces; a tile of more rows takes several passes, threads past tr * tc idle.
+// The compiler tracks the loads and waits for as many as a write needs.
+#pragma once
+
+#include <string>
+
+#include "generator/emit/prelude.hpp"
+#include "generator/layout/proof.hpp"
+#include "generator/systems/cdna/lds_tile.hpp"
+
+namespace kiln::cdna {
+
+class RegStagedCopy {
+ public:
+  struct Shape {
+    std::string name;     ///< "k" or "v"
+    LdsTile stage;        ///< of one load
+    int row_columns = 0;  ///< columns of a row in memory that one load brings; LDS past them becomes zero
+    int strips = 1;       ///< loads that make up a row
+    int num_threads = 0;
+    int page_size = 0;  ///< rows of a page; 0: the rows of a sequence follow each other
+    DType type = DType::bf16;
+    bool widens = false;  ///< memory holds FP8, LDS `type`
+  };
+  explicit RegStagedCopy(Shape shape) : shape_(std::move(shape)) {}
+
+  void use(Prelude& prelude) const;
+  /// As KVBuffer::emit_construct: `first` points to row 0 (of page 0, if paged), `row_bytes` apart.
+  void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
+                      const std::string& rows, const std::string& first_row) const;
+  /// Starts the loads of column strip `strip`; the last one advances to the next rows.
+  void emit_load(Writer& w, int strip) const;
+  /// Writes what was loaded to LDS, `stage_offset` bytes past the first stage.
+  void emit_store(Writer& w, int stage_offset) const;
+  /// Registers that hold a load under way.
+  int registers() const { return 4 * passes(); }
+  /// Every vector of a stage is written once, where readers expect it.
+  layout::Proof proof() const;
+
+ private:
+  int piece_columns() const { return shape_.widens ? 16 : shape_.stage.simd(); }
+  int vectors_per_piece() const { return shape_.widens ? 2 : 1; }
+  int tc() const { return shape_.stage.blocks() * shape_.stage.block_cols / piece_columns(); }
+  int tr() const { return shape_.num_threads / tc(); }
+  int passes() const { return (shape_.stage.rows + tr() - 1) / tr(); }
+  int pieces_per_block() const { return shape_.stage.block_cols / piece_columns(); }
+  /// Some thread has no row in pass `pass`.
+  bool idles(int pass) const {
+    return (pass + 1) * tr() > shape_.stage.rows || shape_.num_threads % tc() != 0;
+  }
+  /// LDS holds more columns than a row in memory.
+  bool pads() const { return tc() * piece_columns() > shape_.row_columns; }
+  void emit_load_paged(Writer& w, int pass, const std::string& column) const;
+  Shape shape_;
+};
+
+}  // namespace kiln::cdna

@@ -1,0 +1,17 @@
+// How HIP code spells what score modifiers need: there is no hardware tanh.
+#pragma once
+
+#include "generator/systems/score_mod.hpp"
+
+namespace kiln::cdna {
+
+inline ScoreModifier::Dialect score_dialect() {
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";
+  dialect.names.sqrt = "__builtin_sqrtf", dialect.names.floor = "__builtin_floorf";
+  dialect.names.abs = "__builtin_fabsf", dialect.names.min = "__builtin_fminf";
+  dialect.names.max = "__builtin_fmaxf";
+  return dialect;
+}
+
+}  // namespace kiln::cdna
