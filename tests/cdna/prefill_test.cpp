@@ -93,7 +93,7 @@ TEST_CASE("a plan that no copy or load can serve is refused by name") {
     }
     return "";
   };
-  const std::string paged = R"("operand": {"kind": "paged", "page_size": 1})";
+  const std::string paged = R"("operand": {"kind": "paged", "page_size": 1}, "dma": "lds_direct")";
   CHECK(refusal(config_text("gfx942", "bf16", 128, paged)).find("/operand/page_size = 1: not-yet") !=
         std::string::npos);
   // Tiles that compilers spill on are refused by the plan's own count of registers.
@@ -104,7 +104,9 @@ TEST_CASE("a plan that no copy or load can serve is refused by name") {
       refusal(config_text("gfx950", "bf16", 256, keys_64)).find("/BN = 64: V32: Q, O, S, P and fragments") !=
       std::string::npos);
   CHECK(refusal(config_text("gfx950", "bf16", 256, keys_64 + R"(, "mask": "causal")")).empty());
-  CHECK(refusal(config_text("gfx90a", "bf16", 96)).find("/depth = 96") != std::string::npos);
+  CHECK(refusal(config_text("gfx90a", "bf16", 96)).empty());
+  CHECK(refusal(config_text("gfx90a", "bf16", 100))
+            .find("/depth = 100: not-yet: cdna_prefill takes rows of whole 16 bytes") != std::string::npos);
   CHECK(refusal(config_text("gfx942", "bf16", 128, R"("num_smem_stages": 1)")).find("/num_smem_stages = 1") !=
         std::string::npos);
   CHECK(refusal(config_text("gfx942", "bf16", 128, R"("BM": 32)", "decode")).find("/BM = 32") !=
