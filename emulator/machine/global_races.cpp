@@ -37,6 +37,7 @@ GlobalRaces::~GlobalRaces() {
 void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
                          bool write, std::uint32_t unit, std::uint32_t epoch, bool silent) {
   if (cells_ == nullptr || address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
+  if (unit == 0 && lane >= 0 && !silent) w.global_words.access(w, op, lane, address, bytes, write);
   const Cluster& c = *w.block->cluster;
   const RaceTracker& races = *c.races;
   const auto cluster = static_cast<std::uint32_t>(c.index);

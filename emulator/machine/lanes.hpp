@@ -1,6 +1,6 @@
-// Races between lanes of one warp through shared memory. Lanes that run together in the emulated device need
-// not do so on a GPU: what one lane writes and another reads must be ordered by bar.warp.sync (or a block
-// barrier, an mbarrier, an atomic), as the memory model says. shfl, vote and the like order nothing.
+// Races between lanes of one warp through shared or global memory. Lanes that run together in the emulated
+// device need not do so on a GPU: what one lane writes and another reads must be ordered by bar.warp.sync (or
+// a block barrier, an mbarrier, an atomic), as the memory model says. shfl, vote and the like order nothing.
 #pragma once
 
 #include <array>
@@ -36,29 +36,51 @@ struct LaneClock {
   bool knows(int lane, std::uint32_t others, std::uint32_t time) const;
 };
 
-/// The last accesses of every word of a block's shared memory, by the lanes of one warp each.
+/// The last accesses of a word by the lanes of one warp each.
+class LaneWord {
+ public:
+  struct Conflict {
+    int lane = -1;  ///< -1: none
+    std::uint32_t op = 0;
+    bool write = false;
+  };
+  /// Notes an access to the bytes of `mask` and tells what it conflicts with. `w.lanes.issue` tells instances
+  /// of instructions apart: what one instruction does to a word at once is no race.
+  Conflict access(const Warp& w, int lane, std::uint32_t op, std::uint8_t mask, bool write);
+
+ private:
+  struct Tag {
+    std::array<std::uint32_t, 4> lanes{};  ///< of each byte
+    std::uint32_t time = 0, issue = 0, op = 0, warp = 0;
+  };
+  Tag write_, read_;
+};
+
+/// Those of every word of a block's shared memory.
 class LaneTracker {
  public:
   explicit LaneTracker(std::size_t bytes) : chunks_(bytes / kChunkBytes + 1) {}
-  /// `w.lanes.issue` tells instances of instructions apart: what one instruction does to a word at once is no
-  /// race.
   void access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
               bool write);
 
  private:
   static constexpr std::size_t kChunkBytes = 1024;
-  struct Tag {
-    std::uint32_t lanes = 0, time = 0, issue = 0, op = 0;
-    std::uint16_t warp = 0;
-    std::uint8_t bytes = 0;  ///< of the word
-  };
-  struct Word {
-    Tag write, read;
-  };
-  using Chunk = std::array<Word, kChunkBytes / 4>;
-  void conflict(Warp& w, const Op& op, int lane, int other, std::uint32_t address, const Tag& tag, bool write,
-                bool other_write);
+  using Chunk = std::array<LaneWord, kChunkBytes / 4>;
   std::vector<std::unique_ptr<Chunk>> chunks_;
+};
+
+/// Those of the words of global memory that a warp used lately: of two that share an entry the later one.
+class GlobalWords {
+ public:
+  void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write);
+
+ private:
+  static constexpr std::size_t kEntries = 1024;
+  struct Entry {
+    std::uint64_t address = 0;
+    LaneWord word;
+  };
+  std::vector<Entry> entries_;
 };
 
 }  // namespace kiln::emulator

@@ -105,6 +105,7 @@ struct Warp {
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
   std::vector<std::uint8_t> owned;    ///< by register state: 1 written, 2 read by wgmma in flight
   LaneClock lanes;
+  GlobalWords global_words;
   std::uint32_t fence_epoch = 1;               ///< counts wgmma.fence
   std::array<std::uint32_t, 32> bulk_group{};  ///< committed groups of each lane
 

@@ -1,5 +1,5 @@
-// Lanes of one warp that talk through shared memory need bar.warp.sync; and other misuse that a lucky
-// schedule hides: mbarriers initialised twice or without fence, threads that end too early.
+// Lanes of one warp that talk through shared or global memory need bar.warp.sync; and other misuse that a
+// lucky schedule hides: mbarriers initialised twice or without fence, threads that end too early.
 #include <doctest/doctest.h>
 
 #include "tests/emulator/machine_support.hpp"
@@ -31,6 +31,31 @@ TEST_CASE("a lane that reads what another lane wrote") {
   finds("warp-race", one_warp(kStore + "shfl.sync.idx.b32 %r7, %t, 0, 31, -1;\n" + kRead));
   // Its own word is its own.
   clean(one_warp(kStore + "ld.shared.u32 %r6, [%r1]; st.global.u32 [%o], %r6;"));
+}
+
+TEST_CASE("lanes that share a word") {
+  const std::string own = "add.u32 %r5, %r3, %t; st.shared.u8 [%r5], %t; ";
+  clean(one_warp(own + "ld.shared.u8 %r6, [%r5]; st.global.u32 [%o], %r6;"));
+  finds("warp-race", one_warp(own + "xor.b32 %r7, %t, 1; add.u32 %r5, %r3, %r7; ld.shared.u8 %r6, [%r5]; "
+                                    "st.global.u32 [%o], %r6;"));
+}
+
+TEST_CASE("lanes that talk through global memory") {
+  const std::string store = "st.global.u32 [%o], %t;\n";
+  const std::string read =
+      "xor.b32 %r5, %r4, 4; cvt.u64.u32 %d1, %r5; add.u64 %d1, %d1, %out; ld.global.u32 "
+      "%r6, [%d1]; st.global.u32 [%o+1024], %r6;\n";
+  const Outcome o = one_warp(store + read);
+  finds("warp-race", o);
+  CHECK(o.report.findings.front().message.find("global memory") != std::string::npos);
+  clean(one_warp(store + "bar.warp.sync -1;\n" + read));
+  clean(one_warp(store + "bar.sync 0;\n" + read));
+  clean(one_warp(store + "ld.global.u32 %r6, [%o]; st.global.u32 [%o], %r6;"));
+  finds("warp-race", one_warp(store + "bar.warp.sync -1;\n" + read + store.substr(0, 19) + " 5;"));
+  // Of strong accesses each orders itself.
+  clean(
+      one_warp("st.volatile.global.u32 [%o], %t; xor.b32 %r5, %r4, 4; cvt.u64.u32 %d1, %r5; add.u64 %d1, "
+               "%d1, %out; ld.volatile.global.u32 %r6, [%d1]; st.global.u32 [%o+1024], %r6;"));
 }
 
 TEST_CASE("a lane that overwrites what another lane has still to read") {
