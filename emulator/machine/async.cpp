@@ -81,8 +81,8 @@ void signal(Cluster& c, BulkCopy& b, Block& target) {
 }  // namespace
 
 void complete_first_copy(Warp& w) {
-  const LaneCopy l = w.copies.pending.front();
-  w.copies.pending.erase(w.copies.pending.begin());
+  const LaneCopy l = std::move(w.copies.pending.front());
+  w.copies.pending.pop_front();
   do_copy(w, l);
 }
 
@@ -126,7 +126,13 @@ void complete_bulk(Cluster& c, std::size_t index) {
       break;
     case BulkCopy::Kind::shared_to_shared: {
       Block& t = *b.targets.front();
-      std::memmove(t.smem.data() + b.runs[0].shared, b.source->smem.data() + b.source_offset, b.bytes);
+      std::uint8_t* const to = t.smem.data() + b.runs[0].shared;
+      const std::uint8_t* const from = b.source->smem.data() + b.source_offset;
+      if (b.reduce)
+        reduce_elements(b.reduce_op, b.type, reinterpret_cast<std::byte*>(to),
+                        reinterpret_cast<const std::byte*>(from), b.bytes);
+      else
+        std::memmove(to, from, b.bytes);
       std::memset(t.shadow.data() + b.runs[0].shared, kWritten, b.bytes);
       signal(c, b, t);
       break;

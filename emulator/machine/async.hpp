@@ -28,7 +28,7 @@ struct LaneCopy {
   Clock published;  ///< of an arrival
 };
 struct CopyQueue {
-  std::vector<LaneCopy> pending;  ///< in order
+  std::deque<LaneCopy> pending;  ///< in order
   std::uint32_t committed[32] = {};
 };
 

@@ -389,14 +389,14 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
       if (!ordered(*last) &&
           !(write && last->agent == self && unit == static_cast<std::uint32_t>(Unit::cp_async))) {
         conflict(w, op, lane, block, at, *last, write, true, unit);
-      } else if (async_proxy && !write) {
+      } else if (async_proxy) {
         const std::uint32_t by = last->agent % kUnits;
         const bool generic = by == 0 || by == kStrong || by == static_cast<std::uint32_t>(Unit::cp_async);
         const std::uint32_t writer = by == kStrong ? last->agent - kStrong : last->agent;
         // By the writer, or by whoever starts this and knows of the write.
         const bool fenced = proxy_fenced_[writer / kUnits].knows(writer, last->epoch, last->lanes) ||
                             proxy_fenced_[i].knows(writer, last->epoch, last->lanes);
-        if (generic && !fenced) missing_fence(w, op, lane, at, *last);
+        if (generic && !fenced) missing_fence(w, op, lane, at, *last, write);
       }
     }
     if (write) {
@@ -479,13 +479,17 @@ void RaceTracker::conflict(Warp& w, const Op& op, int lane, Block& block, std::u
          site_of(party, cluster_.program->ops[other.op], -1));
 }
 
-void RaceTracker::missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other) {
+void RaceTracker::missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other,
+                                bool write) {
+  // Bulk copies write through the async proxy; st.async and red.async do not.
+  if (write && cluster_.program->sources[op.source].in->opcode != "cp") return;
   const auto mine = static_cast<std::uint32_t>(&op - cluster_.program->ops.data());
   if (!reported_.insert({mine, other.op}).second) return;
   const Warp& party = warp_of(other.agent);
   report(w, op, lane, "missing-proxy-fence",
          "shared address " + std::to_string(address) + " was written by warp " + std::to_string(party.index) +
-             " through the generic proxy, with no fence.proxy.async before this asynchronous read",
+             " through the generic proxy, with no fence.proxy.async before this asynchronous " +
+             (write ? "write" : "read"),
          site_of(party, cluster_.program->ops[other.op], -1));
 }
 

@@ -129,7 +129,7 @@ class RaceTracker {
   std::uint32_t index(const Warp& w) const;
   void conflict(Warp& w, const Op& op, int lane, Block& block, std::uint32_t address, const Slot& other,
                 bool write, bool other_write, std::uint32_t unit);
-  void missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other);
+  void missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other, bool write);
 
   Cluster& cluster_;
   std::vector<std::uint32_t> first_warp_;  ///< of each block

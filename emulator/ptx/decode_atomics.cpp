@@ -71,6 +71,20 @@ u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
   return old;
 }
 
+/// exch and cas of 128 bits: both halves or neither.
+void exchange_wide(Warp& w, const Op& op, int lane, std::uint8_t* data) {
+  const Program& p = *w.block->cluster->program;
+  u64 old[2], fresh[2];
+  std::memcpy(old, data, 16);
+  for (std::uint32_t i = 0; i < 2; ++i) fresh[i] = w.value(p.lists[op.target + i], 8, lane);
+  if (static_cast<Atom>(op.bsize) == Atom::cas) {
+    const bool same = std::equal(old, old + 2, fresh);
+    for (std::uint32_t i = 0; i < 2; ++i) fresh[i] = same ? w.value(p.lists[op.e + i], 8, lane) : old[i];
+  }
+  std::memcpy(data, fresh, 16);
+  for (std::uint32_t i = 0; i < 2; ++i) w.set(p.lists[op.d + i], 8, lane, old[i]);
+}
+
 void run_atomic(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   ++c.progress;
@@ -87,7 +101,8 @@ void run_atomic(Warp& w, const Op& op) {
       strong_shared(w, op, l, *place.block, place.offset, bytes, true, true);
     const bool strong = c.races && place.space != Space::shared;
     if (strong) publish_global(w, op, l, lane_address(w, op, l), true);
-    for (std::uint32_t i = 0; i < op.count; ++i) {
+    if (static_cast<Type>(op.csize) == Type::b128) exchange_wide(w, op, l, place.data);
+    for (std::uint32_t i = 0; static_cast<Type>(op.csize) != Type::b128 && i < op.count; ++i) {
       u64 old = 0;
       std::memcpy(&old, place.data + std::size_t{i} * op.width, op.width);
       const u64 v = w.value(p.lists[op.target + i], op.width, l);
@@ -111,13 +126,16 @@ void decode_atom(Decoder& d) {
   std::string_view name;
   const Space space = d.space_of(name);
   const Type t = d.last_type();
-  const int width = size_of(t);
-  if (width > 8) d.unsupported();
-  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
+  const bool wide = t == Type::b128;
+  if (wide && which != 8 && which != 9) d.unsupported();
+  const int width = wide ? 8 : size_of(t);
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") || wide ? 2 : 1;
   const std::size_t first = red ? 0 : 1;
   const auto rows = [&](const Operand& o, bool out) {
     std::vector<Ref> refs;
-    if (o.kind == Operand::Kind::vector) {
+    if (wide) {
+      refs = {d.halves(o)[0], d.halves(o)[1]};
+    } else if (o.kind == Operand::Kind::vector) {
       for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, width) : d.src(item, width));
     } else {
       refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : width) : d.src(o, width));
@@ -128,7 +146,9 @@ void decode_atom(Decoder& d) {
   const auto a = d.address(d.operand(first), space);
   const std::uint32_t values = rows(d.operand(first + 1), false);
   const std::uint32_t out = red ? kNoRef : rows(d.operand(0), true);
-  const Ref e = which == 9 ? d.src(d.operand(first + 2), width) : kNoRef;
+  const Ref e = which != 9 ? kNoRef
+                : wide     ? static_cast<Ref>(rows(d.operand(first + 2), false))
+                           : d.src(d.operand(first + 2), width);
   Op& op = d.emit(run_atomic, Kind::atomic);
   op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
   op.c = static_cast<Ref>(space);

@@ -166,7 +166,8 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b) {
     r.access(w, op, lane, *b.source, b.source_offset, b.bytes, false, unit, epoch);
   for (Block* t : b.targets)
     for (const BoxRun& run : b.runs) {
-      r.access(w, op, lane, *t, run.shared, run.bytes, true, unit, epoch);
+      // Reductions meet at an address as atomics do.
+      if (!b.reduce) r.access(w, op, lane, *t, run.shared, run.bytes, true, unit, epoch);
       const auto* const shadow = t->shadow.data() + run.shared;
       if (std::find(shadow, shadow + run.bytes, kMbarrier) != shadow + run.bytes)
         check_mbarriers_kept(w, op, lane, *t, run.shared, run.bytes);
@@ -337,7 +338,7 @@ void decode_bulk(Decoder& d) {
   b.from_shared_cta = b.to_shared && spaces[1] == "shared::cta";
   if (b.reduce) {
     const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
-    if (op < 0 || b.to_shared) d.unsupported();
+    if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
     b.reduce_op = static_cast<ReduceOp>(op);
     if (!b.tensor) {
       switch (d.last_type()) {
@@ -370,7 +371,9 @@ void decode_bulk(Decoder& d) {
         default:
           d.unsupported();
       }
-      if (!reduce_supported(b.reduce_op, b.type)) d.unsupported();
+      const bool floating = d.last_type() == Type::f16 || d.last_type() == Type::bf16 ||
+                            d.last_type() == Type::f32 || d.last_type() == Type::f64;
+      if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && floating)) d.unsupported();
     }
   }
   std::size_t i = 0;

@@ -343,16 +343,32 @@ void decode_setp(Decoder& d) {
 }
 
 void run_clock(Warp& w, const Op& op) {
-  const u64 now = w.lane_instructions / 8 + w.counts[0] + w.counts[1] + w.pc;
   std::uint64_t sum = 0;
   for (const auto n : w.counts) sum += n;
-  (void)now;
   each_lane(w, [&](int l) { w.set(op.d, op.dsize, l, op.flags ? (sum * 4) >> 32 : sum * 4); });
 }
+/// Two halves at a time: from or to a pair of 64-bit registers, or another of 128 bits.
+void decode_mov_b128(Decoder& d) {
+  const auto sides = [&](const Operand& o, bool out) {
+    std::vector<Ref> refs;
+    if (o.kind != Operand::Kind::vector) return std::vector<Ref>{d.halves(o)[0], d.halves(o)[1]};
+    for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, 8) : d.src(item, 8));
+    if (refs.size() != 2) d.unsupported();
+    return refs;
+  };
+  const auto to = sides(d.operand(0), true), from = sides(d.operand(1), false);
+  for (std::size_t i = 0; i < 2; ++i) d.emit_alu(Alu::mov64, Kind::move, to[i], from[i]);
+}
+
 void decode_mov(Decoder& d) {
   const Operand& to = d.operand(0);
   const Operand& from = d.operand(1);
   const Type t = d.type();
+  if (t == Type::b128) return decode_mov_b128(d);
+  if (t == Type::pred && from.kind == Operand::Kind::special) {
+    d.emit_alu(Alu::ne32, Kind::predicate, d.dst(to, 3), d.src(from, 4), d.constant(0, 4));
+    return;
+  }
   if (t == Type::pred) {
     d.emit_alu(Alu::mov_pred, Kind::move, d.dst(to, 3), d.src(from, 3));
     return;
@@ -416,7 +432,7 @@ void decode_mov(Decoder& d) {
     return;
   }
   const Ref a = d.src(from, size);
-  if (size == 16 || size == 1) d.unsupported();
+  if (size == 1) d.unsupported();
   d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
 }
 

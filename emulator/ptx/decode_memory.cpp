@@ -260,16 +260,19 @@ void decode_ldst(Decoder& d) {
   std::string_view name;
   Space space = d.space_of(name);
   const Type t = d.last_type();
-  int width = size_of(t);
-  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
+  const bool wide = t == Type::b128;  // like a pair of 64 bits
+  const int width = wide ? 8 : size_of(t);
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") || wide ? 2 : 1;
   const Operand& value = d.operand(load ? 0 : 1);
   const Operand& where = d.operand(load ? 1 : 0);
-  if (t == Type::b128) d.unsupported();
-  std::vector<Operand> items =
-      n == 1 && value.kind != Operand::Kind::vector ? std::vector<Operand>{value} : value.items;
-  if (items.size() != n) d.fail("vector of the wrong length in");
+  const std::vector<Operand> items = wide ? std::vector<Operand>{}
+                                     : n == 1 && value.kind != Operand::Kind::vector
+                                         ? std::vector<Operand>{value}
+                                         : value.items;
   int row = 0;
   std::vector<Ref> refs;
+  if (wide && d.types().size() == 1) refs = {d.halves(value)[0], d.halves(value)[1]};
+  if (items.size() + refs.size() != n) d.fail("vector of the wrong length in");
   for (const Operand& o : items) {
     const int size = d.size_of_register(o, width);
     if (size == 3 || size < width) d.fail("register too small in");
@@ -290,7 +293,7 @@ void decode_ldst(Decoder& d) {
         d.fail("read past the parameter in");
       const Alu mov = row == 2 ? Alu::mov16 : row == 8 ? Alu::mov64 : Alu::mov32;
       for (std::size_t i = 0; i < n; ++i) {
-        if (items[i].kind == Operand::Kind::sink) continue;
+        if (!wide && items[i].kind == Operand::Kind::sink) continue;
         const Ref from =
             d.param_row(v, id, a.offset + static_cast<std::int64_t>(i) * width, width, is_signed, row);
         d.emit_alu(mov, Kind::parameter, refs[i], from);

@@ -1,5 +1,5 @@
-// What writes to another block's shared memory and signals its mbarrier (st.async, red.async), and
-// tensormap.replace.
+// What writes to another block's shared memory and signals its mbarrier (st.async, red.async), and what
+// changes tensor maps (tensormap).
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -126,6 +126,28 @@ void run_replace(Warp& w, const Op& op) {
   }
 }
 
+/// tensormap.cp_fenceproxy: the warp publishes a tensor map that it has made in shared memory.
+void run_publish_map(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  Cluster& c = *w.block->cluster;
+  const int lane = std::countr_zero(w.exec);
+  const u64 global = w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm);
+  const Place from =
+      locate(w, op, Space::shared, w.value(op.b, op.bsize, lane) + op.target, 128, lane, Access::read);
+  const Place to = locate(w, op, Space::global, global, 128, lane, Access::write);
+  if (from.data == nullptr || to.data == nullptr) return abort_cluster(c);
+  if (c.races) {
+    ++w.lanes.issue;
+    c.races->access(w, op, lane, *from.block, from.offset, 128, false);
+    c.launch->globals->access(w, op, lane, global, 128, true, 0, 0,
+                              std::memcmp(to.data, from.data, 128) == 0);
+    c.races->fence_lanes(w, w.exec);
+    c.races->fence(w);
+  }
+  std::memcpy(to.data, from.data, 128);
+  ++c.progress;
+}
+
 }  // namespace
 
 void decode_remote_write(Decoder& d) {
@@ -155,7 +177,19 @@ void decode_remote_write(Decoder& d) {
 
 namespace {
 
+void decode_publish_map(Decoder& d) {
+  if (!d.has("release") || !d.has("sync") || !d.has("aligned") || d.operands() != 3 ||
+      d.operand(2).kind != Operand::Kind::integer || d.operand(2).value != 128)
+    d.unsupported();
+  const auto to = d.address(d.operand(0), Space::global), from = d.address(d.operand(1), Space::shared);
+  Op& op = d.emit(run_publish_map, Kind::other);
+  op.a = to.ref, op.asize = static_cast<std::uint8_t>(to.size), op.imm = to.offset;
+  op.b = from.ref, op.bsize = static_cast<std::uint8_t>(from.size);
+  op.target = static_cast<std::uint32_t>(from.offset);
+}
+
 void decode_tensormap(Decoder& d) {
+  if (d.has("cp_fenceproxy")) return decode_publish_map(d);
   static constexpr std::string_view kFields[] = {
       "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
       "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode"};

@@ -47,6 +47,9 @@ Use use_of(Kind kind) {
   }
 }
 
+/// Bytes from the lower half of a 128-bit register to its upper one.
+constexpr std::uint32_t kHalfRow = 32 * 8;
+
 std::size_t round_up(std::size_t v, std::size_t a) {
   return (v + a - 1) / a * a;
 }
@@ -244,6 +247,12 @@ Ref Decoder::dst(const Operand& o, int size) {
   return register_rows_[o.id];
 }
 
+std::array<Ref, 2> Decoder::halves(const Operand& o) {
+  if (o.kind != Operand::Kind::reg || fn->registers[o.id] != Type::b128)
+    fail("expected a register of 128 bits in");
+  return {register_rows_[o.id], static_cast<Ref>(register_rows_[o.id] + kHalfRow)};
+}
+
 Ref Decoder::constant(std::uint64_t value, int size) {
   if (size < 1 || size > 8) fail("unsupported operand size in");
   if (size == 3) {
@@ -404,10 +413,14 @@ void Decoder::touch_operands() {
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;
-    if (write)
-      written.push_back({info.states[operand.id], true, false});
-    else
-      program.touches.push_back({info.states[operand.id], false, address});
+    const int rows = fn->registers[operand.id] == Type::b128 ? 2 : 1;
+    for (int i = 0; i < rows; ++i) {
+      const std::uint32_t state = info.states[operand.id] + static_cast<std::uint32_t>(i) * kHalfRow / 64;
+      if (write)
+        written.push_back({state, true, false});
+      else
+        program.touches.push_back({state, false, address});
+    }
   };
   if (in->predicated) program.touches.push_back({info.states[in->predicate], false, true});
   for (std::size_t i = 0; i < in->operands.size(); ++i) {

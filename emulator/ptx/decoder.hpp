@@ -1,6 +1,7 @@
 // Turns parsed PTX into a Program. One decode function per opcode, in tables by instruction group.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -49,6 +50,8 @@ class Decoder {
   Ref src(const Operand& o, int size);
   /// Lane size of a register operand (3 for predicates), or `other` for anything else.
   int size_of_register(const Operand& o, int other) const;
+  /// Rows of the halves of a b128 register, the lower one first; each is like a 64-bit register.
+  std::array<Ref, 2> halves(const Operand& o);
   Ref constant(std::uint64_t value, int size);
   Ref special(std::string_view name, int size);
   /// Splits a vector operand (or a single one) into rows appended to Program::lists; returns where they

@@ -124,6 +124,7 @@ void fill_specials(Warp& w) {
 }
 
 Ref ptx::Decoder::special(std::string_view name, int size) {
+  if (name.starts_with("%envreg")) name = "%envreg0";  // the driver's; all are zero
   for (std::size_t i = 0; i < std::size(kNames); ++i)
     if (kNames[i] == name) {
       if (size == 4) return static_cast<Ref>(i * kRow) | kSpecial;

@@ -87,6 +87,14 @@ TEST_CASE("a missing proxy fence") {
       "cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;";
   finds("missing-proxy-fence", two_warps("st.shared.u32 [%r1], %t;" + store));
   CHECK(two_warps("st.shared.u32 [%r1], %t; fence.proxy.async;" + store).text() == "");
+  // The same before a copy writes over it.
+  const std::string load =
+      "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n"
+      "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;\n"
+      "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in], 256, [%r2];\n"
+      "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
+  finds("missing-proxy-fence", two_warps("st.shared.u32 [%r1], %t;" + load));
+  CHECK(two_warps("st.shared.u32 [%r1], %t; fence.proxy.async;" + load).text() == "");
 }
 
 TEST_CASE("mbarriers: transaction counts, overruns, garbage") {

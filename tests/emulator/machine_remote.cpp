@@ -1,4 +1,4 @@
-// st.async and red.async into another block of the cluster, and tensormap.replace.
+// st.async, red.async and bulk reductions into another block of the cluster, and tensormap.
 #include <doctest/doctest.h>
 
 #include "tests/emulator/machine_support.hpp"
@@ -56,7 +56,28 @@ TEST_CASE("red.async adds in another block") {
   }
 }
 
-TEST_CASE("tensormap.replace edits a map in global memory") {
+TEST_CASE("a bulk reduction adds in another block") {
+  const std::string add =
+      "st.shared.u32 [%r1+512], %t; fence.proxy.async; bar.warp.sync -1; add.u32 %r10, %r3, 512;\n"
+      "mapa.shared::cluster.u32 %r11, %r3, 1;\n"
+      "@%p1 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [%r11], "
+      "[%r10], 128, [%r6];\n";
+  for (const Policy p : kPolicies) {
+    const Outcome o = cluster(exchange(add, 128), p);
+    clean(o);
+    for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == 100 + i);
+  }
+  CHECK_THROWS_AS(Module::from_ptx(exchange("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::"
+                                            "complete_tx::bytes.add.f32 [%r5], [%r10], 128, [%r6];",
+                                            0)),
+                  Error);
+}
+
+namespace {
+
+/// Makes a map of 1024 numbers of one that points elsewhere, by `edit` of the map at %in, and loads 32
+/// numbers from number 64 on through it.
+void check_edited_map(const std::string& edit) {
   GlobalMemory memory;
   const std::uint64_t data = memory.allocate(4096), out = memory.allocate(4096), map = memory.allocate(128);
   std::vector<std::uint32_t> values(1024);
@@ -70,10 +91,7 @@ TEST_CASE("tensormap.replace edits a map in global memory") {
   request.box = {32, 0, 0, 0, 0};
   memory.write(map, encode_tensor_map(request));
   const std::string text = shared_kernel(
-      "mov.u64 %d1, " + std::to_string(data) +
-      ";\n"
-      "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%in], %d1;\n"
-      "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%in], 0, 1024;\n"
+      "mov.u64 %d1, " + std::to_string(data) + ";\n" + edit +
       "@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster; bar.sync 0;\n"
       "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 128;\n"
       "@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in, {64}], "
@@ -88,6 +106,22 @@ TEST_CASE("tensormap.replace edits a map in global memory") {
   std::vector<std::uint32_t> got(32);
   memory.read(out, std::as_writable_bytes(std::span(got)));
   for (std::uint32_t i = 0; i < 32; ++i) CHECK(got[i] == 64 + i);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "tensormap.replace edits a map, in global memory or in shared memory for cp_fenceproxy to publish") {
+  check_edited_map(
+      "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%in], %d1;\n"
+      "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%in], 0, 1024;\n");
+  check_edited_map(
+      "add.u64 %d3, %in, 0; mul.wide.u32 %d2, %t, 4; add.u64 %d3, %d3, %d2; ld.global.u32 %r5, [%d3]; "
+      "st.shared.u32 [%r1+128], %r5; bar.warp.sync -1;\n"
+      "@%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r3+128], %d1;\n"
+      "@%p1 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r3+128], 0, 1024; bar.warp.sync -1;\n"
+      "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%in], "
+      "[%r3+128], 128;\nfence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n");
   // A field that does not exist is refused with its line.
   CHECK_THROWS_AS(Module::from_ptx(kernel("tensormap.replace.tile.colour.global.b1024.b64 [%in], %d1;")),
                   Error);

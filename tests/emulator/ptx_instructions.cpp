@@ -49,6 +49,45 @@ TEST_CASE("arithmetic on the bytes and halves of a register") {
   CHECK(one(ab + "vmax2.s32.s32.s32 %r0, %r1, %r2, 0;") == 0x03017f80u);
   CHECK(one(ab + "vmin4.u32.u32.u32 %r0, %r1, %r2, 0;") == 0x01010102u);
   CHECK(one(ab + "vavrg4.u32.u32.u32 %r0, %r1, %r2, 0;") == 0x02804041u);
+  CHECK(one(ab + "vset4.u32.u32.gt %r0, %r1, %r2, 0;") == 0x00010101u);
+  CHECK(one(ab + "vset4.s32.s32.lt.add %r0, %r1, %r2, 5;") == 5 + 3);
+  CHECK(one(ab + "vset2.u32.u32.ne %r0, %r1, %r2, 0;") == 0x00010001u);
+}
+
+TEST_CASE("128 bits move, load, store and swap as one") {
+  const std::string wide =
+      ".reg .b128 %q<4>; mov.u64 %d1, 0x1111111122222222; mov.u64 %d2, 0x3333333344444444;\n"
+      "mov.b128 %q0, {%d1, %d2}; st.global.b128 [%out], %q0; ld.global.b128 %q1, [%out];\n"
+      "mov.b128 %q2, %q1; mov.b128 {%d3, %d4}, %q2; cvt.u32.u64 %r1, %d3; cvt.u32.u64 %r2, %d4;\n";
+  const Outcome o =
+      run(kernel(wide + "st.global.u32 [%out+16], %r1; st.global.u32 [%out+20], %r2;"), {.block = {1, 1, 1}});
+  CHECK(o.text() == "");
+  CHECK(o.out[0] == 0x22222222u);
+  CHECK(o.out[3] == 0x33333333u);
+  CHECK(o.out[4] == 0x22222222u);
+  CHECK(o.out[5] == 0x44444444u);
+  // A comparison that fails in one half changes neither.
+  const std::string swap = "mov.b128 %q3, {%d2, %d1}; atom.global.cas.b128 %q2, [%out], ";
+  const Outcome kept = run(kernel(wide + "mov.u64 %d5, 9; mov.b128 %q1, {%d1, %d5};" + swap + "%q1, %q3;"),
+                           {.block = {1, 1, 1}});
+  CHECK(kept.text() == "");
+  CHECK(kept.out[0] == 0x22222222u);
+  const Outcome swapped =
+      run(kernel(wide + swap + "%q0, %q3; atom.global.exch.b128 %q1, [%out+16], %q2;"), {.block = {1, 1, 1}});
+  CHECK(swapped.out[0] == 0x44444444u);
+  CHECK(swapped.out[2] == 0x22222222u);
+  CHECK(swapped.out[4] == 0x22222222u);
+  // The upper half alone is unknown.
+  CHECK(run(kernel(".reg .b128 %q<2>; mov.u64 %d1, 1; mov.b128 %q0, {%d1, %d9}; st.global.b128 [%out], %q0;"),
+            {.block = {1, 1, 1}})
+            .found("uninitialized-register"));
+  CHECK(one(".reg .b128 %q<1>; mov.u64 %d1, 5; mov.b128 %q0, {%d1, %d1}; mov.b128 {%d2, _}, %q0; "
+            "cvt.u32.u64 %r0, %d2;") == 5);
+}
+
+TEST_CASE("special registers as predicates") {
+  CHECK(one("mov.pred %p1, %is_explicit_cluster; selp.u32 %r0, 1, 2, %p1;") == 2);
+  CHECK(one("mov.u32 %r0, %envreg7;") == 0);
 }
 
 TEST_CASE("floating arithmetic rounds as asked and gives the canonical NaN") {

@@ -1,0 +1,98 @@
+// Every form of every instruction of sm_75 to sm_90a, as tests/data/ptx_forms.txt lists them, is known:
+// parsed and decoded. What the forms do is held by the conformance suite and the tests beside this one.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "tests/emulator/machine_support.hpp"
+
+using namespace emulator_test;
+
+namespace {
+
+struct Form {
+  std::string arch, text;
+  bool known = true;
+};
+
+/// Lines "ARCH TEXT", or "ARCH ! TEXT" of what is known to be missing; {%r1..4} is {%r1,%r2,%r3,%r4}.
+std::vector<Form> read_forms() {
+  std::ifstream file(KILN_SOURCE_DIR "/tests/data/ptx_forms.txt");
+  REQUIRE(file);
+  std::vector<Form> forms;
+  static const std::regex range(R"(\{(%[a-z]+)(\d+)\.\.(\d+)\})");
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    Form f;
+    std::istringstream in(line);
+    in >> f.arch >> std::ws;
+    f.known = in.peek() != '!';
+    if (!f.known) in.get(), in >> std::ws;
+    std::getline(in, f.text);
+    for (std::smatch m; std::regex_search(f.text, m, range);) {
+      std::string list = "{";
+      for (int i = std::stoi(m[2]); i <= std::stoi(m[3]); ++i)
+        list += (list.size() > 1 ? "," : "") + m[1].str() + std::to_string(i);
+      f.text.replace(static_cast<std::size_t>(m.position()), static_cast<std::size_t>(m.length()),
+                     list + "}");
+    }
+    forms.push_back(std::move(f));
+  }
+  return forms;
+}
+
+/// A kernel of `forms`, which nobody runs.
+std::string program(const std::string& arch, std::span<const std::string> forms) {
+  std::string text = ".version 9.0\n.target " + arch + R"(
+.address_size 64
+.visible .global .align 16 .b8 gvar[64];
+.const .align 16 .b8 cvar[64];
+.func nothing() { ret; }
+.func (.param .b32 r) same(.param .b32 p) { .reg .b32 %a; ld.param.b32 %a, [p]; st.param.b32 [r], %a; ret; }
+.func (.param .align 16 .b8 r[32]) packed(.param .align 16 .b8 p[32])
+{ .reg .b32 %a; ld.param.b32 %a, [p]; st.param.b32 [r+8], %a; ret; }
+.visible .entry k(.param .u64 p0, .param .align 64 .b8 map[128]) {
+.reg .b8 %b<8>; .reg .b16 %h<64>; .reg .b32 %r<200>; .reg .f32 %f<200>; .reg .b64 %d<200>; .reg .pred %p<8>;
+.reg .b128 %q<8>;
+.shared .align 1024 .b8 smem[32768];
+.local .align 16 .b8 loc[256];
+)";
+  for (const std::string& f : forms) text += "{ " + f + " }\n";
+  return text + "ret; }\n";
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    Module::from_ptx(text);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every form of every instruction is known") {
+  std::map<std::string, std::vector<std::string>> by_arch;
+  std::size_t count = 0;
+  for (const Form& f : read_forms()) {
+    if (f.known) {
+      by_arch[f.arch].push_back(f.text);
+      ++count;
+      continue;
+    }
+    INFO(f.text);
+    CHECK(error_of(program(f.arch, std::span(&f.text, 1))) != "");  // else take its mark away
+  }
+  CHECK(count > 4000);
+  for (const auto& [arch, forms] : by_arch) {
+    if (error_of(program(arch, forms)).empty()) continue;
+    for (const std::string& f : forms) {
+      INFO(arch << " " << f);
+      CHECK(error_of(program(arch, std::span(&f, 1))) == "");
+    }
+  }
+}
