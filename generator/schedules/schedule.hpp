@@ -33,6 +33,8 @@ class Schedule {
   virtual std::vector<layout::Proof> layout_proofs() const { return {}; }
   /// A model of the main loop over time, for pictures; empty where a schedule has none.
   virtual Timeline timeline() const { return {}; }
+  /// KV tiles a block from which on the end of the work goes to the blocks that are done first; 0: never.
+  virtual int dealt_from_tiles() const { return 0; }
 };
 
 struct ScheduleEntry {

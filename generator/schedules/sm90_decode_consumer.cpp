@@ -45,7 +45,7 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     w.line("else zero_16_bytes(at);");
     w.close();
   }
-  w.line("fence_proxy_async();");
+  if (p.fp8_q || !p.grouped()) w.line("fence_proxy_async();");  // for wgmma; ldmatrix needs none
   w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
 }
 
@@ -152,11 +152,16 @@ void emit_max(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+/// V is here once K is, where it is part of K, and once its scales were read; else whoever reads it waits.
+void emit_wait_v(Writer& w, const DecodePlan& p) {
+  if (!p.v_in_k && !p.scales_by_token()) p.v->emit_wait(w, 0);
+}
+
 void emit_zero_tail(Writer& w, const DecodePlan& p) {
   w.comment("rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN");
   w.line("const int v_rows = max(s.sequence.seqlen_k - n * {}, 0);", p.BN);
   w.open("if (v_rows < {})", p.BN);
-  p.v->emit_wait(w, 0);
+  emit_wait_v(w, p);
   const int row_chunks = p.v_span / 16;
   w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p.BN * row_chunks,
          DecodePlan::kConsumerThreads);
@@ -165,14 +170,15 @@ void emit_zero_tail(Writer& w, const DecodePlan& p) {
   for (int panel = 0; panel < p.v_panels; ++panel)
     w.line("zero_16_bytes(smem_v + {}{} + i * 16);", slot, panel * p.BN * p.v_span);
   w.close();
-  if (p.upright) w.line("fence_proxy_async();");
+  // wgmma reads the slot, and the next copy writes it. Where P comes next its fence serves both.
+  if (p.upright || p.grouped()) w.line("fence_proxy_async();");
   if (p.upright) w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
   w.close();
 }
 
 void emit_probabilities(Writer& w, const DecodePlan& p) {
   w.comment("P(n) = exp2(S' - max), and its row sums");
-  if (p.scales_by_token()) p.v->emit_wait(w, 0);
+  if (p.scales_by_token() && !p.v_in_k) p.v->emit_wait(w, 0);
   for (int i = 0; i < p.key_blocks(); ++i) {
     for (int c = 0; c < p.columns(); ++c) {
       const auto [a, b] = registers_of(c);
@@ -197,13 +203,13 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
                     fmt::format("s_acc_{}", i), pack_of(p.math), "");
   }
   emit_zero_tail(w, p);
-  w.line("fence_proxy_async();");
+  if (!p.grouped()) w.line("fence_proxy_async();");
   w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
 }
 
 void emit_pv(Writer& w, const DecodePlan& p) {
   w.comment("{}", p.upright ? "O += P(n) V(n)" : "O' += V(n)' P(n)'");
-  p.v->emit_wait(w, 0);
+  emit_wait_v(w, p);
   if (p.narrow) {
     p.grouped() ? emit_pv_grouped(w, p) : emit_pv_narrow(w, p);
     w.line("__syncwarp();  // every lane has read its part of V");

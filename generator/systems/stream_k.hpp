@@ -47,6 +47,8 @@ class StreamK {
 
   bool splits() const { return shape_.split || fixed(); }
   bool dynamic() const { return shape_.dynamic; }
+  /// Tiles a block from which `dynamic` leaves some for the end.
+  static constexpr int kDynamicFrom = 128;
   bool ragged_q() const { return shape_.kind != OperandKind::contiguous; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
   /// order.
@@ -85,8 +87,6 @@ class StreamK {
   void emit_next_of_fixed(Writer& w) const;
   /// Most parts of the work that blocks leave results for, in blocks.
   int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
-  /// Tiles a block from which some are left for the end.
-  static constexpr int kDynamicFrom = 128;
   Shape shape_;
 };
 

@@ -12,26 +12,58 @@
 #include "emulator/amdgcn/mutate.hpp"
 #include "emulator/emulator.hpp"
 #include "emulator/mutate/mutate.hpp"
+#include "generator/schedules/schedule.hpp"
 #include "runtime/problem/ladder.hpp"
 #include "runtime/problem/runner.hpp"
 
 namespace kiln {
 namespace {
 
+/// A problem and how it is run.
+struct Exercise {
+  PosedCases posed;
+  std::vector<EmulatorOptions> runs;
+};
+
+std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const GridRule& grid) {
+  const bool split = grid.kind == GridRule::Kind::stream_k;
+  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(std::max(0, options.random_runs)));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].policy = i == 0   ? EmulatorOptions::Policy::lazy
+                     : i == 1 ? EmulatorOptions::Policy::eager
+                              : EmulatorOptions::Policy::random;
+    runs[i].seed = options.seed + i;
+    runs[i].host_threads = 1;
+    // Blocks that work on several items; of kernels that split their keys, also several blocks on one item:
+    // 6, 4 and 2 blocks.
+    runs[i].num_sms = split ? std::max(1, (6 - 2 * static_cast<int>(i % 3)) / grid.ctas_per_sm) : 1;
+    runs[i].max_findings = 4;
+    runs[i].stop_at_finding = true;
+  }
+  return runs;
+}
+
 /// Problems that between them enter every loop and pass every barrier of a kernel, cheap ones first: one head
-/// (most mutants die there), many short work items (blocks run ahead of each other as far as their queues
-/// let them), longer ones that wrap every pipeline, the lengths at which tiles begin and end, and for long
-/// windows and chunks keys beyond them.
-std::vector<PosedCases> make_exercises(const Plan& plan, const Manifest& manifest, std::uint64_t seed) {
+/// (most mutants die there, under one policy), many short work items (blocks run ahead of each other as far
+/// as their queues let them), longer ones that wrap every pipeline, the lengths at which tiles begin and end,
+/// for long windows and chunks keys beyond them, and for decode kernels that deal out the end of long work
+/// enough of it.
+std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
+                                     const MutationOptions& options) {
   const Config& c = plan.resolved();
   const std::int64_t bn = c.BN.value_or(64), bm = c.BM.value_or(64), stages = c.num_kv_stages.value_or(2);
   const bool decode = c.operation == Operation::decode;
   // Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
   // before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
   const auto up = [&](std::int64_t n) { return (n + bn - 1) / bn * bn; };
-  const auto rows = [&](std::int64_t least) { return decode ? 1 : up(least + 7) - 7; };
-  const std::int64_t wrapped = (2 * stages + 1) * bn - 9;
-  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8), wrapped}};
+  const auto rows = [&](std::int64_t least, std::int64_t decoded = 1) {
+    return decode ? decoded : up(least + 7) - 7;
+  };
+  // A fixed split cuts every sequence into parts, which have to be of several tiles, too.
+  const std::int64_t parts = decode ? std::max(1, c.split_kv.value_or(1)) : 1;
+  const std::int64_t wrapped = std::max(2 * stages + 1, 3 * parts) * bn - 9;
+  // Four queries of a decode kernel: rows for all of its warps.
+  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8, 4), wrapped}};
   if (manifest.operand != OperandKind::contiguous)
     for (auto* cases : {&items, &wrap}) cases->push_back({decode ? 1 : 17, bn + 5});
   // Items of one tile, so that the next begin in other stages.
@@ -42,32 +74,30 @@ std::vector<PosedCases> make_exercises(const Plan& plan, const Manifest& manifes
   if (mask.kind == MaskConfig::Kind::sliding_window && mask.size < wrapped && wrap.size() > 2)
     for (std::int64_t i = 0; i < stages; ++i)
       wrap.insert(wrap.end(), {{bm, mask.size + bm + 2 * bn - 2}, wrap[2]});
-  std::vector<PosedCases> out{pose_cases(c, {{rows(8), 2 * bn - 9}}, seed, 1), pose_cases(c, items, seed, 2),
-                              pose_cases(c, wrap, seed, 2), pose_cases(c, boundary_cases(c, true), seed, 2)};
+
+  const auto policies = make_policies(options, manifest.grid);
+  std::vector<Exercise> out;
+  const auto add = [&](const std::vector<LadderCase>& cases, std::int64_t heads) {
+    out.push_back({pose_cases(c, cases, options.seed, heads), policies});
+  };
+  add({{rows(8), 2 * bn - 9}}, 1);
+  out.back().runs.resize(1);
+  add(items, 2);
+  add(wrap, 2);
+  add(boundary_cases(c, true), 2);
   if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
     // The window's start and its end, with whole tiles between.
-    out.push_back(pose_cases(c, {{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, seed, 1));
+    add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);
   if (mask.kind == MaskConfig::Kind::chunked)
     // Rows on either side of a chunk's start, in one block and in blocks of their own.
-    out.push_back(
-        pose_cases(c, {{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2}}, seed, 1));
-  return out;
-}
-
-std::vector<EmulatorOptions> make_policies(const MutationOptions& options, bool split) {
-  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(std::max(0, options.random_runs)));
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    runs[i].policy = i == 0   ? EmulatorOptions::Policy::lazy
-                     : i == 1 ? EmulatorOptions::Policy::eager
-                              : EmulatorOptions::Policy::random;
-    runs[i].seed = options.seed + i;
-    runs[i].host_threads = 1;
-    // Blocks that work on several items; of kernels that split their keys, also several blocks on one item.
-    runs[i].num_sms = split ? 3 - static_cast<int>(i % 3) : 1;
-    runs[i].max_findings = 4;
-    runs[i].stop_at_finding = true;
+    add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2}}, 1);
+  if (const auto dealt = plan.schedule().dealt_from_tiles(); dealt > 0) {
+    // Long, so by two policies only; on one multiprocessor, whose first block gets to deal itself the most.
+    add({{1, dealt * manifest.grid.ctas_per_sm * bn - 9}}, 1);
+    out.back().runs = {policies[0], policies.back()};
+    for (EmulatorOptions& run : out.back().runs) run.num_sms = 1;
   }
-  return runs;
+  return out;
 }
 
 /// What a run has against the kernel; empty: nothing.
@@ -96,15 +126,13 @@ Verdict run_once(Runtime& runtime, Kernel& kernel, const PosedCases& exercise, c
 
 /// What kills a program under one of the problems and policies: "deadlock (lazy)"; empty: nothing.
 std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binary, const Manifest& manifest,
-                    const std::vector<PosedCases>& exercises, const std::vector<EmulatorOptions>& policies) {
+                    const std::vector<Exercise>& exercises) {
   try {
     const auto kernel = runtime.load(binary, manifest);
-    for (const PosedCases& e : exercises)
-      for (const EmulatorOptions& how : policies) {
-        if (const Verdict v = run_once(runtime, *kernel, e, how, nullptr); !v.kind.empty())
+    for (const Exercise& e : exercises)
+      for (const EmulatorOptions& how : e.runs)
+        if (const Verdict v = run_once(runtime, *kernel, e.posed, how, nullptr); !v.kind.empty())
           return fmt::format("{} ({})", v.kind, to_string(how.policy));
-        if (&e == &exercises.front()) break;  // the smallest one weeds out, by one policy
-      }
   } catch (const Error& error) {
     return std::string("refused: ") + error.what();
   }
@@ -179,24 +207,23 @@ std::size_t MutationReport::killed() const {
 
 MutationReport test_mutants(const Plan& plan, const KernelSource& source, const Binary& binary,
                             const MutationOptions& options) {
-  const std::vector<PosedCases> exercises = make_exercises(plan, source.manifest, options.seed);
-  std::vector<EmulatorOptions> policies =
-      make_policies(options, source.manifest.grid.kind == GridRule::Kind::stream_k);
+  std::vector<Exercise> exercises = make_exercises(plan, source.manifest, options);
   MutationReport report;
 
   // The unchanged kernel first: it must be clean, and its length bounds what a mutant may take.
   {
     Runtime runtime = make_runtime();
     const auto kernel = runtime.load(std::make_shared<Binary>(binary), source.manifest);
-    std::uint64_t longest = 0;
-    for (EmulatorOptions how : policies) {
-      how.host_threads = 0;
-      for (const PosedCases& e : exercises)
-        if (const Verdict v = run_once(runtime, *kernel, e, how, &longest); !v.kind.empty())
+    for (Exercise& e : exercises) {
+      std::uint64_t longest = 0;
+      for (EmulatorOptions how : e.runs) {
+        how.host_threads = 0;
+        if (const Verdict v = run_once(runtime, *kernel, e.posed, how, &longest); !v.kind.empty())
           report.findings.push_back(fmt::format("{} ({}): {}", v.kind, to_string(how.policy), v.message));
+      }
+      for (EmulatorOptions& how : e.runs) how.instruction_budget = 4 * longest + 100'000;
     }
     if (!report.findings.empty()) return report;
-    for (EmulatorOptions& how : policies) how.instruction_budget = 4 * longest + 100'000;
   }
 
   std::vector<Candidate> candidates = make_candidates(binary, source.manifest, options.only);
@@ -215,14 +242,14 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
         changed->image = emulator::amdgcn::apply(binary.image, *c.patch);
       else
         changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
-      c.mutant.by = run_all(runtime, changed, manifest, exercises, policies);
+      c.mutant.by = run_all(runtime, changed, manifest, exercises);
       c.mutant.killed = !c.mutant.by.empty();
       if (!c.mutant.killed && c.patch) c.mutant.equivalent = c.patch->equivalent;
       if (!c.mutant.killed && !c.mutation.with_zeros.empty()) {
         c.mutation.replacement = c.mutation.with_zeros;
         changed = std::make_shared<Binary>(binary);
         changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
-        if (run_all(runtime, changed, manifest, exercises, policies).empty())
+        if (run_all(runtime, changed, manifest, exercises).empty())
           c.mutant.equivalent = "the wgmma multiplies by zeros";
       } else if (!c.mutant.killed && c.mutant.statement.starts_with("wgmma.fence")) {
         // The emulated device reports every register that needs one.
