@@ -25,7 +25,7 @@ struct Exercise {
   std::vector<EmulatorOptions> runs;
 };
 
-std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const GridRule& grid) {
+std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const GridRule& grid, int parts) {
   const bool split = grid.kind == GridRule::Kind::stream_k;
   std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(std::max(0, options.random_runs)));
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -34,9 +34,10 @@ std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const
                               : EmulatorOptions::Policy::random;
     runs[i].seed = options.seed + i;
     runs[i].host_threads = 1;
-    // Blocks that work on several items; of kernels that split their keys, also several blocks on one item:
-    // 6, 4 and 2 blocks.
-    runs[i].num_sms = split ? std::max(1, (6 - 2 * static_cast<int>(i % 3)) / grid.ctas_per_sm) : 1;
+    // Blocks that work on several items; of kernels that split their keys, also several blocks on one item,
+    // and of fixed splits a block for each part.
+    const int blocks = i % 3 == 0 ? 6 : i % 3 == 2 ? 2 : parts > 1 ? 4 * parts : 4;
+    runs[i].num_sms = split ? std::max(1, blocks / grid.ctas_per_sm) : 1;
     runs[i].max_findings = 4;
     runs[i].stop_at_finding = true;
   }
@@ -60,8 +61,8 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
     return decode ? decoded : up(least + 7) - 7;
   };
   // A fixed split cuts every sequence into parts, which have to be of several tiles, too.
-  const std::int64_t parts = decode ? std::max(1, c.split_kv.value_or(1)) : 1;
-  const std::int64_t wrapped = std::max(2 * stages + 1, 3 * parts) * bn - 9;
+  const int parts = decode ? std::max(1, c.split_kv.value_or(1)) : 1;
+  const std::int64_t wrapped = std::max<std::int64_t>(2 * stages + 1, 3 * parts) * bn - 9;
   // Four queries of a decode kernel: rows for all of its warps.
   std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8, 4), wrapped}};
   if (manifest.operand != OperandKind::contiguous)
@@ -75,7 +76,7 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
     for (std::int64_t i = 0; i < stages; ++i)
       wrap.insert(wrap.end(), {{bm, mask.size + bm + 2 * bn - 2}, wrap[2]});
 
-  const auto policies = make_policies(options, manifest.grid);
+  const auto policies = make_policies(options, manifest.grid, parts);
   std::vector<Exercise> out;
   const auto add = [&](const std::vector<LadderCase>& cases, std::int64_t heads) {
     out.push_back({pose_cases(c, cases, options.seed, heads), policies});
