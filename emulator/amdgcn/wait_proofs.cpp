@@ -39,27 +39,73 @@ bool leaves(const Inst& in) {
 
 }  // namespace
 
-WaitProofs::Under WaitProofs::after(const Inst& in, Under before) const {
+/// Joins what other paths leave under way; whether that is more.
+bool WaitProofs::Under::join(const Under& other) {
+  const Under was = *this;
+  const Registers known = vm_into | lgkm_into, theirs = other.vm_into | other.lgkm_into;
+  // Where nothing is written any read is after it.
+  const Registers own = lds_writes ? after_write : Registers().set();
+  after_write = own & (other.lds_writes ? other.after_write : Registers().set());
+  vm = std::max(vm, other.vm), lgkm = std::max(lgkm, other.lgkm);
+  memory |= other.memory, lds_writes |= other.lds_writes;
+  vm_into |= other.vm_into, lgkm_into |= other.lgkm_into, lds_into |= other.lds_into;
+  for (std::size_t r = 0; r < kRegisters; ++r) {
+    if (!theirs.test(r)) continue;
+    if (!known.test(r)) {
+      loader[r] = other.loader[r];
+    } else if (loader[r] != other.loader[r]) {
+      loader[r] = -1;
+    }
+  }
+  return vm != was.vm || lgkm != was.lgkm || memory != was.memory || lds_writes != was.lds_writes ||
+         vm_into != was.vm_into || lgkm_into != was.lgkm_into || lds_into != was.lds_into ||
+         (lds_writes && after_write != was.after_write) || loader != was.loader;
+}
+
+/// What the program touches has arrived, since it is right, and so has all that the same load brought.
+void WaitProofs::Under::arrived(std::size_t reg) {
+  if (!vm_into.test(reg) && !lgkm_into.test(reg)) return;
+  if (lds_writes && lds_into.test(reg) && after_write.test(reg)) lds_writes = false;
+  const std::int32_t load = loader[reg];
+  for (std::size_t r = 0; r < kRegisters; ++r) {
+    if (r == reg || (load >= 0 && loader[r] == load)) vm_into.reset(r), lgkm_into.reset(r), lds_into.reset(r);
+  }
+  if (vm_into.none() && !memory) vm = 0;
+  if (lgkm_into.none() && !lds_writes) lgkm = 0;
+}
+
+void WaitProofs::Under::issued(const Inst& in, std::int32_t index) {
+  const bool from_lds = is_lds(in) || is_flat(in);
+  const bool returns = in.cls == Class::smem || in.cls == Class::lds_read || in.cls == Class::lds_permute ||
+                       in.cls == Class::vmem_load || in.write_count > 0;
+  if (counts_vm(in)) {
+    vm = std::min(vm + 1, kMost);
+    memory |= in.cls != Class::vmem_load;
+  }
+  if (counts_lgkm(in)) {
+    lgkm = std::min(lgkm + 1, kMost);
+    if (from_lds && !returns) lds_writes = true, after_write.reset();
+  }
+  each_register(in, false, [&](std::size_t r) {
+    loader[r] = index;
+    if (counts_vm(in)) vm_into.set(r);
+    if (counts_lgkm(in)) lgkm_into.set(r);
+    if (counts_lgkm(in) && from_lds) lds_into.set(r), after_write.set(r);
+  });
+}
+
+WaitProofs::Under WaitProofs::after(std::size_t at, Under before) const {
+  const Inst& in = program_.code[at];
   if (is_wait(in)) {
     before.vm = std::min<int>(before.vm, in.mod.vmcnt);
     if (before.vm == 0) before.vm_into.reset(), before.memory = false;
     // Scalar loads come back in any order: only a wait for all of them says which are over.
-    if (in.mod.lgkmcnt == 0) before.lgkm = 0, before.lgkm_into.reset(), before.lds = false;
+    if (in.mod.lgkmcnt == 0)
+      before.lgkm = 0, before.lgkm_into.reset(), before.lds_into.reset(), before.lds_writes = false;
     return before;
   }
-  // The program is right, so what it touches has arrived.
-  for (const bool reads : {true, false})
-    each_register(in, reads, [&](std::size_t r) { before.vm_into.reset(r), before.lgkm_into.reset(r); });
-  if (counts_vm(in)) {
-    before.vm = std::min(before.vm + 1, kMost);
-    before.memory |= in.cls != Class::vmem_load;
-    each_register(in, false, [&](std::size_t r) { before.vm_into.set(r); });
-  }
-  if (counts_lgkm(in)) {
-    before.lgkm = std::min(before.lgkm + 1, kMost);
-    before.lds |= in.cls != Class::smem;
-    each_register(in, false, [&](std::size_t r) { before.lgkm_into.set(r); });
-  }
+  for (const bool reads : {true, false}) each_register(in, reads, [&](std::size_t r) { before.arrived(r); });
+  if (counts_vm(in) || counts_lgkm(in)) before.issued(in, static_cast<std::int32_t>(at - first_));
   return before;
 }
 
@@ -68,13 +114,7 @@ WaitProofs::WaitProofs(const Program& program, std::size_t first, std::size_t la
   std::vector<std::size_t> open;
   const auto reach = [&](std::size_t to, const Under& state) {
     if (to < first_ || to >= last_) return;
-    Under& known = before_[to - first_];
-    const Under joined{std::max(known.vm, state.vm),  std::max(known.lgkm, state.lgkm),
-                       known.memory || state.memory,  known.lds || state.lds,
-                       known.vm_into | state.vm_into, known.lgkm_into | state.lgkm_into};
-    if (joined == known) return;
-    known = joined;
-    open.push_back(to);
+    if (before_[to - first_].join(state)) open.push_back(to);
   };
   Under nothing;
   nothing.vm = nothing.lgkm = 0;
@@ -83,7 +123,7 @@ WaitProofs::WaitProofs(const Program& program, std::size_t first, std::size_t la
     const std::size_t at = open.back();
     open.pop_back();
     const Inst& in = program.code[at];
-    const Under state = after(in, before_[at - first_]);
+    const Under state = after(at, before_[at - first_]);
     if (!leaves(in)) reach(at + 1, state);
     if (in.target >= 0) reach(static_cast<std::size_t>(in.target), state);
   }
@@ -108,14 +148,16 @@ bool WaitProofs::covered(std::size_t at, bool vm) const {
     bool touches = false;
     for (const bool reads : {true, false})
       each_register(in, reads, [&](std::size_t r) { touches |= into.test(r); });
-    if (touches || in.cls == Class::message || in.text.starts_with("s_setpc") ||
+    const bool pauses =
+        in.text.starts_with("s_nop") || in.text.starts_with("s_setprio") || in.text.starts_with("s_sleep");
+    if (touches || (in.cls == Class::message && !pauses) || in.text.starts_with("s_setpc") ||
         in.text.starts_with("s_swappc"))
       return true;
     // Memory and LDS are what other waves, and this one's other counter, see.
     if (vm && before.memory)
       return in.cls == Class::barrier || is_lds(in) || in.cls == Class::end || is_flat(in) ||
              in.cls == Class::vmem_atomic || in.cls == Class::smem || in.cls == Class::vmem_load;
-    if (!vm && before.lds) return in.cls == Class::barrier || in.cls == Class::dma || is_flat(in);
+    if (!vm && before.lds()) return in.cls == Class::barrier || in.cls == Class::dma || is_flat(in);
     return false;
   };
   // Loads return in order: a wait covers them that leaves no more than `wait` did and what came since. Fewest

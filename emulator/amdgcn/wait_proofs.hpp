@@ -2,7 +2,9 @@
 // own checks. It takes for granted that the program as it stands is right. Internal.
 #pragma once
 
+#include <array>
 #include <bitset>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,16 +21,26 @@ class WaitProofs {
   std::string idle(std::size_t at, bool vm) const;
 
  private:
-  using Registers = std::bitset<kScalarRegisters + kVectorRegisters>;
+  static constexpr std::size_t kRegisters = kScalarRegisters + kVectorRegisters;
+  using Registers = std::bitset<kRegisters>;
   /// What can be under way, joined over all paths to a place.
   struct Under {
     int vm = -1, lgkm = -1;        ///< most operations; -1: not reached
     bool memory = false;           ///< copies to LDS, stores or atomics among those of vmcnt
-    bool lds = false;              ///< LDS operations among those of lgkmcnt
+    bool lds_writes = false;       ///< among those of lgkmcnt LDS operations that write no register
     Registers vm_into, lgkm_into;  ///< registers that they write
-    bool operator==(const Under&) const = default;
+    Registers lds_into;            ///< and those of lgkm_into that come from LDS
+    /// Registers of LDS reads that were issued after the last of `lds_writes`: LDS answers in order.
+    Registers after_write;
+    /// The load that writes a register: all its registers arrive together. -1: different ones by path.
+    std::array<std::int32_t, kRegisters> loader{};
+
+    bool lds() const { return lds_writes || lds_into.any(); }
+    bool join(const Under& other);
+    void arrived(std::size_t reg);
+    void issued(const Inst& in, std::int32_t index);
   };
-  Under after(const Inst& in, Under before) const;
+  Under after(std::size_t at, Under before) const;
   bool covered(std::size_t at, bool vm) const;
 
   const Program& program_;

@@ -167,17 +167,15 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
 }
 
-/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products.
+/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products. A copy
+/// of the other operand goes where every wave has read long ago.
 template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
-  w.open("");
-  buffer.emit_landed(w);
   buffer.emit_load_from_shared(w);
-  w.line("SYNC();  // every wave has its fragments");
+  if (strip + 1 < buffer.num_strips()) w.line("SYNC();  // every wave has its fragments");
   next();
   buffer.emit_mma(w, b, c, strip, first);
-  w.close();
 }
 
 void emit_scores(Writer& w, const DecodePlan& p) {
@@ -225,7 +223,7 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   for (int i = 0; i < count; ++i)
     w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
            p.p_shift() > 0 ? "offset" : "-base");
-  const LaneAddress write = p_address(p, true), read = p_address(p, false);
+  const LaneAddress write = p_address(p, true);
   for (int t = 0; t < p.score_tiles(); ++t) {
     if (p.q_bytes()) {
       w.line("lds_write_4(lds + {0}, pack_fp8(s_acc[{1}][0], s_acc[{1}][1], s_acc[{1}][2], s_acc[{1}][3]));",
@@ -237,7 +235,10 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
         "s_acc[{1}][3])}});",
         write.at(0, 16 * t), t, p.pack());
   }
-  w.line("SYNC();");
+}
+
+void emit_read_p(Writer& w, const DecodePlan& p) {
+  const LaneAddress read = p_address(p, false);
   for (int step = 0; step < p.BN / p.mfma.shape.k; ++step) {
     std::string parts;
     const int reads = p.mfma.frag_regs() / 2;
@@ -251,19 +252,25 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
 namespace {
 
 void emit_tiles(Writer& w, const DecodePlan& p) {
-  w.banner("KV tiles");
+  w.banner("KV tiles: at least one");
   p.k->emit_load_from_dram(w, 0);
   w.line("#pragma unroll 1");
-  w.open("for (int n = tile_begin; n < tile_end; ++n)");
+  w.open("for (int n = tile_begin;;)");
   w.comment("S' = K(n) Q', strips of depth");
   for (int strip = 0; strip < p.k->num_strips(); ++strip) {
+    w.open("");
+    p.k->emit_landed(w);
     emit_strip(w, *p.k, strip, "q_reg", "s_acc", true, [&] {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
+    w.close();
   }
   emit_decode_softmax(w, p);
   w.comment("O' += V(n)' P', strips of keys");
   for (int strip = 0; strip < p.v->num_strips(); ++strip) {
+    w.open("");
+    p.v->emit_landed(w);
+    if (strip == 0) emit_read_p(w, p);
     emit_strip(w, *p.v, strip, "p", "o_acc", false, [&] {
       if (strip + 1 < p.v->num_strips()) {
         p.v->emit_load_from_dram(w, strip + 1);
@@ -273,7 +280,9 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
         w.close();
       }
     });
+    w.close();
   }
+  w.line("if (++n == tile_end) break;");
   w.close();
 }
 

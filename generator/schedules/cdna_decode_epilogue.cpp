@@ -49,7 +49,7 @@ std::string unit(const DecodePlan& p) {
 void emit_sums(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lane groups and waves");
   for (int distance : {16, 32}) w.line("row_sum += from_lane((lane ^ {}) * 4, row_sum);", distance);
-  w.line("SYNC();");
+  w.comment("the last tile's readers of the exchange have passed the barrier after P");
   w.line("if (lane < 16) lds_write_float(exchange + {} * {} + {} * 4, row_sum);", p.warp_n(), 4 * p.BM,
          p.warps_m() == 1 ? "lane" : "tile_row");
   w.line("SYNC();");

@@ -102,8 +102,10 @@ void place_in_lds(DecodePlan& plan, int k_bytes, int v_bytes);
 
 /// The kernel's text.
 KernelSource emit_decode(const DecodePlan& plan);
-/// Scores of the tile in s_acc become P, in registers as the B operand of V' P'.
+/// Scores of the tile in s_acc become P, written to LDS.
 void emit_decode_softmax(Writer& w, const DecodePlan& plan);
+/// After a barrier: P of all waves' keys in registers, as the B operand of V' P'.
+void emit_read_p(Writer& w, const DecodePlan& plan);
 /// K and V of a segment of cdna_decode, `rows` rows of them; its KV tiles (cdna_decode_tiles.cpp).
 void emit_tile_buffers(Writer& w, const DecodePlan& plan, const std::string& rows);
 void emit_decode_tiles(Writer& w, const DecodePlan& plan);

@@ -58,7 +58,10 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
     w.comment("V(n) has landed; K(n + 1) may still fly");
     w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);",
            p.k_tile->vm_exact());
+  } else {
+    w.line("SYNC();");
   }
+  emit_read_p(w, p);
   emit_pv(w, p, p.v_in_k ? k_stage * p.k_tile->stage_bytes() : v_stage * p.v_tile->stage_bytes());
   w.close();
   if (p.k_stages == 1) {
@@ -89,14 +92,12 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
 }
 
 void emit_decode_tiles(Writer& w, const DecodePlan& p) {
-  w.banner("KV tiles");
-  w.open("if (tile_begin < tile_end)");
+  w.banner("KV tiles: at least one");
   p.k_tile->emit_load_from_dram(w, 0);
   if (!p.v_in_k && !p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
   for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, stage);
-  w.close();
   w.close();
 }
 

@@ -423,7 +423,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     __asm volatile("" : "+v"(q_reg[0]));
     __asm volatile("" : "+v"(q_reg[1]));
 
-    // ---- KV tiles
+    // ---- KV tiles: at least one
     {
       // load_k_stage0, strip 0
       {
@@ -464,7 +464,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       }
     }
     #pragma unroll 1
-    for (int n = tile_begin; n < tile_end; ++n) {
+    for (int n = tile_begin;;) {
       // S' = K(n) Q', strips of depth
       {
         WAIT_LOADS_AND_SYNC(0);
@@ -522,7 +522,6 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         u32x4 k_reg[2];  // 4 fragments of 4 elements
         k_reg[0] = lds_read_16(lds + k_frag_0);
         k_reg[1] = lds_read_16(lds + k_frag_0 + 1024);
-        SYNC();  // every wave has its fragments
         {
           // load_v_stage0
           {
@@ -600,14 +599,13 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], factor, -base)); row_sum += s_acc[1][3];
       lds_write_8(lds + p_write_0, u32x2{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3])});
       lds_write_8(lds + p_write_2, u32x2{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3])});
-      SYNC();
-      p[0] = lds_read_8(lds + p_read_0);
-      p[1] = lds_read_8(lds + p_read_2);
-      p[2] = lds_read_8(lds + p_read_4);
-      p[3] = lds_read_8(lds + p_read_6);
       // O' += V(n)' P', strips of keys
       {
         WAIT_LOADS_AND_SYNC(0);
+        p[0] = lds_read_8(lds + p_read_0);
+        p[1] = lds_read_8(lds + p_read_2);
+        p[2] = lds_read_8(lds + p_read_4);
+        p[3] = lds_read_8(lds + p_read_6);
         u32x2 v_reg[4];  // fragments of 4 elements
         {
           const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);
@@ -666,7 +664,6 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           v_reg[2] = u32x2{low_halves(key_0, key_1), low_halves(key_2, key_3)};
           v_reg[3] = u32x2{high_halves(key_0, key_1), high_halves(key_2, key_3)};
         }
-        SYNC();  // every wave has its fragments
         if (n + 1 < tile_end) {
           {
             // load_k_stage0, strip 0
@@ -713,12 +710,13 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         o_acc[0] = mfma_16x16x16_bf16(v_reg[2], p[3], o_acc[0]);
         o_acc[1] = mfma_16x16x16_bf16(v_reg[3], p[3], o_acc[1]);
       }
+      if (++n == tile_end) break;
     }
 
     // ---- row sums over the lane groups and waves
     row_sum += from_lane((lane ^ 16) * 4, row_sum);
     row_sum += from_lane((lane ^ 32) * 4, row_sum);
-    SYNC();
+    // the last tile's readers of the exchange have passed the barrier after P
     if (lane < 16) lds_write_float(exchange + warp * 64 + lane * 4, row_sum);
     SYNC();
     row_sum = 0.0f;
