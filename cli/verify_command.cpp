@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <kiln/kiln.hpp>
+#include <optional>
 
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
@@ -21,7 +22,7 @@ struct Options {
   std::string only;
   int threads = 0;
   std::uint64_t seed = 0;
-  int random_runs = 2;
+  std::optional<int> random_runs;
 };
 
 // What the levels found, in the form of the document.
@@ -45,7 +46,7 @@ class Findings {
 void climb_emulated(const Options& options, const Plan& plan, const KernelSource& source, Runtime& runtime,
                     Findings& findings) {
   const std::vector<LadderCase> cases = boundary_cases(plan.resolved(), options.quick);
-  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(options.random_runs));
+  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(options.random_runs.value_or(2)));
   runs[1].policy = EmulatorOptions::Policy::lazy;
   for (std::size_t i = 2; i < runs.size(); ++i) runs[i].policy = EmulatorOptions::Policy::random;
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -100,6 +101,7 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   how.seed = options.seed;
   how.threads = options.threads;
   how.only = options.only;
+  how.random_runs = options.random_runs.value_or(how.random_runs);
   const Stopwatch watch;
   how.progress = [&](std::size_t done, std::size_t total, std::size_t survivors) {
     progress(fmt::format("mutant {} of {}, {} survive, {:.0f} s left", done, total, survivors,
@@ -179,7 +181,9 @@ Action add_verify(CLI::App& command, Common& common) {
   command.add_option("--threads", options->threads, "With --mutate: host threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
   command.add_option("--seed", options->seed, "Seed of tensors and random completion");
-  command.add_option("--random-runs", options->random_runs, "Runs with random completion (default 2)")
+  command
+      .add_option("--random-runs", options->random_runs,
+                  "Runs with random completion (default 2, with --mutate 3)")
       ->check(CLI::Range(0, 1000));
   return [options, &common] { return verify(*options, common.json); };
 }
