@@ -84,6 +84,9 @@ std::string Diagnostics::place(const emulator::Site& s, const char* colour) {
   std::string out;
   if (s.source_line > 0)
     out += excerpt(s.source_file, s.source_line, s.source_column, 1, source(s.source_file), colour);
+  if (s.caller_line > 0)
+    out += "  inlined here:\n" +
+           excerpt(s.caller_file, s.caller_line, s.caller_column, 1, source(s.caller_file), colour);
   if (s.ptx_line < 1) return out;
   // Of a code object the line is one of the disassembly, which the finding carries along.
   const auto at = static_cast<std::size_t>(s.ptx_line) - 1;

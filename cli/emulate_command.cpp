@@ -59,7 +59,10 @@ Json site_json(const em::Site& s) {
           {"ptx", s.ptx_text},
           {"source_file", s.source_file},
           {"source_line", s.source_line},
-          {"source_column", s.source_column}};
+          {"source_column", s.source_column},
+          {"caller_file", s.caller_file},
+          {"caller_line", s.caller_line},
+          {"caller_column", s.caller_column}};
 }
 
 Json document(const em::Report& report) {

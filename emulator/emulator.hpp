@@ -84,6 +84,8 @@ struct Site {
   std::string ptx_text;
   std::string source_file;
   int source_line = 0, source_column = 0;
+  std::string caller_file;                 ///< where the function of `source_line` was inlined
+  int caller_line = 0, caller_column = 0;  ///< 0: it was not
 };
 
 /// Something the program did wrong. `kind` is one of finding_kinds(); equal mistakes of other lanes, warps,

@@ -65,8 +65,14 @@ Site site_of(const Warp& w, const Op& op, int lane) {
   }
   s.source_line = in.source_line;
   s.source_column = in.source_column;
-  if (in.source_line != 0 && static_cast<std::size_t>(in.source_file) < m.files.size())
-    s.source_file = m.files[static_cast<std::size_t>(in.source_file)];
+  const auto file = [&](int line, int index) {
+    const auto i = static_cast<std::size_t>(index);
+    return line != 0 && i < m.files.size() ? m.files[i] : std::string();
+  };
+  s.source_file = file(in.source_line, in.source_file);
+  s.caller_file = file(in.caller_line, in.caller_file);
+  s.caller_line = in.caller_line;
+  s.caller_column = in.caller_column;
   return s;
 }
 

@@ -39,6 +39,7 @@ class Mutator {
     m.ptx_line = in_->line;
     m.ptx_text = one_line(statement_->text.substr(statement_->begin, statement_->end - statement_->begin));
     m.source_line = in_->source_line;
+    m.caller_line = in_->caller_line;
     if (in_->source_line != 0 && static_cast<std::size_t>(in_->source_file) < module_.files.size())
       m.source_file = module_.files[static_cast<std::size_t>(in_->source_file)];
     m.begin = statement_->begin;

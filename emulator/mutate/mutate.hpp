@@ -16,6 +16,7 @@ struct Mutation {
   std::string ptx_text;  ///< the statement, one line
   std::string source_file;
   int source_line = 0;  ///< of `.loc`; 0 without
+  int caller_line = 0;  ///< where that was inlined; 0: it was not
   std::size_t begin = 0, end = 0;
   std::string replacement;
   /// Of a wgmma's descriptor B with A in registers: the statement with zeros for A. If that changes no result

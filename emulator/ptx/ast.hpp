@@ -73,6 +73,7 @@ struct Instruction {
   std::vector<Operand> operands;
   int line = 0;
   int source_file = 0, source_line = 0, source_column = 0;  ///< from .loc
+  int caller_file = 0, caller_line = 0, caller_column = 0;  ///< where that was inlined; line 0: not inlined
 
   bool has(std::string_view modifier) const {
     for (auto m : modifiers)

@@ -200,6 +200,9 @@ void Parser::instruction(Function& f) {
   in.source_file = file_;
   in.source_line = source_line_;
   in.source_column = source_column_;
+  in.caller_file = caller_file_;
+  in.caller_line = caller_line_;
+  in.caller_column = caller_column_;
   if (accept("@")) {
     in.predicated = true;
     in.predicate_negated = accept("!");

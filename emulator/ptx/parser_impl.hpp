@@ -74,6 +74,7 @@ class Parser {
   std::vector<Scope> scopes_;
   int function_ = -1;
   int file_ = 0, source_line_ = 0, source_column_ = 0;
+  int caller_file_ = 0, caller_line_ = 0, caller_column_ = 0;
 };
 
 }  // namespace kiln::emulator::ptx

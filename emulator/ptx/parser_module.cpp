@@ -152,13 +152,16 @@ void Parser::location() {
   file_ = static_cast<int>(integer("a file index"));
   source_line_ = static_cast<int>(integer("a line"));
   source_column_ = static_cast<int>(integer("a column"));
-  while (accept(",")) {  // inlined_at and function_name: the innermost place is kept
+  caller_line_ = 0;
+  while (accept(",")) {
     const std::string_view what = name("function_name or inlined_at");
     if (what == "function_name") {
       name("a label");
       if (accept("+")) integer("an offset");
     } else {
-      integer("a file index"), integer("a line"), integer("a column");
+      caller_file_ = static_cast<int>(integer("a file index"));
+      caller_line_ = static_cast<int>(integer("a line"));
+      caller_column_ = static_cast<int>(integer("a column"));
     }
   }
 }
@@ -397,7 +400,7 @@ void Parser::function(bool entry, bool is_extern) {
   if (lex_.peek().is("{")) {
     if (is_extern) fail("an .extern function has no body");
     f.defined = true;
-    file_ = source_line_ = 0;
+    file_ = source_line_ = caller_line_ = 0;
     body(f);
     module_.functions[id] = std::move(f);
   } else {

@@ -45,6 +45,7 @@ std::string place(const emulator::Site& site, const char* assembly) {
   if (site.warp >= 0) text += fmt::format(" warp {}", site.warp);
   if (site.lane >= 0) text += fmt::format(" lane {}", site.lane);
   if (site.source_line > 0) text += fmt::format(", line {}", site.source_line);
+  if (site.caller_line > 0) text += fmt::format(" (inlined in line {})", site.caller_line);
   if (site.ptx_line > 0) text += fmt::format(", {} line {}", assembly, site.ptx_line);
   return text;
 }

@@ -174,7 +174,8 @@ std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& man
   std::vector<Candidate> out = amd ? patch_candidates(binary) : std::vector<Candidate>{};
   for (emulator::Mutation& m : amd ? std::vector<emulator::Mutation>{} : emulator::mutations(binary.ptx)) {
     Candidate c;
-    c.mutant = {m.change, m.ptx_text, m.ptx_line, m.source_line, false, {}, {}};
+    const int source_line = m.caller_line > 0 ? m.caller_line : m.source_line;
+    c.mutant = {m.change, m.ptx_text, m.ptx_line, source_line, false, {}, {}};
     c.mutation = std::move(m);
     out.push_back(std::move(c));
   }

@@ -27,7 +27,7 @@ struct Mutant {
   std::string change;     ///< "removed", "parity flipped", ...
   std::string statement;  ///< the PTX statement, or "tensor map of K"
   int ptx_line = 0;       ///< 0: not a statement
-  int source_line = 0;    ///< in NAME.cu; 0: unknown
+  int source_line = 0;    ///< in NAME.cu, of the call where a helper was inlined; 0: unknown
   bool killed = false;
   /// Why it survived with reason, not for want of a test: the wgmma multiplies by zeros (with zeros in A's
   /// place every result stays), or an earlier wgmma.fence covers all registers. Empty: no such reason.

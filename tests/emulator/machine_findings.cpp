@@ -20,6 +20,22 @@ TEST_CASE("out of bounds and misaligned accesses carry their place") {
   finds("misaligned", run(kernel("ld.global.v4.u32 {%r1, %r2, %r3, %r4}, [%in+8];")));
 }
 
+TEST_CASE("a finding in an inlined function names its place and the call") {
+  const std::string ptx = kernel(
+      ".loc 1 7 3, function_name $L__info_string0, inlined_at 1 20 5\nld.global.u32 %r1, [%out+4096];\n"
+      ".loc 1 21 2\nld.global.u32 %r1, [%out+8192];",
+      ".file 1 \"a.cu\"\n");
+  const Outcome o = run(ptx, {.block = {1, 1, 1}});
+  REQUIRE(o.report.findings.size() == 2);
+  const Site& inlined = o.report.findings[0].site;
+  CHECK(inlined.source_line == 7);
+  CHECK(inlined.caller_file == "a.cu");
+  CHECK(inlined.caller_line == 20);
+  CHECK(inlined.caller_column == 5);
+  CHECK(o.report.findings[1].site.source_line == 21);
+  CHECK(o.report.findings[1].site.caller_line == 0);
+}
+
 TEST_CASE("reads of memory never written") {
   finds("uninitialized-read", run(kernel("ld.global.u32 %r1, [%out];")));
   finds("uninitialized-read", two_warps("ld.shared.u32 %r5, [%r1]; st.global.u32 [%o], %r5;"));
