@@ -30,7 +30,9 @@ void Clock::add(Partial p) {
   std::erase_if(partial, [&](const Partial& known) {
     return known.agent == p.agent && known.epoch <= p.epoch && (known.lanes & ~p.lanes) == 0;
   });
-  partial.push_back(p);
+  if (p.lanes != 0xffffffffu) return partial.push_back(p);
+  if (agents.size() <= p.agent) agents.resize(p.agent + 1, 0);
+  agents[p.agent] = p.epoch;  // of all lanes is of the warp
 }
 
 void join(Clock& into, const Clock& other) {

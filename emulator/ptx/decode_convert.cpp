@@ -1,4 +1,5 @@
 // cvt in all its forms, and set.
+#include <array>
 #include <bit>
 
 #include "emulator/machine/machine.hpp"
@@ -74,6 +75,18 @@ u64 convert_one(const Conversion& c, u64 v) {
   return r;
 }
 
+/// Two bytes of e4m3 or e5m2 as a pair of f16, as kernels with 8-bit caches do all the time.
+template <FloatFormat From>
+u64 widen_pair(const Op&, u64 a, u64, u64) {
+  static const auto table = [] {
+    std::array<std::uint16_t, 256> t{};
+    for (std::size_t i = 0; i < t.size(); ++i)
+      t[i] = static_cast<std::uint16_t>(convert_float(FloatFormat::f16, From, i));
+    return t;
+  }();
+  return u64{table[a >> 8 & 0xff]} << 16 | table[a & 0xff];
+}
+
 /// Result extended to the destination register, which may be wider than the type.
 u64 run_cvt(const Op& op, u64 a, u64 b, u64) {
   const auto& c = *reinterpret_cast<const Conversion*>(op.imm);
@@ -142,6 +155,12 @@ void decode_cvt(Decoder& d) {
       d.emit_alu(Alu::cvt_32_64, Kind::conversion, r, a);
       return;
     }
+  }
+  if (c.to.pair == 2 && c.to.format == FloatFormat::f16 && c.from.bytes == 1 && !c.options.relu && ds == 4) {
+    d.emit_scalar(
+        c.from.format == FloatFormat::e4m3 ? widen_pair<FloatFormat::e4m3> : widen_pair<FloatFormat::e5m2>,
+        Kind::conversion, r, 4, a, as);
+    return;
   }
   d.emit_scalar(run_cvt, Kind::conversion, r, ds, a, as).imm = reinterpret_cast<std::intptr_t>(d.own(c));
 }
