@@ -1,5 +1,6 @@
 #include "generator/schedules/cdna_prefill.hpp"
 
+#include "generator/config/rules.hpp"
 #include "generator/schedules/cdna_prefill_plan.hpp"
 
 namespace kiln {
@@ -40,9 +41,26 @@ class CdnaPrefill final : public Schedule {
   cdna::PrefillPlan plan_;
 };
 
+/// Where no schedule is named: ping-pong, if every key that was set fits it, where the cycle model has it
+/// ahead (docs/schedules.md): the matrix unit of a SIMD works through the other wave's softmax. Narrow tiles
+/// of a bounded mask leave room for two blocks of cdna_prefill a compute unit, which do that for each other.
+bool prefers_pingpong(const Config& c) {
+  const MaskConfig::Kind mask = c.mask ? c.mask->kind : MaskConfig::Kind::none;
+  const bool bounded = mask != MaskConfig::Kind::none && mask != MaskConfig::Kind::custom;
+  return !c.schedule && c.target != Target::gfx90a && c.depth <= 128 && !(c.depth <= 64 && bounded);
+}
+
 }  // namespace
 
 std::unique_ptr<Schedule> make_cdna_prefill(Config config, Violations& out) {
+  if (prefers_pingpong(config)) {
+    Config pingpong = config;
+    pingpong.schedule = "cdna_prefill_pingpong";
+    Violations unfit;
+    auto plan = cdna::plan_prefill(pingpong, unfit);
+    if (plan) check_rules(plan->config, unfit);
+    if (plan && unfit.empty()) return std::make_unique<CdnaPrefill>(std::move(*plan));
+  }
   auto plan = cdna::plan_prefill(config, out);
   return plan ? std::make_unique<CdnaPrefill>(std::move(*plan)) : nullptr;
 }

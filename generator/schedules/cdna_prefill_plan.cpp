@@ -121,10 +121,10 @@ std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleK
   return x.bits == 0 ? layout::Swizzle{} : s;
 }
 
-/// Two stages of K and V each, which 64 KiB of LDS hold at depth 128 for 32 keys.
+/// Two stages of K and V each, which 64 KiB of LDS hold at depth 128 for 32 keys of 16 bits.
 Config with_pingpong_defaults(Config c) {
   if (!c.num_threads && !c.BM) c.num_threads = 512;
-  if (!c.BN && !c.WN) c.BN = c.target == Target::gfx950 || c.depth <= 64 ? 64 : 32;
+  if (!c.BN && !c.WN) c.BN = c.target == Target::gfx950 || c.depth <= 64 || is_fp8(c.dtype) ? 64 : 32;
   if (!c.double_buffer) c.double_buffer = true;
   if (!c.double_buffer_k_only) c.double_buffer_k_only = false;
   return c;
@@ -257,7 +257,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
         "", out);
     return std::nullopt;
   }
-  if (p.loop == PrefillLoop::tiles) {
+  if (own_stages) {
     // P, and the fragments of one chunk of a product beside those of the next (cdna_prefill_tiles.cpp). In
     // AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts. Compilers were seen to keep
     // below five sixths of the registers, or to spill.

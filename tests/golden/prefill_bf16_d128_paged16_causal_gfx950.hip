@@ -1,8 +1,8 @@
 // prefill_bf16_d128_paged16_causal_gfx950: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_paged16_causal_gfx950","target":"gfx950","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,16],"BM":256,"BN":64,"BK":32,"WM":32,"WN":64,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":4,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":32,"smem_depth":128,"num_smem_stages":2,"double_buffer":true,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"tr32","wait_policy":"counted","schedule":"cdna_prefill"}
-// Schedule cdna_prefill: 256 query rows (8 waves of 32) by 64 keys a tile, strips of 32.
-// Loads of one wave in flight: 2 of a K tile, 2 of a V tile; waits count them.
+// Config: {"name":"prefill_bf16_d128_paged16_causal_gfx950","target":"gfx950","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,16],"BM":256,"BN":64,"BK":32,"WM":32,"WN":64,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":4,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":32,"smem_depth":128,"num_smem_stages":2,"double_buffer":true,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"tr32","wait_policy":"counted","schedule":"cdna_prefill_pingpong"}
+// Schedule cdna_prefill_pingpong: 256 query rows (8 waves of 32) by 64 keys a tile, strips of 32.
+// Two groups of waves half a tile apart: one multiplies while the other has its softmax.
 // LDS (65536 bytes):
 //         0 ..   32768  K, 2 stages
 //     32768 ..   65536  V, 2 stages
@@ -84,6 +84,12 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 #define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
 // A barrier of the block after this wave's LDS accesses; loads stay in flight.
 #define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
+
+// Until at most n of this wave's loads are in flight.
+#define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
+
+// Which wave of a SIMD issues first: a higher number, while its matrix work should not wait for others' vector work.
+#define PRIORITY(n) __builtin_amdgcn_s_setprio(n)
 
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
 
@@ -251,6 +257,30 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
       }
       v_row += 64;
     }
+    if (0 + 1 < num_tiles) {
+      {
+        // load_k_stage1
+        {
+          const int row = k_row + k_first_0;
+          const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+          // rows past the sequence, and pages that do not exist, read as zeros
+          const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+          const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+          u32 from_0_0 = k_from_0 + k_tile_0;
+          BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
+        }
+        {
+          const int row = k_row + k_first_0 + 16;
+          const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+          // rows past the sequence, and pages that do not exist, read as zeros
+          const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+          const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+          u32 from_0_4 = k_from_4 + k_tile_0;
+          BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
+        }
+        k_row += 64;
+      }
+    }
     // Q last: the compiler waits for it without knowing of the copies, and so for everything before it.
     q_reg[0] = buffer_load_16(q_rows, q_from + 0);
     q_reg[1] = buffer_load_16(q_rows, q_from + 32);
@@ -269,34 +299,61 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
     __asm volatile("" : "+v"(q_reg[5]));
     __asm volatile("" : "+v"(q_reg[6]));
     __asm volatile("" : "+v"(q_reg[7]));
-    for (int n = 0;;) {
+    const bool late = warp >= 4;
+    int n = 0;
+    WAIT_LOADS_AND_SYNC(0);
+    if (late) SYNC();
+    if (n * 64 < warp_end) {
+      // S' = K(n) Q'
+      u32x4 k_reg[16];  // 16 fragments of 8 elements
+      k_reg[0] = lds_read_16(lds + k_frag_0);
+      k_reg[1] = lds_read_16(lds + k_frag_0 + 2048);
+      k_reg[2] = lds_read_16(lds + k_frag_2);
+      k_reg[3] = lds_read_16(lds + k_frag_2 + 2048);
+      // strip 0; the next fragments first
+      k_reg[4] = lds_read_16(lds + k_frag_0 + 4096);
+      k_reg[5] = lds_read_16(lds + k_frag_0 + 6144);
+      k_reg[6] = lds_read_16(lds + k_frag_2 + 4096);
+      k_reg[7] = lds_read_16(lds + k_frag_2 + 6144);
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[0], q_reg[0], (f32x16)(0.0f));
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[1], q_reg[0], (f32x16)(0.0f));
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[2], q_reg[1], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[3], q_reg[1], s_acc[1]);
+      SCHEDULE_FENCE();
+      // strip 1; the next fragments first
+      k_reg[8] = lds_read_16(lds + k_frag_0 + 8192);
+      k_reg[9] = lds_read_16(lds + k_frag_0 + 10240);
+      k_reg[10] = lds_read_16(lds + k_frag_2 + 8192);
+      k_reg[11] = lds_read_16(lds + k_frag_2 + 10240);
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[4], q_reg[2], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[5], q_reg[2], s_acc[1]);
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[6], q_reg[3], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[7], q_reg[3], s_acc[1]);
+      SCHEDULE_FENCE();
+      // strip 2; the next fragments first
+      k_reg[12] = lds_read_16(lds + k_frag_0 + 12288);
+      k_reg[13] = lds_read_16(lds + k_frag_0 + 14336);
+      k_reg[14] = lds_read_16(lds + k_frag_2 + 12288);
+      k_reg[15] = lds_read_16(lds + k_frag_2 + 14336);
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[8], q_reg[4], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[9], q_reg[4], s_acc[1]);
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[10], q_reg[5], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[11], q_reg[5], s_acc[1]);
+      SCHEDULE_FENCE();
+      // strip 3
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[12], q_reg[6], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[13], q_reg[6], s_acc[1]);
+      s_acc[0] = mfma_32x32x16_bf16(k_reg[14], q_reg[7], s_acc[0]);
+      s_acc[1] = mfma_32x32x16_bf16(k_reg[15], q_reg[7], s_acc[1]);
+    }
+    SCHEDULE_FENCE();
+    if (late) WAIT_LOADS(0);
+    SYNC();
+    SCHEDULE_FENCE();
+    for (;;) {
 
-      // ---- KV tile n in stage 0
-      // K(n) has landed, and every wave has finished tile n - 1
-      WAIT_LOADS_AND_SYNC(2);
-      if (n + 1 < num_tiles) {
-        {
-          // load_k_stage1
-          {
-            const int row = k_row + k_first_0;
-            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
-            // rows past the sequence, and pages that do not exist, read as zeros
-            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
-            u32 from_0_0 = k_from_0 + k_tile_0;
-            BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
-          }
-          {
-            const int row = k_row + k_first_0 + 16;
-            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
-            // rows past the sequence, and pages that do not exist, read as zeros
-            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
-            u32 from_0_4 = k_from_4 + k_tile_0;
-            BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
-          }
-          k_row += 64;
-        }
+      // ---- tile n in stage 0: softmax, while the other group multiplies
+      if (late && n + 1 < num_tiles) {
         {
           // load_v_stage1
           {
@@ -319,49 +376,32 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           }
           v_row += 64;
         }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage0
+            {
+              const int row = k_row + k_first_0;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_0 = k_from_0 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
+            }
+            {
+              const int row = k_row + k_first_0 + 16;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_4 = k_from_4 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
+            }
+            k_row += 64;
+          }
+        }
       }
       if (n * 64 < warp_end) {
-        // S' = K(n) Q'
-        u32x4 k_reg[16];  // 16 fragments of 8 elements
-        k_reg[0] = lds_read_16(lds + k_frag_0);
-        k_reg[1] = lds_read_16(lds + k_frag_0 + 2048);
-        k_reg[2] = lds_read_16(lds + k_frag_2);
-        k_reg[3] = lds_read_16(lds + k_frag_2 + 2048);
-        // strip 0; the next fragments first
-        k_reg[4] = lds_read_16(lds + k_frag_0 + 4096);
-        k_reg[5] = lds_read_16(lds + k_frag_0 + 6144);
-        k_reg[6] = lds_read_16(lds + k_frag_2 + 4096);
-        k_reg[7] = lds_read_16(lds + k_frag_2 + 6144);
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[0], q_reg[0], (f32x16)(0.0f));
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[1], q_reg[0], (f32x16)(0.0f));
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[2], q_reg[1], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[3], q_reg[1], s_acc[1]);
-        SCHEDULE_FENCE();
-        // strip 1; the next fragments first
-        k_reg[8] = lds_read_16(lds + k_frag_0 + 8192);
-        k_reg[9] = lds_read_16(lds + k_frag_0 + 10240);
-        k_reg[10] = lds_read_16(lds + k_frag_2 + 8192);
-        k_reg[11] = lds_read_16(lds + k_frag_2 + 10240);
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[4], q_reg[2], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[5], q_reg[2], s_acc[1]);
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[6], q_reg[3], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[7], q_reg[3], s_acc[1]);
-        SCHEDULE_FENCE();
-        // strip 2; the next fragments first
-        k_reg[12] = lds_read_16(lds + k_frag_0 + 12288);
-        k_reg[13] = lds_read_16(lds + k_frag_0 + 14336);
-        k_reg[14] = lds_read_16(lds + k_frag_2 + 12288);
-        k_reg[15] = lds_read_16(lds + k_frag_2 + 14336);
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[8], q_reg[4], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[9], q_reg[4], s_acc[1]);
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[10], q_reg[5], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[11], q_reg[5], s_acc[1]);
-        SCHEDULE_FENCE();
-        // strip 3
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[12], q_reg[6], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[13], q_reg[6], s_acc[1]);
-        s_acc[0] = mfma_32x32x16_bf16(k_reg[14], q_reg[7], s_acc[0]);
-        s_acc[1] = mfma_32x32x16_bf16(k_reg[15], q_reg[7], s_acc[1]);
         // the end of some row's keys lies in this tile
         if ((n + 1) * 64 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
@@ -454,12 +494,66 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
         p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
         p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
+        // made here: the compiler would move exponentials to where P is used, beside the products
+        __asm volatile("" : "+v"(p[0]));
+        __asm volatile("" : "+v"(p[1]));
+        __asm volatile("" : "+v"(p[2]));
+        __asm volatile("" : "+v"(p[3]));
       }
-      // V(n) has landed; what was started after it may still fly
-      if (n + 1 < num_tiles) {
-        WAIT_LOADS_AND_SYNC(4);
-      } else {
-        WAIT_LOADS_AND_SYNC(0);
+      SCHEDULE_FENCE();
+      if (!late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+
+      // ---- products, while the other group has its softmax
+      PRIORITY(1);
+      if (!late && n + 1 < num_tiles) {
+        {
+          // load_v_stage1
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 16384, from_0_0);
+          }
+          {
+            const int row = v_row + v_first_0 + 16;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 17408, from_0_0);
+          }
+          v_row += 64;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage0
+            {
+              const int row = k_row + k_first_0;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_0 = k_from_0 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
+            }
+            {
+              const int row = k_row + k_first_0 + 16;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_4 = k_from_4 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
+            }
+            k_row += 64;
+          }
+        }
       }
       if (n * 64 < warp_end) {
         // O' += V(n)' P'
@@ -501,56 +595,6 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         o_acc[3] = mfma_32x32x16_bf16(v_reg[15], p[3], o_acc[3]);
       }
       if (++n == num_tiles) break;
-
-      // ---- KV tile n in stage 1
-      // K(n) has landed, and every wave has finished tile n - 1
-      WAIT_LOADS_AND_SYNC(2);
-      if (n + 1 < num_tiles) {
-        {
-          // load_k_stage0
-          {
-            const int row = k_row + k_first_0;
-            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
-            // rows past the sequence, and pages that do not exist, read as zeros
-            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
-            u32 from_0_0 = k_from_0 + k_tile_0;
-            BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
-          }
-          {
-            const int row = k_row + k_first_0 + 16;
-            const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
-            // rows past the sequence, and pages that do not exist, read as zeros
-            const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
-            u32 from_0_4 = k_from_4 + k_tile_0;
-            BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
-          }
-          k_row += 64;
-        }
-        {
-          // load_v_stage0
-          {
-            const int row = v_row + v_first_0;
-            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
-            // rows past the sequence, and pages that do not exist, read as zeros
-            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
-            u32 from_0_0 = v_from_0 + v_tile_0;
-            BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
-          }
-          {
-            const int row = v_row + v_first_0 + 16;
-            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
-            // rows past the sequence, and pages that do not exist, read as zeros
-            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
-            u32 from_0_0 = v_from_0 + v_tile_0;
-            BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
-          }
-          v_row += 64;
-        }
-      }
       if (n * 64 < warp_end) {
         // S' = K(n) Q'
         u32x4 k_reg[16];  // 16 fragments of 8 elements
@@ -593,6 +637,63 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         s_acc[1] = mfma_32x32x16_bf16(k_reg[13], q_reg[6], s_acc[1]);
         s_acc[0] = mfma_32x32x16_bf16(k_reg[14], q_reg[7], s_acc[0]);
         s_acc[1] = mfma_32x32x16_bf16(k_reg[15], q_reg[7], s_acc[1]);
+      }
+      PRIORITY(0);
+      SCHEDULE_FENCE();
+      if (late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+
+      // ---- tile n in stage 1: softmax, while the other group multiplies
+      if (late && n + 1 < num_tiles) {
+        {
+          // load_v_stage0
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
+          }
+          {
+            const int row = v_row + v_first_0 + 16;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
+          }
+          v_row += 64;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage1
+            {
+              const int row = k_row + k_first_0;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_0 = k_from_0 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
+            }
+            {
+              const int row = k_row + k_first_0 + 16;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_4 = k_from_4 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
+            }
+            k_row += 64;
+          }
+        }
+      }
+      if (n * 64 < warp_end) {
         // the end of some row's keys lies in this tile
         if ((n + 1) * 64 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
@@ -685,12 +786,66 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         p[1] = u32x4{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11]), pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
         p[2] = u32x4{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3]), pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
         p[3] = u32x4{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11]), pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
+        // made here: the compiler would move exponentials to where P is used, beside the products
+        __asm volatile("" : "+v"(p[0]));
+        __asm volatile("" : "+v"(p[1]));
+        __asm volatile("" : "+v"(p[2]));
+        __asm volatile("" : "+v"(p[3]));
       }
-      // V(n) has landed; what was started after it may still fly
-      if (n + 1 < num_tiles) {
-        WAIT_LOADS_AND_SYNC(4);
-      } else {
-        WAIT_LOADS_AND_SYNC(0);
+      SCHEDULE_FENCE();
+      if (!late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+
+      // ---- products, while the other group has its softmax
+      PRIORITY(1);
+      if (!late && n + 1 < num_tiles) {
+        {
+          // load_v_stage0
+          {
+            const int row = v_row + v_first_0;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
+          }
+          {
+            const int row = v_row + v_first_0 + 16;
+            const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
+            // rows past the sequence, and pages that do not exist, read as zeros
+            const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
+            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            u32 from_0_0 = v_from_0 + v_tile_0;
+            BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
+          }
+          v_row += 64;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage1
+            {
+              const int row = k_row + k_first_0;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_0 = k_from_0 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
+            }
+            {
+              const int row = k_row + k_first_0 + 16;
+              const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
+              // rows past the sequence, and pages that do not exist, read as zeros
+              const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
+              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              u32 from_0_4 = k_from_4 + k_tile_0;
+              BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
+            }
+            k_row += 64;
+          }
+        }
       }
       if (n * 64 < warp_end) {
         // O' += V(n)' P'
@@ -732,7 +887,56 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         o_acc[3] = mfma_32x32x16_bf16(v_reg[15], p[3], o_acc[3]);
       }
       if (++n == num_tiles) break;
+      if (n * 64 < warp_end) {
+        // S' = K(n) Q'
+        u32x4 k_reg[16];  // 16 fragments of 8 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0);
+        k_reg[1] = lds_read_16(lds + k_frag_0 + 2048);
+        k_reg[2] = lds_read_16(lds + k_frag_2);
+        k_reg[3] = lds_read_16(lds + k_frag_2 + 2048);
+        // strip 0; the next fragments first
+        k_reg[4] = lds_read_16(lds + k_frag_0 + 4096);
+        k_reg[5] = lds_read_16(lds + k_frag_0 + 6144);
+        k_reg[6] = lds_read_16(lds + k_frag_2 + 4096);
+        k_reg[7] = lds_read_16(lds + k_frag_2 + 6144);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[0], q_reg[0], (f32x16)(0.0f));
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[1], q_reg[0], (f32x16)(0.0f));
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[2], q_reg[1], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[3], q_reg[1], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 1; the next fragments first
+        k_reg[8] = lds_read_16(lds + k_frag_0 + 8192);
+        k_reg[9] = lds_read_16(lds + k_frag_0 + 10240);
+        k_reg[10] = lds_read_16(lds + k_frag_2 + 8192);
+        k_reg[11] = lds_read_16(lds + k_frag_2 + 10240);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[4], q_reg[2], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[5], q_reg[2], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[6], q_reg[3], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[7], q_reg[3], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 2; the next fragments first
+        k_reg[12] = lds_read_16(lds + k_frag_0 + 12288);
+        k_reg[13] = lds_read_16(lds + k_frag_0 + 14336);
+        k_reg[14] = lds_read_16(lds + k_frag_2 + 12288);
+        k_reg[15] = lds_read_16(lds + k_frag_2 + 14336);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[8], q_reg[4], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[9], q_reg[4], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[10], q_reg[5], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[11], q_reg[5], s_acc[1]);
+        SCHEDULE_FENCE();
+        // strip 3
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[12], q_reg[6], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[13], q_reg[6], s_acc[1]);
+        s_acc[0] = mfma_32x32x16_bf16(k_reg[14], q_reg[7], s_acc[0]);
+        s_acc[1] = mfma_32x32x16_bf16(k_reg[15], q_reg[7], s_acc[1]);
+      }
+      PRIORITY(0);
+      SCHEDULE_FENCE();
+      if (late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
     }
+    if (!late) SYNC();
   }
 
   // ---- epilogue: O / row_sum, LSE

@@ -1,11 +1,11 @@
 // prefill_bf16_d128_ragged_causal_gfx942: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_ragged_causal_gfx942","target":"gfx942","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,8],"BM":256,"BN":64,"BK":64,"WM":32,"WN":64,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":64,"smem_depth":128,"num_smem_stages":2,"double_buffer":false,"double_buffer_k_only":true,"shared_kv":false,"dma":"lds_direct","v_load":"perm4x4","wait_policy":"counted","schedule":"cdna_prefill"}
-// Schedule cdna_prefill: 256 query rows (8 waves of 32) by 64 keys a tile, strips of 64.
-// Loads of one wave in flight: 8 of a K tile, 8 of a V tile; waits count them.
-// LDS (49152 bytes):
-//         0 ..   32768  K, 2 stages
-//     32768 ..   49152  V, 1 stage
+// Config: {"name":"prefill_bf16_d128_ragged_causal_gfx942","target":"gfx942","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,8],"BM":256,"BN":32,"BK":32,"WM":32,"WN":32,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":32,"smem_depth":128,"num_smem_stages":2,"double_buffer":true,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"perm4x4","wait_policy":"counted","schedule":"cdna_prefill_pingpong"}
+// Schedule cdna_prefill_pingpong: 256 query rows (8 waves of 32) by 32 keys a tile, strips of 32.
+// Two groups of waves half a tile apart: one multiplies while the other has its softmax.
+// LDS (33280 bytes):
+//         0 ..   16384  K, 2 stages
+//     16384 ..   33280  V, 2 stages
 //
 // Regenerate: kiln generate prefill_bf16_d128_ragged_causal_gfx942.json --out .
 // Compile: clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch=gfx942 prefill_bf16_d128_ragged_causal_gfx942.hip
@@ -82,6 +82,12 @@ DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
 // A barrier of the block after this wave's LDS accesses; loads stay in flight.
 #define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
 
+// Until at most n of this wave's loads are in flight.
+#define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
+
+// Which wave of a SIMD issues first: a higher number, while its matrix work should not wait for others' vector work.
+#define PRIORITY(n) __builtin_amdgcn_s_setprio(n)
+
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
 
 DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
@@ -154,42 +160,40 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
   const int block_end = min_of(seqlen_k, (min_of(m_start + 256, seqlen_q) - 1 + seqlen_k - seqlen_q) + 1);
   const int warp_end = min_of(seqlen_k, (warp_position + 31) + 1);
   const int clean_end = min_of(seqlen_k, warp_position + 1);
-  const int num_tiles = (max_of(block_end, 0) + 63) / 64;
+  const int num_tiles = (max_of(block_end, 0) + 31) / 32;
 
   // ---- addresses
-  // K: 4 tiles of 32 x 64 a load, 2 waves on each
+  // K: 4 tiles of 32 x 32 a load, 2 waves on each
   const int k_row_bytes = (int)(k_stride_seq * 2);
   const u8* k_next = (const u8*)(k_head);
   int k_rows = seqlen_k;
-  const u32 k_vector = lane / 4 + warp / 4 * 128;
-  const u32 k_from_0 = (k_vector ^ (k_vector >> 3 & 7)) / 8 * k_row_bytes + (k_vector ^ (k_vector >> 3 & 7)) % 8 * 16 + lane % 4 * 4;
-  const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 8 * 16 + lane % 4 * 4;
-  const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 8 * 16 + lane % 4 * 4;
-  const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 8 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 8 * 16 + lane % 4 * 4;
-  const u32 k_tile_0 = (warp % 4) / 2 * 32 * k_row_bytes + (warp % 4) % 2 * 128;
-  const u32 k_lds_0 = lds_start + (warp % 4) / 2 * 4096 + (warp % 4) % 2 * 8192 + warp / 4 * 2048;
+  const u32 k_vector = lane / 4 + warp / 4 * 64;
+  const u32 k_from_0 = (k_vector ^ (k_vector >> 3 & 7)) / 4 * k_row_bytes + (k_vector ^ (k_vector >> 3 & 7)) % 4 * 16 + lane % 4 * 4;
+  const u32 k_from_2 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 2) % 4 * 16 + lane % 4 * 4;
+  const u32 k_from_4 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 4) % 4 * 16 + lane % 4 * 4;
+  const u32 k_from_6 = ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) / 4 * k_row_bytes + ((k_vector ^ (k_vector >> 3 & 7)) ^ 6) % 4 * 16 + lane % 4 * 4;
+  const u32 k_tile_0 = (warp % 4) / 4 * 32 * k_row_bytes + (warp % 4) % 4 * 64;
+  const u32 k_lds_0 = lds_start + (warp % 4) / 4 * 2048 + (warp % 4) % 4 * 2048 + warp / 4 * 1024;
   const u32 k_frag_row = lane & 31, k_frag_col = lane / 32 * 8;
-  const u32 k_frag_vector = k_frag_row * 8 + k_frag_col / 8;
+  const u32 k_frag_vector = k_frag_row * 4 + k_frag_col / 8;
   const u32 k_frag_0 = 0 + (k_frag_vector ^ (k_frag_vector >> 3 & 7)) * 16;
   const u32 k_frag_2 = 0 + ((k_frag_vector ^ (k_frag_vector >> 3 & 7)) ^ 2) * 16;
-  const u32 k_frag_4 = 0 + ((k_frag_vector ^ (k_frag_vector >> 3 & 7)) ^ 4) * 16;
-  const u32 k_frag_6 = 0 + ((k_frag_vector ^ (k_frag_vector >> 3 & 7)) ^ 6) * 16;
-  // V: 4 tiles of 32 x 64 a load, 2 waves on each
+  // V: 4 tiles of 32 x 32 a load, 2 waves on each
   const int v_row_bytes = (int)(v_stride_seq * 2);
   const u8* v_next = (const u8*)(v_head);
   int v_rows = seqlen_k;
-  const u32 v_vector = lane / 4 + warp / 4 * 128;
-  const u32 v_from_0 = v_vector / 8 * v_row_bytes + v_vector % 8 * 16 + lane % 4 * 4;
-  const u32 v_tile_0 = (warp % 4) / 2 * 32 * v_row_bytes + (warp % 4) % 2 * 128;
-  const u32 v_lds_0 = lds_start + 32768 + (warp % 4) / 2 * 4096 + (warp % 4) % 2 * 8192 + warp / 4 * 2048;
+  const u32 v_vector = lane / 4 + warp / 4 * 64;
+  const u32 v_from_0 = v_vector / 4 * v_row_bytes + v_vector % 4 * 16 + lane % 4 * 4;
+  const u32 v_tile_0 = (warp % 4) / 4 * 32 * v_row_bytes + (warp % 4) % 4 * 64;
+  const u32 v_lds_0 = lds_start + 16384 + (warp % 4) / 4 * 2048 + (warp % 4) % 4 * 2112 + warp / 4 * 1024;
   const u32 v_frag_x4_row = lane / 32 * 4, v_frag_x4_col = (lane & 31) * 4;
-  const u32 v_frag_x4_vector = v_frag_x4_row * 8 + (v_frag_x4_col & 63) / 8;
-  const u32 v_frag_x4_0 = 32768 + v_frag_x4_col / 64 * 8192 + v_frag_x4_col % 8 * 2 + v_frag_x4_vector * 16;
+  const u32 v_frag_x4_vector = v_frag_x4_row * 4 + (v_frag_x4_col & 31) / 8;
+  const u32 v_frag_x4_0 = 16384 + v_frag_x4_col / 32 * 2112 + v_frag_x4_col % 8 * 2 + v_frag_x4_vector * 16;
 
   // ---- accumulators
-  f32x16 s_acc[2];  // S': 64 keys x 32 queries of this wave
+  f32x16 s_acc[1];  // S': 32 keys x 32 queries of this wave
   f32x16 o_acc[4];  // O': 128 columns x 32
-  u32x2 p[8];  // P' as the B operand of V' P'
+  u32x2 p[4];  // P' as the B operand of V' P'
   float row_max = -kInfinity, row_sum = 0.0f;
   o_acc[0] = (f32x16)(0.0f);
   o_acc[1] = (f32x16)(0.0f);
@@ -204,27 +208,50 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
   if (num_tiles > 0) {
     {
       // load_k_stage0
-      const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 64) - 1) * k_row_bytes + 256 : 0);
+      const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 32) - 1) * k_row_bytes + 256 : 0);
       u32 from_0_0 = k_from_0 + k_tile_0;
       BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
       u32 from_0_2 = k_from_2 + k_tile_0;
-      from_0_2 += 2 * k_row_bytes;
+      from_0_2 += 4 * k_row_bytes;
       BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
       u32 from_0_4 = k_from_4 + k_tile_0;
-      from_0_4 += 4 * k_row_bytes;
+      from_0_4 += 8 * k_row_bytes;
       BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
       u32 from_0_6 = k_from_6 + k_tile_0;
-      from_0_6 += 6 * k_row_bytes;
+      from_0_6 += 12 * k_row_bytes;
       BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
-      from_0_0 += 8 * k_row_bytes;
-      BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
-      from_0_2 += 8 * k_row_bytes;
-      BUFFER_TO_LDS_4(tile, k_lds_0, 1280, from_0_2);
-      from_0_4 += 8 * k_row_bytes;
-      BUFFER_TO_LDS_4(tile, k_lds_0, 1536, from_0_4);
-      from_0_6 += 8 * k_row_bytes;
-      BUFFER_TO_LDS_4(tile, k_lds_0, 1792, from_0_6);
-      k_next += 64 * (long long)k_row_bytes; k_rows -= 64;
+      k_next += 32 * (long long)k_row_bytes; k_rows -= 32;
+    }
+    {
+      // load_v_stage0
+      const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 32) - 1) * v_row_bytes + 256 : 0);
+      u32 from_0_0 = v_from_0 + v_tile_0;
+      BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
+      from_0_0 += 4 * v_row_bytes;
+      BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
+      from_0_0 += 4 * v_row_bytes;
+      BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
+      from_0_0 += 4 * v_row_bytes;
+      BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
+      v_next += 32 * (long long)v_row_bytes; v_rows -= 32;
+    }
+    if (0 + 1 < num_tiles) {
+      {
+        // load_k_stage1
+        const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 32) - 1) * k_row_bytes + 256 : 0);
+        u32 from_0_0 = k_from_0 + k_tile_0;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 8192, from_0_0);
+        u32 from_0_2 = k_from_2 + k_tile_0;
+        from_0_2 += 4 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 8448, from_0_2);
+        u32 from_0_4 = k_from_4 + k_tile_0;
+        from_0_4 += 8 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 8704, from_0_4);
+        u32 from_0_6 = k_from_6 + k_tile_0;
+        from_0_6 += 12 * k_row_bytes;
+        BUFFER_TO_LDS_4(tile, k_lds_0, 8960, from_0_6);
+        k_next += 32 * (long long)k_row_bytes; k_rows -= 32;
+      }
     }
     // Q last: the compiler waits for it without knowing of the copies, and so for everything before it.
     q_reg[0] = buffer_load_16(q_rows, q_from + 0);
@@ -244,640 +271,524 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
     __asm volatile("" : "+v"(q_reg[5]));
     __asm volatile("" : "+v"(q_reg[6]));
     __asm volatile("" : "+v"(q_reg[7]));
-    for (int n = 0;;) {
-
-      // ---- KV tile n in stage 0
-      // K(n) has landed, and every wave has finished tile n - 1
-      WAIT_LOADS_AND_SYNC(0);
-      {
-        // load_v_stage0
-        const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 64) - 1) * v_row_bytes + 256 : 0);
-        u32 from_0_0 = v_from_0 + v_tile_0;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1024, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1280, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_0);
-        v_next += 64 * (long long)v_row_bytes; v_rows -= 64;
-      }
-      if (n + 1 < num_tiles) {
-        {
-          // load_k_stage1
-          const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 64) - 1) * k_row_bytes + 256 : 0);
-          u32 from_0_0 = k_from_0 + k_tile_0;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 16384, from_0_0);
-          u32 from_0_2 = k_from_2 + k_tile_0;
-          from_0_2 += 2 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 16640, from_0_2);
-          u32 from_0_4 = k_from_4 + k_tile_0;
-          from_0_4 += 4 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 16896, from_0_4);
-          u32 from_0_6 = k_from_6 + k_tile_0;
-          from_0_6 += 6 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 17152, from_0_6);
-          from_0_0 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 17408, from_0_0);
-          from_0_2 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 17664, from_0_2);
-          from_0_4 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 17920, from_0_4);
-          from_0_6 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 18176, from_0_6);
-          k_next += 64 * (long long)k_row_bytes; k_rows -= 64;
-        }
-      }
-      if (n * 64 < warp_end) {
-        // S' = K(n) Q'
-        u32x4 k_reg[16];  // 32 fragments of 4 elements
-        k_reg[0] = lds_read_16(lds + k_frag_0);
-        k_reg[1] = lds_read_16(lds + k_frag_0 + 4096);
-        k_reg[2] = lds_read_16(lds + k_frag_2);
-        k_reg[3] = lds_read_16(lds + k_frag_2 + 4096);
-        k_reg[4] = lds_read_16(lds + k_frag_4);
-        k_reg[5] = lds_read_16(lds + k_frag_4 + 4096);
-        k_reg[6] = lds_read_16(lds + k_frag_6);
-        k_reg[7] = lds_read_16(lds + k_frag_6 + 4096);
-        // strip 0; the next fragments first
-        k_reg[8] = lds_read_16(lds + k_frag_0 + 8192);
-        k_reg[9] = lds_read_16(lds + k_frag_0 + 12288);
-        k_reg[10] = lds_read_16(lds + k_frag_2 + 8192);
-        k_reg[11] = lds_read_16(lds + k_frag_2 + 12288);
-        k_reg[12] = lds_read_16(lds + k_frag_4 + 8192);
-        k_reg[13] = lds_read_16(lds + k_frag_4 + 12288);
-        k_reg[14] = lds_read_16(lds + k_frag_6 + 8192);
-        k_reg[15] = lds_read_16(lds + k_frag_6 + 12288);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].lo, q_reg[0].lo, (f32x16)(0.0f));
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[1].lo, q_reg[0].lo, (f32x16)(0.0f));
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].hi, q_reg[0].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[1].hi, q_reg[0].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].lo, q_reg[1].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[3].lo, q_reg[1].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].hi, q_reg[1].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[3].hi, q_reg[1].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].lo, q_reg[2].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[5].lo, q_reg[2].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].hi, q_reg[2].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[5].hi, q_reg[2].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].lo, q_reg[3].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[7].lo, q_reg[3].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].hi, q_reg[3].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[7].hi, q_reg[3].hi, s_acc[1]);
-        SCHEDULE_FENCE();
-        // strip 1
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[8].lo, q_reg[4].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[9].lo, q_reg[4].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[8].hi, q_reg[4].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[9].hi, q_reg[4].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[10].lo, q_reg[5].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[11].lo, q_reg[5].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[10].hi, q_reg[5].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[11].hi, q_reg[5].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[12].lo, q_reg[6].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[13].lo, q_reg[6].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[12].hi, q_reg[6].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[13].hi, q_reg[6].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[14].lo, q_reg[7].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[15].lo, q_reg[7].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[14].hi, q_reg[7].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[15].hi, q_reg[7].hi, s_acc[1]);
-        // the end of some row's keys lies in this tile
-        if ((n + 1) * 64 > clean_end) {
-          // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 64) - lane / 32 * 4;
-          if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
-          if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
-          if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
-          if (10 >= end_0) s_acc[0][6] = -kInfinity; if (11 >= end_0) s_acc[0][7] = -kInfinity;
-          if (16 >= end_0) s_acc[0][8] = -kInfinity; if (17 >= end_0) s_acc[0][9] = -kInfinity;
-          if (18 >= end_0) s_acc[0][10] = -kInfinity; if (19 >= end_0) s_acc[0][11] = -kInfinity;
-          if (24 >= end_0) s_acc[0][12] = -kInfinity; if (25 >= end_0) s_acc[0][13] = -kInfinity;
-          if (26 >= end_0) s_acc[0][14] = -kInfinity; if (27 >= end_0) s_acc[0][15] = -kInfinity;
-          if (32 >= end_0) s_acc[1][0] = -kInfinity; if (33 >= end_0) s_acc[1][1] = -kInfinity;
-          if (34 >= end_0) s_acc[1][2] = -kInfinity; if (35 >= end_0) s_acc[1][3] = -kInfinity;
-          if (40 >= end_0) s_acc[1][4] = -kInfinity; if (41 >= end_0) s_acc[1][5] = -kInfinity;
-          if (42 >= end_0) s_acc[1][6] = -kInfinity; if (43 >= end_0) s_acc[1][7] = -kInfinity;
-          if (48 >= end_0) s_acc[1][8] = -kInfinity; if (49 >= end_0) s_acc[1][9] = -kInfinity;
-          if (50 >= end_0) s_acc[1][10] = -kInfinity; if (51 >= end_0) s_acc[1][11] = -kInfinity;
-          if (56 >= end_0) s_acc[1][12] = -kInfinity; if (57 >= end_0) s_acc[1][13] = -kInfinity;
-          if (58 >= end_0) s_acc[1][14] = -kInfinity; if (59 >= end_0) s_acc[1][15] = -kInfinity;
-        }
-        // P = exp2(S - max), O follows the maximum
-        float max_0 = s_acc[0][0];
-        float max_1 = s_acc[0][1];
-        float max_2 = s_acc[0][2];
-        float max_3 = s_acc[0][3];
-        max_0 = maximum(maximum(max_0, s_acc[0][4]), s_acc[0][8]);
-        max_1 = maximum(maximum(max_1, s_acc[0][5]), s_acc[0][9]);
-        max_2 = maximum(maximum(max_2, s_acc[0][6]), s_acc[0][10]);
-        max_3 = maximum(maximum(max_3, s_acc[0][7]), s_acc[0][11]);
-        max_0 = maximum(maximum(max_0, s_acc[0][12]), s_acc[1][0]);
-        max_1 = maximum(maximum(max_1, s_acc[0][13]), s_acc[1][1]);
-        max_2 = maximum(maximum(max_2, s_acc[0][14]), s_acc[1][2]);
-        max_3 = maximum(maximum(max_3, s_acc[0][15]), s_acc[1][3]);
-        max_0 = maximum(maximum(max_0, s_acc[1][4]), s_acc[1][8]);
-        max_1 = maximum(maximum(max_1, s_acc[1][5]), s_acc[1][9]);
-        max_2 = maximum(maximum(max_2, s_acc[1][6]), s_acc[1][10]);
-        max_3 = maximum(maximum(max_3, s_acc[1][7]), s_acc[1][11]);
-        max_0 = maximum(max_0, s_acc[1][12]);
-        max_1 = maximum(max_1, s_acc[1][13]);
-        max_2 = maximum(max_2, s_acc[1][14]);
-        max_3 = maximum(max_3, s_acc[1][15]);
-        float new_max = maximum(maximum(max_0, max_1), maximum(max_2, max_3));
-        new_max = maximum(new_max, from_lane((lane ^ 32) * 4, new_max));
-        new_max = maximum(new_max, row_max);
-        float alpha = 1.0f;
-        // Keep the old maximum while no row of the wave grew by more than 2^8.
-        const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
-        if (rescale) {
-          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
-          row_sum *= alpha; row_max = new_max;
-        }
-        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
-        if (rescale) {
-          o_acc[0] *= alpha;
-          o_acc[1] *= alpha;
-          o_acc[2] *= alpha;
-          o_acc[3] *= alpha;
-        }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
-        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
-        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
-        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
-        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
-        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
-        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
-        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
-        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
-        // row sum, four chains
-        float sum_0 = s_acc[0][0];
-        float sum_1 = s_acc[0][1];
-        float sum_2 = s_acc[0][2];
-        float sum_3 = s_acc[0][3];
-        sum_0 += s_acc[0][4]; sum_1 += s_acc[0][5]; sum_2 += s_acc[0][6]; sum_3 += s_acc[0][7];
-        sum_0 += s_acc[0][8]; sum_1 += s_acc[0][9]; sum_2 += s_acc[0][10]; sum_3 += s_acc[0][11];
-        sum_0 += s_acc[0][12]; sum_1 += s_acc[0][13]; sum_2 += s_acc[0][14]; sum_3 += s_acc[0][15];
-        sum_0 += s_acc[1][0]; sum_1 += s_acc[1][1]; sum_2 += s_acc[1][2]; sum_3 += s_acc[1][3];
-        sum_0 += s_acc[1][4]; sum_1 += s_acc[1][5]; sum_2 += s_acc[1][6]; sum_3 += s_acc[1][7];
-        sum_0 += s_acc[1][8]; sum_1 += s_acc[1][9]; sum_2 += s_acc[1][10]; sum_3 += s_acc[1][11];
-        sum_0 += s_acc[1][12]; sum_1 += s_acc[1][13]; sum_2 += s_acc[1][14]; sum_3 += s_acc[1][15];
-        row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
-        p[0] = u32x2{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3])};
-        p[1] = u32x2{pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
-        p[2] = u32x2{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11])};
-        p[3] = u32x2{pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
-        p[4] = u32x2{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3])};
-        p[5] = u32x2{pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
-        p[6] = u32x2{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11])};
-        p[7] = u32x2{pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
-      }
-      // V(n) has landed; what was started after it may still fly
-      if (n + 1 < num_tiles) {
-        WAIT_LOADS_AND_SYNC(8);
-      } else {
-        WAIT_LOADS_AND_SYNC(0);
-      }
-      if (n * 64 < warp_end) {
-        // O' += V(n)' P'
-        u32x2 v_reg[32];  // fragments of 4 elements
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0), key_1 = lds_read_8(lds + v_frag_x4_0 + 128), key_2 = lds_read_8(lds + v_frag_x4_0 + 256), key_3 = lds_read_8(lds + v_frag_x4_0 + 384);
-          v_reg[0] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[1] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[2] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[3] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        // strip 0, step 0; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1024), key_1 = lds_read_8(lds + v_frag_x4_0 + 1152), key_2 = lds_read_8(lds + v_frag_x4_0 + 1280), key_3 = lds_read_8(lds + v_frag_x4_0 + 1408);
-          v_reg[4] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[5] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[6] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[7] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[0], p[0], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[1], p[0], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[2], p[0], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[3], p[0], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 1; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 2048), key_1 = lds_read_8(lds + v_frag_x4_0 + 2176), key_2 = lds_read_8(lds + v_frag_x4_0 + 2304), key_3 = lds_read_8(lds + v_frag_x4_0 + 2432);
-          v_reg[8] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[9] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[10] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[11] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[4], p[1], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[5], p[1], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[6], p[1], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[7], p[1], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 2; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 3072), key_1 = lds_read_8(lds + v_frag_x4_0 + 3200), key_2 = lds_read_8(lds + v_frag_x4_0 + 3328), key_3 = lds_read_8(lds + v_frag_x4_0 + 3456);
-          v_reg[12] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[13] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[14] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[15] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[8], p[2], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[9], p[2], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[10], p[2], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[11], p[2], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 3; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 4096), key_1 = lds_read_8(lds + v_frag_x4_0 + 4224), key_2 = lds_read_8(lds + v_frag_x4_0 + 4352), key_3 = lds_read_8(lds + v_frag_x4_0 + 4480);
-          v_reg[16] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[17] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[18] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[19] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[12], p[3], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[13], p[3], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[14], p[3], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[15], p[3], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 4; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 5120), key_1 = lds_read_8(lds + v_frag_x4_0 + 5248), key_2 = lds_read_8(lds + v_frag_x4_0 + 5376), key_3 = lds_read_8(lds + v_frag_x4_0 + 5504);
-          v_reg[20] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[21] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[22] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[23] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[16], p[4], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[17], p[4], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[18], p[4], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[19], p[4], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 5; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 6144), key_1 = lds_read_8(lds + v_frag_x4_0 + 6272), key_2 = lds_read_8(lds + v_frag_x4_0 + 6400), key_3 = lds_read_8(lds + v_frag_x4_0 + 6528);
-          v_reg[24] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[25] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[26] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[27] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[20], p[5], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[21], p[5], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[22], p[5], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[23], p[5], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 6; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 7168), key_1 = lds_read_8(lds + v_frag_x4_0 + 7296), key_2 = lds_read_8(lds + v_frag_x4_0 + 7424), key_3 = lds_read_8(lds + v_frag_x4_0 + 7552);
-          v_reg[28] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[29] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[30] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[31] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[24], p[6], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[25], p[6], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[26], p[6], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[27], p[6], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 7
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[28], p[7], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[29], p[7], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[30], p[7], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[31], p[7], o_acc[3]);
-      }
-      if (++n == num_tiles) break;
-
-      // ---- KV tile n in stage 1
-      // K(n) has landed, and every wave has finished tile n - 1
-      WAIT_LOADS_AND_SYNC(0);
-      {
-        // load_v_stage0
-        const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 64) - 1) * v_row_bytes + 256 : 0);
-        u32 from_0_0 = v_from_0 + v_tile_0;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1024, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1280, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1536, from_0_0);
-        from_0_0 += 2 * v_row_bytes;
-        BUFFER_TO_LDS_4(tile, v_lds_0, 1792, from_0_0);
-        v_next += 64 * (long long)v_row_bytes; v_rows -= 64;
-      }
-      if (n + 1 < num_tiles) {
-        {
-          // load_k_stage0
-          const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 64) - 1) * k_row_bytes + 256 : 0);
-          u32 from_0_0 = k_from_0 + k_tile_0;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
-          u32 from_0_2 = k_from_2 + k_tile_0;
-          from_0_2 += 2 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
-          u32 from_0_4 = k_from_4 + k_tile_0;
-          from_0_4 += 4 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
-          u32 from_0_6 = k_from_6 + k_tile_0;
-          from_0_6 += 6 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
-          from_0_0 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 1024, from_0_0);
-          from_0_2 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 1280, from_0_2);
-          from_0_4 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 1536, from_0_4);
-          from_0_6 += 8 * k_row_bytes;
-          BUFFER_TO_LDS_4(tile, k_lds_0, 1792, from_0_6);
-          k_next += 64 * (long long)k_row_bytes; k_rows -= 64;
-        }
-      }
-      if (n * 64 < warp_end) {
-        // S' = K(n) Q'
-        u32x4 k_reg[16];  // 32 fragments of 4 elements
-        k_reg[0] = lds_read_16(lds + k_frag_0 + 16384);
-        k_reg[1] = lds_read_16(lds + k_frag_0 + 20480);
-        k_reg[2] = lds_read_16(lds + k_frag_2 + 16384);
-        k_reg[3] = lds_read_16(lds + k_frag_2 + 20480);
-        k_reg[4] = lds_read_16(lds + k_frag_4 + 16384);
-        k_reg[5] = lds_read_16(lds + k_frag_4 + 20480);
-        k_reg[6] = lds_read_16(lds + k_frag_6 + 16384);
-        k_reg[7] = lds_read_16(lds + k_frag_6 + 20480);
-        // strip 0; the next fragments first
-        k_reg[8] = lds_read_16(lds + k_frag_0 + 24576);
-        k_reg[9] = lds_read_16(lds + k_frag_0 + 28672);
-        k_reg[10] = lds_read_16(lds + k_frag_2 + 24576);
-        k_reg[11] = lds_read_16(lds + k_frag_2 + 28672);
-        k_reg[12] = lds_read_16(lds + k_frag_4 + 24576);
-        k_reg[13] = lds_read_16(lds + k_frag_4 + 28672);
-        k_reg[14] = lds_read_16(lds + k_frag_6 + 24576);
-        k_reg[15] = lds_read_16(lds + k_frag_6 + 28672);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].lo, q_reg[0].lo, (f32x16)(0.0f));
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[1].lo, q_reg[0].lo, (f32x16)(0.0f));
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].hi, q_reg[0].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[1].hi, q_reg[0].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].lo, q_reg[1].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[3].lo, q_reg[1].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].hi, q_reg[1].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[3].hi, q_reg[1].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].lo, q_reg[2].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[5].lo, q_reg[2].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].hi, q_reg[2].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[5].hi, q_reg[2].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].lo, q_reg[3].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[7].lo, q_reg[3].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].hi, q_reg[3].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[7].hi, q_reg[3].hi, s_acc[1]);
-        SCHEDULE_FENCE();
-        // strip 1
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[8].lo, q_reg[4].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[9].lo, q_reg[4].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[8].hi, q_reg[4].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[9].hi, q_reg[4].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[10].lo, q_reg[5].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[11].lo, q_reg[5].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[10].hi, q_reg[5].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[11].hi, q_reg[5].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[12].lo, q_reg[6].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[13].lo, q_reg[6].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[12].hi, q_reg[6].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[13].hi, q_reg[6].hi, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[14].lo, q_reg[7].lo, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[15].lo, q_reg[7].lo, s_acc[1]);
-        s_acc[0] = mfma_32x32x8_bf16(k_reg[14].hi, q_reg[7].hi, s_acc[0]);
-        s_acc[1] = mfma_32x32x8_bf16(k_reg[15].hi, q_reg[7].hi, s_acc[1]);
-        // the end of some row's keys lies in this tile
-        if ((n + 1) * 64 > clean_end) {
-          // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 64) - lane / 32 * 4;
-          if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
-          if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
-          if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
-          if (10 >= end_0) s_acc[0][6] = -kInfinity; if (11 >= end_0) s_acc[0][7] = -kInfinity;
-          if (16 >= end_0) s_acc[0][8] = -kInfinity; if (17 >= end_0) s_acc[0][9] = -kInfinity;
-          if (18 >= end_0) s_acc[0][10] = -kInfinity; if (19 >= end_0) s_acc[0][11] = -kInfinity;
-          if (24 >= end_0) s_acc[0][12] = -kInfinity; if (25 >= end_0) s_acc[0][13] = -kInfinity;
-          if (26 >= end_0) s_acc[0][14] = -kInfinity; if (27 >= end_0) s_acc[0][15] = -kInfinity;
-          if (32 >= end_0) s_acc[1][0] = -kInfinity; if (33 >= end_0) s_acc[1][1] = -kInfinity;
-          if (34 >= end_0) s_acc[1][2] = -kInfinity; if (35 >= end_0) s_acc[1][3] = -kInfinity;
-          if (40 >= end_0) s_acc[1][4] = -kInfinity; if (41 >= end_0) s_acc[1][5] = -kInfinity;
-          if (42 >= end_0) s_acc[1][6] = -kInfinity; if (43 >= end_0) s_acc[1][7] = -kInfinity;
-          if (48 >= end_0) s_acc[1][8] = -kInfinity; if (49 >= end_0) s_acc[1][9] = -kInfinity;
-          if (50 >= end_0) s_acc[1][10] = -kInfinity; if (51 >= end_0) s_acc[1][11] = -kInfinity;
-          if (56 >= end_0) s_acc[1][12] = -kInfinity; if (57 >= end_0) s_acc[1][13] = -kInfinity;
-          if (58 >= end_0) s_acc[1][14] = -kInfinity; if (59 >= end_0) s_acc[1][15] = -kInfinity;
-        }
-        // P = exp2(S - max), O follows the maximum
-        float max_0 = s_acc[0][0];
-        float max_1 = s_acc[0][1];
-        float max_2 = s_acc[0][2];
-        float max_3 = s_acc[0][3];
-        max_0 = maximum(maximum(max_0, s_acc[0][4]), s_acc[0][8]);
-        max_1 = maximum(maximum(max_1, s_acc[0][5]), s_acc[0][9]);
-        max_2 = maximum(maximum(max_2, s_acc[0][6]), s_acc[0][10]);
-        max_3 = maximum(maximum(max_3, s_acc[0][7]), s_acc[0][11]);
-        max_0 = maximum(maximum(max_0, s_acc[0][12]), s_acc[1][0]);
-        max_1 = maximum(maximum(max_1, s_acc[0][13]), s_acc[1][1]);
-        max_2 = maximum(maximum(max_2, s_acc[0][14]), s_acc[1][2]);
-        max_3 = maximum(maximum(max_3, s_acc[0][15]), s_acc[1][3]);
-        max_0 = maximum(maximum(max_0, s_acc[1][4]), s_acc[1][8]);
-        max_1 = maximum(maximum(max_1, s_acc[1][5]), s_acc[1][9]);
-        max_2 = maximum(maximum(max_2, s_acc[1][6]), s_acc[1][10]);
-        max_3 = maximum(maximum(max_3, s_acc[1][7]), s_acc[1][11]);
-        max_0 = maximum(max_0, s_acc[1][12]);
-        max_1 = maximum(max_1, s_acc[1][13]);
-        max_2 = maximum(max_2, s_acc[1][14]);
-        max_3 = maximum(max_3, s_acc[1][15]);
-        float new_max = maximum(maximum(max_0, max_1), maximum(max_2, max_3));
-        new_max = maximum(new_max, from_lane((lane ^ 32) * 4, new_max));
-        new_max = maximum(new_max, row_max);
-        float alpha = 1.0f;
-        // Keep the old maximum while no row of the wave grew by more than 2^8.
-        const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
-        if (rescale) {
-          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
-          row_sum *= alpha; row_max = new_max;
-        }
-        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
-        if (rescale) {
-          o_acc[0] *= alpha;
-          o_acc[1] *= alpha;
-          o_acc[2] *= alpha;
-          o_acc[3] *= alpha;
-        }
-        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
-        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
-        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
-        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
-        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
-        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
-        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
-        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
-        s_acc[1][0] = exp2_approx(__builtin_fmaf(s_acc[1][0], scale_log2, -shift)); s_acc[1][1] = exp2_approx(__builtin_fmaf(s_acc[1][1], scale_log2, -shift));
-        s_acc[1][2] = exp2_approx(__builtin_fmaf(s_acc[1][2], scale_log2, -shift)); s_acc[1][3] = exp2_approx(__builtin_fmaf(s_acc[1][3], scale_log2, -shift));
-        s_acc[1][4] = exp2_approx(__builtin_fmaf(s_acc[1][4], scale_log2, -shift)); s_acc[1][5] = exp2_approx(__builtin_fmaf(s_acc[1][5], scale_log2, -shift));
-        s_acc[1][6] = exp2_approx(__builtin_fmaf(s_acc[1][6], scale_log2, -shift)); s_acc[1][7] = exp2_approx(__builtin_fmaf(s_acc[1][7], scale_log2, -shift));
-        s_acc[1][8] = exp2_approx(__builtin_fmaf(s_acc[1][8], scale_log2, -shift)); s_acc[1][9] = exp2_approx(__builtin_fmaf(s_acc[1][9], scale_log2, -shift));
-        s_acc[1][10] = exp2_approx(__builtin_fmaf(s_acc[1][10], scale_log2, -shift)); s_acc[1][11] = exp2_approx(__builtin_fmaf(s_acc[1][11], scale_log2, -shift));
-        s_acc[1][12] = exp2_approx(__builtin_fmaf(s_acc[1][12], scale_log2, -shift)); s_acc[1][13] = exp2_approx(__builtin_fmaf(s_acc[1][13], scale_log2, -shift));
-        s_acc[1][14] = exp2_approx(__builtin_fmaf(s_acc[1][14], scale_log2, -shift)); s_acc[1][15] = exp2_approx(__builtin_fmaf(s_acc[1][15], scale_log2, -shift));
-        // row sum, four chains
-        float sum_0 = s_acc[0][0];
-        float sum_1 = s_acc[0][1];
-        float sum_2 = s_acc[0][2];
-        float sum_3 = s_acc[0][3];
-        sum_0 += s_acc[0][4]; sum_1 += s_acc[0][5]; sum_2 += s_acc[0][6]; sum_3 += s_acc[0][7];
-        sum_0 += s_acc[0][8]; sum_1 += s_acc[0][9]; sum_2 += s_acc[0][10]; sum_3 += s_acc[0][11];
-        sum_0 += s_acc[0][12]; sum_1 += s_acc[0][13]; sum_2 += s_acc[0][14]; sum_3 += s_acc[0][15];
-        sum_0 += s_acc[1][0]; sum_1 += s_acc[1][1]; sum_2 += s_acc[1][2]; sum_3 += s_acc[1][3];
-        sum_0 += s_acc[1][4]; sum_1 += s_acc[1][5]; sum_2 += s_acc[1][6]; sum_3 += s_acc[1][7];
-        sum_0 += s_acc[1][8]; sum_1 += s_acc[1][9]; sum_2 += s_acc[1][10]; sum_3 += s_acc[1][11];
-        sum_0 += s_acc[1][12]; sum_1 += s_acc[1][13]; sum_2 += s_acc[1][14]; sum_3 += s_acc[1][15];
-        row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
-        p[0] = u32x2{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3])};
-        p[1] = u32x2{pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
-        p[2] = u32x2{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11])};
-        p[3] = u32x2{pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
-        p[4] = u32x2{pack_bf16(s_acc[1][0], s_acc[1][1]), pack_bf16(s_acc[1][2], s_acc[1][3])};
-        p[5] = u32x2{pack_bf16(s_acc[1][4], s_acc[1][5]), pack_bf16(s_acc[1][6], s_acc[1][7])};
-        p[6] = u32x2{pack_bf16(s_acc[1][8], s_acc[1][9]), pack_bf16(s_acc[1][10], s_acc[1][11])};
-        p[7] = u32x2{pack_bf16(s_acc[1][12], s_acc[1][13]), pack_bf16(s_acc[1][14], s_acc[1][15])};
-      }
-      // V(n) has landed; what was started after it may still fly
-      if (n + 1 < num_tiles) {
-        WAIT_LOADS_AND_SYNC(8);
-      } else {
-        WAIT_LOADS_AND_SYNC(0);
-      }
-      if (n * 64 < warp_end) {
-        // O' += V(n)' P'
-        u32x2 v_reg[32];  // fragments of 4 elements
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0), key_1 = lds_read_8(lds + v_frag_x4_0 + 128), key_2 = lds_read_8(lds + v_frag_x4_0 + 256), key_3 = lds_read_8(lds + v_frag_x4_0 + 384);
-          v_reg[0] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[1] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[2] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[3] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        // strip 0, step 0; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1024), key_1 = lds_read_8(lds + v_frag_x4_0 + 1152), key_2 = lds_read_8(lds + v_frag_x4_0 + 1280), key_3 = lds_read_8(lds + v_frag_x4_0 + 1408);
-          v_reg[4] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[5] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[6] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[7] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[0], p[0], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[1], p[0], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[2], p[0], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[3], p[0], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 1; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 2048), key_1 = lds_read_8(lds + v_frag_x4_0 + 2176), key_2 = lds_read_8(lds + v_frag_x4_0 + 2304), key_3 = lds_read_8(lds + v_frag_x4_0 + 2432);
-          v_reg[8] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[9] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[10] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[11] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[4], p[1], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[5], p[1], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[6], p[1], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[7], p[1], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 2; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 3072), key_1 = lds_read_8(lds + v_frag_x4_0 + 3200), key_2 = lds_read_8(lds + v_frag_x4_0 + 3328), key_3 = lds_read_8(lds + v_frag_x4_0 + 3456);
-          v_reg[12] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[13] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[14] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[15] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[8], p[2], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[9], p[2], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[10], p[2], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[11], p[2], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 3; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 4096), key_1 = lds_read_8(lds + v_frag_x4_0 + 4224), key_2 = lds_read_8(lds + v_frag_x4_0 + 4352), key_3 = lds_read_8(lds + v_frag_x4_0 + 4480);
-          v_reg[16] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[17] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[18] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[19] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[12], p[3], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[13], p[3], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[14], p[3], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[15], p[3], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 4; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 5120), key_1 = lds_read_8(lds + v_frag_x4_0 + 5248), key_2 = lds_read_8(lds + v_frag_x4_0 + 5376), key_3 = lds_read_8(lds + v_frag_x4_0 + 5504);
-          v_reg[20] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[21] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[22] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[23] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[16], p[4], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[17], p[4], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[18], p[4], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[19], p[4], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 5; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 6144), key_1 = lds_read_8(lds + v_frag_x4_0 + 6272), key_2 = lds_read_8(lds + v_frag_x4_0 + 6400), key_3 = lds_read_8(lds + v_frag_x4_0 + 6528);
-          v_reg[24] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[25] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[26] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[27] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[20], p[5], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[21], p[5], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[22], p[5], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[23], p[5], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 6; the next fragments first
-        {
-          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 7168), key_1 = lds_read_8(lds + v_frag_x4_0 + 7296), key_2 = lds_read_8(lds + v_frag_x4_0 + 7424), key_3 = lds_read_8(lds + v_frag_x4_0 + 7552);
-          v_reg[28] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
-          v_reg[29] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
-          v_reg[30] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
-          v_reg[31] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
-        }
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[24], p[6], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[25], p[6], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[26], p[6], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[27], p[6], o_acc[3]);
-        SCHEDULE_FENCE();
-        // strip 0, step 7
-        o_acc[0] = mfma_32x32x8_bf16(v_reg[28], p[7], o_acc[0]);
-        o_acc[1] = mfma_32x32x8_bf16(v_reg[29], p[7], o_acc[1]);
-        o_acc[2] = mfma_32x32x8_bf16(v_reg[30], p[7], o_acc[2]);
-        o_acc[3] = mfma_32x32x8_bf16(v_reg[31], p[7], o_acc[3]);
-      }
-      if (++n == num_tiles) break;
+    const bool late = warp >= 4;
+    int n = 0;
+    WAIT_LOADS_AND_SYNC(0);
+    if (late) SYNC();
+    if (n * 32 < warp_end) {
+      // S' = K(n) Q'
+      u32x4 k_reg[8];  // 16 fragments of 4 elements
+      k_reg[0] = lds_read_16(lds + k_frag_0);
+      k_reg[1] = lds_read_16(lds + k_frag_2);
+      // strip 0; the next fragments first
+      k_reg[2] = lds_read_16(lds + k_frag_0 + 2048);
+      k_reg[3] = lds_read_16(lds + k_frag_2 + 2048);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[0].lo, q_reg[0].lo, (f32x16)(0.0f));
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[0].hi, q_reg[0].hi, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[1].lo, q_reg[1].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[1].hi, q_reg[1].hi, s_acc[0]);
+      SCHEDULE_FENCE();
+      // strip 1; the next fragments first
+      k_reg[4] = lds_read_16(lds + k_frag_0 + 4096);
+      k_reg[5] = lds_read_16(lds + k_frag_2 + 4096);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[2].lo, q_reg[2].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[2].hi, q_reg[2].hi, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[3].lo, q_reg[3].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[3].hi, q_reg[3].hi, s_acc[0]);
+      SCHEDULE_FENCE();
+      // strip 2; the next fragments first
+      k_reg[6] = lds_read_16(lds + k_frag_0 + 6144);
+      k_reg[7] = lds_read_16(lds + k_frag_2 + 6144);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[4].lo, q_reg[4].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[4].hi, q_reg[4].hi, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[5].lo, q_reg[5].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[5].hi, q_reg[5].hi, s_acc[0]);
+      SCHEDULE_FENCE();
+      // strip 3
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[6].lo, q_reg[6].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[6].hi, q_reg[6].hi, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[7].lo, q_reg[7].lo, s_acc[0]);
+      s_acc[0] = mfma_32x32x8_bf16(k_reg[7].hi, q_reg[7].hi, s_acc[0]);
     }
+    SCHEDULE_FENCE();
+    if (late) WAIT_LOADS(0);
+    SYNC();
+    SCHEDULE_FENCE();
+    for (;;) {
+
+      // ---- tile n in stage 0: softmax, while the other group multiplies
+      if (late && n + 1 < num_tiles) {
+        {
+          // load_v_stage1
+          const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 32) - 1) * v_row_bytes + 256 : 0);
+          u32 from_0_0 = v_from_0 + v_tile_0;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 8448, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 8704, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 8960, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 9216, from_0_0);
+          v_next += 32 * (long long)v_row_bytes; v_rows -= 32;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage0
+            const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 32) - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
+            u32 from_0_2 = k_from_2 + k_tile_0;
+            from_0_2 += 4 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
+            u32 from_0_4 = k_from_4 + k_tile_0;
+            from_0_4 += 8 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
+            u32 from_0_6 = k_from_6 + k_tile_0;
+            from_0_6 += 12 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
+            k_next += 32 * (long long)k_row_bytes; k_rows -= 32;
+          }
+        }
+      }
+      if (n * 32 < warp_end) {
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 32 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 32) - lane / 32 * 4;
+          if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
+          if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
+          if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
+          if (10 >= end_0) s_acc[0][6] = -kInfinity; if (11 >= end_0) s_acc[0][7] = -kInfinity;
+          if (16 >= end_0) s_acc[0][8] = -kInfinity; if (17 >= end_0) s_acc[0][9] = -kInfinity;
+          if (18 >= end_0) s_acc[0][10] = -kInfinity; if (19 >= end_0) s_acc[0][11] = -kInfinity;
+          if (24 >= end_0) s_acc[0][12] = -kInfinity; if (25 >= end_0) s_acc[0][13] = -kInfinity;
+          if (26 >= end_0) s_acc[0][14] = -kInfinity; if (27 >= end_0) s_acc[0][15] = -kInfinity;
+        }
+        // P = exp2(S - max), O follows the maximum
+        float max_0 = s_acc[0][0];
+        float max_1 = s_acc[0][1];
+        float max_2 = s_acc[0][2];
+        float max_3 = s_acc[0][3];
+        max_0 = maximum(maximum(max_0, s_acc[0][4]), s_acc[0][8]);
+        max_1 = maximum(maximum(max_1, s_acc[0][5]), s_acc[0][9]);
+        max_2 = maximum(maximum(max_2, s_acc[0][6]), s_acc[0][10]);
+        max_3 = maximum(maximum(max_3, s_acc[0][7]), s_acc[0][11]);
+        max_0 = maximum(max_0, s_acc[0][12]);
+        max_1 = maximum(max_1, s_acc[0][13]);
+        max_2 = maximum(max_2, s_acc[0][14]);
+        max_3 = maximum(max_3, s_acc[0][15]);
+        float new_max = maximum(maximum(max_0, max_1), maximum(max_2, max_3));
+        new_max = maximum(new_max, from_lane((lane ^ 32) * 4, new_max));
+        new_max = maximum(new_max, row_max);
+        float alpha = 1.0f;
+        // Keep the old maximum while no row of the wave grew by more than 2^8.
+        const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
+        if (rescale) {
+          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
+          row_sum *= alpha; row_max = new_max;
+        }
+        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
+        if (rescale) {
+          o_acc[0] *= alpha;
+          o_acc[1] *= alpha;
+          o_acc[2] *= alpha;
+          o_acc[3] *= alpha;
+        }
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        // row sum, four chains
+        float sum_0 = s_acc[0][0];
+        float sum_1 = s_acc[0][1];
+        float sum_2 = s_acc[0][2];
+        float sum_3 = s_acc[0][3];
+        sum_0 += s_acc[0][4]; sum_1 += s_acc[0][5]; sum_2 += s_acc[0][6]; sum_3 += s_acc[0][7];
+        sum_0 += s_acc[0][8]; sum_1 += s_acc[0][9]; sum_2 += s_acc[0][10]; sum_3 += s_acc[0][11];
+        sum_0 += s_acc[0][12]; sum_1 += s_acc[0][13]; sum_2 += s_acc[0][14]; sum_3 += s_acc[0][15];
+        row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
+        p[0] = u32x2{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3])};
+        p[1] = u32x2{pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
+        p[2] = u32x2{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11])};
+        p[3] = u32x2{pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
+        // made here: the compiler would move exponentials to where P is used, beside the products
+        __asm volatile("" : "+v"(p[0]));
+        __asm volatile("" : "+v"(p[1]));
+        __asm volatile("" : "+v"(p[2]));
+        __asm volatile("" : "+v"(p[3]));
+      }
+      SCHEDULE_FENCE();
+      if (!late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+
+      // ---- products, while the other group has its softmax
+      PRIORITY(1);
+      if (!late && n + 1 < num_tiles) {
+        {
+          // load_v_stage1
+          const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 32) - 1) * v_row_bytes + 256 : 0);
+          u32 from_0_0 = v_from_0 + v_tile_0;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 8448, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 8704, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 8960, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 9216, from_0_0);
+          v_next += 32 * (long long)v_row_bytes; v_rows -= 32;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage0
+            const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 32) - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 0, from_0_0);
+            u32 from_0_2 = k_from_2 + k_tile_0;
+            from_0_2 += 4 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 256, from_0_2);
+            u32 from_0_4 = k_from_4 + k_tile_0;
+            from_0_4 += 8 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 512, from_0_4);
+            u32 from_0_6 = k_from_6 + k_tile_0;
+            from_0_6 += 12 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 768, from_0_6);
+            k_next += 32 * (long long)k_row_bytes; k_rows -= 32;
+          }
+        }
+      }
+      if (n * 32 < warp_end) {
+        // O' += V(n)' P'
+        u32x2 v_reg[16];  // fragments of 4 elements
+        // strip 0
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0), key_1 = lds_read_8(lds + v_frag_x4_0 + 64), key_2 = lds_read_8(lds + v_frag_x4_0 + 128), key_3 = lds_read_8(lds + v_frag_x4_0 + 192);
+          v_reg[0] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[1] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[2] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[3] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 512), key_1 = lds_read_8(lds + v_frag_x4_0 + 576), key_2 = lds_read_8(lds + v_frag_x4_0 + 640), key_3 = lds_read_8(lds + v_frag_x4_0 + 704);
+          v_reg[4] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[5] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[6] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[7] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1024), key_1 = lds_read_8(lds + v_frag_x4_0 + 1088), key_2 = lds_read_8(lds + v_frag_x4_0 + 1152), key_3 = lds_read_8(lds + v_frag_x4_0 + 1216);
+          v_reg[8] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[9] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[10] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[11] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 1536), key_1 = lds_read_8(lds + v_frag_x4_0 + 1600), key_2 = lds_read_8(lds + v_frag_x4_0 + 1664), key_3 = lds_read_8(lds + v_frag_x4_0 + 1728);
+          v_reg[12] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[13] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[14] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[15] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[0], p[0], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[1], p[0], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[2], p[0], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[3], p[0], o_acc[3]);
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[4], p[1], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[5], p[1], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[6], p[1], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[7], p[1], o_acc[3]);
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[8], p[2], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[9], p[2], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[10], p[2], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[11], p[2], o_acc[3]);
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[12], p[3], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[13], p[3], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[14], p[3], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[15], p[3], o_acc[3]);
+      }
+      if (++n == num_tiles) break;
+      if (n * 32 < warp_end) {
+        // S' = K(n) Q'
+        u32x4 k_reg[8];  // 16 fragments of 4 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0 + 8192);
+        k_reg[1] = lds_read_16(lds + k_frag_2 + 8192);
+        // strip 0; the next fragments first
+        k_reg[2] = lds_read_16(lds + k_frag_0 + 10240);
+        k_reg[3] = lds_read_16(lds + k_frag_2 + 10240);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].lo, q_reg[0].lo, (f32x16)(0.0f));
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].hi, q_reg[0].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[1].lo, q_reg[1].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[1].hi, q_reg[1].hi, s_acc[0]);
+        SCHEDULE_FENCE();
+        // strip 1; the next fragments first
+        k_reg[4] = lds_read_16(lds + k_frag_0 + 12288);
+        k_reg[5] = lds_read_16(lds + k_frag_2 + 12288);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].lo, q_reg[2].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].hi, q_reg[2].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[3].lo, q_reg[3].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[3].hi, q_reg[3].hi, s_acc[0]);
+        SCHEDULE_FENCE();
+        // strip 2; the next fragments first
+        k_reg[6] = lds_read_16(lds + k_frag_0 + 14336);
+        k_reg[7] = lds_read_16(lds + k_frag_2 + 14336);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].lo, q_reg[4].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].hi, q_reg[4].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[5].lo, q_reg[5].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[5].hi, q_reg[5].hi, s_acc[0]);
+        SCHEDULE_FENCE();
+        // strip 3
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].lo, q_reg[6].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].hi, q_reg[6].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[7].lo, q_reg[7].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[7].hi, q_reg[7].hi, s_acc[0]);
+      }
+      PRIORITY(0);
+      SCHEDULE_FENCE();
+      if (late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+
+      // ---- tile n in stage 1: softmax, while the other group multiplies
+      if (late && n + 1 < num_tiles) {
+        {
+          // load_v_stage0
+          const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 32) - 1) * v_row_bytes + 256 : 0);
+          u32 from_0_0 = v_from_0 + v_tile_0;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
+          v_next += 32 * (long long)v_row_bytes; v_rows -= 32;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage1
+            const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 32) - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8192, from_0_0);
+            u32 from_0_2 = k_from_2 + k_tile_0;
+            from_0_2 += 4 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8448, from_0_2);
+            u32 from_0_4 = k_from_4 + k_tile_0;
+            from_0_4 += 8 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8704, from_0_4);
+            u32 from_0_6 = k_from_6 + k_tile_0;
+            from_0_6 += 12 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8960, from_0_6);
+            k_next += 32 * (long long)k_row_bytes; k_rows -= 32;
+          }
+        }
+      }
+      if (n * 32 < warp_end) {
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 32 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 32) - lane / 32 * 4;
+          if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
+          if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
+          if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
+          if (10 >= end_0) s_acc[0][6] = -kInfinity; if (11 >= end_0) s_acc[0][7] = -kInfinity;
+          if (16 >= end_0) s_acc[0][8] = -kInfinity; if (17 >= end_0) s_acc[0][9] = -kInfinity;
+          if (18 >= end_0) s_acc[0][10] = -kInfinity; if (19 >= end_0) s_acc[0][11] = -kInfinity;
+          if (24 >= end_0) s_acc[0][12] = -kInfinity; if (25 >= end_0) s_acc[0][13] = -kInfinity;
+          if (26 >= end_0) s_acc[0][14] = -kInfinity; if (27 >= end_0) s_acc[0][15] = -kInfinity;
+        }
+        // P = exp2(S - max), O follows the maximum
+        float max_0 = s_acc[0][0];
+        float max_1 = s_acc[0][1];
+        float max_2 = s_acc[0][2];
+        float max_3 = s_acc[0][3];
+        max_0 = maximum(maximum(max_0, s_acc[0][4]), s_acc[0][8]);
+        max_1 = maximum(maximum(max_1, s_acc[0][5]), s_acc[0][9]);
+        max_2 = maximum(maximum(max_2, s_acc[0][6]), s_acc[0][10]);
+        max_3 = maximum(maximum(max_3, s_acc[0][7]), s_acc[0][11]);
+        max_0 = maximum(max_0, s_acc[0][12]);
+        max_1 = maximum(max_1, s_acc[0][13]);
+        max_2 = maximum(max_2, s_acc[0][14]);
+        max_3 = maximum(max_3, s_acc[0][15]);
+        float new_max = maximum(maximum(max_0, max_1), maximum(max_2, max_3));
+        new_max = maximum(new_max, from_lane((lane ^ 32) * 4, new_max));
+        new_max = maximum(new_max, row_max);
+        float alpha = 1.0f;
+        // Keep the old maximum while no row of the wave grew by more than 2^8.
+        const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
+        if (rescale) {
+          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
+          row_sum *= alpha; row_max = new_max;
+        }
+        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
+        if (rescale) {
+          o_acc[0] *= alpha;
+          o_acc[1] *= alpha;
+          o_acc[2] *= alpha;
+          o_acc[3] *= alpha;
+        }
+        s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], scale_log2, -shift)); s_acc[0][1] = exp2_approx(__builtin_fmaf(s_acc[0][1], scale_log2, -shift));
+        s_acc[0][2] = exp2_approx(__builtin_fmaf(s_acc[0][2], scale_log2, -shift)); s_acc[0][3] = exp2_approx(__builtin_fmaf(s_acc[0][3], scale_log2, -shift));
+        s_acc[0][4] = exp2_approx(__builtin_fmaf(s_acc[0][4], scale_log2, -shift)); s_acc[0][5] = exp2_approx(__builtin_fmaf(s_acc[0][5], scale_log2, -shift));
+        s_acc[0][6] = exp2_approx(__builtin_fmaf(s_acc[0][6], scale_log2, -shift)); s_acc[0][7] = exp2_approx(__builtin_fmaf(s_acc[0][7], scale_log2, -shift));
+        s_acc[0][8] = exp2_approx(__builtin_fmaf(s_acc[0][8], scale_log2, -shift)); s_acc[0][9] = exp2_approx(__builtin_fmaf(s_acc[0][9], scale_log2, -shift));
+        s_acc[0][10] = exp2_approx(__builtin_fmaf(s_acc[0][10], scale_log2, -shift)); s_acc[0][11] = exp2_approx(__builtin_fmaf(s_acc[0][11], scale_log2, -shift));
+        s_acc[0][12] = exp2_approx(__builtin_fmaf(s_acc[0][12], scale_log2, -shift)); s_acc[0][13] = exp2_approx(__builtin_fmaf(s_acc[0][13], scale_log2, -shift));
+        s_acc[0][14] = exp2_approx(__builtin_fmaf(s_acc[0][14], scale_log2, -shift)); s_acc[0][15] = exp2_approx(__builtin_fmaf(s_acc[0][15], scale_log2, -shift));
+        // row sum, four chains
+        float sum_0 = s_acc[0][0];
+        float sum_1 = s_acc[0][1];
+        float sum_2 = s_acc[0][2];
+        float sum_3 = s_acc[0][3];
+        sum_0 += s_acc[0][4]; sum_1 += s_acc[0][5]; sum_2 += s_acc[0][6]; sum_3 += s_acc[0][7];
+        sum_0 += s_acc[0][8]; sum_1 += s_acc[0][9]; sum_2 += s_acc[0][10]; sum_3 += s_acc[0][11];
+        sum_0 += s_acc[0][12]; sum_1 += s_acc[0][13]; sum_2 += s_acc[0][14]; sum_3 += s_acc[0][15];
+        row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);
+        p[0] = u32x2{pack_bf16(s_acc[0][0], s_acc[0][1]), pack_bf16(s_acc[0][2], s_acc[0][3])};
+        p[1] = u32x2{pack_bf16(s_acc[0][4], s_acc[0][5]), pack_bf16(s_acc[0][6], s_acc[0][7])};
+        p[2] = u32x2{pack_bf16(s_acc[0][8], s_acc[0][9]), pack_bf16(s_acc[0][10], s_acc[0][11])};
+        p[3] = u32x2{pack_bf16(s_acc[0][12], s_acc[0][13]), pack_bf16(s_acc[0][14], s_acc[0][15])};
+        // made here: the compiler would move exponentials to where P is used, beside the products
+        __asm volatile("" : "+v"(p[0]));
+        __asm volatile("" : "+v"(p[1]));
+        __asm volatile("" : "+v"(p[2]));
+        __asm volatile("" : "+v"(p[3]));
+      }
+      SCHEDULE_FENCE();
+      if (!late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+
+      // ---- products, while the other group has its softmax
+      PRIORITY(1);
+      if (!late && n + 1 < num_tiles) {
+        {
+          // load_v_stage0
+          const i32x4 tile = buffer_resource(v_next, v_rows > 0 ? (min_of(v_rows, 32) - 1) * v_row_bytes + 256 : 0);
+          u32 from_0_0 = v_from_0 + v_tile_0;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 0, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 256, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 512, from_0_0);
+          from_0_0 += 4 * v_row_bytes;
+          BUFFER_TO_LDS_4(tile, v_lds_0, 768, from_0_0);
+          v_next += 32 * (long long)v_row_bytes; v_rows -= 32;
+        }
+        if (n + 2 < num_tiles) {
+          {
+            // load_k_stage1
+            const i32x4 tile = buffer_resource(k_next, k_rows > 0 ? (min_of(k_rows, 32) - 1) * k_row_bytes + 256 : 0);
+            u32 from_0_0 = k_from_0 + k_tile_0;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8192, from_0_0);
+            u32 from_0_2 = k_from_2 + k_tile_0;
+            from_0_2 += 4 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8448, from_0_2);
+            u32 from_0_4 = k_from_4 + k_tile_0;
+            from_0_4 += 8 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8704, from_0_4);
+            u32 from_0_6 = k_from_6 + k_tile_0;
+            from_0_6 += 12 * k_row_bytes;
+            BUFFER_TO_LDS_4(tile, k_lds_0, 8960, from_0_6);
+            k_next += 32 * (long long)k_row_bytes; k_rows -= 32;
+          }
+        }
+      }
+      if (n * 32 < warp_end) {
+        // O' += V(n)' P'
+        u32x2 v_reg[16];  // fragments of 4 elements
+        // strip 0
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 8448), key_1 = lds_read_8(lds + v_frag_x4_0 + 8512), key_2 = lds_read_8(lds + v_frag_x4_0 + 8576), key_3 = lds_read_8(lds + v_frag_x4_0 + 8640);
+          v_reg[0] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[1] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[2] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[3] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 8960), key_1 = lds_read_8(lds + v_frag_x4_0 + 9024), key_2 = lds_read_8(lds + v_frag_x4_0 + 9088), key_3 = lds_read_8(lds + v_frag_x4_0 + 9152);
+          v_reg[4] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[5] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[6] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[7] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 9472), key_1 = lds_read_8(lds + v_frag_x4_0 + 9536), key_2 = lds_read_8(lds + v_frag_x4_0 + 9600), key_3 = lds_read_8(lds + v_frag_x4_0 + 9664);
+          v_reg[8] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[9] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[10] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[11] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        {
+          const u32x2 key_0 = lds_read_8(lds + v_frag_x4_0 + 9984), key_1 = lds_read_8(lds + v_frag_x4_0 + 10048), key_2 = lds_read_8(lds + v_frag_x4_0 + 10112), key_3 = lds_read_8(lds + v_frag_x4_0 + 10176);
+          v_reg[12] = u32x2{low_halves(key_0.x, key_1.x), low_halves(key_2.x, key_3.x)};
+          v_reg[13] = u32x2{high_halves(key_0.x, key_1.x), high_halves(key_2.x, key_3.x)};
+          v_reg[14] = u32x2{low_halves(key_0.y, key_1.y), low_halves(key_2.y, key_3.y)};
+          v_reg[15] = u32x2{high_halves(key_0.y, key_1.y), high_halves(key_2.y, key_3.y)};
+        }
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[0], p[0], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[1], p[0], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[2], p[0], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[3], p[0], o_acc[3]);
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[4], p[1], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[5], p[1], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[6], p[1], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[7], p[1], o_acc[3]);
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[8], p[2], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[9], p[2], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[10], p[2], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[11], p[2], o_acc[3]);
+        o_acc[0] = mfma_32x32x8_bf16(v_reg[12], p[3], o_acc[0]);
+        o_acc[1] = mfma_32x32x8_bf16(v_reg[13], p[3], o_acc[1]);
+        o_acc[2] = mfma_32x32x8_bf16(v_reg[14], p[3], o_acc[2]);
+        o_acc[3] = mfma_32x32x8_bf16(v_reg[15], p[3], o_acc[3]);
+      }
+      if (++n == num_tiles) break;
+      if (n * 32 < warp_end) {
+        // S' = K(n) Q'
+        u32x4 k_reg[8];  // 16 fragments of 4 elements
+        k_reg[0] = lds_read_16(lds + k_frag_0);
+        k_reg[1] = lds_read_16(lds + k_frag_2);
+        // strip 0; the next fragments first
+        k_reg[2] = lds_read_16(lds + k_frag_0 + 2048);
+        k_reg[3] = lds_read_16(lds + k_frag_2 + 2048);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].lo, q_reg[0].lo, (f32x16)(0.0f));
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[0].hi, q_reg[0].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[1].lo, q_reg[1].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[1].hi, q_reg[1].hi, s_acc[0]);
+        SCHEDULE_FENCE();
+        // strip 1; the next fragments first
+        k_reg[4] = lds_read_16(lds + k_frag_0 + 4096);
+        k_reg[5] = lds_read_16(lds + k_frag_2 + 4096);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].lo, q_reg[2].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[2].hi, q_reg[2].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[3].lo, q_reg[3].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[3].hi, q_reg[3].hi, s_acc[0]);
+        SCHEDULE_FENCE();
+        // strip 2; the next fragments first
+        k_reg[6] = lds_read_16(lds + k_frag_0 + 6144);
+        k_reg[7] = lds_read_16(lds + k_frag_2 + 6144);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].lo, q_reg[4].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[4].hi, q_reg[4].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[5].lo, q_reg[5].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[5].hi, q_reg[5].hi, s_acc[0]);
+        SCHEDULE_FENCE();
+        // strip 3
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].lo, q_reg[6].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[6].hi, q_reg[6].hi, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[7].lo, q_reg[7].lo, s_acc[0]);
+        s_acc[0] = mfma_32x32x8_bf16(k_reg[7].hi, q_reg[7].hi, s_acc[0]);
+      }
+      PRIORITY(0);
+      SCHEDULE_FENCE();
+      if (late) WAIT_LOADS(0);
+      SYNC();
+      SCHEDULE_FENCE();
+    }
+    if (!late) SYNC();
   }
 
   // ---- epilogue: O / row_sum, LSE
