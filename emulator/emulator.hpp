@@ -166,6 +166,9 @@ struct Launch {
   int max_findings = 100;
   bool stop_at_finding = false;  ///< the first finding ends the launch
   std::uint32_t num_sms = 132;
+  /// Begins while the launch before it runs: a thread that touches global memory waits (griddepcontrol.wait)
+  /// first.
+  bool programmatic = false;
 };
 
 /// Runs one grid to its end. Throws Error for an illegal launch (unknown kernel, wrong arguments, too much

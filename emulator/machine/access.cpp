@@ -39,6 +39,13 @@ bool none_unallocated(const std::uint8_t* shadow, std::uint32_t bytes) {
 
 }  // namespace
 
+void check_early_access(Warp& w, const Op& op, int lane) {
+  const Cluster& c = *w.block->cluster;
+  if (!c.findings || !c.launch->launch->programmatic || ((w.launches_before >> lane) & 1) != 0) return;
+  report(w, op, lane, "early-access",
+         "global memory before griddepcontrol.wait: the launch before may still be running");
+}
+
 Block* shared_block(Warp& w, std::uint64_t address, bool any_rank) {
   const std::uint64_t rank = address >> 24;
   if (!any_rank) return rank == 0 || rank == w.block->rank ? w.block : nullptr;
@@ -79,6 +86,7 @@ Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std
     case Space::global:
     case Space::constant: {
       GlobalMemory::Impl& m = *c.launch->memory;
+      if (space == Space::global) check_early_access(w, op, lane);
       if (!m.contains(address, bytes)) {
         fault(w, op, lane, access, bytes, "at " + hex(original) + ", outside device memory");
         return p;

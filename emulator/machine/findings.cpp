@@ -16,6 +16,7 @@ std::span<const std::string_view> finding_kinds() {
                                                 "shared-race",
                                                 "warp-race",
                                                 "global-race",
+                                                "early-access",
                                                 "missing-proxy-fence",
                                                 "missing-mbarrier-fence",
                                                 "ended-block",

@@ -106,6 +106,7 @@ struct Warp {
   std::vector<std::uint8_t> owned;    ///< by register state: 1 written, 2 read by wgmma in flight
   LaneClock lanes;
   GlobalWords global_words;
+  std::uint32_t launches_before = 0;           ///< lanes that waited for them (griddepcontrol.wait)
   std::uint32_t fence_epoch = 1;               ///< counts wgmma.fence
   std::array<std::uint32_t, 32> bulk_group{};  ///< committed groups of each lane
 
@@ -295,6 +296,8 @@ struct Place {
 /// Finds and checks the memory of one lane's access.
 Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std::uint32_t bytes, int lane,
              Access access);
+/// Reports global memory touched by a lane that did not wait for the launch before.
+void check_early_access(Warp& w, const Op& op, int lane);
 /// Shared memory by shared address (rank included when `any_rank`), unchecked for initialisation; null: out
 /// of bounds.
 Block* shared_block(Warp& w, std::uint64_t address, bool any_rank);

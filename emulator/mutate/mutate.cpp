@@ -171,8 +171,8 @@ void Mutator::visit(const Instruction& in) {
   in_ = &in;
   const std::string_view o = in.opcode;
   const bool interesting = o == "bar" || o == "barrier" || o == "mbarrier" || o == "fence" || o == "membar" ||
-                           o == "cp" || o == "wgmma" || o == "ldmatrix" || o == "stmatrix" || o == "atom" ||
-                           o == "red" || o == "ld" || o == "st";
+                           o == "griddepcontrol" || o == "cp" || o == "wgmma" || o == "ldmatrix" ||
+                           o == "stmatrix" || o == "atom" || o == "red" || o == "ld" || o == "st";
   if (!interesting) return;
   const Statement statement(module_.text, in);
   statement_ = &statement;
@@ -182,6 +182,8 @@ void Mutator::visit(const Instruction& in) {
     mbarrier();
   } else if (o == "fence" || o == "membar") {
     remove();
+  } else if (o == "griddepcontrol") {
+    if (has("wait")) remove();
   } else if (o == "cp") {
     copy();
   } else if (o == "wgmma") {

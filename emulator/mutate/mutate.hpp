@@ -30,7 +30,7 @@ struct Mutation {
 ///   mbarrier.init                               arrival count + 1 and - 1
 ///   mbarrier.arrive, expect_tx                  removed; done twice; bytes + 16 and - 16
 ///   mbarrier waits                              not waited; parity flipped
-///   fences                                      removed
+///   fences, griddepcontrol.wait                 removed
 ///   commit groups                               removed
 ///   wait groups                                 removed; N + 1
 ///   wgmma descriptors                           one swizzle bit; start address + 32 bytes

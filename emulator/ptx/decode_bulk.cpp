@@ -84,6 +84,7 @@ Block* check_shared(Warp& w, const Op& op, int lane, u64 address, std::uint32_t 
 }
 
 bool check_global(Warp& w, const Op& op, int lane, const std::vector<BoxRun>& runs, bool read) {
+  check_early_access(w, op, lane);
   const Cluster& c = *w.block->cluster;
   const GlobalMemory::Impl& m = *c.launch->memory;
   for (const BoxRun& r : runs) {

@@ -412,6 +412,13 @@ void decode_hint(Decoder& d) {
   d.emit(nothing, Kind::other);
 }
 
+void run_wait_for_launches(Warp& w, const Op&) {
+  w.launches_before |= w.exec;
+}
+void decode_griddepcontrol(Decoder& d) {
+  d.emit(d.has("wait") ? run_wait_for_launches : nothing, Kind::other);
+}
+
 void run_sleep(Warp& w, const Op&) {
   if (w.resumed) return;
   Wait t;
@@ -442,9 +449,10 @@ void decode_setmaxnreg(Decoder& d) {
 }  // namespace
 
 std::vector<DecodeEntry> sync_table() {
-  return {{"bar", decode_bar},      {"barrier", decode_bar},         {"mbarrier", decode_mbarrier},
-          {"fence", decode_fence},  {"membar", decode_fence},        {"griddepcontrol", decode_hint},
-          {"pmevent", decode_hint}, {"nanosleep", decode_nanosleep}, {"setmaxnreg", decode_setmaxnreg}};
+  return {
+      {"bar", decode_bar},      {"barrier", decode_bar},         {"mbarrier", decode_mbarrier},
+      {"fence", decode_fence},  {"membar", decode_fence},        {"griddepcontrol", decode_griddepcontrol},
+      {"pmevent", decode_hint}, {"nanosleep", decode_nanosleep}, {"setmaxnreg", decode_setmaxnreg}};
 }
 
 }  // namespace kiln::emulator::ptx

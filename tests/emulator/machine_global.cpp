@@ -91,3 +91,27 @@ TEST_CASE("a bulk store's writes count once they were waited for, not only read"
   finds("global-race", two_warps(program(".read")));
   clean(two_warps(program("")));
 }
+
+TEST_CASE("a launch that may overlap with the one before touches memory after its wait only") {
+  const auto early = [](const std::string& body, bool programmatic = true) {
+    return run(shared_kernel(body), {.block = {64, 1, 1}, .programmatic = programmatic});
+  };
+  const std::string wait = "griddepcontrol.wait;\n", store = "st.global.u32 [%o], %t;\n";
+  clean(early("griddepcontrol.launch_dependents;\n" + wait + store));
+  clean(early(store, false));
+  finds("early-access", early(store + wait));
+  finds("early-access", early("ld.global.u32 %r5, [%in];\n" + wait));
+  finds("early-access", early("red.global.add.u32 [%in], 1;\n" + wait));
+  // Each lane waits for itself.
+  finds("early-access", early("@%p1 " + wait + store));
+  // A prefetch to L2 reads nothing; shared memory is the launch's own.
+  clean(early("prefetch.global.L2 [%in]; st.shared.u32 [%r1], %t;\n" + wait + store));
+  const std::string copy =
+      "@%p1 mbarrier.init.shared.b64 [%r2], 1; @%p1 fence.mbarrier_init.release.cluster; bar.sync 0;\n"
+      "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;\n";
+  const std::string issue =
+      "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%in], 256, [%r2];\n";
+  const std::string done = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
+  clean(early(copy + wait + issue + done));
+  finds("early-access", early(copy + issue + wait + done));
+}

@@ -68,7 +68,7 @@ struct Setup {
   std::uint32_t smem = 0;
   Policy policy = Policy::eager;
   std::uint64_t seed = 1;
-  bool findings = true;
+  bool findings = true, programmatic = false;
   std::uint64_t budget = 1u << 24;
   std::size_t outputs = 1024;
   std::vector<std::uint32_t> input{};
@@ -91,6 +91,7 @@ inline Outcome run(const std::string& ptx, const Setup& setup = {}) {
   l.policy = setup.policy;
   l.seed = setup.seed;
   l.findings = setup.findings;
+  l.programmatic = setup.programmatic;
   l.instruction_budget = setup.budget;
   l.args = {bytes_of(in), bytes_of(out)};
   Outcome o;

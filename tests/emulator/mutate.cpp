@@ -24,6 +24,8 @@ TEST_CASE("every synchronisation has its mutants") {
   CHECK(changes("bar.sync 0;") == Changes{"removed"});
   CHECK(changes("bar.warp.sync -1;") == Changes{"removed"});
   CHECK(changes("fence.proxy.async;") == Changes{"removed"});
+  CHECK(changes("griddepcontrol.wait;") == Changes{"removed"});
+  CHECK(changes("griddepcontrol.launch_dependents;").empty());
   CHECK(changes("mbarrier.init.shared.b64 [%r2], 3;") == Changes{"arrival count + 1", "arrival count - 1"});
   CHECK(changes("mbarrier.arrive.shared.b64 _, [%r2];") == Changes{"removed", "done twice"});
   CHECK(changes("mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;") ==
