@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <kiln/kiln.hpp>
 #include <map>
+#include <numeric>
+#include <random>
 
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
@@ -20,7 +23,7 @@ struct Options {
   std::string file;
   bool run = false, cover = false, no_compile = false, square = false;
   std::uint64_t seed = 0;
-  std::size_t limit = 0;
+  std::size_t limit = 0, sample = 0;
   double minutes = 0;
 };
 
@@ -41,7 +44,7 @@ class Sweep {
     validate(combinations);
     std::vector<const Combination*> valid;
     for (const Member& member : members_) valid.push_back(member.combination);
-    cover_ = covering_subset(valid);
+    cover_ = options_.sample > 0 ? random_subset() : covering_subset(valid);
     if (!options_.no_compile) compile_and_run();
     report();
     return failed_.empty() ? 0 : 1;
@@ -78,6 +81,16 @@ class Sweep {
     }
   }
 
+  // Combinations that no pairing rule chose.
+  std::vector<std::size_t> random_subset() const {
+    std::vector<std::size_t> all(members_.size()), drawn;
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    std::mt19937_64 random(options_.seed);
+    std::sample(all.begin(), all.end(), std::back_inserter(drawn), options_.sample, random);
+    std::shuffle(drawn.begin(), drawn.end(), random);
+    return drawn;
+  }
+
   bool out_of_time() {
     if (options_.minutes <= 0 || watch_.ms() < options_.minutes * 60e3) return false;
     ++skipped_;
@@ -92,7 +105,7 @@ class Sweep {
     std::vector<std::size_t> order = cover_;
     if (options_.limit > 0 && order.size() > options_.limit) order.resize(options_.limit);
     const std::size_t covering = order.size();
-    if (!options_.cover) {
+    if (!options_.cover && options_.sample == 0) {
       for (std::size_t i = 0; i < members_.size(); ++i) {
         if (std::find(cover_.begin(), cover_.end(), i) == cover_.end()) order.push_back(i);
       }
@@ -180,6 +193,9 @@ Action add_sweep(CLI::App& command, Common& common) {
   command.add_option("SWEEP", options->file, "Sweep file")->required();
   command.add_flag("--run", options->run, "Run a covering subset on the emulated device and check it");
   command.add_flag("--cover", options->cover, "Compile only the covering subset: every pair of values once");
+  command.add_option(
+      "--sample", options->sample,
+      "Compile, and with --run check, this many drawn at random (--seed) instead of the covering subset");
   command.add_flag("--no-compile", options->no_compile, "Stop after generating");
   command.add_flag("--long", options->square, "With --run: the longest problems too");
   command.add_option("--limit", options->limit, "Compile at most this many");
