@@ -2,6 +2,8 @@
 #include <kiln/cascade.hpp>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
@@ -35,10 +37,14 @@ std::int64_t full_pages(const PagedShape& shape, std::int64_t sequence) {
                                   shape.max_pages);
 }
 
-// Legal rows of packed queries, most first: more rows read the shared keys fewer times.
+// Legal rows of packed queries, most first: more rows read the shared keys fewer times. Long tiles where
+// there are many rows: the products decide there, not the memory.
 Config with_most_rows(Config config) {
-  for (const int rows : {64, 32, 16}) {
+  const std::optional<int> keys = config.BN;
+  for (const auto& [rows, long_tiles] :
+       {std::pair{64, config.target == Target::sm_90a}, {64, false}, {32, false}, {16, false}}) {
     config.BM = rows;
+    config.BN = long_tiles && !keys ? 128 : keys;
     try {
       make_plan(config);
       return config;
