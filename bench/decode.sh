@@ -39,7 +39,7 @@ for config in $(grep -vE 'prefill|append|_custom_|_fp8q_|mla|gpt_oss|llama4' <<<
     "$kiln" compile "$config" --emit "$form" --out "$kernels/$config.cubin" >/dev/null || failed=$((failed + 1))
 done
 nvcc -arch=sm_90a -cubin -o "$kernels/read.cubin" bench/device/read.cu || failed=$((failed + 1))
-python3 -u bench/device/decode.py "$kernels" --no-check --reps "${KILN_REPS:-3}" ${KILN_CASES:+--cases "$KILN_CASES"} |
+python3 -u bench/device/decode.py "$kernels" --no-check --reps "${KILN_REPS:-3}" ${KILN_CASES:+--cases "$KILN_CASES"} ${trace:+--ragged "$trace"} |
   tee "$out/decode.txt" || failed=$((failed + 1))
 python3 bench/device/decode_chart.py "$out/decode.txt" "$out/decode.md" "$out/decode.svg"
 [ "$failed" = 0 ]

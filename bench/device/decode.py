@@ -1,17 +1,21 @@
 """Checks and times emitted decode kernels: beside torch's cuDNN over contiguous keys and a pure read of the same bytes.
 
-    python3 bench/device/decode.py FOLDER [--cases 1x4096x32x8,...] [--no-check] [--no-time] [--reps 5]
+    python3 bench/device/decode.py FOLDER [--cases 1x4096x32x8,...] [--ragged TRACE] [--no-check] [--no-time] [--reps 5] [--serial]
 
 FOLDER holds NAME.json (manifest) and NAME.cubin, and read.cubin (bench/device/read.cu) for the pure read. Times are of
-CUDA-graph replays over rotating copies of the cache, so that nothing is found in L2; combination included.
+CUDA-graph replays over rotating copies of the cache, so that nothing is found in L2; combination included. Contenders take turns
+in random order. Kernels that wait for the launch before themselves are launched so (programmatic dependent launch), as the runtime
+does; --serial leaves that out. --ragged also times batches with the lengths of a request trace beside as many equal ones.
 """
 
 import argparse
+import csv
 import ctypes
 import glob
 import json
 import math
 import os
+import random
 import statistics
 import sys
 
@@ -22,6 +26,16 @@ from peers import Kernel, Watchdog, check, cuda, rel
 
 
 LAYOUT = "bshd"  # of contiguous keys
+SERIAL = False
+
+
+class LaunchAttribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int * 16)]
+
+
+class LaunchConfig(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_uint) for n in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "smem_bytes")] + [
+        ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(LaunchAttribute)), ("num_attributes", ctypes.c_uint)]
 
 
 def dtype_of(name):
@@ -111,9 +125,14 @@ class Decode(Kernel):
                 keep.append(ctypes.c_float(floats[role]))
         args = (ctypes.c_void_p * len(keep))(*[ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in keep])
 
+        programmatic = not SERIAL and any(e["instruction"] == "griddepcontrol.wait" for e in m["expectations"])
+        attribute = LaunchAttribute(6)  # programmatic stream serialization
+        attribute.value[0] = 1
+
         def launch():
-            stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            check(cuda.cuLaunchKernel(self.function, grid, 1, 1, m["num_threads"], 1, 1, m["smem_bytes"], stream, args, None), self.name)
+            stream = torch.cuda.current_stream().cuda_stream
+            config = LaunchConfig(grid, 1, 1, m["num_threads"], 1, 1, m["smem_bytes"], stream, ctypes.pointer(attribute), int(programmatic))
+            check(cuda.cuLaunchKernelEx(ctypes.byref(config), self.function, args, None), self.name)
 
         launch.keep = (keep, tensors, pointers)
         return launch
@@ -260,27 +279,37 @@ def check_case(kernel, lengths, sq, hq, hk):
     return worst
 
 
-def graph_us(launches, replays=7):
-    """Time of one launch of a graph that holds them all, in microseconds: fastest half's median."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for f in launches:
-            f()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for f in launches:
-            f()
-    graph.replay()
-    times = []
-    for _ in range(replays):
+class Graph:
+    """A CUDA graph of launches, each of which is timed alike."""
+
+    def __init__(self, launches):
+        self.keep, self.count = launches, len(launches)
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for f in launches:
+                f()
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            for f in launches:
+                f()
+
+    def us(self):
         a, b = torch.cuda.Event(True), torch.cuda.Event(True)
         a.record()
-        graph.replay()
+        self.graph.replay()
         b.record()
         b.synchronize()
-        times.append(a.elapsed_time(b) * 1e3 / len(launches))
-    return statistics.median(times)
+        return a.elapsed_time(b) * 1e3 / self.count
+
+
+def medians(graphs, rounds):
+    """Microseconds of a launch of each, in turns of random order."""
+    times = {name: [] for name in graphs}
+    for _ in range(rounds):
+        for name in random.sample(list(graphs), len(graphs)):
+            times[name].append(graphs[name].us())
+    return {name: statistics.median(t[1:] or t) for name, t in times.items()}
 
 
 class Read:
@@ -306,53 +335,104 @@ class Read:
         return launch
 
 
-def time_case(kernels, read, batch, length, hq, hk, reps, cudnn=True):
-    results = {}
+def launches_of(k, caches, batch, hq):
+    """One decode step over each of the caches."""
+    m = k.m
+    contiguous = k.kind == "contiguous"
+    q = torch.randn(*((batch, 1, hq, m["depth"]) if contiguous else (batch, hq, m["depth"])), device="cuda").to(dtype_of(m["dtype"]))
+    o = torch.empty(*(q.shape[:-1] + (m["ov_depth"],)), device="cuda", dtype=dtype_of(m["dtype"]))
+    lse = torch.empty((batch, hq, 1) if contiguous else (hq, batch), device="cuda")
+    cu_q = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
+    return [k.prepare(q, c["k"], c["v"], o, None if contiguous else c["lengths"], c.get("table"), lse, cu_q, c.get("cu_k"), 1,
+                      c.get("k_scale"), c.get("v_scale"), None) for c in caches]
+
+
+def kv_bytes(m, keys, hk):
+    return keys * hk * (m["depth"] + m["ov_depth"]) * (1 if m["kv_dtype"] in ("fp8_e4m3", "int8") else 2)
+
+
+def cudnn_calls(caches, batch, hq, hk):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    calls = []
+    for c in caches:
+        kt, vt = (c[n].transpose(1, 2).contiguous() for n in "kv")
+        q = torch.randn(batch, hq, 1, kt.shape[-1], device="cuda").to(kt.dtype)
+
+        def call(q=q, kt=kt, vt=vt):
+            with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+                torch.nn.functional.scaled_dot_product_attention(q, kt, vt, enable_gqa=hq != hk)
+
+        calls.append(call)
+    return calls
+
+
+def form_of(k):
+    """What the caches of a kernel depend on."""
+    return k.kind, k.page, k.m["kv_dtype"], k.m["depth"], k.m["ov_depth"], json.dumps(k.quantization)
+
+
+def time_together(kernels, read, batch, length, hq, hk, reps, cudnn):
+    """Kernels whose caches fit in memory at once, in turns."""
+    graphs, sizes, forms = {}, {}, {}
     for k in kernels:
-        m = k.m
-        dt = dtype_of(m["dtype"])
-        size = batch * length * hk * (m["depth"] + m["ov_depth"]) * (1 if m["kv_dtype"] in ("fp8_e4m3", "int8") else 2)
+        size = sizes[k.name] = kv_bytes(k.m, batch * length, hk)
         copies = max(1, min(64, math.ceil(600e6 / size)))
-        caches = [make_cache(k, [length] * batch, hk, poison=False) for _ in range(copies)]
-        contiguous = k.kind == "contiguous"
-        q = torch.randn(*((batch, 1, hq, m["depth"]) if contiguous else (batch, hq, m["depth"])), device="cuda").to(dt)
-        o = torch.empty(*(q.shape[:-1] + (m["ov_depth"],)), device="cuda", dtype=dt)
-        lse = torch.empty((batch, hq, 1) if contiguous else (hq, batch), device="cuda")
-        cu_q = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
         repeat = max(1, 20 // copies) if size < 3e8 else 1
-        launches = [k.prepare(q, c["k"], c["v"], o, None if contiguous else c["lengths"], c.get("table"), lse, cu_q, c.get("cu_k"), 1,
-                              c.get("k_scale"), c.get("v_scale"), None) for c in caches] * repeat
-        us = statistics.median(graph_us(launches) for _ in range(reps))
-        results[k.name] = (us, size)
-        if contiguous and cudnn and m["kv_dtype"] == "bf16":
-            reads = [read.launcher([c["k"], c["v"]]) for c in caches] * repeat
-            joined = [torch.empty(size // 2, dtype=dt, device="cuda") for _ in range(copies)]
-            reads = [read.launcher([t]) for t in joined] * repeat
-            results["read"] = (statistics.median(graph_us(reads) for _ in range(reps)), size)
-            del joined, reads
-            calls = []
-            from torch.nn.attention import SDPBackend, sdpa_kernel
-            for c in caches:
-                kt, vt = (c[n].transpose(1, 2).contiguous() for n in "kv")
-
-                def call(kt=kt, vt=vt):
-                    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-                        torch.nn.functional.scaled_dot_product_attention(q.transpose(1, 2), kt, vt, enable_gqa=hq != hk)
-
-                calls.append(call)
+        if form_of(k) not in forms:
+            forms[form_of(k)] = [make_cache(k, [length] * batch, hk, poison=False) for _ in range(copies)]
+        caches = forms[form_of(k)]
+        graphs[k.name] = Graph(launches_of(k, caches, batch, hq) * repeat)
+        if k.kind == "contiguous" and cudnn and k.m["kv_dtype"] == "bf16" and "read" not in graphs:
+            sizes["read"] = sizes["cudnn"] = size
+            joined = [torch.empty(size // 2, dtype=torch.bfloat16, device="cuda").normal_() for _ in range(copies)]
+            graphs["read"] = Graph([read.launcher([t]) for t in joined] * repeat)
             try:
-                results["cudnn"] = (statistics.median(graph_us(calls * repeat) for _ in range(reps)), size)
+                graphs["cudnn"] = Graph(cudnn_calls(caches, batch, hq, hk) * repeat)
             except Exception as error:  # noqa: BLE001
                 print("cudnn:", str(error).splitlines()[0])
-            del calls
-        del caches, launches
+    return {name: (us, sizes[name]) for name, us in medians(graphs, 4 * reps).items()}
+
+
+def time_case(kernels, read, batch, length, hq, hk, reps, cudnn=True):
+    results, left = {}, sorted(kernels, key=lambda k: (k.kind != "contiguous", form_of(k)))
+    while left:
+        together, room = [], 80e9
+        while left and (not together or form_of(left[0]) == form_of(together[-1]) or room > kv_bytes(left[0].m, batch * length, hk)):
+            if not together or form_of(left[0]) != form_of(together[-1]):
+                room -= max(kv_bytes(left[0].m, batch * length, hk), 600e6)
+            together.append(left.pop(0))
+        results |= time_together(together, read, batch, length, hq, hk, reps, cudnn)
         torch.cuda.empty_cache()
-    base = results.get("read", (None, 1))
+    base = results.get("read")
     cells = []
     for n, (us, size) in results.items():
-        ratio = f" {base[0] * size / base[1] / us:.3f}" if base[0] else ""
+        ratio = f" {base[0] * size / base[1] / us:.3f}" if base else ""
         cells.append(f"{n} {us:.2f}us {size / us / 1e3:.0f}GB/s{ratio}")
     print(f"{batch} x {length} {hq}/{hk}: " + "  ".join(cells), flush=True)
+
+
+def trace_lengths(path):
+    """Keys of the requests of a trace while they decode: the prompt and a part of the answer."""
+    rows = [json.loads(line) for line in open(path)] if path.endswith("l") else list(csv.DictReader(open(path)))
+    names = ("input_length", "output_length") if "input_length" in rows[0] else ("ContextTokens", "GeneratedTokens")
+    return [int(r[names[0]]) + random.randrange(1, max(2, int(r[names[1]]))) for r in rows]
+
+
+def time_ragged(kernels, lengths, hq, hk, reps):
+    """The same bytes in sequences of the trace's lengths and of equal ones."""
+    total, batch = sum(lengths), len(lengths)
+    equal = [total // batch + (i < total % batch) for i in range(batch)]
+    graphs = {}
+    for k in kernels:
+        copies = 1 if kv_bytes(k.m, total, hk) > 1e9 else 4
+        for tag, each in (("trace", lengths), ("equal", equal)):
+            caches = [make_cache(k, each, hk, poison=False) for _ in range(copies)]
+            graphs[k.name, tag] = Graph(launches_of(k, caches, batch, hq) * (4 // copies))
+    results = medians(graphs, 4 * reps)
+    cells = [f"{k.name} {results[k.name, 'trace']:.1f}us {results[k.name, 'trace'] / results[k.name, 'equal']:.3f} of equal lengths" for k in kernels]
+    print(f"{batch} of a trace, {min(lengths)} to {max(lengths)} keys, {total} in all: " + "  ".join(cells), flush=True)
+    del graphs
+    torch.cuda.empty_cache()
 
 
 def main():
@@ -363,11 +443,14 @@ def main():
     ap.add_argument("--reps", type=int, default=3)
     ap.add_argument("--no-check", action="store_true")
     ap.add_argument("--no-time", action="store_true")
+    ap.add_argument("--ragged", metavar="TRACE", help="request trace (CSV or JSON lines) whose lengths are timed, too")
+    ap.add_argument("--serial", action="store_true", help="launches that do not overlap")
     ap.add_argument("--layout", default="bshd", choices=("bshd", "bhsd"))
     a = ap.parse_args()
-    global LAYOUT
-    LAYOUT = a.layout
+    global LAYOUT, SERIAL
+    LAYOUT, SERIAL = a.layout, a.serial
     torch.manual_seed(1)
+    random.seed(1)
     torch.zeros(1, device="cuda")
     watchdog = Watchdog(60)
     kernels = [Decode(p) for p in sorted(glob.glob(os.path.join(a.folder, "*.json")))
@@ -394,6 +477,11 @@ def main():
         for case in a.cases.split(","):
             watchdog.arm(case)
             time_case([k for k in kernels if not k.config.get("sink")], read, *map(int, case.split("x")), a.reps)
+        lengths = trace_lengths(a.ragged) if a.ragged else []
+        for batch in (16, 64, 128, 256) if lengths else ():
+            watchdog.arm(f"{batch} of a trace")
+            paged = [k for k in kernels if k.kind == "paged" and k.page >= 16]
+            time_ragged(paged, random.sample(lengths, min(batch, len(lengths))), 32, 8, a.reps)
     sys.exit(failed > 0)
 
 

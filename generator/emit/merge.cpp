@@ -57,8 +57,11 @@ KernelSource make_merge_kernel(const Config& user) {
   m.depth = m.ov_depth = ov;
   m.writes_lse = true;
   m.scale = 1;
+  if (c.target == Target::sm_90a) m.expectations.push_back({"griddepcontrol.wait", 1});
 
-  Prelude prelude("sm80.cuh");
+  const bool overlaps = c.target == Target::sm_90a;  // with the end of the launch before
+  Prelude prelude(overlaps ? "sm90.cuh" : "sm80.cuh");
+  if (overlaps) prelude.use("dependent_launch");
   for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);
   prelude.use(out == DType::bf16 ? "pack_bf16" : "pack_fp16");
   const char* pack = out == DType::bf16 ? "pack_bf16" : "pack_fp16";
@@ -85,6 +88,8 @@ KernelSource make_merge_kernel(const Config& user) {
       "{}(const u16* q, u16* o, float* lse, int seqlen_q, int heads_q, long long q_stride_seq, long long "
       "q_stride_head, long long o_stride_seq, long long o_stride_head)",
       m.entry);
+  if (overlaps) w.line("let_next_launch_begin();");
+  if (overlaps) w.line("wait_for_launch_before();");
   w.line("const int lane = threadIdx.x % 32, head = blockIdx.y;");
   w.line("const int row = blockIdx.x * {} + threadIdx.x / 32;", kRows);
   w.line("if (row >= seqlen_q) return;");

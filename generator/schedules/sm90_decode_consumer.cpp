@@ -235,6 +235,7 @@ void emit_pv(Writer& w, const DecodePlan& p) {
 
 void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.banner("consumer warpgroup");
+  if (p.waits_late()) w.line("wait_for_launch_before();");
   w.line("const int warp = threadIdx.x / 32;");
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
   // A scale for the whole item joins the factor where scores are not modified before it.

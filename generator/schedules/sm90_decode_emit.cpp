@@ -77,6 +77,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
     p.cells.emit_init(w, 1, 4 + p.producer_warps - 1);  // all warps but the one that fetches
   w.line("fence_mbarrier_init();");
   w.close();
+  w.line("let_next_launch_begin();");
   p.stream->emit_range(w);
   w.line("__syncthreads();");
 }
@@ -148,6 +149,24 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   ring.emit_step(w);
 }
 
+/// Where the plan asks for no length: the block's first tile to L2 while the launch before may still run. A
+/// hint, so what that launch yet writes is seen all the same.
+void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
+  w.open("if (seqlens_k == nullptr)");
+  w.line("Range ahead = range;");
+  w.line("Segment s;");
+  w.open("if (next_segment(problem, ahead, s) && lane == 0)");
+  const auto prefetch = [&](const TMAConsumerPipeline& pipeline, const char* name) {
+    for (int panel = 0; panel < pipeline.num_panels(); ++panel)
+      w.line("tma_prefetch(&{}_map, {}, {});", name, panel * pipeline.panel_columns(),
+             p.operand->coordinates("s.tile_begin", 0));
+  };
+  if (k) prefetch(*p.k, "k");
+  if (v) prefetch(*p.v, "v");
+  w.close();
+  w.close();
+}
+
 }  // namespace
 
 void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
@@ -157,6 +176,10 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
   if (k) p.k->ring().emit_state(w, true);
   if (v) p.v->ring().emit_state(w, true);
   if (p.stream->dynamic()) p.cells.emit_state(w, k);
+  if (p.waits_late()) {
+    emit_prefetch(w, p, k, v);
+    w.line("wait_for_launch_before();");
+  }
   p.stream->emit_loop_open(w);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
@@ -172,8 +195,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   for (const char* section :
        {"types", "smem_address", "mbarrier_init", "fence_mbarrier_init", "mbarrier_expect_tx",
         "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map", "tma_load",
-        "fence_proxy_async", p.upright ? "stmatrix" : "stmatrix_trans", "load_16_bytes", "zero_16_bytes",
-        "copy_16_bytes", "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
+        "dependent_launch", "fence_proxy_async", p.upright ? "stmatrix" : "stmatrix_trans", "load_16_bytes",
+        "zero_16_bytes", "copy_16_bytes", "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
     prelude.use(section);
   prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.narrow) {
@@ -182,6 +205,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   }
   if (p.narrow && p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
   if (p.scales_by_token()) prelude.use("copy_async_4");
+  if (p.waits_late()) prelude.use("tma_prefetch");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.modifier->use(prelude);
@@ -261,6 +285,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   } else {
     expect(p.BN, 16, qk), expect(p.padded_ov(), 16, pv);
   }
+
+  m.expectations.push_back({"griddepcontrol.wait", p.waits_late() ? 3 : 1});
 
   const std::string facts = fmt::format(
       "Schedule sm90_decode: {} packed query rows by {} keys a tile, {} KV stages, {} blocks a "

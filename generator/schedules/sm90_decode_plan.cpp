@@ -199,7 +199,13 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
   // Two have 168 registers a thread, which upright rows exceed.
   p.ctas_per_sm = fitting(2) >= 2 && !p.upright && registers <= 108 ? 2 : 1;
-  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, p.upright ? 4 : 8);
+  if (!c.num_kv_stages) {
+    // Two blocks with two stages each keep the memory busy; more only queue, and blocks get less equal
+    // shares.
+    const int bytes = (p.upright ? 8 : 3) << 14;
+    const int enough = p.v_in_k ? 8 : std::max(bytes / per_stage, 2);
+    c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, enough);
+  }
   p.num_kv_stages = *c.num_kv_stages;
   // V of one tile is still read when K of the next is multiplied.
   const int fewest = p.v_in_k ? 2 : 1;
@@ -218,8 +224,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   // Narrow caches keep the warps busy, so blocks drift apart; 16-bit ones only wait for memory and lose by
   // more parts.
   const bool dynamic = p.narrow && !c.split_kv;
-  p.stream.emplace(
-      StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1), dynamic});
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1),
+                                  "wait_for_launch_before();", dynamic});
 
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");

@@ -66,6 +66,8 @@ struct DecodePlan {
   bool k_in_registers() const { return narrow && !fp8_q; }
   /// Scales of a tile of K or V in its stage, one after the other group by group.
   int scale_bytes(bool of_k) const { return scales_by_token() ? 4 * BN * (of_k ? k_groups : v_groups) : 0; }
+  /// The plan of a launch may need nothing from memory: the launch before is waited for after it.
+  bool waits_late() const { return config.operand->kind == OperandKind::contiguous; }
   bool scales() const { return config.operand->quantization.has_value(); }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }

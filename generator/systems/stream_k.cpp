@@ -167,8 +167,14 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("Range range;");
   w.line("range.m_blocks = packed_blocks(problem);");
   w.line("range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;");
+  w.line("range.teams = gridDim.x / problem.team_heads;");
+  w.line("range.cell = blockIdx.x / problem.team_heads;");
   w.line("range.first = true;");
   w.line("range.batch = 0; range.batch_start = 0;");
+  if (!shape_.before_lengths.empty()) {
+    w.line("{}{}", shape_.kind == OperandKind::contiguous ? "if (problem.seqlens_k != nullptr) " : "",
+           shape_.before_lengths);
+  }
   if (shape_.split) {
     w.line("const int lane = threadIdx.x % 32;");
     w.line("int tiles = 0;");
@@ -179,7 +185,7 @@ void StreamK::emit_functions(Writer& w) const {
   } else {
     w.line("range.total = (unsigned)(problem.batch * range.slots{});", times_parts());
   }
-  w.line("range.teams = min(gridDim.x / problem.team_heads, range.total);");
+  w.line("range.teams = min(range.teams, range.total);");
   if (shape_.dynamic) {
     w.comment(
         "Long ranges leave an eighth for the end, in two chunks a team: blocks do not get equal shares of "
@@ -189,7 +195,6 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("range.chunk = max(each / 16, 1u);");
     w.line("range.cells = range.teams + (range.total - range.fixed + range.chunk - 1) / range.chunk;");
   }
-  w.line("range.cell = blockIdx.x / problem.team_heads;");
   w.line("if (range.cell >= range.teams) { range.position = range.end = 0; return range; }");
   w.line("range.position = start_of(range, range.cell);");
   w.line("range.end = start_of(range, range.cell + 1);");

@@ -24,6 +24,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kiln/config.hpp>
@@ -36,12 +37,13 @@ class StreamK {
  public:
   struct Shape {
     OperandKind kind = OperandKind::contiguous;
-    int BM = 16;           ///< packed query rows of an item
-    int BN = 64;           ///< keys of a tile
-    MaskConfig mask;       ///< keys before the first query's first are not read
-    bool split = true;     ///< where ranges end; false: as `parts` says
-    int parts = 1;         ///< parts of every item without `split`: results depend on its own length alone
-    bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
+    int BM = 16;        ///< packed query rows of an item
+    int BN = 64;        ///< keys of a tile
+    MaskConfig mask;    ///< keys before the first query's first are not read
+    bool split = true;  ///< where ranges end; false: as `parts` says
+    int parts = 1;      ///< parts of every item without `split`: results depend on its own length alone
+    std::string_view before_lengths = {};  ///< emitted before the first length is read, if any is
+    bool dynamic = false;                  ///< the end of the work goes to the blocks that are done first
   };
   explicit StreamK(const Shape& shape) : shape_(shape) {}
 

@@ -2,6 +2,7 @@
 // clusters.
 #include <fmt/format.h>
 
+#include <array>
 #include <mutex>
 #include <vector>
 
@@ -277,7 +278,7 @@ std::shared_ptr<const EmulationReport> CudaDevice::launch(DeviceFunction& functi
   const Current current(api_, context_);
   const cuda::Function handle = static_cast<CudaFunction&>(function).function;
   void** addresses = const_cast<void**>(params.addresses.data());
-  const auto& [grid, block, cluster, smem_bytes] = geometry;
+  const auto& [grid, block, cluster, smem_bytes, programmatic] = geometry;
   const bool clustered = cluster[0] * cluster[1] * cluster[2] > 1;
   if (api_.launch_ex == nullptr) {
     if (clustered) throw Error(ErrorCode::environment, "clusters need a CUDA 11.8 driver");
@@ -286,14 +287,19 @@ std::shared_ptr<const EmulationReport> CudaDevice::launch(DeviceFunction& functi
           "launch");
     return nullptr;
   }
-  cuda::LaunchAttribute attribute;
-  attribute.id = cuda::kClusterDimension;
-  attribute.value.cluster = {cluster[0], cluster[1], cluster[2]};
-  const cuda::LaunchConfig config{grid[0],    grid[1],
-                                  grid[2],    block[0],
-                                  block[1],   block[2],
-                                  smem_bytes, stream_of(options.stream),
-                                  &attribute, clustered ? 1u : 0u};
+  std::array<cuda::LaunchAttribute, 2> attributes;
+  unsigned count = 0;
+  if (clustered) {
+    attributes[count].id = cuda::kClusterDimension;
+    attributes[count++].value.cluster = {cluster[0], cluster[1], cluster[2]};
+  }
+  if (programmatic && api_.version >= cuda::kProgrammaticVersion) {
+    attributes[count].id = cuda::kProgrammaticSerialization;
+    attributes[count++].value.programmatic = 1;
+  }
+  const cuda::LaunchConfig config{grid[0],           grid[1],  grid[2],    block[0],
+                                  block[1],          block[2], smem_bytes, stream_of(options.stream),
+                                  attributes.data(), count};
   check(api_.launch_ex(&config, handle, addresses, nullptr), "launch");
   return nullptr;
 }

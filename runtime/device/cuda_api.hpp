@@ -40,9 +40,12 @@ struct LaunchAttribute {
     struct {
       unsigned x, y, z;
     } cluster;
+    int programmatic;
   } value{};
 };
-inline constexpr int kClusterDimension = 4;
+inline constexpr int kClusterDimension = 4, kProgrammaticSerialization = 6;
+/// First driver that captures launches with it into graphs.
+inline constexpr int kProgrammaticVersion = 12030;
 
 /// CUlaunchConfig.
 struct LaunchConfig {

@@ -27,6 +27,8 @@ using TensorMapBytes = std::array<std::byte, 128>;
 struct LaunchGeometry {
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{1, 1, 1};
   std::uint32_t smem_bytes = 0;
+  /// May begin before the launch before it on the stream has ended: the kernel waits for that itself.
+  bool programmatic = false;
 };
 
 /// Kernel parameters ready to launch: one address and size each, in order.

@@ -55,6 +55,7 @@ class PtxKernel final : public EmulatedKernel {
     launch.dynamic_smem_bytes = geometry.smem_bytes;
     launch.num_sms = static_cast<std::uint32_t>(how.num_sms);
     launch.stop_at_finding = how.stop_at_finding;
+    launch.programmatic = geometry.programmatic;
     return emulator::launch(memory, module_, launch);
   }
 

@@ -189,12 +189,13 @@ std::shared_ptr<const EmulationReport> HipDevice::launch(DeviceFunction& functio
                                                          const ParamView& params,
                                                          const LaunchOptions& options) {
   const Current current(api_, ordinal_);
-  const auto& [grid, block, cluster, smem_bytes] = geometry;
-  if (cluster[0] * cluster[1] * cluster[2] > 1)
+  const auto& grid = geometry.grid;
+  const auto& block = geometry.block;
+  if (geometry.cluster != std::array<std::uint32_t, 3>{1, 1, 1})
     throw Error(ErrorCode::bad_input, "AMD devices have no clusters");
   void** addresses = const_cast<void**>(params.addresses.data());
   check(api_.launch(static_cast<HipFunction&>(function).function, grid[0], grid[1], grid[2], block[0],
-                    block[1], block[2], smem_bytes, stream_of(options.stream), addresses, nullptr),
+                    block[1], block[2], geometry.smem_bytes, stream_of(options.stream), addresses, nullptr),
         "launch");
   return nullptr;
 }

@@ -260,6 +260,12 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
   return 1;
 }
 
+bool waits_for_launch_before(const Manifest& manifest) {
+  return std::any_of(
+      manifest.expectations.begin(), manifest.expectations.end(),
+      [](const Manifest::Expectation& e) { return e.instruction == "griddepcontrol.wait" && e.count > 0; });
+}
+
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms) {
   LaunchGeometry geometry;
   const auto narrow = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
@@ -283,6 +289,7 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
   }
   geometry.block = {static_cast<std::uint32_t>(manifest.num_threads), 1, 1};
   geometry.smem_bytes = static_cast<std::uint32_t>(manifest.smem_bytes);
+  geometry.programmatic = waits_for_launch_before(manifest);
   return geometry;
 }
 

@@ -52,6 +52,10 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
 /// device but for a 25th.
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms);
 
+/// True for a program that itself waits (griddepcontrol.wait, one of the manifest's expectations) for the
+/// launch before it on the stream before it touches memory: its set-up may overlap with the end of that one.
+bool waits_for_launch_before(const Manifest& manifest);
+
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms);
 
 }  // namespace kiln

@@ -67,6 +67,8 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8, 4), wrapped}};
   if (manifest.operand != OperandKind::contiguous)
     for (auto* cases : {&items, &wrap}) cases->push_back({decode ? 1 : 17, bn + 5});
+  // Decode of contiguous keys: with lengths on the device, which the first problem has not.
+  if (manifest.operand == OperandKind::contiguous && decode) items.push_back({1, bn + 5});
   // Items of one tile, so that the next begin in other stages.
   if (manifest.operand != OperandKind::contiguous && !decode)
     wrap.push_back({5, std::max<std::int64_t>(1, bn - 20)});

@@ -33,13 +33,14 @@ bool refused_at(const Json& more, const std::string& pointer, const std::string&
 
 }  // namespace
 
-TEST_CASE("decode on sm_90a packs sixteen query rows and keeps three stages for each of two blocks") {
+TEST_CASE("decode on sm_90a packs sixteen query rows and keeps two stages for each of two blocks") {
   const Json plan = Json::parse(plan_of(Json::object()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm90_decode");
   CHECK(r["BM"] == 16);
   CHECK(r["BN"] == 64);
-  CHECK(r["num_kv_stages"] == 3);
+  CHECK(r["num_kv_stages"] == 2);
+  CHECK(Json::parse(plan_of({{"depth", 64}}).to_json())["resolved"]["num_kv_stages"] == 3);  // half the bytes
   CHECK(r["num_threads"] == 160);
   CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
   CHECK(2 * (plan["resources"]["smem_bytes"].get<int>() + 1024) <= 233472);
@@ -79,8 +80,17 @@ TEST_CASE("narrow keys are multiplied in fp16, through registers") {
 TEST_CASE("products of a tile are counted: depth / 16 for each 64 keys, keys / 16 for each 64 columns") {
   for (const int depth : {64, 128, 256}) {
     const Manifest manifest = generate(plan_of({{"depth", depth}})).manifest;
-    REQUIRE(manifest.expectations.size() == 1);
+    REQUIRE(manifest.expectations.size() == 2);
     CHECK(manifest.expectations[0].count == depth / 16 + depth / 64 * 4);
+  }
+}
+
+TEST_CASE("the launch before is waited for, after the plan where that needs no length") {
+  for (const auto& [more, waits] : {std::pair{Json::object(), 3}, {paged(16), 1}}) {
+    const KernelSource source = generate(plan_of(more));
+    CHECK(source.manifest.expectations.back().instruction == "griddepcontrol.wait");
+    CHECK(source.manifest.expectations.back().count == waits);
+    CHECK((source.text.find("tma_prefetch(&k_map") != std::string::npos) == (waits == 3));
   }
 }
 

@@ -1,17 +1,17 @@
 // decode_bf16_d128_paged16_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":3,"schedule":"sm90_decode"}
-// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 3 KV stages, 2 blocks a multiprocessor.
-// Shared memory (108944 bytes):
-//         0 ..   49152  k          K stages
-//     49152 ..   98304  v          V stages
-//     98304 ..  102400  q          Q: the packed query rows
-//    102400 ..  104448  p          P, rows = query rows
-//    104448 ..  108544  o          O on its way out
-//    108544 ..  108800  max        maximum of each row, of each warp
-//    108800 ..  108928  mbar       K, V and cell rings
-//    108928 ..  108936  cells      cells handed to the consumers
-//    108936 ..  108944  flag       arrivals at the item before this block
+// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"schedule":"sm90_decode"}
+// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 2 KV stages, 2 blocks a multiprocessor.
+// Shared memory (76144 bytes):
+//         0 ..   32768  k          K stages
+//     32768 ..   65536  v          V stages
+//     65536 ..   69632  q          Q: the packed query rows
+//     69632 ..   71680  p          P, rows = query rows
+//     71680 ..   75776  o          O on its way out
+//     75776 ..   76032  max        maximum of each row, of each warp
+//     76032 ..   76128  mbar       K, V and cell rings
+//     76128 ..   76136  cells      cells handed to the consumers
+//     76136 ..   76144  flag       arrivals at the item before this block
 //
 // Regenerate: kiln generate decode_bf16_d128_paged16_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin decode_bf16_d128_paged16_sm90a.cu
@@ -90,6 +90,11 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
+
+// The next launch on the stream may begin its set-up (once every block got here), and this one goes on when the launch before
+// has ended and what it wrote is visible.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
 __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
@@ -268,16 +273,18 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
+  range.teams = gridDim.x / problem.team_heads;
+  range.cell = blockIdx.x / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
+  wait_for_launch_before();
   const int lane = threadIdx.x % 32;
   int tiles = 0;
   #pragma unroll 4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);
   range.total = (unsigned)(tiles * range.slots);
-  range.teams = min(gridDim.x / problem.team_heads, range.total);
-  range.cell = blockIdx.x / problem.team_heads;
+  range.teams = min(range.teams, range.total);
   if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
   range.position = start_of(range, range.cell);
   range.end = start_of(range, range.cell + 1);
@@ -351,10 +358,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 49152, smem_q = smem + 98304, smem_o = smem + 104448;
-  const u32 smem_p = smem + 102400;
-  const u32 mbar_k_full = smem + 108800, mbar_k_empty = smem + 108824;
-  const u32 mbar_v_full = smem + 108848, mbar_v_empty = smem + 108872;
+  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 71680;
+  const u32 smem_p = smem + 69632;
+  const u32 mbar_k_full = smem + 76032, mbar_k_empty = smem + 76048;
+  const u32 mbar_v_full = smem + 76064, mbar_v_empty = smem + 76080;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   const int lane = threadIdx.x % 32;
 
@@ -362,18 +369,15 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     prefetch_tensor_map(&k_map); prefetch_tensor_map(&v_map);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
-    mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_empty + 0, 4);
     mbarrier_init(mbar_k_empty + 8, 4);
-    mbarrier_init(mbar_k_empty + 16, 4);
     mbarrier_init(mbar_v_full + 0, 1);
     mbarrier_init(mbar_v_full + 8, 1);
-    mbarrier_init(mbar_v_full + 16, 1);
     mbarrier_init(mbar_v_empty + 0, 4);
     mbarrier_init(mbar_v_empty + 8, 4);
-    mbarrier_init(mbar_v_empty + 16, 4);
     fence_mbarrier_init();
   }
+  let_next_launch_begin();
   Range range = first_range(problem);
   __syncthreads();
 
@@ -396,7 +400,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
-        if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
+        v_phase ^= v_stage; v_stage ^= 1;
       }
     }
   } else if (threadIdx.x >= 128) {
@@ -418,7 +422,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           tma_load(smem_k + k_stage * 16384 + 8192 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
-        if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
+        k_phase ^= k_stage; k_stage ^= 1;
       }
     }
   } else {
@@ -433,8 +437,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     const u32 v_desc = (smem_v >> 4) | 0x2000000u;
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
-    float* const row_exchange = (float*)(smem_bytes + 108544);
-    int* const arrivals_before = (int*)(smem_bytes + 108936);
+    float* const row_exchange = (float*)(smem_bytes + 75776);
+    int* const arrivals_before = (int*)(smem_bytes + 76136);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -484,10 +488,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         wgmma_commit();
         WGMMA_WAIT(0);
         if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-        if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
+        k_phase ^= k_stage; k_stage ^= 1;
         if (n > s.tile_begin) {
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);  // V(n - 1)
-          if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
+          v_phase ^= v_stage; v_stage ^= 1;
         }
         if ((n + 1) * 64 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
@@ -604,7 +608,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
       }
       WGMMA_WAIT(0);
       if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-      if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
+      v_phase ^= v_stage; v_stage ^= 1;
 
       // ---- row sums over the lanes and warps
       row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 4);

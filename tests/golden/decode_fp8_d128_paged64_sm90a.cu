@@ -1,17 +1,17 @@
 // decode_fp8_d128_paged64_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_fp8_d128_paged64_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":128,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":3,"schedule":"sm90_decode"}
-// Schedule sm90_decode: 16 packed query rows by 128 keys a tile, 3 KV stages, 2 blocks a multiprocessor.
-// Shared memory (110992 bytes):
-//         0 ..   49152  k          K stages
-//     49152 ..   98304  v          V stages
-//     98304 ..  102400  q          Q: the packed query rows
-//    102400 ..  106496  p          P, rows = query rows
-//    106496 ..  110592  o          O on its way out
-//    110592 ..  110848  max        maximum of each row, of each warp
-//    110848 ..  110976  mbar       K, V and cell rings
-//    110976 ..  110984  cells      cells handed to the consumers
-//    110984 ..  110992  flag       arrivals at the item before this block
+// Config: {"name":"decode_fp8_d128_paged64_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":128,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"schedule":"sm90_decode"}
+// Schedule sm90_decode: 16 packed query rows by 128 keys a tile, 2 KV stages, 2 blocks a multiprocessor.
+// Shared memory (78192 bytes):
+//         0 ..   32768  k          K stages
+//     32768 ..   65536  v          V stages
+//     65536 ..   69632  q          Q: the packed query rows
+//     69632 ..   73728  p          P, rows = query rows
+//     73728 ..   77824  o          O on its way out
+//     77824 ..   78080  max        maximum of each row, of each warp
+//     78080 ..   78176  mbar       K, V and cell rings
+//     78176 ..   78184  cells      cells handed to the consumers
+//     78184 ..   78192  flag       arrivals at the item before this block
 //
 // Regenerate: kiln generate decode_fp8_d128_paged64_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin decode_fp8_d128_paged64_sm90a.cu
@@ -97,6 +97,11 @@ __device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
+
+// The next launch on the stream may begin its set-up (once every block got here), and this one goes on when the launch before
+// has ended and what it wrote is visible.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
 __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
@@ -308,21 +313,23 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
+  range.teams = gridDim.x / problem.team_heads;
+  range.cell = blockIdx.x / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
+  wait_for_launch_before();
   const int lane = threadIdx.x % 32;
   int tiles = 0;
   #pragma unroll 4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);
   range.total = (unsigned)(tiles * range.slots);
-  range.teams = min(gridDim.x / problem.team_heads, range.total);
+  range.teams = min(range.teams, range.total);
   // Long ranges leave an eighth for the end, in two chunks a team: blocks do not get equal shares of the memory.
   const unsigned each = range.total / range.teams;
   range.fixed = each < 128 ? range.total : range.total - each / 8 * range.teams;
   range.chunk = max(each / 16, 1u);
   range.cells = range.teams + (range.total - range.fixed + range.chunk - 1) / range.chunk;
-  range.cell = blockIdx.x / problem.team_heads;
   if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
   range.position = start_of(range, range.cell);
   range.end = start_of(range, range.cell + 1);
@@ -398,12 +405,12 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 49152, smem_q = smem + 98304, smem_o = smem + 106496;
-  const u32 smem_p = smem + 102400;
-  const u32 mbar_k_full = smem + 110848, mbar_k_empty = smem + 110872;
-  const u32 mbar_v_full = smem + 110896, mbar_v_empty = smem + 110920;
-  const u32 mbar_cell_full = smem + 110944, mbar_cell_empty = smem + 110960;
-  volatile int* const cell_slots = (volatile int*)(smem_bytes + 110976);
+  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 73728;
+  const u32 smem_p = smem + 69632;
+  const u32 mbar_k_full = smem + 78080, mbar_k_empty = smem + 78096;
+  const u32 mbar_v_full = smem + 78112, mbar_v_empty = smem + 78128;
+  const u32 mbar_cell_full = smem + 78144, mbar_cell_empty = smem + 78160;
+  volatile int* const cell_slots = (volatile int*)(smem_bytes + 78176);
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   const int lane = threadIdx.x % 32;
 
@@ -411,22 +418,19 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     prefetch_tensor_map(&k_map); prefetch_tensor_map(&v_map);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
-    mbarrier_init(mbar_k_full + 16, 1);
     mbarrier_init(mbar_k_empty + 0, 4);
     mbarrier_init(mbar_k_empty + 8, 4);
-    mbarrier_init(mbar_k_empty + 16, 4);
     mbarrier_init(mbar_v_full + 0, 1);
     mbarrier_init(mbar_v_full + 8, 1);
-    mbarrier_init(mbar_v_full + 16, 1);
     mbarrier_init(mbar_v_empty + 0, 4);
     mbarrier_init(mbar_v_empty + 8, 4);
-    mbarrier_init(mbar_v_empty + 16, 4);
     mbarrier_init(mbar_cell_full + 0, 1);
     mbarrier_init(mbar_cell_full + 8, 1);
     mbarrier_init(mbar_cell_empty + 0, 5);
     mbarrier_init(mbar_cell_empty + 8, 5);
     fence_mbarrier_init();
   }
+  let_next_launch_begin();
   Range range = first_range(problem);
   __syncthreads();
 
@@ -452,7 +456,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           if (lane < 2) {
             tma_load(smem_v + v_stage * 16384 + 0 + lane * 8192, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           }
-          if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
+          v_phase ^= v_stage; v_stage ^= 1;
         }
       }
       more = range.cells > range.teams;
@@ -494,7 +498,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           if (lane < 2) {
             tma_load(smem_k + k_stage * 16384 + 0 + lane * 8192, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           }
-          if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
+          k_phase ^= k_stage; k_stage ^= 1;
         }
       }
       more = range.cells > range.teams;
@@ -533,8 +537,8 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     const u32 p_desc = (smem_p >> 4) | 0x10000u;
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
-    float* const row_exchange = (float*)(smem_bytes + 110592);
-    int* const arrivals_before = (int*)(smem_bytes + 110984);
+    float* const row_exchange = (float*)(smem_bytes + 77824);
+    int* const arrivals_before = (int*)(smem_bytes + 78184);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -647,7 +651,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           __syncwarp();  // every lane has read its part of K
           if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
           WGMMA_WAIT(0);
-          if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
+          k_phase ^= k_stage; k_stage ^= 1;
           if ((n + 1) * 128 > clean_end) {
             // keys past the row's own position or the end of the sequence do not count
             const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
@@ -852,7 +856,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           WGMMA_WAIT(0);
           __syncwarp();  // every lane has read its part of V
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-          if (++v_stage == 3) { v_stage = 0; v_phase ^= 1; }
+          v_phase ^= v_stage; v_stage ^= 1;
         }
         WGMMA_WAIT(0);
 

@@ -256,6 +256,8 @@ DEVICE Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
+  range.teams = (__builtin_amdgcn_grid_size_x() / 128u) / problem.team_heads;
+  range.cell = block_id() / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
   const int lane = thread_id() % 32;
@@ -264,8 +266,7 @@ DEVICE Range first_range(const Problem& problem) {
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
   range.total = (unsigned)(tiles * range.slots);
-  range.teams = min_of((__builtin_amdgcn_grid_size_x() / 128u) / problem.team_heads, range.total);
-  range.cell = block_id() / problem.team_heads;
+  range.teams = min_of(range.teams, range.total);
   if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
   range.position = start_of(range, range.cell);
   range.end = start_of(range, range.cell + 1);

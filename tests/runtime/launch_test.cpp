@@ -380,3 +380,30 @@ TEST_CASE("a kernel loaded twice is the same, one of another config is not") {
   CHECK(second->binary().key == first->binary().key);
   CHECK(second->manifest().name == "other");
 }
+
+TEST_CASE(
+    "a kernel that waits for the launch before may overlap with it, and the emulated device holds it to "
+    "that") {
+  for (const bool waits : {true, false}) {
+    CAPTURE(waits);
+    const std::string wait = waits ? R"(asm volatile("griddepcontrol.wait;" ::: "memory");)" : "";
+    KernelSource source = make_source("dependent", "extern \"C\" __global__ void kernel(int* o) {\n" + wait +
+                                                       "\no[threadIdx.x] = threadIdx.x;\n}\n");
+    Manifest& manifest = source.manifest;
+    manifest.target = "sm_90a";
+    manifest.num_threads = 32;
+    manifest.grid = {GridRule::Kind::tiles, 64, 1};
+    manifest.depth = manifest.ov_depth = 64;
+    manifest.scale = 1;
+    manifest.params = {{Kind::pointer, "o", {}}};
+    Runtime runtime(quiet());
+    Given given = contiguous(runtime, 1, 1, 1, 1, 1, 64);
+    const auto binary = runtime.compile(source);
+    // Expected of the compiled program, and so the way to launch it.
+    manifest.expectations = {{"griddepcontrol.wait", 1}};
+    const auto report = runtime.load(binary, manifest)->launch(given.args);
+    REQUIRE(report);
+    REQUIRE(report->findings.size() == (waits ? 0 : 1));
+    if (!waits) CHECK(report->findings[0].kind == "early-access");
+  }
+}
