@@ -30,6 +30,11 @@ struct Swizzle {
   constexpr bool operator==(const Swizzle&) const = default;
 };
 
+/// The fields of a config's swizzle as a map; without bits the other two mean nothing.
+constexpr Swizzle swizzle_of(const XorSwizzle& x) {
+  return x.bits == 0 ? Swizzle{} : Swizzle{x.bits, x.base, x.shift};
+}
+
 /// What the number is that a swizzle is applied to.
 enum class SwizzleDomain { vector, element, byte };
 

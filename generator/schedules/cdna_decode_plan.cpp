@@ -100,7 +100,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   const XorSwizzle x = xor_swizzle(*c.swizzle_k);
-  const layout::Swizzle swizzle = x.bits == 0 ? layout::Swizzle{} : layout::Swizzle{x.bits, x.base, x.shift};
+  const layout::Swizzle swizzle = layout::swizzle_of(x);
   const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);

@@ -43,7 +43,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
 std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleKey& key,
                                               std::string_view pointer, int wave_vectors, Violations& out) {
   const XorSwizzle x = xor_swizzle(key);
-  const layout::Swizzle s = x.bits == 0 ? layout::Swizzle{} : layout::Swizzle{x.bits, x.base, x.shift};
+  const layout::Swizzle s = layout::swizzle_of(x);
   const int period = s.is_identity() ? 1 : 1 << (s.bits + s.base + s.shift);
   if (!x.element_domain && s.is_valid() && wave_vectors % period == 0) return s;
   break_rule(user, "V11", {pointer, "/swizzle"},

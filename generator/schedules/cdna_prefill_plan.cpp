@@ -113,12 +113,12 @@ void resolve_rest(Config& c) {
 std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleKey& key,
                                               std::string_view pointer, Violations& out) {
   const XorSwizzle x = xor_swizzle(key);
-  const layout::Swizzle s{x.bits, x.base, x.shift};
+  const layout::Swizzle s = layout::swizzle_of(x);
   if (x.element_domain || !s.is_valid()) {
     break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes 16-byte vectors", "auto", out);
     return std::nullopt;
   }
-  return x.bits == 0 ? layout::Swizzle{} : s;
+  return s;
 }
 
 /// Two stages of K and V each, which 64 KiB of LDS hold at depth 128 for 32 keys of 16 bits.

@@ -102,6 +102,14 @@ struct Manifest {
     int count = 0;            ///< occurrences in the program text
   };
   std::vector<Expectation> expectations;
+
+  /// Whether the kernel has a parameter of this role, of any kind or of the given one.
+  bool takes(std::string_view role, std::optional<KernelParam::Kind> kind = std::nullopt) const {
+    for (const KernelParam& param : params) {
+      if (param.role == role && (!kind || param.kind == *kind)) return true;
+    }
+    return false;
+  }
 };
 
 /// Emitted source. `text` is a pure function of the resolved config and the kiln version.

@@ -78,14 +78,6 @@ class Checker {
   std::string problems_;
 };
 
-/// Whether the kernel takes a parameter of this kind and role.
-inline bool asks_for(const Manifest& manifest, KernelParam::Kind kind, std::string_view role) {
-  for (const KernelParam& param : manifest.params) {
-    if (param.kind == kind && param.role == role) return true;
-  }
-  return false;
-}
-
 /// What serving adds: page tables, lengths on the device, scales, sinks, bit masks (problem_serving.cpp).
 /// `problem` has batch, heads and lengths; for pages its seqlen_k is settled here.
 void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem);

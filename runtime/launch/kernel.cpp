@@ -76,9 +76,9 @@ class LoadedKernel final : public Kernel {
         split_(*device_, manifest_) {
     check_roles(manifest_);
     function_ = device_->load(*binary_, manifest_);
-    needs_counter_ = asks_for(manifest_, KernelParam::Kind::pointer, "tile_counter");
-    needs_split_ = asks_for(manifest_, KernelParam::Kind::pointer, "workspace") ||
-                   asks_for(manifest_, KernelParam::Kind::pointer, "item_counters");
+    needs_counter_ = manifest_.takes("tile_counter", KernelParam::Kind::pointer);
+    needs_split_ = manifest_.takes("workspace", KernelParam::Kind::pointer) ||
+                   manifest_.takes("item_counters", KernelParam::Kind::pointer);
     // Now rather than at the first launch, which may be inside a graph capture.
     ScratchAddresses ignored;
     if (needs_counter_) counters_.of(0);

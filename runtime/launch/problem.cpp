@@ -9,7 +9,7 @@ namespace kiln {
 namespace {
 
 bool is_mapped(const Manifest& manifest, std::string_view role) {
-  return asks_for(manifest, KernelParam::Kind::tensor_map, role);
+  return manifest.takes(role, KernelParam::Kind::tensor_map);
 }
 
 void check_lse(Checker& check, const Manifest& manifest, const AttentionArgs& args, const Problem& problem) {
@@ -43,11 +43,6 @@ void check_lengths(Checker& check, const char* name, const std::optional<Tensor>
                 "the longest length given with {} is {}, 0 to {} is possible", name, longest, total);
   check.require(longest > 0 || total == 0, "the longest length given with {} is 0 but there are {} rows",
                 name, total);
-}
-
-bool takes_v(const Manifest& manifest) {
-  return std::any_of(manifest.params.begin(), manifest.params.end(),
-                     [](const KernelParam& param) { return param.role == "v"; });
 }
 
 /// The largest divisor of batch * heads_q whose K and V (shared inside a group of query heads) fit in
@@ -95,7 +90,7 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   bool shaped = check.shaped("q", args.q, rank, layout);
   shaped = check.shaped("k", args.k, kv_rank, kv_layout) && shaped;
   // A kernel that finds V in K's columns has no use for a tensor of its own.
-  const bool own_v = takes_v(manifest);
+  const bool own_v = manifest.takes("v");
   if (own_v) shaped = check.shaped("v", args.v, kv_rank, kv_layout) && shaped;
   shaped = check.shaped("o", args.o, rank, layout) && shaped;
   if (!shaped) check.done(manifest.name);

@@ -85,7 +85,7 @@ void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& 
                   to_string(problem.kind));
   }
   if (!args.seqlens_k) return;
-  const bool takes = problem.has_pages() || asks_for(manifest, kPointer, "seqlens_k");
+  const bool takes = problem.has_pages() || manifest.takes("seqlens_k", kPointer);
   check.require(takes, "seqlens_k was given, but the kernel takes {} operands without it",
                 to_string(problem.kind));
   if (!takes) return;
@@ -95,7 +95,7 @@ void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& 
 
 void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args) {
   const auto one = [&](const char* name, const std::optional<Tensor>& scale, const Tensor& operand) {
-    const bool asked = asks_for(manifest, kPointer, name);
+    const bool asked = manifest.takes(name, kPointer);
     check.require(asked || !scale, "{} was given, but the kernel takes none", name);
     check.require(!asked || scale, "the kernel needs {}", name);
     if (!asked || !scale) return;
@@ -110,7 +110,7 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
 }
 
 void check_modifiers(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
-  if (asks_for(manifest, kPointer, "sink")) {
+  if (manifest.takes("sink", kPointer)) {
     check.require(args.sink.has_value(), "the kernel needs sink, a logit for each query head");
     if (args.sink) {
       check_small(check, "sink", *args.sink, DType::f32, {problem.heads_q}, "[heads_q]");
@@ -119,7 +119,7 @@ void check_modifiers(Checker& check, const Manifest& manifest, const AttentionAr
   } else {
     check.require(!args.sink, "sink was given, but the kernel takes none");
   }
-  if (!asks_for(manifest, kPointer, "mask_bits")) {
+  if (!manifest.takes("mask_bits", kPointer)) {
     check.require(!args.mask_bits, "mask_bits was given, but the kernel takes none");
     return;
   }

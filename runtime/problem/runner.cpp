@@ -79,10 +79,6 @@ class Job {
 
  private:
   std::size_t rows() const { return static_cast<std::size_t>(shape_.total_q() * shape_.heads_q); }
-  bool asks(std::string_view role) const {
-    return std::any_of(manifest_.params.begin(), manifest_.params.end(),
-                       [&](const KernelParam& param) { return param.role == role; });
-  }
   bool ragged_kernel() const { return manifest_.operand != OperandKind::contiguous; }
 
   // Pages, padded rows with lengths on the device, or rows as they are.
@@ -92,7 +88,8 @@ class Job {
                            : random_pages(shape_.lengths_k, std::max(manifest_.page_size, 1), work_.seed);
     } else if (manifest_.operand == OperandKind::continuous) {
       pages_ = random_blocks(shape_.lengths_k, work_.seed);
-    } else if (manifest_.operand == OperandKind::contiguous && asks("seqlens_k") && !shape_.uniform()) {
+    } else if (manifest_.operand == OperandKind::contiguous && manifest_.takes("seqlens_k") &&
+               !shape_.uniform()) {
       const auto& q = shape_.lengths_q;
       if (std::adjacent_find(q.begin(), q.end(), std::not_equal_to<>()) == q.end())
         padded_rows_ = longest(shape_.lengths_k) + 1;
@@ -110,12 +107,14 @@ class Job {
       t_.v = upload(runtime, in_form(encode(manifest_.kv_dtype, work_.v), row_bytes(shape_.ov_depth), poison),
                     "V");
     }
-    if (asks("q_scale")) {
+    if (manifest_.takes("q_scale")) {
       const auto scale = static_cast<float>(work_.q_scale);
       t_.q_scale = upload(runtime, std::as_bytes(std::span(&scale, 1)), "Q scale");
     }
-    if (asks("k_scale") && work_.k_scale) t_.k_scale = upload_scales(runtime, *work_.k_scale, "K scales");
-    if (asks("v_scale") && work_.v_scale) t_.v_scale = upload_scales(runtime, *work_.v_scale, "V scales");
+    if (manifest_.takes("k_scale") && work_.k_scale)
+      t_.k_scale = upload_scales(runtime, *work_.k_scale, "K scales");
+    if (manifest_.takes("v_scale") && work_.v_scale)
+      t_.v_scale = upload_scales(runtime, *work_.v_scale, "V scales");
     if (pages_) {
       t_.table = upload(runtime, std::as_bytes(std::span<const std::int32_t>(pages_->entries)), "page table");
     }

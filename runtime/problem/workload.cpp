@@ -145,8 +145,8 @@ MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed) {
 namespace {
 
 // Rows of Q whose scores spread so far that their maximum grows from tile to tile, by more than any kernel
-// lets pass without a new scale (factor 8), and by more than an exponent holds (64). Powers of two: exact in
-// any dtype but FP8. tanh.approx is good to 2^-11 of the cap, which large scores would show.
+// lets pass without a new scale (factor 8), and by more than an exponent holds (64). tanh.approx is good to
+// 2^-11 of the cap, which large scores would show.
 void sharpen(const Config& resolved, std::vector<float>& q) {
   const bool capped = resolved.score_mod.value_or(ScoreMod{}).kind == ScoreMod::Kind::softcap;
   const auto depth = static_cast<std::size_t>(resolved.depth);
@@ -166,18 +166,18 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
   work.v_from_k = resolved.v_from_k.value_or(false);
   work.seed = seed;
   const std::optional<Quantization> quantization = resolved.operand.value_or(OperandConfig{}).quantization;
-  const auto fill = [&](std::int64_t rows, std::int64_t heads, std::int64_t depth, DType dtype,
-                        std::uint64_t stream) {
-    std::vector<float> values = random_normal(static_cast<std::size_t>(rows * heads * depth), seed, stream);
-    if (stream == 0 || !quantization) round_to(dtype, values);
-    return values;
+  const auto normal = [&](std::int64_t rows, std::int64_t heads, std::int64_t depth, std::uint64_t stream) {
+    return random_normal(static_cast<std::size_t>(rows * heads * depth), seed, stream);
   };
-  work.q = fill(shape.total_q(), shape.heads_q, shape.depth, resolved.dtype, 0);
+  work.q = normal(shape.total_q(), shape.heads_q, shape.depth, 0);
   sharpen(resolved, work.q);
-  if (is_fp8(resolved.dtype)) round_to(resolved.dtype, work.q);  // 64 times a large value leaves FP8's range
-  work.k = fill(shape.total_k(), shape.heads_kv, shape.depth, kv_dtype, 1);
-  if (!work.v_from_k) work.v = fill(shape.total_k(), shape.heads_kv, shape.ov_depth, kv_dtype, 2);
-  if (quantization) {
+  round_to(resolved.dtype, work.q);
+  work.k = normal(shape.total_k(), shape.heads_kv, shape.depth, 1);
+  if (!work.v_from_k) work.v = normal(shape.total_k(), shape.heads_kv, shape.ov_depth, 2);
+  if (!quantization) {
+    round_to(kv_dtype, work.k);
+    round_to(kv_dtype, work.v);
+  } else {
     work.k_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.depth, work.k);
     if (!work.v_from_k) {
       work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v);
