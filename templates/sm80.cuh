@@ -45,22 +45,6 @@ __device__ __forceinline__ void mma_bf16_first(float* d, const u32* a, const u32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
 }
 
-//@ section mma_fp16 needs types
-// D += A B, 16x8x16.
-__device__ __forceinline__ void mma_fp16(float* d, const u32* a, const u32* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-//@ section mma_fp16_first needs types
-// D = A B.
-__device__ __forceinline__ void mma_fp16_first(float* d, const u32* a, const u32* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
-}
-
 //@ section shared_access needs types
 __device__ __forceinline__ void store_shared_32(u32 address, u32 value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
@@ -136,9 +120,6 @@ __device__ __forceinline__ void widen_int8_fp16(u32* wide, u32 x) {
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(wide[0]) : "r"((x & 0x00ff00ffu) ^ 0x64806480u), "r"(0xe480e480u));
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(wide[1]) : "r"(((x >> 8) & 0x00ff00ffu) ^ 0x64806480u), "r"(0xe480e480u));
 }
-
-//@ section byte_type
-typedef unsigned char u8;
 
 //@ section shared_128 needs types
 __device__ __forceinline__ void store_shared_128(u32 address, const u32* r) {

@@ -144,6 +144,20 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 // 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
 __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
 
+//@ section softcap_log2 needs exp2_approx rcp_approx
+// The logit of a score in log2 units, cap * log2 e * tanh(scale * s / cap), where cap_scale is 2 log2 e * scale / cap;
+// tanh.approx would be off by up to 2^-11 of the cap. A hidden score (-inf) stays hidden.
+__device__ __forceinline__ float softcap_log2(float s, float cap_scale, float cap_log2) {
+  return s == -kInfinity ? s : cap_log2 - 2.0f * cap_log2 * rcp_approx(1.0f + exp2_approx(s * cap_scale));
+}
+
+//@ section softcap_near
+// The same less `shift`, by a polynomial that is near around 0, and farther from 0 than that beyond.
+__device__ __forceinline__ float softcap_near(float s, float c1, float c3, float c5, float shift) {
+  const float s2 = s * s;
+  return fmaf(fmaf(fmaf(c5, s2, c3), s2, c1), s, -shift);
+}
+
 //@ section exp2_fma
 // 2^x on the FMA pipe: x = integer + fraction, degree-3 polynomial for 2^fraction (relative error below 9e-5, under BF16
 // rounding), integer added to the exponent bits. For x < 127; below -127 it stays at 2^-127.
@@ -236,22 +250,6 @@ __device__ __forceinline__ void ldmatrix_x4(u32 (&r)[4], u32 address) {
                : "memory");
 }
 
-//@ section mma_fp16 needs types
-// D += A B, 16x8x16.
-__device__ __forceinline__ void mma_fp16(float* d, const u32* a, const u32* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-//@ section mma_fp16_first needs types
-// D = A B.
-__device__ __forceinline__ void mma_fp16_first(float* d, const u32* a, const u32* b) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));
-}
-
 //@ section e4m3_to_fp16 needs types
 // The two lower bytes of a word, E4M3 numbers, as two FP16: exact.
 __device__ __forceinline__ u32 narrow_to_fp16(u32 word) {
@@ -267,9 +265,6 @@ __device__ __forceinline__ u32 narrow_to_fp16(u32 word) {
   asm("sub.rn.f16x2 %0, %0, %1;" : "+r"(pair) : "r"(0x64806480u));
   return pair;
 }
-
-//@ section byte_type
-typedef unsigned char u8;
 
 //@ section copy_async_4 needs types
 // Four bytes of global memory into shared memory, or zeros (`bytes` 0).

@@ -1,5 +1,6 @@
 // A consumer warpgroup of sm90_prefill. Per work item:
 //
+//   tiles that other warpgroups' rows see, but none of this one's: handed back as they are
 //   S(last) = Q K(last)'          softmax                                       peeled, always masked
 //   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, clean ones,
 //   masked ones O += P V(first)                                                             drained O /
@@ -43,7 +44,7 @@ void emit_pv(Writer& w, const PrefillPlan& p) {
 void emit_visible(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   const ScoreContext context = p.score_context();
   const std::string first_key = fmt::format("n * {}", p.BN);
-  p.modifier->emit_apply(w, context, first_key);
+  if (!p.curve) p.modifier->emit_apply(w, context, first_key);
   p.mask->emit_apply(w, context, first_key, sides);
 }
 
@@ -56,16 +57,47 @@ void emit_pack(Writer& w, const PrefillPlan& p, const char* from) {
   }
 }
 
+void emit_take_turn(Writer& w) {
+  w.line("named_barrier_sync(1 + consumer, 256);");
+}
+
+void emit_pass_turn(Writer& w, const PrefillPlan& p) {
+  w.line("named_barrier_arrive(1 + (consumer + 1) % {}, 256);", p.num_math_warpgroups);
+}
+
+// Tiles from n down that lie behind the keys of all rows of this warpgroup, but not of a later one. At least
+// one tile stays, the peeled one.
+//
+// Their slots are handed back unseen. That may complete the phase of an earlier tile too soon, but the
+// producer goes on to these tiles only once it has Q's rows of every warpgroup back (its K(n) it had before
+// it sent this Q), and by then each of them has released all K, and all V but the last, of the item before.
+void emit_skip(Writer& w, const PrefillPlan& p) {
+  const int most = (p.BM - 64 + p.BN - 1) / p.BN;
+  w.comment("tiles that only later warpgroups see");
+  w.line("const int own_blocks = (max({}, 1) + {}) / {};",
+         p.mask->end_key("(position + 63)", "work.seqlen_k"), p.BN - 1, p.BN);
+  w.line("#pragma unroll 1");
+  w.open("for (; n >= own_blocks; --n)");
+  if (most >= p.num_kv_stages) {
+    for (int qk = 0; qk < p.num_qk_stages; ++qk) p.k->emit_wait(w, qk);
+    p.v->emit_wait(w, 0);
+  }
+  p.k->emit_release_all(w);
+  p.v->emit_release_all(w);
+  if (p.ping_pong) emit_take_turn(w), emit_pass_turn(w, p);
+  w.close();
+}
+
 // `sides`: ends of the rows' key ranges that may lie in this tile.
 void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   const bool masked = sides.upper || sides.lower || p.hides_anywhere();
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), false);
-  if (p.ping_pong) w.line("named_barrier_sync(1 + consumer, 256);");
+  if (p.ping_pong) emit_take_turn(w);
   w.comment("S(n) = Q K(n)'");
   emit_qk(w, p);
   w.comment("O += P(n+1) V(n+1)");
   emit_pv(w, p);
-  if (p.ping_pong) w.line("named_barrier_arrive(1 + (consumer + 1) % {}, 256);", p.num_math_warpgroups);
+  if (p.ping_pong) emit_pass_turn(w, p);
   w.line("WGMMA_WAIT(1);");
   p.k->emit_release_all(w);
   emit_visible(w, p, sides);
@@ -201,9 +233,6 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
     return;
   }
   const bool lower = p.mask->bounded_below();
-  w.line(
-      "const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first "
-      "row");
   w.line("const int clean_end = max({}, 0) / {};  // tiles that the first row sees to their end",
          p.mask->end_key("position", "work.seqlen_k"), p.BN);
   if (lower && p.whole_tiles()) {
@@ -265,7 +294,11 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
         "row_0, row_0 + 8");
   }
   p.mask->emit_rows(w, p.score_context());
-  p.modifier->emit_rows(w, p.score_context());
+  if (p.curve) {
+    p.modifier->emit_curve_rows(w);
+  } else {
+    p.modifier->emit_rows(w, p.score_context());
+  }
   p.softmax->emit_reset(w);
   for (int i = 0; i < p.ov_depth / 2; i += 8) {
     std::string text;
@@ -274,9 +307,16 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   }
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
-  w.banner("first KV tile (the last keys)");
+  if (p.ragged) emit_zero_tail(w, p);
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
+  if (p.mask->bounded_above()) {
+    w.line(
+        "const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first "
+        "row");
+  }
+  if (p.skips_tiles) emit_skip(w, p);
+  w.banner("first KV tile (the last keys)");
   w.open("");
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
   w.comment("S(n) = Q K(n)'");
@@ -287,7 +327,6 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_max(w, true, true);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
   emit_pack(w, p, "s_acc");
-  if (p.ragged) emit_zero_tail(w, p);
   w.close();
   emit_remaining_tiles(w, p);
   if (p.separate_o) w.line("if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");

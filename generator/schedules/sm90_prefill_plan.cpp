@@ -17,9 +17,14 @@ bool has_fixed_modifier(const Config& c) {
   return c.score_mod->kind == ScoreMod::Kind::softcap || c.score_mod->kind == ScoreMod::Kind::alibi;
 }
 
+/// A soft cap inside softmax's exponent adds less than one before it.
+bool has_curve(const Config& c) {
+  return ScoreModifier(*c.score_mod, {}).curve().has_value();
+}
+
 int default_bm(const Config& c) {
   const int wide = std::max(c.depth, *c.ov_depth);
-  return wide <= 64 || (wide <= 128 && has_fixed_modifier(c)) ? 192 : 128;
+  return wide <= 64 || (wide <= 128 && has_fixed_modifier(c) && !has_curve(c)) ? 192 : 128;
 }
 
 bool default_ping_pong(const Config& c) {
@@ -56,7 +61,7 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
 /// The measured width, narrowed until mask and score modifier find registers beside O, S and P.
 int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const int wide = std::max(c.depth, *c.ov_depth);
-  int BN = num_math_warpgroups == 3 ? (wide > 64 ? 96 : 128)
+  int BN = num_math_warpgroups == 3 ? (wide > 64 || has_curve(c) ? 96 : 128)
            : wide <= 64             ? 192
            : wide <= 128            ? 128
            : wide <= 192            ? 112
@@ -203,6 +208,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
 
   const int live = live_registers(p.ov_depth, p.BN);
+  // The widest two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).
+  p.skips_tiles = p.mask->bounded_above() && (p.num_math_warpgroups == 3 ||
+                                              (p.num_math_warpgroups == 2 && live <= (p.ragged ? 180 : 196)));
   // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
@@ -290,6 +298,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   softmax.exp_offload = c.exp_offload.value_or(0.0);
   p.watched_parts = watched_parts(p, c);
   softmax.watched_parts = p.watched_parts;
+  if (p.watched_parts > 0) softmax.curve = p.modifier->curve();
+  p.curve = softmax.curve.has_value();
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};

@@ -15,6 +15,13 @@ std::string OnlineSoftmax::log2_max(int r) const {
   return fmt::format("row_max_{}", r) + (watched() ? "" : " * " + shape_.scale_log2);
 }
 
+std::string OnlineSoftmax::exponent(int i, std::string_view name, bool near) const {
+  const std::string score = fmt::format("s_acc[{}]", i), shift = fmt::format("{}_{}", name, (i >> 1) & 1);
+  if (!shape_.curve) return fmt::format("fmaf({}, {}, -{})", score, shape_.scale_log2, shift);
+  if (near) return fmt::format(fmt::runtime(shape_.curve->near), score, shift);
+  return fmt::format(fmt::runtime(shape_.curve->log2), score) + " - " + shift;
+}
+
 void OnlineSoftmax::emit_reset(Writer& w) const {
   w.line("float row_max_0 = -kInfinity, row_max_1 = -kInfinity;");
   w.line("float row_sum_0 = 0.0f, row_sum_1 = 0.0f;");
@@ -39,7 +46,12 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
       "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, "
       "__shfl_xor_sync(0xffffffffu, "
       "max_1, 2));");
-  if (watched()) w.line("max_0 *= {0}; max_1 *= {0};", shape_.scale_log2);
+  if (shape_.curve) {
+    for (const char* max : {"max_0", "max_1"})
+      w.line("{} = {};", max, fmt::format(fmt::runtime(shape_.curve->log2), max));
+  } else if (watched()) {
+    w.line("max_0 *= {0}; max_1 *= {0};", shape_.scale_log2);
+  }
   const std::string factor = watched() ? "" : " * " + shape_.scale_log2;  // to log2 units
   if (first) {
     w.line("row_max_0 = max_0; row_max_1 = max_1;");
@@ -72,17 +84,27 @@ void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
   // Every `period`-th group of four registers goes to the FMA pipe.
   const int period =
       shape_.exp_offload > 0 && !masked ? std::max(1, static_cast<int>(1.0 / shape_.exp_offload + 0.5)) : 0;
-  for (int i = begin; i < end; i += 4) {
-    const bool offload = period > 0 && (i / 4) % period == period - 1;
-    const char* exp2 = offload ? "exp2_fma" : "exp2_approx";
-    for (int j = i; j < i + 4; j += 2) {
-      const int r = (j >> 1) & 1;
-      w.line(
-          "s_acc[{0}] = {3}(fmaf(s_acc[{0}], {4}, -shift_{2})); s_acc[{1}] = {3}(fmaf(s_acc[{1}], {4}, "
-          "-shift_{2}));",
-          j, j + 1, r, exp2, shape_.scale_log2);
+  const auto exponentials = [&](bool near) {
+    for (int i = begin; i < end; i += 4) {
+      const bool offload = period > 0 && (i / 4) % period == period - 1;
+      const char* exp2 = offload ? "exp2_fma" : "exp2_approx";
+      for (int j = i; j < i + 4; j += 2) {
+        w.line("s_acc[{0}] = {2}({3}); s_acc[{1}] = {2}({4});", j, j + 1, exp2, exponent(j, "shift", near),
+               exponent(j + 1, "shift", near));
+      }
     }
+  };
+  if (shape_.curve) {
+    w.comment("rows whose maximum the polynomial does for; shift is 0 where no key is visible");
+    w.open(
+        "if (__all_sync(0xffffffffu, fminf(shift_0, shift_1) > {:.4f}f && fmaxf(shift_0, shift_1) < "
+        "{:.4f}f))",
+        LogitCurve::kWeightless - shape_.curve->bound, shape_.curve->bound - shape_.rescale_threshold);
+    exponentials(true);
+    w.reopen("else");
   }
+  exponentials(false);
+  if (shape_.curve) w.close();
   w.comment("row sums, two chains each");
   for (int r = 0; r < 2; ++r)
     w.line("float sum_{0}a_{1} = s_acc[{2}], sum_{0}b_{1} = s_acc[{3}];", r, begin, begin + 2 * r,
@@ -108,18 +130,15 @@ void OnlineSoftmax::emit_watched(Writer& w, bool masked) const {
 }
 
 void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked) const {
-  const auto exponentials = [&] {
+  const auto exponentials = [&](bool near) {
     // Without a visible key so far the maximum is -inf: beside the finite bound any visible score overflows,
     // which the sum shows, and a hidden one becomes 0.
-    for (int r = 0; r < 2; ++r)
-      w.line("shift_{0} = {1};", r,
-             masked ? fmt::format("fmaxf(row_max_{}, -1e30f)", r) : fmt::format("row_max_{}", r));
+    const char* shift = masked ? "shift" : "row_max";
+    for (int r = 0; masked && r < 2; ++r) w.line("shift_{0} = fmaxf(row_max_{0}, -1e30f);", r);
     for (int i = begin; i < end; i += 4) {
       for (int j = i; j < i + 4; j += 2) {
-        w.line(
-            "e[{0}] = exp2_approx(fmaf(s_acc[{0}], {3}, -shift_{2})); e[{1}] = exp2_approx(fmaf(s_acc[{1}], "
-            "{3}, -shift_{2}));",
-            j, j + 1, (j >> 1) & 1, shape_.scale_log2);
+        w.line("e[{}] = exp2_approx({}); e[{}] = exp2_approx({});", j, exponent(j, shift, near), j + 1,
+               exponent(j + 1, shift, near));
       }
     }
     w.line("sum_0a = e[{}]; sum_0b = e[{}]; sum_1a = e[{}]; sum_1b = e[{}];", begin, begin + 1, begin + 2,
@@ -129,10 +148,19 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
     w.line("sum_0a += sum_0b; sum_1a += sum_1b;");
   };
   w.open("");
-  w.line("float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;");
-  exponentials();
-  w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > {:.1f}f))",
-         std::exp2(shape_.rescale_threshold));
+  w.line("float {}sum_0a, sum_0b, sum_1a, sum_1b;", masked ? "shift_0, shift_1, " : "");
+  exponentials(true);
+  std::string limit = fmt::format("{:.1f}f", std::exp2(shape_.rescale_threshold));
+  if (shape_.curve) {
+    // Scores below -bound must weigh nothing beside a row that holds its maximum; those above must show.
+    w.comment("a limit that every sum is above, where the polynomial may not do for the row's maximum");
+    w.line(
+        "const float limit = fminf(row_max_0, row_max_1) > {:.4f}f && fmaxf(row_max_0, row_max_1) < {:.4f}f "
+        "? {} : -1.0f;",
+        LogitCurve::kWeightless - shape_.curve->bound, shape_.curve->bound - shape_.rescale_threshold, limit);
+    limit = "limit";
+  }
+  w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > {}))", limit);
   w.line("float max_0 = s_acc[{}], max_1 = s_acc[{}];", begin, begin + 2);
   for (int i = begin; i < end; i += 4) {
     w.line(
@@ -143,7 +171,10 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
   for (int r = 0; r < 2; ++r) {
     for (const int lanes : {1, 2})
       w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
-    w.line("max_{0} = fmaxf(row_max_{0}, max_{0} * {1});", r, shape_.scale_log2);
+    const std::string max = fmt::format("max_{}", r);
+    w.line(
+        "{0} = fmaxf(row_{0}, {1});", max,
+        shape_.curve ? fmt::format(fmt::runtime(shape_.curve->log2), max) : max + " * " + shape_.scale_log2);
     w.line("const float beta_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
            masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
     w.line("alpha_{0} *= beta_{0}; row_sum_{0} *= beta_{0}; row_max_{0} = max_{0};", r);
@@ -151,7 +182,7 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
   w.line("rescale = true;");
   for (int i = 0; i < begin; i += 4)
     w.line("e[{}] *= beta_0; e[{}] *= beta_0; e[{}] *= beta_1; e[{}] *= beta_1;", i, i + 1, i + 2, i + 3);
-  exponentials();
+  exponentials(false);
   w.close();
   w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
   w.close();

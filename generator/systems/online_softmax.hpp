@@ -7,13 +7,26 @@
 // (score_mod.hpp).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 
 namespace kiln {
+
+/// A logit that is not a multiple of its score, with a cheap form that emit_watched proves right: `near`
+/// rises everywhere, is good where logits lie in [-bound, bound], and beyond lies beyond, too. So a sum shows
+/// every score above, and scores below weigh nothing beside a maximum well above -bound.
+struct LogitCurve {
+  static constexpr double kWeightless =
+      22;            ///< log2 units below a row's maximum where a score weighs nothing
+  std::string log2;  ///< emitted logit in log2 units of score {0}; keeps -inf
+  std::string near;  ///< emitted, the same by the cheap form, less {1}
+  double bound = 0;  ///< log2 units
+};
 
 class OnlineSoftmax {
  public:
@@ -26,6 +39,8 @@ class OnlineSoftmax {
     /// score_regs / parts registers beside S, and a vote. With it row_max is in log2 units.
     int watched_parts = 0;
     double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
+    /// For softmax by parts only: what the logits are, unless scores times the factor below.
+    std::optional<LogitCurve> curve;
     /// Emitted factors from the score registers to log2 units and to natural units.
     std::string scale_log2 = "scale_log2", scale = "scale";
     /// Emitted logits (natural units) of the attention sink for the lane's rows; empty: no sink.
@@ -59,6 +74,8 @@ class OnlineSoftmax {
  private:
   bool watched() const { return shape_.watched_parts > 0; }
   std::string log2_max(int r) const;  ///< row_max in log2 units, an expression
+  /// Score `i` in log2 units less its row's `name`_{r}, by the cheap form of the curve or not.
+  std::string exponent(int i, std::string_view name, bool near) const;
   void emit_watched_part(Writer& w, int begin, int end, bool masked) const;
   Shape shape_;
 };

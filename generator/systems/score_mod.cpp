@@ -83,6 +83,44 @@ std::string ScoreModifier::scale() const {
   }
 }
 
+namespace {
+
+// tanh(u) by a1 u + a3 u^3 + a5 u^5 for |u| <= reach (minimax, by Remez exchange); tanh.approx is good to
+// 4.9e-4. Each rises everywhere: its derivative has no real root.
+struct NearTanh {
+  double reach, tanh, a1, a3, a5, error;
+};
+constexpr NearTanh kNearTanh[] = {{0.55, 0.50052021, 0.99987216, -0.32982897, 0.10879920, 9.9e-6},
+                                  {0.6, 0.53704957, 0.99979379, -0.32855241, 0.10491175, 1.8e-5}};
+
+/// The most exact one that leaves room between scores that weigh nothing and a row's maximum; null: none.
+const NearTanh* near_tanh(double cap) {
+  for (const NearTanh& near : kNearTanh)
+    if (cap * kLog2E * near.tanh >= LogitCurve::kWeightless) return &near;
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<LogitCurve> ScoreModifier::curve() const {
+  if (mod_.kind != ScoreMod::Kind::softcap || dialect_.tanh.empty()) return std::nullopt;
+  const NearTanh* near = near_tanh(mod_.softcap);
+  if (near == nullptr) return std::nullopt;
+  return LogitCurve{"softcap_log2({0}, cap_scale, " + scale_log2() + ")",
+                    "softcap_near({0}, cap_1, cap_3, cap_5, {1})", mod_.softcap * kLog2E * near->tanh};
+}
+
+void ScoreModifier::emit_curve_rows(Writer& w) const {
+  const NearTanh& near = *near_tanh(mod_.softcap);
+  const double unit = mod_.softcap * kLog2E;
+  w.line("const float cap_u = scale * {}, cap_scale = 2.88539008f * cap_u;", float_text(1 / mod_.softcap));
+  w.comment("tanh(u) = {} u {} u^3 + {} u^5 within {} where u = cap_u s lies within {}", near.a1, near.a3,
+            near.a5, near.error, near.reach);
+  w.line("const float cap_1 = {} * cap_u, cap_3 = {} * cap_u * cap_u * cap_u;", float_text(unit * near.a1),
+         float_text(unit * near.a3));
+  w.line("const float cap_5 = {} * cap_u * cap_u * cap_u * cap_u * cap_u;", float_text(unit * near.a5));
+}
+
 void ScoreModifier::emit_rows(Writer& w, const ScoreContext& c) const {
   if (mod_.kind == ScoreMod::Kind::softcap) {
     const char* unit = dialect_.tanh.empty() ? " * 2.88539008f" : "";

@@ -13,6 +13,7 @@
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/expression/emit.hpp"
+#include "generator/systems/online_softmax.hpp"
 #include "generator/systems/score_layout.hpp"
 
 #include <kiln/config.hpp>
@@ -47,6 +48,12 @@ class ScoreModifier {
   /// Emitted factors from what stands in the registers to log2 units and to natural units.
   std::string scale_log2() const;
   std::string scale() const;
+
+  /// A soft cap as part of softmax's exponent (online_softmax.hpp), where the cap leaves room for a
+  /// polynomial; with it emit_apply is not used. Its prelude sections, and its constants once per work item.
+  std::optional<LogitCurve> curve() const;
+  void use_curve(Prelude& prelude) const { prelude.use("softcap_log2"), prelude.use("softcap_near"); }
+  void emit_curve_rows(Writer& w) const;
 
   /// Once per work item: cap_scale, or slope_{r} of each row (from its head).
   void emit_rows(Writer& w, const ScoreContext& context) const;

@@ -88,6 +88,10 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   add(items, 2);
   add(wrap, 2);
   add(boundary_cases(c, true), 2);
+  if (c.target == Target::sm_90a && !decode && bm > 64 && mask.kind != MaskConfig::Kind::none &&
+      mask.kind != MaskConfig::Kind::custom)
+    // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
+    add({{bm, bn + bm - 64}}, 2);
   if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
     // The window's start and its end, with whole tiles between.
     add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);

@@ -144,3 +144,19 @@ TEST_CASE("warpgroups take turns only where there are two") {
   CHECK(
       refused_at(base({{"BM", 64}, {"schedule", "sm90_prefill_pingpong"}}), "/BM", "sm90_prefill_pingpong"));
 }
+
+TEST_CASE("a soft cap is part of the exponent where the cap leaves a polynomial room") {
+  const auto text = [](double cap) {
+    return generate(plan_of(base({{"score_mod", {{"softcap", cap}}}}))).text;
+  };
+  CHECK(count(text(50), "softcap_near\\(s_acc") > 0);
+  CHECK(count(text(30), "softcap_near\\(s_acc") > 0);
+  CHECK(count(text(20), "softcap_near") == 0);
+  CHECK(count(text(20), "tanh_approx\\(s_acc") > 0);
+}
+
+TEST_CASE("a warpgroup leaves out tiles that only later rows see") {
+  CHECK(count(generate(plan_of(base({{"mask", "causal"}}))).text, "for \\(; n >= own_blocks; --n\\)") == 1);
+  CHECK(count(generate(plan_of(base({{"mask", "none"}}))).text, "own_blocks") == 0);
+  CHECK(count(generate(plan_of(base({{"mask", "causal"}, {"BM", 64}}))).text, "own_blocks") == 0);
+}

@@ -423,10 +423,33 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
         o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
         if (work.num_blocks > 0) {
           int n = work.num_blocks - 1;
-
-          // ---- first KV tile (the last keys)
+          // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+          const int v_rows = work.seqlen_k - n * 64;
+          if (v_rows < 64) {
+            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+            for (int i = v_rows * 8 + threadIdx.x - 128; i < 512; i += 256) {
+              zero_16_bytes(smem_v + v_stage * 32768 + 0 + i * 16);
+              zero_16_bytes(smem_v + v_stage * 32768 + 8192 + i * 16);
+              zero_16_bytes(smem_v + v_stage * 32768 + 16384 + i * 16);
+              zero_16_bytes(smem_v + v_stage * 32768 + 24576 + i * 16);
+            }
+            fence_proxy_async();
+            named_barrier_sync(7, 256);  // every consumer reads these rows
+          }
           mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
           q_phase ^= 1;
+          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
+          // tiles that only later warpgroups see
+          const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
+          #pragma unroll 1
+          for (; n >= own_blocks; --n) {
+            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+            k_phase ^= k_stage; k_stage ^= 1;
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+            v_phase ^= v_stage; v_stage ^= 1;
+          }
+
+          // ---- first KV tile (the last keys)
           {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
@@ -521,21 +544,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
             p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
             p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
             p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-            const int v_rows = work.seqlen_k - n * 64;
-            if (v_rows < 64) {
-              mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-              for (int i = v_rows * 8 + threadIdx.x - 128; i < 512; i += 256) {
-                zero_16_bytes(smem_v + v_stage * 32768 + 0 + i * 16);
-                zero_16_bytes(smem_v + v_stage * 32768 + 8192 + i * 16);
-                zero_16_bytes(smem_v + v_stage * 32768 + 16384 + i * 16);
-                zero_16_bytes(smem_v + v_stage * 32768 + 24576 + i * 16);
-              }
-              fence_proxy_async();
-              named_barrier_sync(7, 256);  // every consumer reads these rows
-            }
           }
-          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
           const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 64;  // tiles that the first row sees to their end
 
           // ---- KV tiles in which the keys of some row of this warpgroup end

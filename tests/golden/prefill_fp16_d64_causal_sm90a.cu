@@ -377,10 +377,22 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
         o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
         if (work.num_blocks > 0) {
           int n = work.num_blocks - 1;
-
-          // ---- first KV tile (the last keys)
           mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
           q_phase ^= 1;
+          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
+          // tiles that only later warpgroups see
+          const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 127) / 128;
+          #pragma unroll 1
+          for (; n >= own_blocks; --n) {
+            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+            if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+            if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+            named_barrier_sync(1 + consumer, 256);
+            named_barrier_arrive(1 + (consumer + 1) % 3, 256);
+          }
+
+          // ---- first KV tile (the last keys)
           {
             // S(n) = Q K(n)'
             mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
@@ -521,7 +533,6 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             p[28] = pack_fp16(s_acc[56], s_acc[57]); p[29] = pack_fp16(s_acc[58], s_acc[59]);
             p[30] = pack_fp16(s_acc[60], s_acc[61]); p[31] = pack_fp16(s_acc[62], s_acc[63]);
           }
-          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
           const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 128;  // tiles that the first row sees to their end
 
           // ---- KV tiles in which the keys of some row of this warpgroup end
@@ -739,15 +750,13 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             float e[64], alpha_0 = 1.0f, alpha_1 = 1.0f;
             bool rescale = false;
             {
-              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
-              shift_0 = row_max_0;
-              shift_1 = row_max_1;
-              e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-              e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-              e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-              e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-              e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-              e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+              float sum_0a, sum_0b, sum_1a, sum_1b;
+              e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -row_max_0));
+              e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -row_max_1));
+              e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -row_max_0));
+              e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -row_max_1));
+              e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -row_max_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -row_max_0));
+              e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -row_max_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -row_max_1));
               sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
               sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
               sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
@@ -768,14 +777,12 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
                 const float beta_1 = exp2_approx(row_max_1 - max_1);
                 alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
                 rescale = true;
-                shift_0 = row_max_0;
-                shift_1 = row_max_1;
-                e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-                e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-                e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-                e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-                e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-                e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+                e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -row_max_0));
+                e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -row_max_1));
+                e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -row_max_0));
+                e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -row_max_1));
+                e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -row_max_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -row_max_0));
+                e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -row_max_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -row_max_1));
                 sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
                 sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
                 sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
@@ -784,15 +791,13 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
               row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
             {
-              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
-              shift_0 = row_max_0;
-              shift_1 = row_max_1;
-              e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-              e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-              e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-              e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-              e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-              e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+              float sum_0a, sum_0b, sum_1a, sum_1b;
+              e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -row_max_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -row_max_0));
+              e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -row_max_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -row_max_1));
+              e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -row_max_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -row_max_0));
+              e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -row_max_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -row_max_1));
+              e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -row_max_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -row_max_0));
+              e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -row_max_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -row_max_1));
               sum_0a = e[12]; sum_0b = e[13]; sum_1a = e[14]; sum_1b = e[15];
               sum_0a += e[16]; sum_0b += e[17]; sum_1a += e[18]; sum_1b += e[19];
               sum_0a += e[20]; sum_0b += e[21]; sum_1a += e[22]; sum_1b += e[23];
@@ -816,14 +821,12 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
                 e[0] *= beta_0; e[1] *= beta_0; e[2] *= beta_1; e[3] *= beta_1;
                 e[4] *= beta_0; e[5] *= beta_0; e[6] *= beta_1; e[7] *= beta_1;
                 e[8] *= beta_0; e[9] *= beta_0; e[10] *= beta_1; e[11] *= beta_1;
-                shift_0 = row_max_0;
-                shift_1 = row_max_1;
-                e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-                e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-                e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-                e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-                e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-                e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+                e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -row_max_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -row_max_0));
+                e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -row_max_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -row_max_1));
+                e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -row_max_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -row_max_0));
+                e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -row_max_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -row_max_1));
+                e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -row_max_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -row_max_0));
+                e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -row_max_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -row_max_1));
                 sum_0a = e[12]; sum_0b = e[13]; sum_1a = e[14]; sum_1b = e[15];
                 sum_0a += e[16]; sum_0b += e[17]; sum_1a += e[18]; sum_1b += e[19];
                 sum_0a += e[20]; sum_0b += e[21]; sum_1a += e[22]; sum_1b += e[23];
@@ -832,15 +835,13 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
               row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
             {
-              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
-              shift_0 = row_max_0;
-              shift_1 = row_max_1;
-              e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-              e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-              e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-              e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-              e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-              e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+              float sum_0a, sum_0b, sum_1a, sum_1b;
+              e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -row_max_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -row_max_0));
+              e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -row_max_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -row_max_1));
+              e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -row_max_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -row_max_0));
+              e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -row_max_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -row_max_1));
+              e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -row_max_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -row_max_0));
+              e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -row_max_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -row_max_1));
               sum_0a = e[24]; sum_0b = e[25]; sum_1a = e[26]; sum_1b = e[27];
               sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
               sum_0a += e[32]; sum_0b += e[33]; sum_1a += e[34]; sum_1b += e[35];
@@ -867,14 +868,12 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
                 e[12] *= beta_0; e[13] *= beta_0; e[14] *= beta_1; e[15] *= beta_1;
                 e[16] *= beta_0; e[17] *= beta_0; e[18] *= beta_1; e[19] *= beta_1;
                 e[20] *= beta_0; e[21] *= beta_0; e[22] *= beta_1; e[23] *= beta_1;
-                shift_0 = row_max_0;
-                shift_1 = row_max_1;
-                e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-                e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-                e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-                e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-                e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-                e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+                e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -row_max_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -row_max_0));
+                e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -row_max_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -row_max_1));
+                e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -row_max_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -row_max_0));
+                e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -row_max_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -row_max_1));
+                e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -row_max_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -row_max_0));
+                e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -row_max_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -row_max_1));
                 sum_0a = e[24]; sum_0b = e[25]; sum_1a = e[26]; sum_1b = e[27];
                 sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
                 sum_0a += e[32]; sum_0b += e[33]; sum_1a += e[34]; sum_1b += e[35];
@@ -883,15 +882,13 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
               row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
             {
-              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
-              shift_0 = row_max_0;
-              shift_1 = row_max_1;
-              e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-              e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
-              e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
-              e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
-              e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
-              e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+              float sum_0a, sum_0b, sum_1a, sum_1b;
+              e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -row_max_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -row_max_0));
+              e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -row_max_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -row_max_1));
+              e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -row_max_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -row_max_0));
+              e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -row_max_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -row_max_1));
+              e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -row_max_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -row_max_0));
+              e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -row_max_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -row_max_1));
               sum_0a = e[36]; sum_0b = e[37]; sum_1a = e[38]; sum_1b = e[39];
               sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
               sum_0a += e[44]; sum_0b += e[45]; sum_1a += e[46]; sum_1b += e[47];
@@ -921,14 +918,12 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
                 e[24] *= beta_0; e[25] *= beta_0; e[26] *= beta_1; e[27] *= beta_1;
                 e[28] *= beta_0; e[29] *= beta_0; e[30] *= beta_1; e[31] *= beta_1;
                 e[32] *= beta_0; e[33] *= beta_0; e[34] *= beta_1; e[35] *= beta_1;
-                shift_0 = row_max_0;
-                shift_1 = row_max_1;
-                e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-                e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
-                e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
-                e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
-                e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
-                e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+                e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -row_max_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -row_max_0));
+                e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -row_max_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -row_max_1));
+                e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -row_max_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -row_max_0));
+                e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -row_max_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -row_max_1));
+                e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -row_max_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -row_max_0));
+                e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -row_max_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -row_max_1));
                 sum_0a = e[36]; sum_0b = e[37]; sum_1a = e[38]; sum_1b = e[39];
                 sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
                 sum_0a += e[44]; sum_0b += e[45]; sum_1a += e[46]; sum_1b += e[47];
@@ -937,15 +932,13 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
               row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
             {
-              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
-              shift_0 = row_max_0;
-              shift_1 = row_max_1;
-              e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
-              e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
-              e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
-              e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
-              e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
-              e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+              float sum_0a, sum_0b, sum_1a, sum_1b;
+              e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -row_max_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -row_max_0));
+              e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -row_max_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -row_max_1));
+              e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -row_max_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -row_max_0));
+              e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -row_max_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -row_max_1));
+              e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -row_max_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -row_max_0));
+              e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -row_max_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -row_max_1));
               sum_0a = e[48]; sum_0b = e[49]; sum_1a = e[50]; sum_1b = e[51];
               sum_0a += e[52]; sum_0b += e[53]; sum_1a += e[54]; sum_1b += e[55];
               sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
@@ -978,14 +971,12 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
                 e[36] *= beta_0; e[37] *= beta_0; e[38] *= beta_1; e[39] *= beta_1;
                 e[40] *= beta_0; e[41] *= beta_0; e[42] *= beta_1; e[43] *= beta_1;
                 e[44] *= beta_0; e[45] *= beta_0; e[46] *= beta_1; e[47] *= beta_1;
-                shift_0 = row_max_0;
-                shift_1 = row_max_1;
-                e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
-                e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
-                e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
-                e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
-                e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
-                e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+                e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -row_max_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -row_max_0));
+                e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -row_max_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -row_max_1));
+                e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -row_max_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -row_max_0));
+                e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -row_max_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -row_max_1));
+                e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -row_max_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -row_max_0));
+                e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -row_max_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -row_max_1));
                 sum_0a = e[48]; sum_0b = e[49]; sum_1a = e[50]; sum_1b = e[51];
                 sum_0a += e[52]; sum_0b += e[53]; sum_1a += e[54]; sum_1b += e[55];
                 sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
@@ -994,11 +985,9 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
               row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
             {
-              float shift_0, shift_1, sum_0a, sum_0b, sum_1a, sum_1b;
-              shift_0 = row_max_0;
-              shift_1 = row_max_1;
-              e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
-              e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+              float sum_0a, sum_0b, sum_1a, sum_1b;
+              e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -row_max_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -row_max_0));
+              e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -row_max_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -row_max_1));
               sum_0a = e[60]; sum_0b = e[61]; sum_1a = e[62]; sum_1b = e[63];
               sum_0a += sum_0b; sum_1a += sum_1b;
               if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
@@ -1030,10 +1019,8 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
                 e[48] *= beta_0; e[49] *= beta_0; e[50] *= beta_1; e[51] *= beta_1;
                 e[52] *= beta_0; e[53] *= beta_0; e[54] *= beta_1; e[55] *= beta_1;
                 e[56] *= beta_0; e[57] *= beta_0; e[58] *= beta_1; e[59] *= beta_1;
-                shift_0 = row_max_0;
-                shift_1 = row_max_1;
-                e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
-                e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+                e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -row_max_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -row_max_0));
+                e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -row_max_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -row_max_1));
                 sum_0a = e[60]; sum_0b = e[61]; sum_1a = e[62]; sum_1b = e[63];
                 sum_0a += sum_0b; sum_1a += sum_1b;
               }
