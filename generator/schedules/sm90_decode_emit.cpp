@@ -60,7 +60,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   p.v->ring().emit_addresses(w, after_k);
   if (p.stream->dynamic()) {
     p.cells.emit_addresses(w, after_k + p.v->ring().barrier_bytes());
-    w.line("volatile int* const cell_slots = (volatile int*)(smem_bytes + {});", p.smem_cells);
+    w.line("int* const cell_slots = (int*)(smem_bytes + {});", p.smem_cells);
   }
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);

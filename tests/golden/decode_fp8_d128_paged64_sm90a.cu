@@ -410,7 +410,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 mbar_k_full = smem + 78080, mbar_k_empty = smem + 78096;
   const u32 mbar_v_full = smem + 78112, mbar_v_empty = smem + 78128;
   const u32 mbar_cell_full = smem + 78144, mbar_cell_empty = smem + 78160;
-  volatile int* const cell_slots = (volatile int*)(smem_bytes + 78176);
+  int* const cell_slots = (int*)(smem_bytes + 78176);
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   const int lane = threadIdx.x % 32;
 
