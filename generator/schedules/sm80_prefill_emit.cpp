@@ -303,7 +303,8 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.close();
   }
   w.comment("This warp's rows of Q's shared memory are its own: O takes their place.");
-  w.line("__syncwarp();");
+  // With one stage the block has met since they were read, before V.
+  if (p.num_stages > 1) w.line("__syncwarp();");
   p.o->emit_store(w, *p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
                   "o_head + 16 * warp * o_stride_seq", "o_stride_seq", "seqlen_q - m_start - 16 * warp");
 }

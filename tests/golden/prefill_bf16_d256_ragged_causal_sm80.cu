@@ -803,7 +803,6 @@ kiln_prefill_bf16_d256_ragged_causal_sm80(const u16* q, const u16* k, const u16*
   const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
   const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
   // This warp's rows of Q's shared memory are its own: O takes their place.
-  __syncwarp();
   const u32 o_write_vector = (lane >> 2) * 8;
   const u32 o_write_lane = (o_write_vector ^ ((o_write_vector >> 3) & 7)) * 16 + 4 * (lane & 3);
   const u32 o_write_0 = smem_q_warp + o_write_lane;
