@@ -16,8 +16,8 @@ Json amd_cycle_model(const KernelSource& source) {
     const AmdLoopModel m = model_amd_loop(*binary, source.manifest);
     const double peak = is_fp8(source.manifest.dtype) ? machine.peak_8bit : machine.peak_16bit;
     Json published = nullptr;
-    if (machine.published > 0)
-      published = {{"tflops", machine.published}, {"by", machine.published_as}, {"device", machine.device}};
+    if (const AmdPublished found = amd_published(source.manifest); found.tflops > 0)
+      published = {{"tflops", found.tflops}, {"by", found.as}, {"device", machine.device}};
     return {{"device", machine.device},
             {"registers",
              {{"vector", binary->registers},
@@ -55,6 +55,9 @@ Json amd_cycle_model(const KernelSource& source) {
             {"tflops_lockstep", m.tflops_lockstep},
             {"two_groups", m.two_groups},
             {"peak_tflops", peak},
+            {"decode", source.manifest.operation == Operation::decode},
+            {"read_tbs", m.read_tbs},
+            {"memory_tbs", machine.memory_tbs},
             {"published", published}};
   } catch (const Error& error) {
     if (error.code() != ErrorCode::environment && error.code() != ErrorCode::bad_input) throw;
@@ -95,7 +98,12 @@ void print_amd_cycle_model(const Json& model) {
       number(model["tflops_in_order"]), number(model["tflops_lockstep"]),
       model["two_groups"].get<bool>() ? "two groups of waves of a block go" : "waves of a block go",
       number(model["peak_tflops"]));
-  if (!model["published"].is_null()) {
+  if (model["decode"].get<bool>()) {
+    fmt::print(
+        "  keys and values at up to {:.1f} TB/s by this loop; the memory of {} brings {:.1f}: bound by {}\n",
+        number(model["read_tbs"]), model["device"].get<std::string>(), number(model["memory_tbs"]),
+        number(model["read_tbs"]) < number(model["memory_tbs"]) ? "the loop" : "the memory");
+  } else if (!model["published"].is_null()) {
     fmt::print("  published, measured by others on {}: {:.0f} TFLOP/s ({})\n",
                model["published"]["device"].get<std::string>(), number(model["published"]["tflops"]),
                model["published"]["by"].get<std::string>());

@@ -17,12 +17,30 @@ namespace {
 using emulator::amdgcn::InstructionView;
 
 constexpr std::array<AmdMachine, 3> kMachines{{
-    {"gfx90a", "one die of an MI250X", 110, 1.7, 64 << 10, 16, 128, 191, 0, 0, ""},
-    {"gfx942", "MI300X", 304, 2.1, 64 << 10, 16, 128, 1307, 2615, 592,
-     "AITER v3, BF16, depth 128, no mask, batch 4, 64/8 heads, 8192 tokens"},
-    {"gfx950", "MI355X", 256, 2.4, 160 << 10, 8, 256, 2517, 5033, 1408,
-     "AITER v3, BF16, depth 128, no mask, batch 4, 64/8 heads, 8192 tokens"},
+    {"gfx90a", "one die of an MI250X", 110, 1.7, 64 << 10, 16, 128, 191, 0, 1.6},
+    {"gfx942", "MI300X", 304, 2.1, 64 << 10, 16, 128, 1307, 2615, 5.3},
+    {"gfx950", "MI355X", 256, 2.4, 160 << 10, 8, 256, 2517, 5033, 8.0},
 }};
+
+/// Prefill, measured by others on their kernels (sources in docs/amd.md). The first row that fits a kernel is
+/// the one.
+enum class Of { fp8, causal, any };
+struct PublishedRow {
+  std::string_view target;
+  Of of;
+  int most_depth;
+  AmdPublished figure;
+};
+constexpr PublishedRow kPublished[] = {
+    {"gfx950", Of::fp8, 1024, {827, "MAX prefill v2, FP8, depth 128, tiles of 128 keys"}},
+    {"gfx950", Of::causal, 64, {821, "HipKittens, BF16, depth 64, causal, GQA, 4096 tokens; AITER 392"}},
+    {"gfx950",
+     Of::causal,
+     1024,
+     {1216, "HipKittens, BF16, depth 128, causal, GQA 64/8, 8192 tokens; AITER 1205"}},
+    {"gfx950", Of::any, 1024, {1408, "AITER v3, BF16, depth 128, no mask, batch 4, 64/8 heads, 8192 tokens"}},
+    {"gfx942", Of::any, 1024, {592, "AITER v3, BF16, depth 128, no mask, batch 4, 64/8 heads, 8192 tokens"}},
+};
 
 /// Issue to issue on one SIMD, for gfx90a, gfx942 and gfx950; 0: the target lacks it.
 struct MatrixRow {
@@ -191,6 +209,15 @@ const AmdMachine& amd_machine(std::string_view target) {
               fmt::format("the cycle model is for gfx90a, gfx942 and gfx950, not {}", target));
 }
 
+AmdPublished amd_published(const Manifest& manifest) {
+  const bool causal = manifest.config_json.find(R"("mask":"causal")") != std::string::npos;
+  for (const PublishedRow& row : kPublished) {
+    const bool fits = row.of == Of::any || (row.of == Of::fp8 ? is_fp8(manifest.dtype) : causal);
+    if (row.target == manifest.target && manifest.depth <= row.most_depth && fits) return row.figure;
+  }
+  return {};
+}
+
 int mfma_cycles(std::string_view target, std::string_view text) {
   const MatrixRow* row = matrix_row(text);
   return row == nullptr ? 0 : row->cycles[static_cast<std::size_t>(&amd_machine(target) - kMachines.data())];
@@ -267,8 +294,11 @@ AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   model.tflops_bound = scale / model.cycles;
   model.tflops_in_order = scale / std::max(model.cycles, model.wave);
   const int block_waves = std::max(1, model.waves_per_simd / model.blocks_per_cu);
-  model.tflops_lockstep =
-      scale / std::max(model.cycles, model.two_groups ? two_group_cycles(phases) : model.wave * block_waves);
+  const double lockstep =
+      std::max(model.cycles, model.two_groups ? two_group_cycles(phases) : model.wave * block_waves);
+  model.tflops_lockstep = scale / lockstep;
+  model.bytes = model.memory * kL1Bytes;
+  model.read_tbs = model.bytes / lockstep * machine.compute_units * machine.ghz * 1e-3;
   return model;
 }
 

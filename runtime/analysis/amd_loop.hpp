@@ -21,10 +21,14 @@ struct AmdMachine {
   int transcendental;  ///< cycles of one on a SIMD; other vector instructions take 4
   int lds_read_bytes;  ///< per cycle of a compute unit, for 8- and 16-byte reads; everything else 128
   double peak_16bit, peak_8bit;  ///< TFLOP/s
-  /// The best that was published for attention on it, and by whom; 0 when nothing was.
-  double published;
-  std::string_view published_as;
+  double memory_tbs;             ///< TB/s of the device's memory
 };
+/// A speed that others measured and published, of the kernel most like one's own.
+struct AmdPublished {
+  double tflops = 0;  ///< 0: nothing was published for the device
+  std::string_view as;
+};
+AmdPublished amd_published(const Manifest& manifest);
 /// Throws Error (bad_input) for a target that is not AMD's.
 const AmdMachine& amd_machine(std::string_view target);
 
@@ -55,6 +59,10 @@ struct AmdLoopModel {
   double tflops_lockstep = 0;  ///< when barriers hold the waves of a block in step: only blocks overlap, or
                                ///< the two groups of waves of a ping-pong schedule, slot by slot
   bool two_groups = false;     ///< the kernel is of a ping-pong schedule
+  /// Bytes that the loop brings from memory in one iteration of all waves of a compute unit, and TB/s of the
+  /// device when the loop takes as long as `tflops_lockstep` says: what decode needs beside the memory's
+  /// rate.
+  double bytes = 0, read_tbs = 0;
 };
 
 /// Throws Error: environment (no disassembler), bad_input (the program has no loop with matrix instructions).

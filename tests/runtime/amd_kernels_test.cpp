@@ -60,6 +60,8 @@ TEST_CASE("emitted AMD kernels hold the static checks and are bound by what the 
       CHECK(model.tflops_bound <= machine.peak_16bit * 1.005);
       CHECK(model.tflops_in_order <= model.tflops_bound);
       CHECK(model.tflops_lockstep <= model.tflops_in_order);
+      CHECK(model.read_tbs > 0);
+      CHECK((amd_published(made.source.manifest).tflops > 0) == (std::string_view(target) != "gfx90a"));
       // What the matrix unit does in an iteration is the tile's two products, for every wave and stage.
       const Config& c = made.plan.resolved();
       const std::int64_t tile = 4LL * *c.BM * *c.BN * depth;
