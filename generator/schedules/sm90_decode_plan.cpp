@@ -197,8 +197,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
       p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
   const int other = p.q_bytes() + 128 * p.BM * p.out_blocks() + p_bytes + 16 * p.BM + 2048;
   const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
-  // Two have 168 registers a thread, which upright rows exceed.
-  p.ctas_per_sm = fitting(2) >= 2 && !p.upright && registers <= 108 ? 2 : 1;
+  // Two have 168 registers a thread, which upright rows exceed, and products of many groups of columns.
+  const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
+  p.ctas_per_sm = fitting(2) >= 2 && !p.upright && busy <= 108 ? 2 : 1;
   if (!c.num_kv_stages) {
     // Two blocks with two stages each keep the memory busy; more only queue, and blocks get less equal
     // shares.
