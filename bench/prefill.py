@@ -130,7 +130,7 @@ def flex_call(torch, c, q, k, v):
     elif isinstance(mod, dict):
         score = lambda x, b, h, i, j: x + 0.01 * (j - i)
     blocks = create_block_mask(sees, None, None, s, s, device="cuda") if sees else None
-    torch._dynamo.reset()  # every case is one more specialisation, and their number is limited
+    torch._dynamo.config.recompile_limit = 1000  # every case is one more specialisation
     compiled = torch.compile(flex_attention, dynamic=False)
     qt, kt, vt = (t.transpose(1, 2) for t in (q, k, v))
     return lambda: compiled(qt, kt, vt, score_mod=score, block_mask=blocks, enable_gqa=q.shape[2] != k.shape[2])
