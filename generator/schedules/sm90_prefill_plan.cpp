@@ -208,9 +208,10 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
 
   const int live = live_registers(p.ov_depth, p.BN);
-  // The widest two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).
-  p.skips_tiles = p.mask->bounded_above() && (p.num_math_warpgroups == 3 ||
-                                              (p.num_math_warpgroups == 2 && live <= (p.ragged ? 180 : 196)));
+  // Tiles of keys that hold whole tiles of queries have none at equal lengths, and few otherwise. The widest
+  // two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).
+  p.skips_tiles = p.mask->bounded_above() && p.num_math_warpgroups > 1 && p.BN % p.BM != 0 &&
+                  (p.num_math_warpgroups == 3 || live <= (p.ragged ? 180 : 196));
   // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;

@@ -382,15 +382,6 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
           mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
           q_phase ^= 1;
           const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
-          // tiles that only later warpgroups see
-          const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 127) / 128;
-          #pragma unroll 1
-          for (; n >= own_blocks; --n) {
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-          }
 
           // ---- first KV tile (the last keys)
           {
