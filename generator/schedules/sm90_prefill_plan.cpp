@@ -49,7 +49,10 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   if (c.exp_offload.value_or(0.0) > 0) return 0;
   const bool three = p.num_math_warpgroups == 3;
   if (three && p.ragged && !p.modifier->none()) return 0;
-  const int limit = three ? (p.mask->bounded_above() ? 140 : 144) : (p.ragged ? 180 : 196);
+  const int limit = three ? (p.mask->bounded_below()   ? 132
+                             : p.mask->bounded_above() ? 140
+                                                       : 144)
+                          : (p.ragged ? 180 : 196);
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
     if (three && part > 16) continue;
