@@ -58,6 +58,7 @@ std::span<const std::string_view> finding_kinds() {
   static constexpr std::string_view kinds[] = {"ambiguous-bounds",
                                                "barrier-mismatch",
                                                "deadlock",
+                                               "global-race",
                                                "instruction-budget",
                                                "lds-dma-not-waited",
                                                "lds-overwritten",

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "emulator/amdgcn/global_races.hpp"
 #include "emulator/amdgcn/amdgcn.hpp"
 #include "emulator/amdgcn/isa.hpp"
 #include "emulator/amdgcn/lds.hpp"
@@ -44,6 +45,8 @@ struct Pending {
   bool vm = false, lgkm = false;  ///< the counters whose wait it needs
   bool lds_lanes = false;         ///< touches LDS (for the race check)
   bool lds_write = false;
+  bool global_write = false;  ///< writes global memory, in epoch `epoch` of its wave (global_races.hpp)
+  std::uint32_t epoch = 0;
   std::uint64_t exec = 0;                  ///< lanes that take part
   std::uint64_t zero = 0;                  ///< lanes outside of their buffer: read 0, write nothing
   std::uint64_t sequence = 0;              ///< position among the wave's operations
@@ -69,7 +72,8 @@ struct Wave {
   std::vector<Lanes> v;             ///< VGPRs, then AGPRs from kAccBase on
   std::uint64_t defined[kVectorRegisters] = {};
   std::uint32_t mode = 0x2f0;  ///< the MODE hardware register: round to nearest even, denormals on
-  std::uint32_t barriers = 0;  ///< barriers passed: the wave's epoch
+  std::uint32_t barriers = 0;  ///< barriers passed: the wave's epoch in LDS
+  WaveClock clock;             ///< of global memory
   std::uint64_t executed = 0;
   std::vector<std::byte>
       scratch;  ///< private memory, swizzled as the hardware does: dword d of lane l at (d*64+l)*4
@@ -170,6 +174,7 @@ struct Grid {
   std::mutex mutex{};  ///< of what follows
   std::vector<Finding> findings{};
   std::map<std::string, std::size_t> finding_index{};
+  GlobalRaces races{};
   bool completed = true;
 };
 

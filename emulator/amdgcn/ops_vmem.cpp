@@ -124,6 +124,7 @@ void complete_atomic(Wave& w, Pending& op) {
         const u64 next =
             compares ? apply(kind, bytes, old, value(1), value(0)) : apply(kind, bytes, old, value(0), 0);
         std::memcpy(at, &next, static_cast<std::size_t>(bytes));
+        if (w.grid.launch.findings) w.grid.races.exchange(w, address);
       }
     }
     for (int d = 0; d < op.dst.count; ++d) {

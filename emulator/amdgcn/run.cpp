@@ -177,6 +177,7 @@ void Workgroup::run() {
       w->at_barrier = false;
       ++w->barriers;
     }
+    if (grid.launch.findings) GlobalRaces::meet(*this);
     // What is still under way reaches into the new epoch.
     for (const auto& w : waves) {
       for (auto* queue : {&w->vm, &w->lgkm}) {

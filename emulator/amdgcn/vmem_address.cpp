@@ -2,6 +2,7 @@
 #include "emulator/amdgcn/vmem_address.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "emulator/amdgcn/memory_access.hpp"
 
@@ -146,8 +147,16 @@ void check_access(Wave& w, const Inst& in, Pending& op, bool write) {
     } else if (in.cls == Class::vmem_atomic && address % in.bytes != 0) {
       w.report("misaligned", in, lane,
                "atomic of " + std::to_string(bytes) + " bytes at " + w.grid.memory.describe(address));
-    } else if ((!write || in.cls == Class::vmem_atomic) && !unwritten &&
-               !w.grid.memory.initialized(ref, static_cast<std::size_t>(bytes))) {
+    } else if (in.cls != Class::vmem_atomic && write) {
+      op.global_write = true, op.epoch = w.clock.epoch;
+      w.grid.races.write(w, in, address, bytes, std::has_single_bit(op.exec & ~op.zero));
+    } else if (in.cls != Class::vmem_atomic && !write) {
+      w.grid.races.read(
+          w, in, lane, address, bytes,
+          in.text.find(" glc") != std::string::npos || in.text.find(" sc") != std::string::npos);
+    }
+    if (ref.data != nullptr && (!write || in.cls == Class::vmem_atomic) && !unwritten &&
+        !w.grid.memory.initialized(ref, static_cast<std::size_t>(bytes))) {
       unwritten = true;
       w.report("uninitialized-read", in, lane,
                "load of memory that was never written, at " + w.grid.memory.describe(address));

@@ -23,7 +23,7 @@ Pending& Wave::issue(const Inst& in) {
     free_ops.pop_back();
   }
   op->inst = &in;
-  op->done = op->vm = op->lgkm = op->lds_lanes = op->lds_write = false;
+  op->done = op->vm = op->lgkm = op->lds_lanes = op->lds_write = op->global_write = false;
   op->exec = exec();
   op->zero = 0;
   op->partial = 0;
@@ -58,12 +58,15 @@ static bool release(Wave& w, Pending& op, bool from_vm) {
 }
 
 void Wave::wait(int vmcnt, int lgkmcnt) {
+  bool wrote = false;
   while (static_cast<int>(vm.size()) > vmcnt) {
     Pending& op = *vm.front();
     finish_op(op);
     vm.pop_front();
+    wrote |= op.global_write;
     if (release(*this, op, true)) free_ops.push_back(&op);
   }
+  if (wrote) ++clock.epoch;  // what comes now is not among what is over
   // Scalar loads (and flat accesses, which count on both) return in any order: none is sure to be over before
   // the count is 0, and an LDS operation only when even all of them cannot make up the count.
   const auto unordered =

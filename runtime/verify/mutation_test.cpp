@@ -98,6 +98,13 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   if (mask.kind == MaskConfig::Kind::chunked)
     // Rows on either side of a chunk's start, in one block and in blocks of their own.
     add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2}}, 1);
+  if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
+    // More sequences than one step of the search for a block's first looks through.
+    std::vector<LadderCase> many(140, {1, 5});
+    many.push_back({1, bn + 5});
+    add(many, 1);
+    out.back().runs.resize(1);
+  }
   if (const auto dealt = plan.schedule().dealt_from_tiles(); dealt > 0) {
     // Long, so by two policies only; on one multiprocessor, whose first block gets to deal itself the most.
     add({{1, dealt * manifest.grid.ctas_per_sm * bn - 9}}, 1);

@@ -68,6 +68,14 @@ TEST_CASE("a register overwritten while a load still writes it") {
   caught("register-overwritten", load + over, load + "s_waitcnt vmcnt(0)\n" + over);
 }
 
+TEST_CASE("global memory that another wave wrote, read without a wait and a barrier between") {
+  const std::string store = kLane4 + "v_xor_b32 v3, 0x100, v1\nglobal_store_dword v1, v0, s[4:5]\n",
+                    load = "global_load_dword v2, v3, s[4:5]\ns_waitcnt vmcnt(0)\n", barrier = "s_barrier\n",
+                    wait = "s_waitcnt vmcnt(0)\n";
+  caught("global-race", store + wait + load, store + wait + barrier + load, "gfx942", 128);
+  caught("global-race", store + barrier + load, store + wait + barrier + load, "gfx90a", 128);
+}
+
 TEST_CASE("a lazy load brings the value late") {
   if (!toolchain()) return;
   // Without the wait the store sends what was in v2 before.
