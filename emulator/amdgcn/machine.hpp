@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "emulator/amdgcn/global_races.hpp"
 #include "emulator/amdgcn/amdgcn.hpp"
+#include "emulator/amdgcn/global_races.hpp"
 #include "emulator/amdgcn/isa.hpp"
 #include "emulator/amdgcn/lds.hpp"
 #include "emulator/amdgcn/memory.hpp"
