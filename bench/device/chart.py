@@ -1,17 +1,29 @@
-"""Draws peers.txt (the output of peers.py) as an SVG of bars: TFLOP/s of kiln beside cuDNN, one group per case.
+"""Draws peers.txt (the output of peers.py) or results.json (of bench/prefill.py) as an SVG of bars: TFLOP/s of kiln beside
+cuDNN, one group per case.
 
     python3 bench/device/chart.py peers.txt docs/prefill_h200.svg
 """
 
+import json
 import re
 import sys
 
 LINE = re.compile(r"^d(\d+)/\d+ S(\d+) (causal|full): cudnn (\d+) \(1.000\)\s+\S+ (\d+) \(([\d.]+)\)")
 
 
+def read_results(source):
+    cases = []
+    for r in json.load(open(source))["results"]:
+        if r["section"] == "table" and "ratio" in r:
+            depth, mask, seq = r["case"].split()
+            cudnn = round(r["tflops"] / r["ratio"])
+            cases.append((depth[1:], seq[1:], "causal" if mask == "causal" else "full", cudnn, round(r["tflops"]), r["ratio"]))
+    return cases
+
+
 def main():
     source, target = sys.argv[1:3]
-    cases = [m.groups() for m in map(LINE.match, open(source)) if m]
+    cases = read_results(source) if source.endswith(".json") else [m.groups() for m in map(LINE.match, open(source)) if m]
     cases.sort(key=lambda c: (int(c[0]), c[2] == "causal", int(c[1])))
     width, height, left, base = 60 + 46 * len(cases), 330, 46, 250
     top = max(max(int(c[3]), int(c[4])) for c in cases)
