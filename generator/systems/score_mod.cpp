@@ -89,14 +89,20 @@ namespace {
 // 4.9e-4. Each rises everywhere: its derivative has no real root.
 struct NearTanh {
   double reach, tanh, a1, a3, a5, error;
+  double least;  ///< bound in log2 units (LogitCurve) from which on it is taken
 };
-constexpr NearTanh kNearTanh[] = {{0.55, 0.50052021, 0.99987216, -0.32982897, 0.10879920, 9.9e-6},
-                                  {0.6, 0.53704957, 0.99979379, -0.32855241, 0.10491175, 1.8e-5}};
+constexpr double kWide = LogitCurve::kWeightless + 8, kNarrow = LogitCurve::kWeightless;
+constexpr NearTanh kNearTanh[] = {{0.2, 0.19737532, 0.99999963, -0.33325994, 0.12963494, 1.1e-8, kWide},
+                                  {0.35, 0.33637554, 0.99999021, -0.33268411, 0.12248038, 4.9e-7, kWide},
+                                  {0.55, 0.50052021, 0.99987216, -0.32982897, 0.10879920, 9.9e-6, kNarrow},
+                                  {0.6, 0.53704957, 0.99979379, -0.32855241, 0.10491175, 1.8e-5, kNarrow}};
 
 /// The most exact one that leaves room between scores that weigh nothing and a row's maximum; null: none.
+/// Beyond a cap of 1000 softcap_log2's difference would lose more than 1e-4.
 const NearTanh* near_tanh(double cap) {
+  if (cap > 1000) return nullptr;
   for (const NearTanh& near : kNearTanh)
-    if (cap * kLog2E * near.tanh >= LogitCurve::kWeightless) return &near;
+    if (cap * kLog2E * near.tanh >= near.least) return &near;
   return nullptr;
 }
 

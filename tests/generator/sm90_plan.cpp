@@ -152,6 +152,7 @@ TEST_CASE("a soft cap is part of the exponent where the cap leaves a polynomial 
   CHECK(count(text(50), "softcap_near\\(s_acc") > 0);
   CHECK(count(text(30), "softcap_near\\(s_acc") > 0);
   CHECK(count(text(20), "softcap_near") == 0);
+  CHECK(count(text(1e5), "softcap_near") == 0);
   CHECK(count(text(20), "tanh_approx\\(s_acc") > 0);
 }
 
