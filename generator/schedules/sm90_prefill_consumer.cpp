@@ -340,7 +340,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("WGMMA_WAIT(0);");
   p.v->emit_release_all(w);
   w.close();
-  if (!p.separate_o) {
+  if (p.hands_over_empty()) {
     w.reopen("else");
     w.comment("no keys, but O takes Q's place: it must be free");
     w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
@@ -353,8 +353,10 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
     w.comment("next work item");
     p.work->emit_wait_full(w, 0);
     w.line("tile = work_slots[{}];", p.work->stage());
-    w.line("__syncwarp();");
-    w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
+    if (!p.work_slots_free()) {
+      w.line("__syncwarp();");
+      w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
+    }
     p.work->emit_step(w);
   } else {
     w.line("tile += {};", p.tile_step());

@@ -151,7 +151,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   }
   p.k->ring().emit_init(w, 1, p.k->empty_arrivals());
   p.v->ring().emit_init(w, 1, p.v->empty_arrivals());
-  if (p.dynamic) p.work->emit_init(w, 1, p.math_warps());
+  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.math_warps());
   w.line("fence_mbarrier_init();");
   w.close();
   if (p.cluster > 1) {

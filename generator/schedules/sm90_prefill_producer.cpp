@@ -125,7 +125,7 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   emit_load_tile(w, p, *p.v, "v", "n + 1", items_fit(p));
   w.close();
   emit_load_tile(w, p, *p.v, "v", p.first_block());
-  if (!p.separate_o) {
+  if (p.hands_over_empty()) {
     w.reopen("else if (work.num_blocks == 0)");
     w.comment("no keys: Q's rows are handed over empty, for O");
     if (pages) w.open("if (lane == 0)");
@@ -148,7 +148,7 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
       w.line("if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
     }
     w.line("tile = fetched + gridDim.x;");
-    p.work->emit_wait_empty(w, 0);
+    if (!p.work_slots_free()) p.work->emit_wait_empty(w, 0);
     if (pages) w.open("if (lane == 0)");
     w.line("work_slots[{}] = tile;", p.work->stage());
     w.line("mbarrier_arrive({});", p.work->full(0));

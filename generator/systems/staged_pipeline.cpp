@@ -22,7 +22,7 @@ void StagedPipeline::emit_init(Writer& w, int full_arrivals, int empty_arrivals)
   for (int i = 0; i < num_kv_stages_ * num_qk_stages_; ++i) {
     w.line("mbarrier_init(mbar_{}_full + {}, {});", name_, 8 * i, full_arrivals);
   }
-  for (int i = 0; i < num_kv_stages_ * num_qk_stages_; ++i) {
+  for (int i = 0; empty_arrivals > 0 && i < num_kv_stages_ * num_qk_stages_; ++i) {
     w.line("mbarrier_init(mbar_{}_empty + {}, {});", name_, 8 * i, empty_arrivals);
   }
 }

@@ -24,6 +24,7 @@ class StagedPipeline {
 
   /// Shared-memory addresses of the barriers: `const u32 mbar_NAME_full = smem + offset`, and _empty.
   void emit_addresses(Writer& w, int offset) const;
+  /// `empty_arrivals` 0: nobody waits for an empty slot.
   void emit_init(Writer& w, int full_arrivals, int empty_arrivals) const;
   void emit_state(Writer& w, bool producer) const;
   void emit_step(Writer& w) const;

@@ -92,12 +92,18 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
       mask.kind != MaskConfig::Kind::custom)
     // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
     add({{bm, bn + bm - 64}}, 2);
+  if (c.target == Target::sm_90a && !decode) {
+    // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
+    add({{bm, stages * bn - 9}}, 3);
+    if (mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom)
+      add({{3 * bm, bm / 2}}, 2);
+  }
   if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
     // The window's start and its end, with whole tiles between.
     add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);
   if (mask.kind == MaskConfig::Kind::chunked)
-    // Rows on either side of a chunk's start, in one block and in blocks of their own.
-    add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2}}, 1);
+    // Rows on either side of a chunk's start, in one warpgroup, one block and blocks of their own.
+    add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2 - 24}}, 1);
   if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
     // More sequences than one step of the search for a block's first looks through.
     std::vector<LadderCase> many(140, {1, 5});

@@ -858,7 +858,6 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
           v_phase ^= v_stage; v_stage ^= 1;
         }
-        WGMMA_WAIT(0);
 
         // ---- row sums over the lanes and warps
         row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 4);
