@@ -330,6 +330,24 @@ void RaceTracker::block_ended(Warp& last, const Op& op, Block& block) {
   }
 }
 
+void RaceTracker::overwrite(Cell& cell, std::uint64_t key, std::uint16_t mask, bool forget) {
+  const auto rest = static_cast<std::uint16_t>(cell.write.mask & ~mask);
+  // Of bytes that several wrote alike (`same`) nobody is noted beyond the cell's latest write.
+  const bool alike =
+      std::any_of(cell.same.begin(), cell.same.end(), [](const Slot& s) { return s.epoch != 0; });
+  const bool displaced = !forget && cell.write.epoch != 0 && rest != 0 && !alike;
+  if (!cell.split && !displaced) return;
+  auto& others = other_writes_[key];
+  for (Slot& s : others) s.mask &= static_cast<std::uint16_t>(~mask);
+  std::erase_if(others, [](const Slot& s) { return s.mask == 0; });
+  if (displaced) {
+    others.push_back(cell.write);
+    others.back().mask = rest;
+  }
+  cell.split = !others.empty();
+  if (!cell.split) other_writes_.erase(key);
+}
+
 void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
                          std::uint32_t bytes, bool write, std::uint32_t unit, std::uint32_t epoch,
                          bool silent) {
@@ -366,6 +384,19 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
       s = {static_cast<std::uint16_t>(self), mask, epoch, op_index, lanes};
     }
   };
+  const auto judge = [&](const Slot& s, std::uint32_t at) {
+    if (!ordered(s) && !(write && s.agent == self && unit == static_cast<std::uint32_t>(Unit::cp_async))) {
+      conflict(w, op, lane, block, at, s, write, true, unit);
+    } else if (async_proxy) {
+      const std::uint32_t by = s.agent % kUnits;
+      const bool generic = by == 0 || by == kStrong || by == static_cast<std::uint32_t>(Unit::cp_async);
+      const std::uint32_t writer = by == kStrong ? s.agent - kStrong : s.agent;
+      // By the writer, or by whoever starts this and knows of the write.
+      const bool fenced = proxy_fenced_[writer / kUnits].knows(writer, s.epoch, s.lanes) ||
+                          proxy_fenced_[i].knows(writer, s.epoch, s.lanes);
+      if (generic && !fenced) missing_fence(w, op, lane, at, s, write);
+    }
+  };
   for (std::uint32_t at = offset; at < end;) {
     const std::uint32_t base = at & ~15u, stop = std::min(end, base + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - base)) - 1) & ~((1u << (at - base)) - 1));
@@ -386,18 +417,19 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
       if (!write && !ordered(*last))
         for (const Slot& s : cell.same)
           if (s.epoch != 0 && (s.mask & mask) == mask && ordered(s)) last = &s;
-      if (!ordered(*last) &&
-          !(write && last->agent == self && unit == static_cast<std::uint32_t>(Unit::cp_async))) {
-        conflict(w, op, lane, block, at, *last, write, true, unit);
-      } else if (async_proxy) {
-        const std::uint32_t by = last->agent % kUnits;
-        const bool generic = by == 0 || by == kStrong || by == static_cast<std::uint32_t>(Unit::cp_async);
-        const std::uint32_t writer = by == kStrong ? last->agent - kStrong : last->agent;
-        // By the writer, or by whoever starts this and knows of the write.
-        const bool fenced = proxy_fenced_[writer / kUnits].knows(writer, last->epoch, last->lanes) ||
-                            proxy_fenced_[i].knows(writer, last->epoch, last->lanes);
-        if (generic && !fenced) missing_fence(w, op, lane, at, *last, write);
+      judge(*last, at);
+    }
+    if (cell.split) {
+      const auto& others = other_writes_[key];
+      const bool unordered = std::any_of(others.begin(), others.end(),
+                                         [&](const Slot& s) { return (s.mask & mask) != 0 && !ordered(s); });
+      if (silent && unordered) {  // it disturbs nobody, and who follows either writer may read
+        overwrite(cell, key, mask, true);
+        at = stop;
+        continue;
       }
+      for (const Slot& s : others)
+        if ((s.mask & mask) != 0) judge(s, at);
     }
     if (write) {
       for (Slot& r : cell.reads) {
@@ -412,6 +444,8 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
         more_reads_.erase(key);
         cell.more = false;
       }
+      if (cell.write.agent != self || cell.write.epoch != epoch || cell.split)
+        overwrite(cell, key, mask, cell.write.agent == self && cell.write.epoch == epoch);
       const bool narrow = unit == static_cast<std::uint32_t>(Unit::cp_async) && bytes < 16;
       if (!narrow || cell.write.agent != self || cell.write.epoch != epoch)
         for (Slot& same : cell.same) same.epoch = 0;

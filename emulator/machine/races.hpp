@@ -104,7 +104,8 @@ class RaceTracker {
     Slot write;
     std::array<Slot, 4> same;  ///< later writers of the same bytes; of cp.async the lanes that share a cell
     std::array<Slot, 8> reads;
-    bool more = false;  ///< further readers are in `more_reads_`
+    bool more = false;   ///< further readers are in `more_reads_`
+    bool split = false;  ///< earlier writers of other bytes are in `other_writes_`
   };
   /// What some lanes of a warp know and the others do not yet.
   struct Pending {
@@ -129,6 +130,8 @@ class RaceTracker {
   std::uint32_t index(const Warp& w) const;
   void conflict(Warp& w, const Op& op, int lane, Block& block, std::uint32_t address, const Slot& other,
                 bool write, bool other_write, std::uint32_t unit);
+  /// Bytes `mask` of a cell have a new last writer, or (`forget`) one that nobody has to follow.
+  void overwrite(Cell& cell, std::uint64_t key, std::uint16_t mask, bool forget);
   void missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other, bool write);
 
   Cluster& cluster_;
@@ -142,6 +145,8 @@ class RaceTracker {
   std::vector<std::vector<Retired>> retired_;                        ///< per warp
   std::vector<std::vector<Visit>> visits_;                           ///< per block, by agent
   std::unordered_map<std::uint64_t, std::vector<Slot>> more_reads_;  ///< by block and cell
+  std::unordered_map<std::uint64_t, std::vector<Slot>>
+      other_writes_;  ///< the same; no byte is in two of them
   std::unordered_map<std::uint64_t, Clock> variables_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };

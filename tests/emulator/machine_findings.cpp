@@ -59,6 +59,24 @@ TEST_CASE("races between warps") {
   CHECK(writes.report.findings.front().has_other);
 }
 
+TEST_CASE("a writer is remembered beyond another's write of bytes beside") {
+  // One thread stores a word; one of the other warp stores the next one, and reads the first. Whichever warp
+  // runs first.
+  const auto program = [](const std::string& writer, const std::string& reader, const std::string& between) {
+    return "setp.ne.u32 %p1, %t, " + writer + "; mov.u32 %r5, 7; @!%p1 st.shared.u32 [%r3], %r5; " + between +
+           "mov.u32 %r7, 0; LATER: add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 300; @%p2 bra LATER; "
+           "setp.ne.u32 %p1, %t, " +
+           reader +
+           "; @%p1 bra END; st.shared.u32 [%r3+8], %r7; ld.shared.u32 %r6, [%r3]; st.global.u32 [%o], %r6; "
+           "END:";
+  };
+  for (const Policy p : kPolicies) {
+    finds("shared-race", two_warps(program("0", "32", ""), p));
+    finds("shared-race", two_warps(program("32", "0", ""), p));
+    CHECK(two_warps(program("0", "32", "bar.sync 0; "), p).text() == "");
+  }
+}
+
 TEST_CASE("warps that store the same bytes twice do not race") {
   // Both warps clear all of it, each synchronises with itself only: every reader is ordered after one of the
   // writers.
