@@ -1,0 +1,110 @@
+// The race tracker beyond barriers: fences, strong accesses, and what other clusters learn through global
+// memory.
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/machine/races.hpp"
+
+namespace kiln::emulator {
+
+bool RaceTracker::knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent,
+                               std::uint32_t epoch) const {
+  const RemotePtr& remote = clocks_[index(w)].remote;
+  if (remote == nullptr) return false;
+  const auto it = remote->find(cluster);
+  return it != remote->end() && agent < it->second.size() && it->second[agent] >= epoch;
+}
+
+void RaceTracker::fence(Warp& w) {
+  Clock& c = clocks_[index(w)];
+  join(c.remote, c.pending);
+  c.pending.reset();
+  c.fenced = c.agents;
+  tick(w);
+}
+
+void RaceTracker::observe(Warp& w, const RemotePtr& published, bool acquire) {
+  Clock& c = clocks_[index(w)];
+  join(acquire ? c.remote : c.pending, published);
+  if (acquire && published != nullptr)
+    if (const auto own = published->find(cluster_.index); own != published->end())
+      join(c.agents, own->second);
+}
+
+RemotePtr RaceTracker::publication(Warp& w, std::uint64_t cluster, bool release) {
+  Clock& c = clocks_[index(w)];
+  auto out = c.remote == nullptr ? std::make_shared<Remote>() : std::make_shared<Remote>(*c.remote);
+  if (release) {
+    (*out)[cluster] = c.agents;
+    tick(w);
+  } else if (!c.fenced.empty()) {
+    (*out)[cluster] = c.fenced;
+  } else {
+    return nullptr;
+  }
+  return out;
+}
+
+const Warp& RaceTracker::warp_of(std::uint32_t agent) const {
+  const std::uint32_t warp = agent / kUnits;
+  const auto rank = static_cast<std::size_t>(std::upper_bound(first_warp_.begin(), first_warp_.end(), warp) -
+                                             first_warp_.begin() - 1);
+  return cluster_.blocks[rank]->warps[warp - first_warp_[rank]];
+}
+
+Site RaceTracker::remote_site(std::uint64_t cluster, std::uint32_t agent, std::uint32_t op) const {
+  const Warp& like = warp_of(agent);
+  Site s = site_of(like, cluster_.program->ops[op], -1);
+  s.block = block_of(*cluster_.launch->launch, cluster, like.block->rank);
+  return s;
+}
+
+void RaceTracker::strong_write(Warp& w, std::uint64_t address, int lane, Order order) {
+  Clock& variable = variables_[address];
+  if (order != Order::release && order != Order::acq_rel) return release_fenced(w, variable, 1u << lane);
+  release(w, variable, 1u << lane);
+}
+
+void RaceTracker::strong_read(Warp& w, std::uint64_t address, int lane, Order order) {
+  const auto it = variables_.find(address);
+  if (it == variables_.end() || it->second.empty()) return;
+  if (order == Order::acquire || order == Order::acq_rel) return acquire(w, it->second, 1u << lane);
+  auto& seen = observed_[index(w)];
+  for (Pending& p : seen)
+    if (p.lanes == 1u << lane) return join(p.clock, it->second);
+  seen.push_back({1u << lane, it->second, 0});
+}
+
+void RaceTracker::fence_lanes(Warp& w, std::uint32_t lanes) {
+  const std::uint32_t i = index(w);
+  for (Pending& p : observed_[i])
+    if ((p.lanes & lanes) != 0) acquire(w, p.clock, p.lanes);
+  std::erase_if(observed_[i], [&](const Pending& p) { return (p.lanes & lanes) != 0; });
+  for (Pending& p : fenced_[i]) p.lanes &= ~lanes;
+  std::erase_if(fenced_[i], [](const Pending& p) { return p.lanes == 0; });
+  // Each lane publishes its own past, not that of others it has not met.
+  if (pending_[i].empty() && retired_[i].empty() && w.lanes.known == nullptr) {
+    Clock common = clocks_[i];
+    common.agents[i * kUnits] = w.lanes.all - std::min(w.lanes.all, 1u);
+    fenced_[i].push_back({lanes, std::move(common), w.lanes.now});
+  } else {
+    for (std::uint32_t m = lanes; m != 0; m &= m - 1)
+      fenced_[i].push_back({m & (0 - m), snapshot(w, m & (0 - m)), w.lanes.now});
+  }
+  tick(w);
+}
+
+void RaceTracker::release_fenced(Warp& w, Clock& into, std::uint32_t lanes) {
+  for (const Pending& p : fenced_[index(w)]) {
+    if ((p.lanes & lanes) == 0) continue;
+    join(into, p.clock);
+    into.add({agent(w, 0), p.time, p.lanes & lanes});
+  }
+}
+
+void RaceTracker::proxy_fence(Warp& w, std::uint32_t lanes) {
+  join(proxy_fenced_[index(w)], snapshot(w, lanes));
+  tick(w);
+}
+
+}  // namespace kiln::emulator
