@@ -309,7 +309,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
     p.v->ring().emit_step(w);
   }
   emit_decode_epilogue(w, p);
-  p.stream->emit_loop_close(w, p.cells, false);
+  p.stream->emit_loop_close(w, p.cells, false, p.cell_slots_free());
 }
 
 }  // namespace kiln::sm90

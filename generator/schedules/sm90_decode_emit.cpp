@@ -74,7 +74,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
   if (!p.v_in_k) p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
   if (p.stream->dynamic())
-    p.cells.emit_init(w, 1, 4 + p.producer_warps - 1);  // all warps but the one that fetches
+    // empty: all warps but the one that fetches
+    p.cells.emit_init(w, 1, p.cell_slots_free() ? 0 : 4 + p.producer_warps - 1);
   w.line("fence_mbarrier_init();");
   w.close();
   w.line("let_next_launch_begin();");
@@ -187,7 +188,7 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
   if (k) emit_load(w, p, *p.k, "k");
   if (v) emit_load(w, p, *p.v, "v");
   w.close();
-  p.stream->emit_loop_close(w, p.cells, k);
+  p.stream->emit_loop_close(w, p.cells, k, p.cell_slots_free());
 }
 
 KernelSource emit_decode(const DecodePlan& p) {

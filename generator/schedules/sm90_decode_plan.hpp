@@ -68,6 +68,10 @@ struct DecodePlan {
   int scale_bytes(bool of_k) const { return scales_by_token() ? 4 * BN * (of_k ? k_groups : v_groups) : 0; }
   /// The plan of a launch may need nothing from memory: the launch before is waited for after it.
   bool waits_late() const { return config.operand->kind == OperandKind::contiguous; }
+  /// The warp that fetches a cell has asked for slots of all K of the cell before, so the others are past
+  /// their first tiles of it, or, where that was the short last one, of the one before it, and have read its
+  /// slot.
+  bool cell_slots_free() const { return num_kv_stages + 2 <= StreamK::kLeastCell; }
   bool scales() const { return config.operand->quantization.has_value(); }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }

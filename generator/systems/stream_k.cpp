@@ -328,7 +328,7 @@ void StreamK::emit_loop_open(Writer& w) const {
   w.open("while (next_segment(problem, range, s))");
 }
 
-void StreamK::emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches) const {
+void StreamK::emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches, bool slots_free) const {
   w.close();
   if (!shape_.dynamic) return;
   w.line("more = range.cells > range.teams;");
@@ -344,16 +344,20 @@ void StreamK::emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetche
     w.line("if (cell == range.cells + range.teams - 1) atomicExch(next, 0);");
     w.close();
     w.line("cell = __shfl_sync(0xffffffffu, cell, 0);");
-    ring.emit_wait_empty(w, 0);
+    if (!slots_free) ring.emit_wait_empty(w, 0);
     w.open("if (lane == 0)");
     w.line("cell_slots[{}] = cell;", ring.stage());
     w.line("mbarrier_arrive({});", ring.full(0));
     w.close();
   } else {
     ring.emit_wait_full(w, 0);
-    w.line("const int cell = cell_slots[{}];", ring.stage());
-    w.line("__syncwarp();");
-    w.line("if (lane == 0) mbarrier_arrive({});", ring.empty(0));
+    if (slots_free) {
+      w.line("const int cell = __shfl_sync(0xffffffffu, lane == 0 ? cell_slots[{}] : 0, 0);", ring.stage());
+    } else {
+      w.line("const int cell = cell_slots[{}];", ring.stage());
+      w.line("__syncwarp();");
+      w.line("if (lane == 0) mbarrier_arrive({});", ring.empty(0));
+    }
   }
   ring.emit_step(w);
   w.line("more = cell < range.cells;");

@@ -51,6 +51,8 @@ class StreamK {
   bool dynamic() const { return shape_.dynamic; }
   /// Tiles a block from which `dynamic` leaves some for the end.
   static constexpr int kDynamicFrom = 128;
+  /// Tiles of a cell, but of the last one: a sixteenth of those.
+  static constexpr int kLeastCell = kDynamicFrom / 16;
   bool ragged_q() const { return shape_.kind != OperandKind::contiguous; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
   /// order.
@@ -76,8 +78,9 @@ class StreamK {
   int workspace_per_block(int floats) const { return shape_.split ? cells_per_block() * 2 * 4 * floats : 0; }
   int workspace_per_item(int floats) const { return fixed() ? shape_.parts * 4 * floats : 0; }
   /// Closes it. With `dynamic`, one warp (`fetches`) takes further cells and hands them to the others through
-  /// `cell_slots`, guarded by `ring`.
-  void emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches) const;
+  /// `cell_slots`, guarded by `ring`; `slots_free`: whoever fetches a cell knows that the others have read
+  /// the slot it goes to, and `ring` has no empty side.
+  void emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetches, bool slots_free) const;
 
  private:
   /// Every item in the same number of parts.

@@ -426,8 +426,6 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_v_empty + 8, 4);
     mbarrier_init(mbar_cell_full + 0, 1);
     mbarrier_init(mbar_cell_full + 8, 1);
-    mbarrier_init(mbar_cell_empty + 0, 5);
-    mbarrier_init(mbar_cell_empty + 8, 5);
     fence_mbarrier_init();
   }
   let_next_launch_begin();
@@ -462,9 +460,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
       more = range.cells > range.teams;
       if (more) {
         mbarrier_wait(mbar_cell_full + cell_stage * 8, cell_phase);
-        const int cell = cell_slots[cell_stage];
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(mbar_cell_empty + cell_stage * 8);
+        const int cell = __shfl_sync(0xffffffffu, lane == 0 ? cell_slots[cell_stage] : 0, 0);
         cell_phase ^= cell_stage; cell_stage ^= 1;
         more = cell < range.cells;
         if (more) {
@@ -511,7 +507,6 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           if (cell == range.cells + range.teams - 1) atomicExch(next, 0);
         }
         cell = __shfl_sync(0xffffffffu, cell, 0);
-        mbarrier_wait(mbar_cell_empty + cell_stage * 8, cell_phase);
         if (lane == 0) {
           cell_slots[cell_stage] = cell;
           mbarrier_arrive(mbar_cell_full + cell_stage * 8);
@@ -1047,9 +1042,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
       more = range.cells > range.teams;
       if (more) {
         mbarrier_wait(mbar_cell_full + cell_stage * 8, cell_phase);
-        const int cell = cell_slots[cell_stage];
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(mbar_cell_empty + cell_stage * 8);
+        const int cell = __shfl_sync(0xffffffffu, lane == 0 ? cell_slots[cell_stage] : 0, 0);
         cell_phase ^= cell_stage; cell_stage ^= 1;
         more = cell < range.cells;
         if (more) {
