@@ -131,7 +131,8 @@ void emit_qk_narrow(Writer& w, const DecodePlan& p) {
       if (done < p.padded_depth() / 16) w.line("WGMMA_WAIT(0);  // the fragments are free again");
     }
   }
-  w.line("__syncwarp();  // every lane has read its part of K");
+  // What holds V, too, is read on and handed back later.
+  if (!p.v_in_k) w.line("__syncwarp();  // every lane has read its part of K");
 }
 
 void emit_pv_narrow(Writer& w, const DecodePlan& p) {
