@@ -344,10 +344,10 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
         more_reads_.erase(key);
         cell.more = false;
       }
-      if (cell.write.agent != self || cell.write.epoch != epoch || cell.split)
-        overwrite(cell, key, mask, cell.write.agent == self && cell.write.epoch == epoch);
+      const bool joins = cell.write.agent == self && cell.write.epoch == epoch;  // the latest write
+      if (!joins || cell.split) overwrite(cell, key, mask, joins);
       const bool narrow = unit == static_cast<std::uint32_t>(Unit::cp_async) && bytes < 16;
-      if (!narrow || cell.write.agent != self || cell.write.epoch != epoch)
+      if (!narrow || !joins)
         for (Slot& same : cell.same) same.epoch = 0;
       note(cell.write);
       if (narrow) {

@@ -57,9 +57,9 @@ KernelSource make_merge_kernel(const Config& user) {
   m.depth = m.ov_depth = ov;
   m.writes_lse = true;
   m.scale = 1;
-  if (c.target == Target::sm_90a) m.expectations.push_back({"griddepcontrol.wait", 1});
-
   const bool overlaps = c.target == Target::sm_90a;  // with the end of the launch before
+  if (overlaps) m.expectations.push_back({"griddepcontrol.wait", 1});
+
   Prelude prelude(overlaps ? "sm90.cuh" : "sm80.cuh");
   if (overlaps) prelude.use("dependent_launch");
   for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);

@@ -303,8 +303,8 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   }
   emit_pv(w, p);
   w.close();
-  if (!p.grouped() && !p.narrow) w.line("WGMMA_WAIT(0);");
   if (!p.narrow) {
+    w.line("WGMMA_WAIT(0);");
     w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
     p.v->ring().emit_step(w);
   }

@@ -56,14 +56,14 @@ struct PrefillPlan {
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / 2; }
-  /// Whether some KV tile may be seen whole by the 64 rows of a warpgroup: not under a window shorter than a
-  /// tile and the rows' spread.
   /// Items without keys hand Q's rows over, too, where O takes their place; those of full attention over rows
   /// of one length are all of that kind or none is, and then there is nothing to wait for.
   bool hands_over_empty() const { return !separate_o && (mask->bounded_above() || ragged); }
   /// Where every item goes through Q's rows the producer, which has them back from all consumers before it
   /// publishes the next item, knows that they have read the slot it writes.
   bool work_slots_free() const { return !separate_o && !ragged; }
+  /// Whether some KV tile may be seen whole by the 64 rows of a warpgroup: not under a window shorter than a
+  /// tile and the rows' spread.
   bool whole_tiles() const { return !mask->bounded_below() || mask->most_common_keys(64) >= BN; }
   /// Work items are taken per cluster.
   std::string first_tile() const {

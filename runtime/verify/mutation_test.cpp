@@ -88,16 +88,13 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   add(items, 2);
   add(wrap, 2);
   add(boundary_cases(c, true), 2);
-  if (c.target == Target::sm_90a && !decode && bm > 64 && mask.kind != MaskConfig::Kind::none &&
-      mask.kind != MaskConfig::Kind::custom)
-    // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
-    add({{bm, bn + bm - 64}}, 2);
-  if (c.target == Target::sm_90a && !decode) {
-    // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
-    add({{bm, stages * bn - 9}}, 3);
-    if (mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom)
-      add({{3 * bm, bm / 2}}, 2);
-  }
+  const bool sm90_prefill = c.target == Target::sm_90a && !decode;
+  const bool bounded = mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom;
+  // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
+  if (sm90_prefill && bounded && bm > 64) add({{bm, bn + bm - 64}}, 2);
+  // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
+  if (sm90_prefill) add({{bm, stages * bn - 9}}, 3);
+  if (sm90_prefill && bounded) add({{3 * bm, bm / 2}}, 2);
   if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
     // The window's start and its end, with whole tiles between.
     add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);
@@ -173,6 +170,37 @@ struct Candidate {
   std::optional<emulator::amdgcn::Mutation> patch;  ///< of a code object
   int map_param = -1, map_swizzle = 0;
 };
+
+/// The changed program; of a changed manifest the program as it is.
+std::shared_ptr<const Binary> changed_binary(const Binary& binary, const Candidate& c) {
+  auto changed = std::make_shared<Binary>(binary);
+  if (c.patch)
+    changed->image = emulator::amdgcn::apply(binary.image, *c.patch);
+  else if (c.map_param < 0)
+    changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
+  return changed;
+}
+
+/// Why a mutant that nothing killed changes nothing, or empty. Tries other mutations in its place, which
+/// `killer` runs.
+std::string why_equivalent(Candidate& c, const std::function<std::string()>& killer) {
+  const auto replaced_is_killed = [&](const std::string& replacement) {
+    c.mutation.replacement = replacement;
+    return !killer().empty();
+  };
+  const auto is = [&](std::string_view opcode) { return c.mutant.statement.starts_with(opcode); };
+  if (c.patch) return c.patch->equivalent;
+  if (!c.mutation.with_zeros.empty() && !replaced_is_killed(c.mutation.with_zeros))
+    return "the wgmma multiplies by zeros";
+  // The emulated device reports every register that needs one.
+  if (is("wgmma.fence"))
+    return "an earlier wgmma.fence covers the registers; ptxas adds one where it wants it (C7519)";
+  // Registers and memory that a wgmma still owns are reported when touched, so where the statement is reached
+  // a later wait does for all of them.
+  if ((is("wgmma.wait_group") || is("wgmma.commit_group")) && replaced_is_killed("trap;"))
+    return "a later wait covers it in PTX; it frees the operands' registers for ptxas to use again";
+  return {};
+}
 
 std::vector<Candidate> patch_candidates(const Binary& binary) {
   const auto bytes = std::as_bytes(std::span(binary.image.data(), binary.image.size()));
@@ -255,39 +283,13 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
     Runtime runtime = make_runtime();
     for (std::size_t i; (i = next++) < candidates.size();) {
       Candidate& c = candidates[i];
-      auto changed = std::make_shared<Binary>(binary);
       Manifest manifest = source.manifest;
       if (c.map_param >= 0)
         manifest.params[static_cast<std::size_t>(c.map_param)].map.swizzle_bytes = c.map_swizzle;
-      else if (c.patch)
-        changed->image = emulator::amdgcn::apply(binary.image, *c.patch);
-      else
-        changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
-      c.mutant.by = run_all(runtime, changed, manifest, exercises);
+      const auto killer = [&] { return run_all(runtime, changed_binary(binary, c), manifest, exercises); };
+      c.mutant.by = killer();
       c.mutant.killed = !c.mutant.by.empty();
-      if (!c.mutant.killed && c.patch) c.mutant.equivalent = c.patch->equivalent;
-      if (!c.mutant.killed && !c.mutation.with_zeros.empty()) {
-        c.mutation.replacement = c.mutation.with_zeros;
-        changed = std::make_shared<Binary>(binary);
-        changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
-        if (run_all(runtime, changed, manifest, exercises).empty())
-          c.mutant.equivalent = "the wgmma multiplies by zeros";
-      } else if (!c.mutant.killed && c.mutant.statement.starts_with("wgmma.fence")) {
-        // The emulated device reports every register that needs one.
-        c.mutant.equivalent =
-            "an earlier wgmma.fence covers the registers; ptxas adds one where it wants it (C7519)";
-      }
-      if (!c.mutant.killed && (c.mutant.statement.starts_with("wgmma.wait_group") ||
-                               c.mutant.statement.starts_with("wgmma.commit_group"))) {
-        // Registers and memory that a wgmma still owns are reported when touched, so where the statement is
-        // reached a later wait does for all of them.
-        c.mutation.replacement = "trap;";
-        changed = std::make_shared<Binary>(binary);
-        changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
-        if (!run_all(runtime, changed, manifest, exercises).empty())
-          c.mutant.equivalent =
-              "a later wait covers it in PTX; it frees the operands' registers for ptxas to use again";
-      }
+      if (!c.mutant.killed) c.mutant.equivalent = why_equivalent(c, killer);
       const std::scoped_lock lock(mutex);
       ++done;
       survivors += c.mutant.killed || !c.mutant.equivalent.empty() ? 0 : 1;

@@ -30,7 +30,9 @@ struct Mutant {
   int source_line = 0;    ///< in NAME.cu, of the call where a helper was inlined; 0: unknown
   bool killed = false;
   /// Why it survived with reason, not for want of a test: the wgmma multiplies by zeros (with zeros in A's
-  /// place every result stays), or an earlier wgmma.fence covers all registers. Empty: no such reason.
+  /// place every result stays), an earlier wgmma.fence covers all registers, or a wgmma wait or commit is
+  /// reached (a trap in its place kills) and a later wait covers it. Of code objects what the patch says of
+  /// itself. Empty: no such reason.
   std::string equivalent;
   std::string by;  ///< finding kind or "wrong-result", with the policy: "deadlock (lazy)"
 };
