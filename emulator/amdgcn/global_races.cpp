@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 
 #include "emulator/amdgcn/machine.hpp"
 
@@ -61,27 +62,39 @@ bool knows(const Wave& w, std::uint64_t agent, std::uint32_t epoch) {
 
 }  // namespace
 
+template <class Visit>
+void GlobalRaces::each_word(std::uint64_t address, int bytes, bool make, Visit visit) {
+  const std::uint64_t end = address + static_cast<unsigned>(bytes);
+  for (std::uint64_t at = address & ~std::uint64_t{3}; at < end;) {
+    const std::uint64_t page_end = std::min(end, (at | 4095) + 1);
+    Shard& shard = shard_of(at);
+    const std::lock_guard lock(shard.mutex);
+    const auto found = make ? shard.pages.try_emplace(at >> 12).first : shard.pages.find(at >> 12);
+    if (found == shard.pages.end()) {
+      at = page_end;
+      continue;
+    }
+    if (found->second == nullptr) found->second = std::make_unique<Page>();
+    for (; at < page_end; at += 4) visit((*found->second)[at / 4 % std::tuple_size_v<Page>]);
+  }
+}
+
 void GlobalRaces::read(Wave& w, const Inst& in, int lane, std::uint64_t address, int bytes, bool strong) {
   if (!any_.load(std::memory_order_relaxed) || bytes < 4) return;
-  Shard& shard = shard_of(address);
-  Cell other;
-  RemotePtr seen;
-  {
-    const std::lock_guard lock(shard.mutex);
-    if (strong) {
+  if (strong) {
+    RemotePtr seen;
+    {
+      Shard& shard = shard_of(address);
+      const std::lock_guard lock(shard.mutex);
       const auto variable = shard.variables.find(address);
       if (variable != shard.variables.end()) seen = variable->second;
-    } else {
-      const auto page = shard.pages.find(address >> 12);
-      if (page == shard.pages.end()) return;
-      for (std::uint64_t at = address & 4092;
-           at < std::min<std::uint64_t>((address & 4092) + static_cast<unsigned>(bytes), 4096); at += 4) {
-        const Cell& cell = (*page->second)[at / 4];
-        if (cell.agent != 0 && !knows(w, cell.agent, cell.epoch)) other = cell;
-      }
     }
+    return join(w.clock.remote, seen);
   }
-  if (seen) join(w.clock.remote, seen);
+  Cell other;
+  each_word(address, bytes, false, [&](const Cell& cell) {
+    if (cell.agent != 0 && !knows(w, cell.agent, cell.epoch)) other = cell;
+  });
   if (other.agent == 0) return;
   const std::uint64_t waves = w.wg.waves.size(), block = (other.agent - 1) / waves;
   w.report("global-race", in, lane,
@@ -94,15 +107,13 @@ void GlobalRaces::read(Wave& w, const Inst& in, int lane, std::uint64_t address,
 void GlobalRaces::write(Wave& w, const Inst& in, std::uint64_t address, int bytes, bool single) {
   if (bytes < 4) return;
   any_.store(true, std::memory_order_relaxed);
-  Shard& shard = shard_of(address);
-  const RemotePtr published = single ? publication(w) : nullptr;
-  const std::lock_guard lock(shard.mutex);
-  if (single) shard.variables[address] = published;
-  auto& page = shard.pages[address >> 12];
-  if (page == nullptr) page = std::make_unique<Page>();
-  for (std::uint64_t at = address & 4092;
-       at < std::min<std::uint64_t>((address & 4092) + static_cast<unsigned>(bytes), 4096); at += 4)
-    (*page)[at / 4] = {agent_of(w, w.index), &in, w.clock.epoch};
+  if (single) {
+    RemotePtr published = publication(w);
+    Shard& shard = shard_of(address);
+    const std::lock_guard lock(shard.mutex);
+    shard.variables[address] = std::move(published);
+  }
+  each_word(address, bytes, true, [&](Cell& cell) { cell = {agent_of(w, w.index), &in, w.clock.epoch}; });
 }
 
 void GlobalRaces::exchange(Wave& w, std::uint64_t address) {

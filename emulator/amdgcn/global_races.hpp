@@ -56,6 +56,10 @@ class GlobalRaces {
     std::unordered_map<std::uint64_t, std::unique_ptr<Page>> pages;
     std::unordered_map<std::uint64_t, RemotePtr> variables;
   };
+  /// The cell of each dword of an access, whose page's lock is held meanwhile. Dwords of pages that nobody
+  /// wrote are left out, unless `make` makes these.
+  template <class Visit>
+  void each_word(std::uint64_t address, int bytes, bool make, Visit visit);
   Shard& shard_of(std::uint64_t address) { return shards_[address >> 12 & 63]; }
   std::array<Shard, 64> shards_;
   std::atomic<bool> any_{false};

@@ -36,9 +36,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
   }
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  for (const char* name : {"scale_log2", "scale"}) {
-    if (p.takes(name)) add(Kind::f32, name);
-  }
+  for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }
 
@@ -78,9 +76,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   p_address(p, true).emit(w, rows);
   p_address(p, false).emit(w, rows);
   if (p.scales) {
-    for (const char* name : {"scale_log2", "scale"}) {
-      if (p.takes(name)) w.line("const float given_{0} = {0};", name);
-    }
+    for (const char* name : p.factors()) w.line("const float given_{0} = {0};", name);
   }
   w.line("const int group = heads_q / heads_kv;");
   std::vector<std::string> members;
@@ -121,9 +117,7 @@ void emit_segment(Writer& w, const DecodePlan& p) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
     w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
            is_fp8(p.config.dtype) ? "q_scale[0] * " : "", p.v_in_k ? "k" : "v");
-    for (const char* name : {"scale_log2", "scale"}) {
-      if (p.takes(name)) w.line("const float {0} = given_{0} * qk_unit;", name);
-    }
+    for (const char* name : p.factors()) w.line("const float {0} = given_{0} * qk_unit;", name);
   }
   w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
   w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");

@@ -49,10 +49,8 @@ struct DecodePlan {
     context.seqlen_k = "keys";
     return context;
   }
-  /// Whether the kernel has the factor `name`, scale_log2 or scale.
-  bool takes(std::string_view name) const {
-    return name == "scale" ? modifier->needs_scale() : modifier->scale_log2() == name;
-  }
+  /// Parameters of the kernel that scores are scaled by.
+  std::vector<const char*> factors() const { return modifier->factors(); }
 
   bool ragged_q() const { return kind != OperandKind::contiguous; }
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }

@@ -1,5 +1,6 @@
 #include "generator/schedules/cdna_prefill.hpp"
 
+#include "generator/config/masks.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/schedules/cdna_prefill_plan.hpp"
 
@@ -45,8 +46,7 @@ class CdnaPrefill final : public Schedule {
 /// ahead (docs/schedules.md): the matrix unit of a SIMD works through the other wave's softmax. Narrow tiles
 /// of a bounded mask leave room for two blocks of cdna_prefill a compute unit, which do that for each other.
 bool prefers_pingpong(const Config& c) {
-  const MaskConfig::Kind mask = c.mask ? c.mask->kind : MaskConfig::Kind::none;
-  const bool bounded = mask != MaskConfig::Kind::none && mask != MaskConfig::Kind::custom;
+  const bool bounded = c.mask && is_bounded(*c.mask);
   return !c.schedule && c.target != Target::gfx90a && c.depth <= 128 && !(c.depth <= 64 && bounded);
 }
 

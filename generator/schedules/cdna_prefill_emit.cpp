@@ -32,9 +32,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
   }
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  for (const char* name : {"scale_log2", "scale"}) {
-    if (p.takes(name)) add(Kind::f32, name);
-  }
+  for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }
 
@@ -94,9 +92,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
     w.line("const float qk_unit = q_scale[0] * k_scale[{0}], v_unit = {1}_scale[{0}];", head,
            p.loop == PrefillLoop::v_in_k ? "k" : "v");
-    for (const char* name : {"scale_log2", "scale"}) {
-      if (p.takes(name)) w.line("{} *= qk_unit;", name);
-    }
+    for (const char* name : p.factors()) w.line("{} *= qk_unit;", name);
   }
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
          p.WM() - 1);

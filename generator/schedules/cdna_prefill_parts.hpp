@@ -17,9 +17,9 @@ void emit_softmax(Writer& w, const PrefillPlan& p);
 void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset);
 /// A block of code that waves run whose rows see some key of the tile.
 void open_if_visible(Writer& w, const PrefillPlan& p);
-/// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
 /// S' = K(n) Q' from stage `stage`.
 void emit_qk(Writer& w, const PrefillPlan& p, int stage);
+/// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
 void emit_wait(Writer& w, const PrefillPlan& p, int loads);
 
 /// The whole loop of cdna_prefill_pingpong, after the first loads have started.

@@ -74,10 +74,8 @@ struct PrefillPlan {
   bool bytes() const { return is_fp8(config.dtype); }
   /// Type of an element of Q, K and V in the text.
   std::string element() const { return bytes() ? "u8" : "u16"; }
-  /// Whether the kernel has the factor `name`, scale_log2 or scale.
-  bool takes(std::string_view name) const {
-    return name == "scale" ? lse || modifier->needs_scale() : modifier->scale_log2() == name;
-  }
+  /// Parameters of the kernel that scores are scaled by.
+  std::vector<const char*> factors() const { return modifier->factors(lse); }
   /// Rows of one wave.
   int WM() const { return mfma.shape.n; }
 };

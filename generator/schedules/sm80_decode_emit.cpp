@@ -36,8 +36,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
     }
   }
   for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
-  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
-  if (p.modifier->needs_scale()) add(Kind::f32, "scale");
+  for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return params;
 }
 

@@ -44,8 +44,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.dynamic) add(Kind::i32, "section_heads");
   if (p.ragged) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  if (p.modifier->scale_log2() == "scale_log2") add(Kind::f32, "scale_log2");
-  if (p.lse || p.modifier->needs_scale()) add(Kind::f32, "scale");
+  for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }
 

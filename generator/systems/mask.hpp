@@ -7,6 +7,7 @@
 // a tile between the first key of the *last* row and the end of the *first* row needs no mask at all.
 #pragma once
 
+#include "generator/config/masks.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/score_layout.hpp"
 
@@ -26,7 +27,7 @@ class Mask {
 
   Mask(const MaskConfig& config, ScoreLayout layout) : config_(config), layout_(std::move(layout)) {}
 
-  bool bounded_above() const { return bounded_below() || config_.kind == MaskConfig::Kind::causal; }
+  bool bounded_above() const { return is_bounded(config_); }
   bool bounded_below() const {
     return config_.kind == MaskConfig::Kind::sliding_window || config_.kind == MaskConfig::Kind::chunked;
   }

@@ -61,6 +61,13 @@ void ScoreModifier::use(Prelude& prelude) const {
   }
 }
 
+std::vector<const char*> ScoreModifier::factors(bool natural) const {
+  std::vector<const char*> out;
+  if (scale_log2() == "scale_log2") out.push_back("scale_log2");
+  if (natural || !none()) out.push_back("scale");
+  return out;
+}
+
 std::string ScoreModifier::scale_log2() const {
   switch (mod_.kind) {
     case ScoreMod::Kind::softcap:

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
@@ -35,8 +36,9 @@ class ScoreModifier {
   bool none() const { return mod_.kind == ScoreMod::Kind::none; }
   /// True when a modified score may be -inf: softmax must expect rows without a maximum in every tile.
   bool may_hide() const { return mod_.kind == ScoreMod::Kind::expr; }
-  /// True when the emitted code reads the kernel parameter `scale` (softmax scale without log2 e).
-  bool needs_scale() const { return !none(); }
+  /// Parameters that a kernel has of scale_log2 and scale, the softmax scale with and without log2 e;
+  /// `natural`: its own code reads scale.
+  std::vector<const char*> factors(bool natural = false) const;
 
   /// Registers that emitted code keeps through a tile, an estimate for planners: the compiler computes what
   /// depends on the column alone once for all rows, so an expression costs with its size.

@@ -10,6 +10,7 @@
 
 #include <kiln/error.hpp>
 
+#include "generator/config/masks.hpp"
 #include "runtime/problem/parallel.hpp"
 #include "runtime/problem/score_expression.hpp"
 
@@ -187,8 +188,7 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
                                                    std::int64_t keys) {
   std::int64_t first = 0, last = keys;
-  if (mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom)
-    last = std::clamp<std::int64_t>(position + 1, 0, keys);
+  if (is_bounded(mask)) last = std::clamp<std::int64_t>(position + 1, 0, keys);
   if (mask.kind == MaskConfig::Kind::sliding_window) first = position - mask.size + 1;
   if (mask.kind == MaskConfig::Kind::chunked) first = floor_div(position, mask.size) * mask.size;
   return {std::max<std::int64_t>(first, 0), last};
@@ -225,7 +225,7 @@ double reference_cost(const ProblemShape& shape, const MaskConfig& mask) {
   double pairs = 0;
   for (std::size_t b = 0; b < shape.lengths_q.size(); ++b) {
     const std::int64_t queries = shape.lengths_q[b], keys = shape.lengths_k[b];
-    if (mask.kind == MaskConfig::Kind::none || mask.kind == MaskConfig::Kind::custom) {
+    if (!is_bounded(mask)) {
       pairs += static_cast<double>(queries) * static_cast<double>(keys);
       continue;
     }

@@ -12,6 +12,7 @@
 #include "emulator/amdgcn/mutate.hpp"
 #include "emulator/emulator.hpp"
 #include "emulator/mutate/mutate.hpp"
+#include "generator/config/masks.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "runtime/problem/ladder.hpp"
 #include "runtime/problem/runner.hpp"
@@ -89,7 +90,7 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   add(wrap, 2);
   add(boundary_cases(c, true), 2);
   const bool sm90_prefill = c.target == Target::sm_90a && !decode;
-  const bool bounded = mask.kind != MaskConfig::Kind::none && mask.kind != MaskConfig::Kind::custom;
+  const bool bounded = is_bounded(mask);
   // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
   if (sm90_prefill && bounded && bm > 64) add({{bm, bn + bm - 64}}, 2);
   // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.

@@ -76,6 +76,18 @@ TEST_CASE("global memory that another wave wrote, read without a wait and a barr
   caught("global-race", store + barrier + load, store + wait + barrier + load, "gfx90a", 128);
 }
 
+TEST_CASE("a write that reaches into the next page of memory, read there by another wave") {
+  // s[6:7]: where a page of 4096 bytes begins; v1, v3: a page of this wave's own, of the other's. One lane.
+  const std::string place =
+      "s_add_u32 s6, s4, 0x1fff\ns_addc_u32 s7, s5, 0\ns_and_b32 s6, s6, 0xfffff000\n"
+      "v_lshrrev_b32 v1, 6, v0\nv_lshlrev_b32 v1, 12, v1\nv_xor_b32 v3, 0x1000, v1\n"
+      "v_mov_b32 v4, 1\nv_mov_b32 v5, 2\ns_mov_b64 exec, 1\n";
+  const std::string store = "global_store_dwordx2 v1, v[4:5], s[6:7] offset:-4\n",
+                    load = "global_load_dword v2, v3, s[6:7]\ns_waitcnt vmcnt(0)\n";
+  caught("global-race", place + store + "s_waitcnt vmcnt(0)\n" + load,
+         place + store + "s_waitcnt vmcnt(0)\ns_barrier\n" + load, "gfx942", 128);
+}
+
 TEST_CASE("a lazy load brings the value late") {
   if (!toolchain()) return;
   // Without the wait the store sends what was in v2 before.

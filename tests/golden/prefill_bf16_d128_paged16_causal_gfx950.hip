@@ -43,17 +43,26 @@ DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 // A value that is the same in every lane, in a scalar register.
 DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
 
-#define DESCRIPTORS_OF_PAGES  // made in the loop, from a page table
-
 // Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
 // between a vector instruction that writes a scalar register and a memory instruction that reads it.
+DEVICE i32x4 buffer_words(const void* base, int bytes) { return i32x4{(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000}; }
+// A uniform value may be in vector registers, and then the assembly cannot have it.
+DEVICE i32x4 in_scalars(i32x4 x) {
+  for (int i = 0; i < 3; ++i) x[i] = __builtin_amdgcn_readfirstlane(x[i]);
+  return x;
+}
 DEVICE i32x4 buffer_resource(const void* base, int bytes) {
-  i32x4 buffer = {(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000};
-#if __clang_major__ < 17 || defined(DESCRIPTORS_OF_PAGES)
-  // A uniform value may be in vector registers, and then the assembly cannot have it. Where clang 22 keeps it in scalar
-  // ones, the intrinsic makes it fail at 512 columns.
-  for (int i = 0; i < 3; ++i) buffer[i] = __builtin_amdgcn_readfirstlane(buffer[i]);
+  i32x4 buffer = buffer_words(base, bytes);
+#if __clang_major__ < 17
+  buffer = in_scalars(buffer);  // later ones keep it in scalar registers, where the intrinsic makes clang 22 fail at 512 columns
 #endif
+  __asm volatile("s_nop 4" : "+s"(buffer));
+  return buffer;
+}
+
+// The same where `base` comes from a page table, in a loop.
+DEVICE i32x4 page_resource(const void* base, int bytes) {
+  i32x4 buffer = in_scalars(buffer_words(base, bytes));
   __asm volatile("s_nop 4" : "+s"(buffer));
   return buffer;
 }
@@ -220,7 +229,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-        const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
         u32 from_0_0 = k_from_0 + k_tile_0;
         BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
       }
@@ -229,7 +238,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-        const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
         u32 from_0_4 = k_from_4 + k_tile_0;
         BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
       }
@@ -242,7 +251,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-        const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
         u32 from_0_0 = v_from_0 + v_tile_0;
         BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
       }
@@ -251,7 +260,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
         const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
         // rows past the sequence, and pages that do not exist, read as zeros
         const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-        const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+        const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
         u32 from_0_0 = v_from_0 + v_tile_0;
         BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
       }
@@ -265,7 +274,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
           // rows past the sequence, and pages that do not exist, read as zeros
           const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-          const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+          const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
           u32 from_0_0 = k_from_0 + k_tile_0;
           BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
         }
@@ -274,7 +283,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
           const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
           // rows past the sequence, and pages that do not exist, read as zeros
           const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-          const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+          const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
           u32 from_0_4 = k_from_4 + k_tile_0;
           BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
         }
@@ -361,7 +370,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 16384, from_0_0);
           }
@@ -370,7 +379,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 17408, from_0_0);
           }
@@ -384,7 +393,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
             }
@@ -393,7 +402,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
             }
@@ -515,7 +524,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 16384, from_0_0);
           }
@@ -524,7 +533,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 17408, from_0_0);
           }
@@ -538,7 +547,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 0, from_0_0);
             }
@@ -547,7 +556,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 1024, from_0_4);
             }
@@ -653,7 +662,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
           }
@@ -662,7 +671,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
           }
@@ -676,7 +685,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
             }
@@ -685,7 +694,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
             }
@@ -807,7 +816,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 0, from_0_0);
           }
@@ -816,7 +825,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
             const int page = row < v_keys ? pages[(u32)row / 16u] : num_pages;
             // rows past the sequence, and pages that do not exist, read as zeros
             const int left = (u32)page < (u32)num_pages ? min_of(v_keys - row, 16) : 0;
-            const i32x4 tile = buffer_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
+            const i32x4 tile = page_resource(v_pages + page * (v_stride_page * 2) + (u32)row % 16u * (long long)v_row_bytes, left > 0 ? (left - 1) * v_row_bytes + 256 : 0);
             u32 from_0_0 = v_from_0 + v_tile_0;
             BUFFER_TO_LDS_16(tile, v_lds_0, 1024, from_0_0);
           }
@@ -830,7 +839,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_0 = k_from_0 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 16384, from_0_0);
             }
@@ -839,7 +848,7 @@ void kiln_prefill_bf16_d128_paged16_causal_gfx950(const u16* q, const u16* k, co
               const int page = row < k_keys ? pages[(u32)row / 16u] : num_pages;
               // rows past the sequence, and pages that do not exist, read as zeros
               const int left = (u32)page < (u32)num_pages ? min_of(k_keys - row, 16) : 0;
-              const i32x4 tile = buffer_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
+              const i32x4 tile = page_resource(k_pages + page * (k_stride_page * 2) + (u32)row % 16u * (long long)k_row_bytes, left > 0 ? (left - 1) * k_row_bytes + 256 : 0);
               u32 from_0_4 = k_from_4 + k_tile_0;
               BUFFER_TO_LDS_16(tile, k_lds_0, 17408, from_0_4);
             }

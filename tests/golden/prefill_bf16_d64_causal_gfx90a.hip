@@ -45,12 +45,16 @@ DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
 
 // Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
 // between a vector instruction that writes a scalar register and a memory instruction that reads it.
+DEVICE i32x4 buffer_words(const void* base, int bytes) { return i32x4{(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000}; }
+// A uniform value may be in vector registers, and then the assembly cannot have it.
+DEVICE i32x4 in_scalars(i32x4 x) {
+  for (int i = 0; i < 3; ++i) x[i] = __builtin_amdgcn_readfirstlane(x[i]);
+  return x;
+}
 DEVICE i32x4 buffer_resource(const void* base, int bytes) {
-  i32x4 buffer = {(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000};
-#if __clang_major__ < 17 || defined(DESCRIPTORS_OF_PAGES)
-  // A uniform value may be in vector registers, and then the assembly cannot have it. Where clang 22 keeps it in scalar
-  // ones, the intrinsic makes it fail at 512 columns.
-  for (int i = 0; i < 3; ++i) buffer[i] = __builtin_amdgcn_readfirstlane(buffer[i]);
+  i32x4 buffer = buffer_words(base, bytes);
+#if __clang_major__ < 17
+  buffer = in_scalars(buffer);  // later ones keep it in scalar registers, where the intrinsic makes clang 22 fail at 512 columns
 #endif
   __asm volatile("s_nop 4" : "+s"(buffer));
   return buffer;

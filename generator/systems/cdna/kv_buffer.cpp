@@ -74,8 +74,7 @@ void KVBuffer::use(Prelude& prelude) const {
   op_.use(prelude);
   if (shape_.reads) return;
   if (copy_) return copy_->use(prelude);
-  if (shape_.page_size > 0) prelude.use("descriptors_of_pages");
-  prelude.use("buffer_resource");
+  prelude.use(shape_.page_size > 0 ? "page_resource" : "buffer_resource");
   prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
 }
 
@@ -224,7 +223,7 @@ void KVBuffer::emit_load_from_dram(Writer& w, int stage, int strip) const {
         w.comment("rows past the sequence, and pages that do not exist, read as zeros");
         w.line("const int left = (u32)page < (u32)num_pages ? min_of({}_keys - row, {}) : 0;", n, rows);
         w.line(
-            "const i32x4 tile = buffer_resource({0}_pages + page * ({0}_stride_page * {1}) + (u32)row % {2}u "
+            "const i32x4 tile = page_resource({0}_pages + page * ({0}_stride_page * {1}) + (u32)row % {2}u "
             "* (long long){0}_row_bytes, left > 0 ? (left - 1) * {0}_row_bytes + {3} : 0);",
             n, stage_.element_bytes, shape_.page_size, row_end);
         emit_copies(w, stage, strip, t, j, j + copies, j / copies * rows);
