@@ -44,7 +44,7 @@ void emit_pv(Writer& w, const PrefillPlan& p) {
 void emit_visible(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   const ScoreContext context = p.score_context();
   const std::string first_key = fmt::format("n * {}", p.BN);
-  if (!p.curve) p.modifier->emit_apply(w, context, first_key);
+  p.modifier->emit_apply(w, context, first_key);
   p.mask->emit_apply(w, context, first_key, sides);
 }
 
@@ -298,11 +298,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
         "row_0, row_0 + 8");
   }
   p.mask->emit_rows(w, p.score_context());
-  if (p.curve) {
-    p.modifier->emit_curve_rows(w);
-  } else {
-    p.modifier->emit_rows(w, p.score_context());
-  }
+  p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
   for (int i = 0; i < p.ov_depth / 2; i += 8) {
     std::string text;

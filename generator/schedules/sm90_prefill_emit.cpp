@@ -191,10 +191,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
-  if (p.curve)
-    p.modifier->use_curve(prelude);
-  else
-    p.modifier->use(prelude);
+  p.modifier->use(prelude);
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);

@@ -19,7 +19,7 @@ bool has_fixed_modifier(const Config& c) {
 
 /// A soft cap inside softmax's exponent adds less than one before it.
 bool has_curve(const Config& c) {
-  return ScoreModifier(*c.score_mod, {}).curve().has_value();
+  return ScoreModifier(*c.score_mod, {}).enter_exponent().has_value();
 }
 
 int default_bm(const Config& c) {
@@ -302,8 +302,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   softmax.exp_offload = c.exp_offload.value_or(0.0);
   p.watched_parts = watched_parts(p, c);
   softmax.watched_parts = p.watched_parts;
-  if (p.watched_parts > 0) softmax.curve = p.modifier->curve();
-  p.curve = softmax.curve.has_value();
+  if (p.watched_parts > 0) softmax.curve = p.modifier->enter_exponent();
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};

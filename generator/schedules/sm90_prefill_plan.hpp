@@ -26,7 +26,6 @@ struct PrefillPlan {
   bool ragged;              ///< Q and O run over the rows of all sequences: every operand but contiguous
   bool lse, sink;
   bool dynamic;           ///< work items come from a counter, longest first
-  bool curve = false;     ///< the score modifier is a curve in softmax's exponent, not applied to S
   int watched_parts = 0;  ///< of OnlineSoftmax::emit_watched; 0: every tile takes its maximum
   bool skips_tiles;       ///< warpgroups leave out last tiles that only later ones see
   bool separate_o;        ///< O has its own staging; otherwise it reuses Q's rows

@@ -15,11 +15,22 @@ std::string OnlineSoftmax::log2_max(int r) const {
   return fmt::format("row_max_{}", r) + (watched() ? "" : " * " + shape_.scale_log2);
 }
 
+std::string OnlineSoftmax::logit(std::string_view score) const {
+  if (shape_.curve) return fmt::format(fmt::runtime(shape_.curve->log2), score);
+  return fmt::format("{} * {}", score, shape_.scale_log2);
+}
+
+std::string OnlineSoftmax::near_does(std::string_view least, std::string_view most) const {
+  // Scores below -bound must weigh nothing beside a row that holds its maximum; those above must show.
+  return fmt::format("{} > {:.4f}f && {} < {:.4f}f", least, LogitCurve::kWeightless - shape_.curve->bound, most,
+                     shape_.curve->bound - shape_.rescale_threshold);
+}
+
 std::string OnlineSoftmax::exponent(int i, std::string_view name, bool near) const {
   const std::string score = fmt::format("s_acc[{}]", i), shift = fmt::format("{}_{}", name, (i >> 1) & 1);
   if (!shape_.curve) return fmt::format("fmaf({}, {}, -{})", score, shape_.scale_log2, shift);
   if (near) return fmt::format(fmt::runtime(shape_.curve->near), score, shift);
-  return fmt::format(fmt::runtime(shape_.curve->log2), score) + " - " + shift;
+  return logit(score) + " - " + shift;
 }
 
 void OnlineSoftmax::emit_reset(Writer& w) const {
@@ -46,12 +57,7 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
       "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, "
       "__shfl_xor_sync(0xffffffffu, "
       "max_1, 2));");
-  if (shape_.curve) {
-    for (const char* max : {"max_0", "max_1"})
-      w.line("{} = {};", max, fmt::format(fmt::runtime(shape_.curve->log2), max));
-  } else if (watched()) {
-    w.line("max_0 *= {0}; max_1 *= {0};", shape_.scale_log2);
-  }
+  if (watched()) w.line("max_0 = {}; max_1 = {};", logit("max_0"), logit("max_1"));
   const std::string factor = watched() ? "" : " * " + shape_.scale_log2;  // to log2 units
   if (first) {
     w.line("row_max_0 = max_0; row_max_1 = max_1;");
@@ -96,10 +102,7 @@ void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
   };
   if (shape_.curve) {
     w.comment("rows whose maximum the polynomial does for; shift is 0 where no key is visible");
-    w.open(
-        "if (__all_sync(0xffffffffu, fminf(shift_0, shift_1) > {:.4f}f && fmaxf(shift_0, shift_1) < "
-        "{:.4f}f))",
-        LogitCurve::kWeightless - shape_.curve->bound, shape_.curve->bound - shape_.rescale_threshold);
+    w.open("if (__all_sync(0xffffffffu, {}))", near_does("fminf(shift_0, shift_1)", "fmaxf(shift_0, shift_1)"));
     exponentials(true);
     w.reopen("else");
   }
@@ -152,12 +155,9 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
   exponentials(true);
   std::string limit = fmt::format("{:.1f}f", std::exp2(shape_.rescale_threshold));
   if (shape_.curve) {
-    // Scores below -bound must weigh nothing beside a row that holds its maximum; those above must show.
     w.comment("a limit that every sum is above, where the polynomial may not do for the row's maximum");
-    w.line(
-        "const float limit = fminf(row_max_0, row_max_1) > {:.4f}f && fmaxf(row_max_0, row_max_1) < {:.4f}f "
-        "? {} : -1.0f;",
-        LogitCurve::kWeightless - shape_.curve->bound, shape_.curve->bound - shape_.rescale_threshold, limit);
+    w.line("const float limit = {} ? {} : -1.0f;",
+           near_does("fminf(row_max_0, row_max_1)", "fmaxf(row_max_0, row_max_1)"), limit);
     limit = "limit";
   }
   w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > {}))", limit);
@@ -172,9 +172,7 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
     for (const int lanes : {1, 2})
       w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
     const std::string max = fmt::format("max_{}", r);
-    w.line(
-        "{0} = fmaxf(row_{0}, {1});", max,
-        shape_.curve ? fmt::format(fmt::runtime(shape_.curve->log2), max) : max + " * " + shape_.scale_log2);
+    w.line("{0} = fmaxf(row_{0}, {1});", max, logit(max));
     w.line("const float beta_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
            masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
     w.line("alpha_{0} *= beta_{0}; row_sum_{0} *= beta_{0}; row_max_{0} = max_{0};", r);

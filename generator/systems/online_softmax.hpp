@@ -74,6 +74,9 @@ class OnlineSoftmax {
  private:
   bool watched() const { return shape_.watched_parts > 0; }
   std::string log2_max(int r) const;  ///< row_max in log2 units, an expression
+  std::string logit(std::string_view score) const;  ///< of a score, in log2 units
+  /// Whether the curve's cheap form does for rows whose maxima lie between `least` and `most`, a condition.
+  std::string near_does(std::string_view least, std::string_view most) const;
   /// Score `i` in log2 units less its row's `name`_{r}, by the cheap form of the curve or not.
   std::string exponent(int i, std::string_view name, bool near) const;
   void emit_watched_part(Writer& w, int begin, int end, bool masked) const;

@@ -35,7 +35,9 @@ void ScoreModifier::use(Prelude& prelude) const {
     case ScoreMod::Kind::none:
       break;
     case ScoreMod::Kind::softcap:
-      if (!dialect_.tanh.empty()) {
+      if (in_exponent_) {
+        prelude.use("softcap_log2"), prelude.use("softcap_near");
+      } else if (!dialect_.tanh.empty()) {
         prelude.use(dialect_.tanh);
       } else {
         prelude.use(dialect_.names.exp2), prelude.use(dialect_.names.rcp);
@@ -115,27 +117,26 @@ const NearTanh* near_tanh(double cap) {
 
 }  // namespace
 
-std::optional<LogitCurve> ScoreModifier::curve() const {
+std::optional<LogitCurve> ScoreModifier::enter_exponent() {
   if (mod_.kind != ScoreMod::Kind::softcap || dialect_.tanh.empty()) return std::nullopt;
   const NearTanh* near = near_tanh(mod_.softcap);
   if (near == nullptr) return std::nullopt;
+  in_exponent_ = true;
   return LogitCurve{"softcap_log2({0}, cap_scale, " + scale_log2() + ")",
                     "softcap_near({0}, cap_1, cap_3, cap_5, {1})", mod_.softcap * kLog2E * near->tanh};
 }
 
-void ScoreModifier::emit_curve_rows(Writer& w) const {
-  const NearTanh& near = *near_tanh(mod_.softcap);
-  const double unit = mod_.softcap * kLog2E;
-  w.line("const float cap_u = scale * {}, cap_scale = 2.88539008f * cap_u;", float_text(1 / mod_.softcap));
-  w.comment("tanh(u) = {} u {} u^3 + {} u^5 within {} where u = cap_u s lies within {}", near.a1, near.a3,
-            near.a5, near.error, near.reach);
-  w.line("const float cap_1 = {} * cap_u, cap_3 = {} * cap_u * cap_u * cap_u;", float_text(unit * near.a1),
-         float_text(unit * near.a3));
-  w.line("const float cap_5 = {} * cap_u * cap_u * cap_u * cap_u * cap_u;", float_text(unit * near.a5));
-}
-
 void ScoreModifier::emit_rows(Writer& w, const ScoreContext& c) const {
-  if (mod_.kind == ScoreMod::Kind::softcap) {
+  if (in_exponent_) {
+    const NearTanh& near = *near_tanh(mod_.softcap);
+    const double unit = mod_.softcap * kLog2E;
+    w.line("const float cap_u = scale * {}, cap_scale = 2.88539008f * cap_u;", float_text(1 / mod_.softcap));
+    w.comment("tanh(u) = {} u {} u^3 + {} u^5 within {} where u = cap_u s lies within {}", near.a1, near.a3,
+              near.a5, near.error, near.reach);
+    w.line("const float cap_1 = {} * cap_u, cap_3 = {} * cap_u * cap_u * cap_u;", float_text(unit * near.a1),
+           float_text(unit * near.a3));
+    w.line("const float cap_5 = {} * cap_u * cap_u * cap_u * cap_u * cap_u;", float_text(unit * near.a5));
+  } else if (mod_.kind == ScoreMod::Kind::softcap) {
     const char* unit = dialect_.tanh.empty() ? " * 2.88539008f" : "";
     w.line("const float cap_scale = scale * {}{};", float_text(1 / mod_.softcap), unit);
   }
@@ -160,7 +161,7 @@ void ScoreModifier::emit_rows(Writer& w, const ScoreContext& c) const {
 }
 
 void ScoreModifier::emit_apply(Writer& w, const ScoreContext& c, const std::string& first_key) const {
-  if (none()) return;
+  if (none() || in_exponent_) return;
   const std::string base =
       fmt::format("({}){}", first_key, layout_.lane_column.empty() ? "" : " + " + layout_.lane_column);
   std::vector<std::string> statements;

@@ -51,13 +51,11 @@ class ScoreModifier {
   std::string scale_log2() const;
   std::string scale() const;
 
-  /// A soft cap as part of softmax's exponent (online_softmax.hpp), where the cap leaves room for a
-  /// polynomial; with it emit_apply is not used. Its prelude sections, and its constants once per work item.
-  std::optional<LogitCurve> curve() const;
-  void use_curve(Prelude& prelude) const { prelude.use("softcap_log2"), prelude.use("softcap_near"); }
-  void emit_curve_rows(Writer& w) const;
+  /// Makes a soft cap part of softmax's exponent (online_softmax.hpp) where the cap leaves room for a polynomial;
+  /// emit_apply then has nothing to do. Other modifiers stay as they are.
+  std::optional<LogitCurve> enter_exponent();
 
-  /// Once per work item: cap_scale, or slope_{r} of each row (from its head).
+  /// Once per work item: the cap's constants, or slope_{r} of each row (from its head).
   void emit_rows(Writer& w, const ScoreContext& context) const;
   /// Modifies every score of the tile whose first key is `first_key`.
   void emit_apply(Writer& w, const ScoreContext& context, const std::string& first_key) const;
@@ -67,6 +65,7 @@ class ScoreModifier {
   ScoreLayout layout_;
   Dialect dialect_;
   std::optional<expression::Expression> expression_;
+  bool in_exponent_ = false;
 };
 
 }  // namespace kiln

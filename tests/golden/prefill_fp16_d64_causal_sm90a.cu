@@ -460,7 +460,7 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 *= scale_log2; max_1 *= scale_log2;
+            max_0 = max_0 * scale_log2; max_1 = max_1 * scale_log2;
             row_max_0 = max_0; row_max_1 = max_1;
             const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0;
             const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1;
@@ -619,7 +619,7 @@ kiln_prefill_fp16_d64_causal_sm90a(const __grid_constant__ TensorMap q_map,
             float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
             max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 *= scale_log2; max_1 *= scale_log2;
+            max_0 = max_0 * scale_log2; max_1 = max_1 * scale_log2;
             max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
             float alpha_0 = 1.0f, alpha_1 = 1.0f;
             // Keep the old maximum while no row of the warp grew by more than 2^8.
