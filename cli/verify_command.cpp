@@ -113,7 +113,8 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   if (!report.findings.empty()) return report;
   for (const Mutant& m : report.mutants) {
     if (!m.killed)
-      findings.level("mutants", bad("survives ") + describe(m, file_of(source.manifest)));
+      findings.level("mutants", bad("survives ") + describe(m, file_of(source.manifest)) +
+                                    (m.reached ? "" : ", which no problem reaches"));
     else if (options.verbose)
       findings.level("mutants", m.by + ": " + describe(m, file_of(source.manifest)));
   }

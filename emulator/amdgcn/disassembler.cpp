@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -17,6 +18,7 @@ namespace {
 // signatures are stable across releases.
 struct Library {
   std::string path, version;
+  unsigned major = 0;
   void* (*create)(const char* triple, const char* cpu, const char* features, void* info, int tag,
                   void* op_info, void* symbols) = nullptr;
   std::size_t (*decode)(void* context, std::uint8_t* bytes, std::uint64_t size, std::uint64_t pc, char* out,
@@ -24,13 +26,13 @@ struct Library {
   void (*dispose)(void* context) = nullptr;
 };
 
-constexpr int kNewest = 26, kOldest = 15;
+constexpr unsigned kNewest = 26, kOldest = 15;
 constexpr const char* kTriple = "amdgcn-amd-amdhsa";
 
 std::vector<std::string> candidates() {
   if (const char* forced = std::getenv("KILN_LLVM"); forced != nullptr && *forced != '\0') return {forced};
   std::vector<std::string> names;
-  for (int v = kNewest; v >= kOldest; --v) {
+  for (unsigned v = kNewest; v >= kOldest; --v) {
     const std::string n = std::to_string(v);
     names.push_back("libLLVM.so." + n + ".1");
     names.push_back("libLLVM-" + n + ".so.1");
@@ -61,35 +63,39 @@ bool load(const std::string& path, Library& lib) {
           reinterpret_cast<void (*)(unsigned*, unsigned*, unsigned*)>(dlsym(handle, "LLVMGetVersion"))) {
     unsigned major = 0, minor = 0, patch = 0;
     version(&major, &minor, &patch);
+    lib.major = major;
     lib.version = std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+  } else if (dlsym(handle, "LLVMGetCastOpcode") != nullptr) {
+    lib.version = "15";
+    lib.major = 15;
   } else {
-    lib.version = "unknown";  // before LLVM 16
+    lib.version = "older than 15";  // whose text is another
   }
   return true;
 }
 
-/// The first library that opens and makes a context for `cpu`. LLVM reports an unknown processor only on
-/// stderr and falls back to a generic one, so the probe decodes an instruction that exactly the wanted target
-/// has.
+/// Whether the library decodes for `cpu`. LLVM ends the process when asked for one that it does not know, or
+/// falls back to a generic one with a word on stderr: so its version first (before LLVM 16 there is none), and
+/// then the probe, an instruction that exactly the wanted target has.
 bool knows(const Library& lib, const std::string& cpu) {
   struct Probe {
     const char* cpu;
+    unsigned oldest;
     std::uint32_t words[2];
   };
   static constexpr Probe probes[] = {
-      {"gfx90a", {0xd3b04000, 0x1c1a0902}},  // v_pk_fma_f32
-      {"gfx942", {0xd3f30000, 0x04020500}},  // v_mfma_f32_16x16x32_fp8_fp8
-      {"gfx950", {0x7e02b302, 0x00000000}},  // v_permlane16_swap_b32
+      {"gfx90a", kOldest, {0xd3b04000, 0x1c1a0902}},  // v_pk_fma_f32
+      {"gfx942", 17, {0xd3f30000, 0x04020500}},  // v_mfma_f32_16x16x32_fp8_fp8
+      {"gfx950", 20, {0x7e02b302, 0x00000000}},  // v_permlane16_swap_b32
   };
+  const auto* probe = std::ranges::find_if(probes, [&](const Probe& p) { return cpu == p.cpu; });
+  if (probe == std::end(probes) || lib.major < probe->oldest) return false;
   void* context = lib.create(kTriple, cpu.c_str(), "", nullptr, 0, nullptr, nullptr);
   if (context == nullptr) return false;
-  bool ok = false;
-  for (const Probe& p : probes) {
-    if (cpu != p.cpu) continue;
-    std::uint32_t words[2] = {p.words[0], p.words[1]};
-    char text[256];
-    ok = lib.decode(context, reinterpret_cast<std::uint8_t*>(words), sizeof words, 0, text, sizeof text) != 0;
-  }
+  std::uint32_t words[2] = {probe->words[0], probe->words[1]};
+  char text[256];
+  const bool ok =
+      lib.decode(context, reinterpret_cast<std::uint8_t*>(words), sizeof words, 0, text, sizeof text) != 0;
   lib.dispose(context);
   return ok;
 }

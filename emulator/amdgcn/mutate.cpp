@@ -39,12 +39,12 @@ class Collector {
     } else if (in.cls == Class::wait && word >> 16 == 0xbf8c) {
       const int vm = in.mod.vmcnt, lgkm = in.mod.lgkmcnt, exp = static_cast<int>(word >> 4 & 7);
       if (vm < kNoVm) {
-        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm), proofs_.idle(at, true));
-        add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm), proofs_.idle(at, true));
+        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm), proofs_.idle(at, true, false));
+        add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm), proofs_.idle(at, true, true));
       }
       if (lgkm < kNoLgkm) {
-        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm), proofs_.idle(at, false));
-        add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1), proofs_.idle(at, false));
+        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm), proofs_.idle(at, false, false));
+        add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1), proofs_.idle(at, false, true));
       }
     } else if (writes_m0(in) && in.size == 8) {
       // The literal follows the instruction: where the next copy to LDS lands.

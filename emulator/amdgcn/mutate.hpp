@@ -26,6 +26,9 @@ struct Mutation {
   std::string equivalent;
 };
 
+/// s_trap 2: ends any run that comes by.
+inline constexpr std::uint32_t kTrap = 0xbf920002;
+
 /// All mutants of a kernel, in the order of its code. Throws Error when the module is no code object. What is
 /// changed:
 ///   s_barrier                           removed

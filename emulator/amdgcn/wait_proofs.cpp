@@ -47,7 +47,7 @@ bool WaitProofs::Under::join(const Under& other) {
   const Registers own = lds_writes ? after_write : Registers().set();
   after_write = own & (other.lds_writes ? other.after_write : Registers().set());
   vm = std::max(vm, other.vm), lgkm = std::max(lgkm, other.lgkm);
-  memory |= other.memory, lds_writes |= other.lds_writes;
+  memory |= other.memory, lds_writes |= other.lds_writes, any_order |= other.any_order;
   vm_into |= other.vm_into, lgkm_into |= other.lgkm_into, lds_into |= other.lds_into;
   for (std::size_t r = 0; r < kRegisters; ++r) {
     if (!theirs.test(r)) continue;
@@ -58,7 +58,7 @@ bool WaitProofs::Under::join(const Under& other) {
     }
   }
   return vm != was.vm || lgkm != was.lgkm || memory != was.memory || lds_writes != was.lds_writes ||
-         vm_into != was.vm_into || lgkm_into != was.lgkm_into || lds_into != was.lds_into ||
+         any_order != was.any_order || vm_into != was.vm_into || lgkm_into != was.lgkm_into || lds_into != was.lds_into ||
          (lds_writes && after_write != was.after_write) || loader != was.loader;
 }
 
@@ -71,7 +71,7 @@ void WaitProofs::Under::arrived(std::size_t reg) {
     if (r == reg || (load >= 0 && loader[r] == load)) vm_into.reset(r), lgkm_into.reset(r), lds_into.reset(r);
   }
   if (vm_into.none() && !memory) vm = 0;
-  if (lgkm_into.none() && !lds_writes) lgkm = 0;
+  if (lgkm_into.none() && !lds_writes) lgkm = 0, any_order = false;
 }
 
 void WaitProofs::Under::issued(const Inst& in, std::int32_t index) {
@@ -85,6 +85,7 @@ void WaitProofs::Under::issued(const Inst& in, std::int32_t index) {
   if (counts_lgkm(in)) {
     lgkm = std::min(lgkm + 1, kMost);
     if (from_lds && !returns) lds_writes = true, after_write.reset();
+    any_order |= !is_lds(in);
   }
   each_register(in, false, [&](std::size_t r) {
     loader[r] = index;
@@ -100,8 +101,12 @@ WaitProofs::Under WaitProofs::after(std::size_t at, Under before) const {
     before.vm = std::min<int>(before.vm, in.mod.vmcnt);
     if (before.vm == 0) before.vm_into.reset(), before.memory = false;
     // Scalar loads come back in any order: only a wait for all of them says which are over.
-    if (in.mod.lgkmcnt == 0)
-      before.lgkm = 0, before.lgkm_into.reset(), before.lds_into.reset(), before.lds_writes = false;
+    if (in.mod.lgkmcnt == 0) {
+      before.lgkm = 0, before.lgkm_into.reset(), before.lds_into.reset();
+      before.lds_writes = before.any_order = false;
+    } else if (!before.any_order) {
+      before.lgkm = std::min<int>(before.lgkm, in.mod.lgkmcnt);
+    }
     return before;
   }
   for (const bool reads : {true, false}) each_register(in, reads, [&](std::size_t r) { before.arrived(r); });
@@ -110,7 +115,11 @@ WaitProofs::Under WaitProofs::after(std::size_t at, Under before) const {
 }
 
 WaitProofs::WaitProofs(const Program& program, std::size_t first, std::size_t last)
-    : program_(program), first_(first), last_(last), before_(last - first) {
+    : program_(program), first_(first), last_(last), before_(last - first), entered_(last - first) {
+  for (std::size_t i = first; i < last; ++i) {
+    const auto target = static_cast<std::size_t>(program.code[i].target);
+    if (program.code[i].target >= 0 && target >= first && target < last) entered_[target - first] = true;
+  }
   std::vector<std::size_t> open;
   const auto reach = [&](std::size_t to, const Under& state) {
     if (to < first_ || to >= last_) return;
@@ -129,41 +138,58 @@ WaitProofs::WaitProofs(const Program& program, std::size_t first, std::size_t la
   }
 }
 
-std::string WaitProofs::idle(std::size_t at, bool vm) const {
+std::string WaitProofs::idle(std::size_t at, bool vm, bool one_more) const {
   const Inst& in = program_.code[at];
   const Under& before = before_[at - first_];
   const int under_way = vm ? before.vm : before.lgkm, allowed = vm ? in.mod.vmcnt : in.mod.lgkmcnt;
   if (under_way < 0) return "no path leads here";
   if (under_way <= allowed) return "on every path all it waits for is over";
-  return covered(at, vm) ? "on every path a later wait covers it before anything depends on it" : "";
+  Left left{vm ? before.vm_into : before.lgkm_into, vm && before.memory, !vm && before.lds()};
+  // In order, one more is the youngest of those that the wait is for, and no other.
+  const bool youngest = (one_more || under_way == allowed + 1) && (vm || !before.any_order);
+  if (const Inst* last = youngest ? issued_before(at, vm, allowed) : nullptr) {
+    left = {{}, vm && last->cls != Class::vmem_load, !vm};
+    each_register(*last, false, [&](std::size_t r) { left.into.set(r); });
+  }
+  return covered(at, vm, left) ? "on every path a later wait covers it before anything depends on it" : "";
+}
+
+/// The youngest operation before `at` but for `others`, if all of them are in its straight piece of program.
+const Inst* WaitProofs::issued_before(std::size_t at, bool vm, int others) const {
+  while (at > first_ && !entered_[at - first_]) {
+    const Inst& in = program_.code[--at];
+    if (in.target >= 0 || leaves(in) || is_flat(in) || (!vm && in.cls == Class::smem)) return nullptr;
+    if ((vm ? counts_vm(in) : is_lds(in)) && others-- == 0) return &in;
+  }
+  return nullptr;
 }
 
 /// On every path from `at`, a wait that leaves no more of these operations under way comes before the first
 /// instruction that could tell whether they are over.
-bool WaitProofs::covered(std::size_t at, bool vm) const {
+bool WaitProofs::covered(std::size_t at, bool vm, const Left& left) const {
   const Inst& wait = program_.code[at];
-  const Under& before = before_[at - first_];
-  const Registers& into = vm ? before.vm_into : before.lgkm_into;
   const auto tells = [&](const Inst& in) {
     bool touches = false;
     for (const bool reads : {true, false})
-      each_register(in, reads, [&](std::size_t r) { touches |= into.test(r); });
+      each_register(in, reads, [&](std::size_t r) { touches |= left.into.test(r); });
     const bool pauses =
         in.text.starts_with("s_nop") || in.text.starts_with("s_setprio") || in.text.starts_with("s_sleep");
     if (touches || (in.cls == Class::message && !pauses) || in.text.starts_with("s_setpc") ||
         in.text.starts_with("s_swappc"))
       return true;
     // Memory and LDS are what other waves, and this one's other counter, see.
-    if (vm && before.memory)
+    if (left.memory)
       return in.cls == Class::barrier || is_lds(in) || in.cls == Class::end || is_flat(in) ||
              in.cls == Class::vmem_atomic || in.cls == Class::smem || in.cls == Class::vmem_load;
-    if (!vm && before.lds()) return in.cls == Class::barrier || in.cls == Class::dma || is_flat(in);
+    if (left.lds) return in.cls == Class::barrier || in.cls == Class::dma || is_flat(in);
     return false;
   };
-  // Loads return in order: a wait covers them that leaves no more than `wait` did and what came since. Fewest
-  // such operations on a way to an instruction.
+  // Loads return in order, and LDS operations among themselves: a wait covers them that leaves no more than
+  // `wait` did and what came since. Fewest such operations on a way to an instruction; far below none where
+  // some of lgkmcnt may overtake others, and only a wait for all tells.
+  const int start = !vm && before_[at - first_].any_order ? -kMost : 0;
   std::map<std::size_t, int> fewest;
-  std::vector<std::pair<std::size_t, int>> open{{at + 1, 0}};
+  std::vector<std::pair<std::size_t, int>> open{{at + 1, start}};
   while (!open.empty()) {
     auto [i, issued] = open.back();
     open.pop_back();
@@ -172,10 +198,13 @@ bool WaitProofs::covered(std::size_t at, bool vm) const {
     if (!fresh && known->second <= issued) continue;
     known->second = issued;
     const Inst& in = program_.code[i];
-    if (is_wait(in) && (vm ? in.mod.vmcnt <= wait.mod.vmcnt + issued : in.mod.lgkmcnt == 0)) continue;
+    if (is_wait(in) && (vm ? in.mod.vmcnt <= wait.mod.vmcnt + issued
+                           : in.mod.lgkmcnt == 0 || in.mod.lgkmcnt <= wait.mod.lgkmcnt + issued))
+      continue;
     if (tells(in)) return false;
     if (in.cls == Class::end) continue;
-    issued = std::min(issued + (counts_vm(in) ? 1 : 0), kMost);
+    if (!vm && counts_lgkm(in) && !is_lds(in)) issued = -kMost;
+    issued = std::min(issued + ((vm ? counts_vm(in) : is_lds(in)) ? 1 : 0), issued < 0 ? -kMost : kMost);
     if (!leaves(in)) open.emplace_back(i + 1, issued);
     if (in.target >= 0) open.emplace_back(static_cast<std::size_t>(in.target), issued);
   }

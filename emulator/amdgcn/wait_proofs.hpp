@@ -17,8 +17,9 @@ class WaitProofs {
   /// Of the instructions [first, last) of `program`, one kernel.
   WaitProofs(const Program& program, std::size_t first, std::size_t last);
 
-  /// Why the wait at index `at` needs not wait for vmcnt (or else lgkmcnt); empty when it may have to.
-  std::string idle(std::size_t at, bool vm) const;
+  /// Why the wait at index `at` needs not wait for vmcnt (or else lgkmcnt), or may leave one operation more under
+  /// way (`one_more`); empty when it may not.
+  std::string idle(std::size_t at, bool vm, bool one_more) const;
 
  private:
   static constexpr std::size_t kRegisters = kScalarRegisters + kVectorRegisters;
@@ -28,6 +29,7 @@ class WaitProofs {
     int vm = -1, lgkm = -1;        ///< most operations; -1: not reached
     bool memory = false;           ///< copies to LDS, stores or atomics among those of vmcnt
     bool lds_writes = false;       ///< among those of lgkmcnt LDS operations that write no register
+    bool any_order = false;        ///< and scalar or flat loads, which come back in any order
     Registers vm_into, lgkm_into;  ///< registers that they write
     Registers lds_into;            ///< and those of lgkm_into that come from LDS
     /// Registers of LDS reads that were issued after the last of `lds_writes`: LDS answers in order.
@@ -40,12 +42,19 @@ class WaitProofs {
     void arrived(std::size_t reg);
     void issued(const Inst& in, std::int32_t index);
   };
+  /// What a wait that waits for less leaves under way beyond what it may.
+  struct Left {
+    Registers into;
+    bool memory = false, lds = false;  ///< as in Under
+  };
   Under after(std::size_t at, Under before) const;
-  bool covered(std::size_t at, bool vm) const;
+  const Inst* issued_before(std::size_t at, bool vm, int others) const;
+  bool covered(std::size_t at, bool vm, const Left& left) const;
 
   const Program& program_;
   std::size_t first_, last_;
   std::vector<Under> before_;  ///< per instruction
+  std::vector<bool> entered_;  ///< from elsewhere than the instruction before
 };
 
 }  // namespace kiln::emulator::amdgcn

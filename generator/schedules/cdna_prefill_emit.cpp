@@ -160,6 +160,7 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   if (p.loop == PrefillLoop::pingpong) {
     emit_pingpong(w, p);
   } else {
+    if (p.drains_ahead()) w.line("WAIT_LOADS(0);");
     w.open("for (int n = {};;)", p.first_tile());
     emit_tile_loop(w, p);
     w.close();
@@ -263,7 +264,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   use_pack(*p.config.out_dtype);
-  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted)) prelude.use("wait_loads");
+  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead()) prelude.use("wait_loads");
   if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);

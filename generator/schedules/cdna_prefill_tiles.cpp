@@ -82,8 +82,12 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
   const int vm_k = p.k->vm_exact(), vm_v = p.v->vm_exact();
   w.banner("KV tile n in stage {}", stage);
-  w.comment("K(n) has landed, and every wave has finished tile n - 1");
-  emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
+  if (p.drains_ahead()) {
+    w.line("SYNC();  // every wave has finished tile n - 1, and before its last product it waited for K(n)");
+  } else {
+    w.comment("K(n) has landed, and every wave has finished tile n - 1");
+    emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
+  }
   if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
   if (p.k_stages == 2) {
     w.open("if (n + 1 < num_tiles)");

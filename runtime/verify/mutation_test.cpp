@@ -103,8 +103,9 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
     // Rows on either side of a chunk's start, in one warpgroup, one block and blocks of their own.
     add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2 - 24}}, 1);
   if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
-    // More sequences than one step of the search for a block's first looks through.
-    std::vector<LadderCase> many(140, {1, 5});
+    // More sequences than one step of the search for a block's first looks through, and than the unrolled loop
+    // over their lengths takes at once: 8 for each of 32 lanes on AMD.
+    std::vector<LadderCase> many(is_amd(c.target) ? 300 : 140, {1, 5});
     many.push_back({1, bn + 5});
     add(many, 1);
     out.back().runs.resize(1);
@@ -203,13 +204,21 @@ std::string why_equivalent(Candidate& c, const std::function<std::string()>& kil
   return {};
 }
 
+/// Whether any problem runs the statement: whatever it is, a trap in its place would kill.
+bool is_reached(Candidate& c, const std::function<std::string()>& killer) {
+  if (c.map_param >= 0) return true;
+  c.mutation.replacement = "trap;";
+  if (c.patch) c.patch->word = emulator::amdgcn::kTrap;
+  return !killer().empty();
+}
+
 std::vector<Candidate> patch_candidates(const Binary& binary) {
   const auto bytes = std::as_bytes(std::span(binary.image.data(), binary.image.size()));
   const auto module = emulator::amdgcn::Module::from_code_object(bytes, binary.name);
   std::vector<Candidate> out;
   for (emulator::amdgcn::Mutation& m : emulator::amdgcn::mutations(module, binary.entry)) {
     Candidate c;
-    c.mutant = {m.change, m.text, m.line, m.source_line, false, {}, {}};
+    c.mutant = {m.change, m.text, m.line, m.source_line, false};
     c.patch = std::move(m);
     out.push_back(std::move(c));
   }
@@ -223,7 +232,7 @@ std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& man
   for (emulator::Mutation& m : amd ? std::vector<emulator::Mutation>{} : emulator::mutations(binary.ptx)) {
     Candidate c;
     const int source_line = m.caller_line > 0 ? m.caller_line : m.source_line;
-    c.mutant = {m.change, m.ptx_text, m.ptx_line, source_line, false, {}, {}};
+    c.mutant = {m.change, m.ptx_text, m.ptx_line, source_line, false};
     c.mutation = std::move(m);
     out.push_back(std::move(c));
   }
@@ -237,9 +246,7 @@ std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& man
                 "tensor map of " + param.role,
                 0,
                 0,
-                false,
-                {},
-                {}};
+                false};
     out.push_back(std::move(c));
   }
   if (!only.empty())
@@ -291,6 +298,7 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
       c.mutant.by = killer();
       c.mutant.killed = !c.mutant.by.empty();
       if (!c.mutant.killed) c.mutant.equivalent = why_equivalent(c, killer);
+      if (!c.mutant.killed && c.mutant.equivalent.empty()) c.mutant.reached = is_reached(c, killer);
       const std::scoped_lock lock(mutex);
       ++done;
       survivors += c.mutant.killed || !c.mutant.equivalent.empty() ? 0 : 1;

@@ -33,8 +33,9 @@ struct Mutant {
   /// place every result stays), an earlier wgmma.fence covers all registers, or a wgmma wait or commit is
   /// reached (a trap in its place kills) and a later wait covers it. Of code objects what the patch says of
   /// itself. Empty: no such reason.
-  std::string equivalent;
-  std::string by;  ///< finding kind or "wrong-result", with the policy: "deadlock (lazy)"
+  std::string equivalent = {};
+  bool reached = true;  ///< of a survivor: some problem runs the statement
+  std::string by = {};  ///< finding kind or "wrong-result", with the policy: "deadlock (lazy)"
 };
 
 struct MutationReport {

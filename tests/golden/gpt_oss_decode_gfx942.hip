@@ -795,6 +795,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           sum += from_lane((lane ^ 8) * 4, sum);
           sum += from_lane((lane ^ 16) * 4, sum);
           sum += from_lane((lane ^ 32) * 4, sum);
+          __asm volatile("" : "+v"(sum));  // has arrived: lanes that do not use it go on to the next row
           if (lane == 0) {
             const int row = m_block * 16 + r;
             float top = all * factor, own = 1.0f;
@@ -814,7 +815,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         #pragma unroll 1
         for (int i = thread; i < rows * 16; i += 128) {
           const int r = i / 16, c = i % 16, row = m_block * 16 + r;
-          const float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);
+          float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);
+          __asm volatile("" : "+v"(base), "+v"(inverse));  // waited for here, not once in and once after the loop
           f32x4 sum = (f32x4)(0.0f);
           for (int i = 0; i < split.parts; ++i) {
             const float* const other = parts + i * stride + (i == 0 ? shift : 0);
