@@ -66,7 +66,11 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   w.close();
   if (p.k_stages == 1) {
     w.open("if (n + 1 < tile_end)");
-    w.line("SYNC();  // every wave has finished tile n");
+    if (own_v && p.v_tile->own_columns(p.wave_columns)) {
+      w.comment("K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
+    } else {
+      w.line("SYNC();  // every wave has finished tile n");
+    }
     if (!p.staged()) p.k_tile->emit_load_from_dram(w, 0);
     if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
     w.close();

@@ -40,9 +40,9 @@ struct PrefillPlan {
 
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
-  /// A wait for V(n) also waits for the next tile's K: only the first K has a wait of its own.
+  /// The wait for V(n) also waits for the next tile's K: only the first K has a wait of its own.
   bool drains_ahead() const {
-    return loop == PrefillLoop::tiles && !staged && !counted && k_stages == 2;
+    return loop == PrefillLoop::tiles && !staged && !counted && k_stages == 2 && v_stages == 1;
   }
   int v_slices = 1;         ///< parts of the output columns whose fragments are read one after the other
   int v_slice_columns = 0;  ///< columns of one

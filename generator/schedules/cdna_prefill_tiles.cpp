@@ -85,7 +85,8 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   if (p.drains_ahead()) {
     w.line("SYNC();  // every wave has finished tile n - 1, and before its last product it waited for K(n)");
   } else {
-    w.comment("K(n) has landed, and every wave has finished tile n - 1");
+    w.comment("{} landed, and every wave has finished tile n - 1",
+              p.counted || p.v_stages == 1 ? "K(n) has" : "K(n) and V(n) have");
     emit_wait(w, p, p.v_stages == 2 ? vm_v : 0);
   }
   if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
@@ -99,13 +100,15 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   emit_qk(w, p, k_stage);
   emit_softmax(w, p);
   w.close();
-  if (p.k_stages == 2) {
+  if (p.k_stages == 2 && p.counted) {
     w.comment("V(n) has landed; what was started after it may still fly");
     w.open("if (n + 1 < num_tiles)");
     emit_wait(w, p, vm_k + (p.v_stages == 2 ? vm_v : 0));
     w.reopen("else");
     emit_wait(w, p, 0);
     w.close();
+  } else if (p.k_stages == 2) {
+    if (p.v_stages == 1) w.comment("V(n) has landed, and K(n + 1)"), emit_wait(w, p, 0);
   } else {
     w.comment("V(n) has landed, and every wave has finished K(n)");
     emit_wait(w, p, 0);

@@ -108,6 +108,11 @@ int KVBuffer::rows_per_descriptor() const {
   return std::gcd(shape_.page_size, instructions_ * vectors_per_copy() / stage_.vectors_per_row());
 }
 
+bool KVBuffer::own_columns(int columns) const {
+  return !shape_.transpose && !copy_ && !shape_.reads && share_ == 1 && columns == shape_.bk_smem &&
+         constants_.num_repeats == constants_.num_warps;
+}
+
 void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                               const std::string& rows, const std::string& first_row,
                               const std::string& own_bytes, const std::string& own_col) const {

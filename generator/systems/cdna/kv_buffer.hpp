@@ -75,6 +75,8 @@ class KVBuffer {
   int bytes() const { return shape_.num_smem_stages * stage_bytes(); }
   /// Loads that a wave has in flight after load_from_dram; 0 when waves differ.
   int vm_exact() const { return constants_.vm_exact; }
+  /// Whether each wave copies the very columns of V that it reads, `columns` of them, wave after wave.
+  bool own_columns(int columns) const;
   /// A load passes through registers: it is complete once written by emit_store.
   bool staged() const { return copy_.has_value(); }
   int staging_registers() const { return copy_ ? copy_->registers() : 0; }
