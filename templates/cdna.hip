@@ -301,6 +301,7 @@ DEVICE float from_lane(int lane4, float x) {
 DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
 DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
 DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
+DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __builtin_amdgcn_readfirstlane(lane)); }
 DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
 DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
 #if __has_builtin(__builtin_amdgcn_ballot_w64)

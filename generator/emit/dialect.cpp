@@ -32,12 +32,14 @@ std::string to_cdna(std::string text, int threads) {
       {"gridDim.x", fmt::format("(__builtin_amdgcn_grid_size_x() / {}u)", threads)},
       {"__shfl_xor_sync(0xffffffffu, ", "shuffle_xor("},
       {"__shfl_up_sync(0xffffffffu, ", "shuffle_up("},
-      {"__shfl_sync(0xffffffffu, ", "shuffle("},
+      {"__shfl_sync(0xffffffffu, ", "broadcast("},  // from a lane that is the same for all
       {"__ballot_sync(0xffffffffu, ", "ballot_low("},
       {"__ffs(", "__builtin_ffs("},
       {"fmaf(", "__builtin_fmaf("},
       {"fmaxf(", "__builtin_fmaxf("},
       {"fminf(", "__builtin_fminf("},
+      // A sum over all lanes, which clang would keep in vector registers and branch on lane by lane.
+      {"(unsigned)(tiles * range.slots)", "(unsigned)uniform(tiles * range.slots)"},
       {"min(", "min_of("},
       {"max(", "max_of("},
   };

@@ -140,6 +140,7 @@ DEVICE float from_lane(int lane4, float x) {
 DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
 DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
 DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
+DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __builtin_amdgcn_readfirstlane(lane)); }
 DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
 DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
 #if __has_builtin(__builtin_amdgcn_ballot_w64)
@@ -254,10 +255,10 @@ DEVICE void seek(const Problem& problem, Range& range) {
     if (past != 0) {
       const int found = __builtin_ffs(past) - 1;
       range.batch = base + found;
-      range.batch_start = start + shuffle(sum - mine, found) * range.slots;
+      range.batch_start = start + broadcast(sum - mine, found) * range.slots;
       return;
     }
-    start += shuffle(sum, 31) * range.slots;
+    start += broadcast(sum, 31) * range.slots;
   }
 }
 
@@ -274,7 +275,7 @@ DEVICE Range first_range(const Problem& problem) {
   #pragma unroll 4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
-  range.total = (unsigned)(tiles * range.slots);
+  range.total = (unsigned)uniform(tiles * range.slots);
   range.teams = min_of(range.teams, range.total);
   if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
   range.position = start_of(range, range.cell);
@@ -304,8 +305,8 @@ DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
   s.second_slot = !range.first;
   range.position += end - begin;
   range.first = false;
-  if (range.position >= range.batch_start + (unsigned)(tiles * range.slots)) {
-    range.batch_start += (unsigned)(tiles * range.slots);
+  if (range.position >= range.batch_start + (unsigned)uniform(tiles * range.slots)) {
+    range.batch_start += (unsigned)uniform(tiles * range.slots);
     range.batch += 1;
   }
   return true;
