@@ -138,11 +138,15 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.line("const bool out_real = out_row < rows;");
   w.line("float* const part = {};", p.stream->splits() ? p.stream->part(p.partial_floats()) : "workspace");
   w.line("float out_factor = 0.0f;");
-  w.line("if (out_real && s.whole) out_factor = finish(out_row, out_stats.x, out_stats.y, out_column == 0);");
   for (int first = 0; first < p.depth; first += p.kExchangeColumns) {
     const int columns = std::min(p.kExchangeColumns, p.depth - first);
     if (first > 0) w.line("__syncthreads();");
     emit_exchange(w, p, first);
+    // Only now, when the first columns of O have left their registers.
+    if (first == 0)
+      w.line(
+          "if (out_real && s.whole) out_factor = finish(out_row, out_stats.x, out_stats.y, out_column == "
+          "0);");
     w.line("__syncthreads();");
     w.open("if (out_real{})",
            columns < p.kExchangeColumns ? fmt::format(" && out_column < {}", columns) : "");

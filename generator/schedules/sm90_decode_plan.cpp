@@ -109,7 +109,12 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     p.k_groups = std::max(p.depth / q->block, 1);
     p.v_groups = std::max(p.ov_depth / q->block, 1);
   }
-  const auto span = [&](int depth) { return std::min(128, (depth * p.kv_bytes + 63) / 64 * 64); };
+  // Rows of panels; pieces of one row, as pages of one row are, have to be 128 bytes: a tensor copy begins at
+  // whole 128 bytes of shared memory.
+  const bool single_rows = c.operand->kind == OperandKind::paged && *c.operand->page_size == 1;
+  const auto span = [&](int depth) {
+    return single_rows ? 128 : std::min(128, (depth * p.kv_bytes + 63) / 64 * 64);
+  };
   p.k_span = p.narrow ? span(p.depth) : 128;
   p.v_span = p.v_in_k ? p.k_span : p.narrow ? span(p.ov_depth) : 128;
   p.k_panels = (p.depth * p.kv_bytes + p.k_span - 1) / p.k_span;
@@ -128,7 +133,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
            std::to_string(std::clamp((p.BM + 15) / 16 * 16, 16, 128)));
     return std::nullopt;
   }
-  if (!c.BN) c.BN = p.narrow && std::max(p.depth, p.ov_depth) <= 128 ? 128 : 64;
+  // Products of many groups of columns leave no registers for two blocks of 128 keys past depth 64.
+  const int widest = p.grouped() ? 64 : 128;
+  if (!c.BN) c.BN = p.narrow && std::max(p.depth, p.ov_depth) <= widest ? 128 : 64;
   p.BN = *c.BN;
   if (p.BN % 64 != 0 || p.BN < 64 || p.BN > 256) {
     refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",

@@ -144,6 +144,9 @@ TEST_CASE("scales of every granularity, and queries of FP8, on sm_90a") {
        paged("16") + R"(, "kv_dtype": "fp8_e4m3", "depth": 96, "score_mod": {"softcap": 9})",
        paged("64") + R"(, "kv_dtype": "int8", "depth": 128, "ov_depth": 192, "dtype": "fp16")",
        paged("512") + R"(, "kv_dtype": "int8")",
+       // Pages of one row, which are copied in rows of 128 bytes whatever the depth.
+       std::string(
+           R"("operand": {"kind": "paged", "page_size": 1, "quantization": {"granularity": "per_head"}}, "kv_dtype": "fp8_e4m3")"),
        std::string(
            R"("operand": {"kind": "ragged", "quantization": {"granularity": 32}}, "kv_dtype": "int8")"),
        std::string(

@@ -1,0 +1,52 @@
+// Decode kernels that once spilled registers: what is loaded and kept at the end of an item, or beside the
+// products of many groups of columns, is close to what a thread may have.
+#include <doctest/doctest.h>
+
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace kiln;
+
+namespace {
+
+void check_no_spills(nlohmann::ordered_json config, const char* more) {
+  config.update(nlohmann::ordered_json::parse(more));
+  CAPTURE(config.dump());
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return options;
+  }());
+  const auto binary = runtime.compile(generate(make_plan(parse_config(config.dump(), "test"))));
+  CHECK(binary->spill_bytes == 0);
+  CHECK(binary->warnings.empty());
+}
+
+}  // namespace
+
+TEST_CASE("sm_80 at depth 256 over pages, with a sink and log-sum-exps, keeps to the registers") {
+  const nlohmann::ordered_json base = {{"target", "sm_80"}, {"operation", "decode"}, {"dtype", "bf16"},
+                                       {"depth", 256},      {"sink", true},          {"lse", true}};
+  for (const char* keys : {
+           R"({"operand": {"kind": "paged", "page_size": 16}})",
+           R"({"operand": {"kind": "paged", "page_size": 256}, "dtype": "fp16"})",
+           R"({"operand": {"kind": "paged", "page_size": 16}, "mask": "custom"})",
+           R"({"operand": {"kind": "paged", "page_size": 256}, "mask": "custom", "dtype": "fp16"})",
+           R"({"operand": {"kind": "paged", "page_size": 16}, "mask": {"sliding_window": 70}})",
+       })
+    check_no_spills(base, keys);
+}
+
+TEST_CASE("sm_90a with a scale for every n elements keeps to the registers of two blocks") {
+  const nlohmann::ordered_json base = {{"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "fp16"},
+                                       {"depth", 128},       {"mask", "causal"},      {"kv_dtype", "int8"}};
+  for (
+      const char* keys : {
+          R"({"operand": {"kind": "contiguous", "quantization": {"granularity": 32}}})",
+          R"({"operand": {"kind": "contiguous", "quantization": {"granularity": 64}}, "dtype": "bf16"})",
+          R"({"operand": {"kind": "paged", "page_size": 32, "quantization": {"granularity": 32}}})",
+          R"({"operand": {"kind": "paged", "page_size": 256, "quantization": {"granularity": 64}}, "kv_dtype": "fp8_e4m3"})",
+          R"({"operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": 32}}, "kv_dtype": "fp8_e4m3", "mask": "none"})",
+      })
+    check_no_spills(base, keys);
+}
