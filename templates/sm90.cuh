@@ -232,6 +232,13 @@ __device__ __forceinline__ void store_shared_16(u32 at, uint4 x) {
 }
 __device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
 
+//@ section load_shared_float2 needs types
+__device__ __forceinline__ float2 load_shared_float2(u32 at) {
+  float2 x;
+  asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(x.x), "=f"(x.y) : "r"(at) : "memory");
+  return x;
+}
+
 //@ section ldmatrix_trans needs types
 // Four 8x8 matrices of 16-bit elements, transposed; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void ldmatrix_x4_trans(u32 (&x)[4], u32 at) {

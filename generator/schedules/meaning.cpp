@@ -91,6 +91,13 @@ void MeaningCheck::takes_ov_depth_of_depth() const {
         std::to_string(user_.depth));
 }
 
+void MeaningCheck::takes_one_scale_a_row() const {
+  const auto& scales = filled_.operand->quantization;
+  if (!scales || scales->granularity != Quantization::Granularity::per_block) return;
+  takes(scales->block >= std::max(user_.depth, *filled_.ov_depth), "/operand/quantization/granularity",
+        "has one scale a row", "per_tensor, per_head, per_token");
+}
+
 void MeaningCheck::takes_whole_prefill() const {
   takes(user_.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   takes(user_.group.value_or(1) == 1, "/group", "packs no heads", "1");
@@ -104,12 +111,13 @@ void MeaningCheck::takes_positive_scale() const {
 }
 
 bool check_prefill_meaning(const Config& c, std::string_view schedule,
-                           std::initializer_list<std::string_view> own_keys, Violations& out) {
+                           std::initializer_list<std::string_view> own_keys, bool widens, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, schedule, out);
   check.keys(own_keys);
   check.takes_16_bit();
-  check.takes_kv_of_dtype();
+  widens ? check.takes_kv_of_dtype_or_bytes() : check.takes_kv_of_dtype();
+  if (widens) check.takes_one_scale_a_row();
   check.takes_whole_prefill();
   check.takes_plain_rows();
   check.takes_positive_scale();

@@ -36,6 +36,8 @@ class MeaningCheck {
   /// Rows of Q and K are `depth` columns from the first on, rope columns among them; V may lie in K's.
   void takes_rows_of_depth() const;
   void takes_ov_depth_of_depth() const;
+  /// Scales of a tensor, a head or a key; one of n elements where that is the whole row.
+  void takes_one_scale_a_row() const;
   /// One pass over the keys, one query head a row.
   void takes_whole_prefill() const;
   void takes_positive_scale() const;
@@ -51,8 +53,9 @@ class MeaningCheck {
 };
 
 /// Checks the keys that sm80_prefill and sm90_prefill share; `own_keys` are those that only `schedule` takes.
-/// False when something was refused.
+/// `widens`: K and V may be bytes, with a scale for a tensor, a head or a key. False when something was
+/// refused.
 bool check_prefill_meaning(const Config& config, std::string_view schedule,
-                           std::initializer_list<std::string_view> own_keys, Violations& out);
+                           std::initializer_list<std::string_view> own_keys, bool widens, Violations& out);
 
 }  // namespace kiln

@@ -65,7 +65,7 @@ bool check_meaning(const Config& c, Violations& out) {
   check_prefill_meaning(
       c, "sm80_prefill",
       {"BK", "swizzle", "num_kv_stages", "WM", "WN", "full_kv", "bk_smem", "smem_depth", "num_smem_stages"},
-      out);
+      false, out);
   if (!c.full_kv.value_or(true))
     refuse_value(c, "/full_kv", "sm80_prefill keeps whole rows in a stage", "true", out);
   return out.size() == before;

@@ -84,43 +84,11 @@ void emit_setup(Writer& w, const DecodePlan& p) {
 
 /// Scales of the tile's keys, four bytes each: the copies' arrivals count in the slot's full barrier.
 void emit_load_scales(Writer& w, const DecodePlan& p, const char* name, const StagedPipeline& ring) {
-  const auto kind = p.config.operand->kind;
-  const int page = p.operand->paged_rows();
-  for (int i = 0; i < p.BN / 32; ++i) {
-    w.open("");
-    w.line("const int key = n * {} + {} + lane;", p.BN, 32 * i);
-    std::string at;
-    if (kind == OperandKind::ragged) {
-      at = "(long long)(s.sequence.k_start + key)";
-    } else if (kind == OperandKind::contiguous) {
-      at = "(long long)key";
-    } else if (kind == OperandKind::continuous || p.operand->num_pages() == 1) {
-      at = kind == OperandKind::continuous ? "(long long)key" : fmt::format("(long long)(key % {})", page);
-    } else {
-      const int round = 32 * i / page / 32;
-      w.line("const int key_page = __shfl_sync(0xffffffffu, page{}, ({} + lane) / {} % 32);",
-             round == 0 ? "" : fmt::format("_{}", round), 32 * i, page);
-      at = fmt::format("(long long)(key % {})", page);
-    }
-    at += " * problem.heads_kv + s.kv_head";
-    const bool k = name[0] == 'k';
-    const int groups = k ? p.k_groups : p.v_groups;
-    if (groups > 1) at = fmt::format("({}) * {}", at, groups);
-    if (kind == OperandKind::contiguous) at += fmt::format(" + s.batch * {}_scale_stride_batch", name);
-    if (p.operand->table())
-      at += fmt::format(" + {} * {}_scale_stride_page",
-                        kind == OperandKind::paged && p.operand->num_pages() > 1 ? "key_page" : "page", name);
-    const int half = k ? 0 : p.scale_bytes(true) * p.num_kv_stages;
-    for (int group = 0; group < groups; ++group) {
-      w.line(
-          "copy_async_4(smem + {} + {} * {} + 4 * lane, {}_scale + (key < s.sequence.seqlen_k ? {}{} : 0), "
-          "key "
-          "< s.sequence.seqlen_k ? 4 : 0);",
-          p.smem_scales + half + 4 * p.BN * group + 128 * i, p.num_kv_stages > 1 ? ring.stage() : "0",
-          p.scale_bytes(k), name, at, group > 0 ? fmt::format(" + {}", group) : "");
-    }
-    w.close();
-  }
+  const bool k = name[0] == 'k';
+  const int half = k ? 0 : p.scale_bytes(true) * p.num_kv_stages;
+  p.operand->emit_load_scales(
+      w, "n",
+      {name, k ? p.k_groups : p.v_groups, p.smem_scales + half, p.num_kv_stages > 1 ? ring.stage() : "0"});
   w.line("copy_async_arrive({});", ring.full(0));
 }
 

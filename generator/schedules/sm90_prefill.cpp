@@ -1,7 +1,7 @@
 #include "generator/schedules/sm90_prefill.hpp"
 
 #include "generator/schedules/prefill_timeline.hpp"
-#include "generator/schedules/sm90_prefill_plan.hpp"
+#include "generator/schedules/sm90_prefill_parts.hpp"
 
 namespace kiln {
 namespace {
@@ -23,6 +23,10 @@ class Sm90Prefill final : public Schedule {
       proofs.push_back(std::move(proof));
     for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), plan_.ov_depth, true))
       proofs.push_back(std::move(proof));
+    if (plan_.narrow) {
+      proofs.push_back(sm90::converter_proof(plan_, "K", plan_.depth));
+      proofs.push_back(sm90::converter_proof(plan_, "V", plan_.ov_depth));
+    }
     return proofs;
   }
   Timeline timeline() const override {

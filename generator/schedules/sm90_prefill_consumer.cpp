@@ -10,11 +10,12 @@
 namespace kiln::sm90 {
 namespace {
 
-void emit_qk(Writer& w, const PrefillPlan& p) {
+// `here`: K is known to have come.
+void emit_qk(Writer& w, const PrefillPlan& p, bool here) {
   const int steps_per_chunk = p.k_steps() / p.num_qk_stages;
   const auto q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   for (int qk = 0; qk < p.num_qk_stages; ++qk) {
-    p.k->emit_wait(w, qk);
+    if (!here) p.k->emit_wait(w, qk);
     if (qk == 0) {
       w.line("const u32 k_low = {};", p.k->get());
     }
@@ -29,7 +30,7 @@ void emit_qk(Writer& w, const PrefillPlan& p) {
 }
 
 void emit_pv(Writer& w, const PrefillPlan& p) {
-  p.v->emit_wait(w, 0);
+  if (!p.scales_by_token()) p.v->emit_wait(w, 0);  // else P took V's scales
   w.line("const u32 v_low = {};", p.v->get());
   w.line("wgmma_fence();");
   for (int step = 0; step < p.v_steps(); ++step) {
@@ -38,6 +39,36 @@ void emit_pv(Writer& w, const PrefillPlan& p) {
            p.v->descriptor_high());
   }
   w.line("wgmma_commit();");
+}
+
+// The scales of this lane's two keys of each eight, `NAME.x` and `NAME.y` of every group, of the slot in use.
+void emit_scale_address(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline,
+                        const char* name) {
+  w.line("const u32 {0}_scale_at = smem_{0}_scales + {1} * {2} + 8 * (lane & 3);", name,
+         pipeline.ring().stage(), p.scale_bytes());
+}
+
+// S times the scales of K that the factor does not hold. Those of keys are of K's slot.
+void emit_key_scales(Writer& w, const PrefillPlan& p) {
+  if (p.head_scale() && !p.scale_joins_factor()) {
+    for (int i = 0; i < p.BN / 2; i += 4)
+      w.line(
+          "s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale; s_acc[{}] *= key_scale;",
+          i, i + 1, i + 2, i + 3);
+  }
+  if (!p.scales_by_token()) return;
+  w.comment("scales of the keys");
+  w.open("");
+  emit_scale_address(w, p, *p.k, "k");
+  for (int i = 0; i < p.BN / 2; i += 4) {
+    w.line("const float2 k_scale_{} = load_shared_float2(k_scale_at + {});", i / 4, 8 * i);
+    w.line(
+        "s_acc[{0}] *= k_scale_{4}.x; s_acc[{1}] *= k_scale_{4}.y; s_acc[{2}] *= k_scale_{4}.x; s_acc[{3}] "
+        "*= k_scale_{4}.y;",
+        i, i + 1, i + 2, i + 3, i / 4);
+  }
+  w.close();
+  w.line("__syncwarp();  // every lane has read its scales");
 }
 
 // S becomes what softmax takes: modified, and -inf where a row does not see the key.
@@ -50,7 +81,20 @@ void emit_visible(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
 
 // P from registers `from` to the A operand of PV.
 void emit_pack(Writer& w, const PrefillPlan& p, const char* from) {
-  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  const char* pack = p.math == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  if (p.scales_by_token()) {
+    w.comment("P times the scales of V");
+    p.v->emit_wait(w, 0);
+    emit_scale_address(w, p, *p.v, "v");
+    for (int i = 0; i < p.BN / 4; i += 2) {
+      w.line("const float2 v_scale_{} = load_shared_float2(v_scale_at + {});", i / 2, 16 * i);
+      w.line(
+          "p[{0}] = {2}({3}[{4}] * v_scale_{8}.x, {3}[{5}] * v_scale_{8}.y); p[{1}] = {2}({3}[{6}] * "
+          "v_scale_{8}.x, {3}[{7}] * v_scale_{8}.y);",
+          i, i + 1, pack, from, 2 * i, 2 * i + 1, 2 * i + 2, 2 * i + 3, i / 2);
+    }
+    return;
+  }
   for (int i = 0; i < p.BN / 4; i += 2) {
     w.line("p[{0}] = {1}({7}[{2}], {7}[{3}]); p[{4}] = {1}({7}[{5}], {7}[{6}]);", i, pack, 2 * i, 2 * i + 1,
            i + 1, 2 * i + 2, 2 * i + 3, from);
@@ -78,7 +122,8 @@ void emit_skip(Writer& w, const PrefillPlan& p) {
          p.mask->end_key("(position + 63)", "work.seqlen_k"), p.BN - 1, p.BN);
   w.line("#pragma unroll 1");
   w.open("for (; n >= own_blocks; --n)");
-  if (most >= p.num_kv_stages) {
+  // Converters may be behind the producer and not have asked for the slots yet.
+  if (most >= p.num_kv_stages || p.narrow) {
     for (int qk = 0; qk < p.num_qk_stages; ++qk) p.k->emit_wait(w, qk);
     p.v->emit_wait(w, 0);
   }
@@ -94,7 +139,8 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), false);
   if (p.ping_pong) emit_take_turn(w);
   w.comment("S(n) = Q K(n)'");
-  emit_qk(w, p);
+  // Where P(n+1) took V's scales, V(n+1) had come, which is converted after K(n).
+  emit_qk(w, p, p.scales_by_token());
   w.comment("O += P(n+1) V(n+1)");
   emit_pv(w, p);
   // Products of both warpgroups share the tensor pipe. Where softmax is the longer part and tiles differ, S
@@ -103,6 +149,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   if (p.ping_pong && !late) emit_pass_turn(w, p);
   w.line("WGMMA_WAIT(1);");
   if (p.ping_pong && late) emit_pass_turn(w, p);
+  emit_key_scales(w, p);
   p.k->emit_release_all(w);
   emit_visible(w, p, sides);
   w.comment("softmax(n), while P(n+1) V(n+1) runs");
@@ -173,7 +220,7 @@ void emit_zero_tail(Writer& w, const PrefillPlan& p) {
            panel * p.v->tile().panel_bytes());
   }
   w.close();
-  w.line("fence_proxy_async();");
+  if (!p.converts_q()) w.line("fence_proxy_async();");  // else there is one behind Q
   w.line("named_barrier_sync(7, {});  // every consumer reads these rows", threads);
   w.close();
 }
@@ -181,6 +228,11 @@ void emit_zero_tail(Writer& w, const PrefillPlan& p) {
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
+  if (p.head_scale()) {
+    w.line("const float value_scale = v_scale[{}];", p.head_of_scales());
+    w.line("const float out_scale_0 = inv_sum_0 * value_scale, out_scale_1 = inv_sum_1 * value_scale;");
+  }
+  const char* scale = p.head_scale() ? "out_scale" : "inv_sum";
   if (p.lse) {
     w.open("if ((lane & 3) == 0)");
     if (p.ragged) {
@@ -210,15 +262,13 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     const int panel = step * 16 / p.panel_columns();
     const int chunk = (step * 2) % chunks;
     const int i = 8 * step;
-    w.line(
-        "stmatrix_x4(o_row + {0} + ({1} ^ o_swizzle), {2}(o_acc[{3}] * inv_sum_0, o_acc[{4}] * inv_sum_0), "
-        "{2}(o_acc[{5}] * "
-        "inv_sum_1, o_acc[{6}] * inv_sum_1),",
-        panel * p.o_tile().panel_bytes(), chunk * 16, pack, i, i + 1, i + 2, i + 3);
-    w.line(
-        "            {0}(o_acc[{1}] * inv_sum_0, o_acc[{2}] * inv_sum_0), {0}(o_acc[{3}] * inv_sum_1, "
-        "o_acc[{4}] * inv_sum_1));",
-        pack, i + 4, i + 5, i + 6, i + 7);
+    const auto pair = [&](int r) {
+      return fmt::format("{0}(o_acc[{1}] * {3}_{4}, o_acc[{2}] * {3}_{4})", pack, i + r, i + r + 1, scale,
+                         r / 2 % 2);
+    };
+    w.line("stmatrix_x4(o_row + {} + ({} ^ o_swizzle), {}, {},", panel * p.o_tile().panel_bytes(), chunk * 16,
+           pair(0), pair(2));
+    w.line("            {}, {});", pair(4), pair(6));
   }
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
@@ -262,6 +312,21 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
 
 }  // namespace
 
+void emit_next_item(Writer& w, const PrefillPlan& p) {
+  if (p.dynamic) {
+    w.comment("next work item");
+    p.work->emit_wait_full(w, 0);
+    w.line("tile = work_slots[{}];", p.work->stage());
+    if (!p.work_slots_free()) {
+      w.line("__syncwarp();");
+      w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
+    }
+    p.work->emit_step(w);
+  } else {
+    w.line("tile += {};", p.tile_step());
+  }
+}
+
 void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.banner("consumers: 64 query rows each");
   if (p.moves_registers()) w.line("SETMAXNREG_INC({});", p.math_registers);
@@ -297,6 +362,11 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
         "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
         "row_0, row_0 + 8");
   }
+  if (p.head_scale()) {
+    w.line("const float key_scale = k_scale[{}];", p.head_of_scales());
+    if (p.scale_joins_factor())
+      w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
+  }
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
@@ -310,6 +380,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   if (p.ragged) emit_zero_tail(w, p);
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
+  emit_widen_q(w, p);
   if (p.mask->bounded_above()) {
     w.line(
         "const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first "
@@ -320,8 +391,9 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.open("");
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
   w.comment("S(n) = Q K(n)'");
-  emit_qk(w, p);
+  emit_qk(w, p, false);
   w.line("WGMMA_WAIT(0);");
+  emit_key_scales(w, p);
   p.k->emit_release_all(w);
   emit_visible(w, p, {});
   p.softmax->emit_max(w, true, true);
@@ -334,6 +406,9 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.open("");
   emit_pv(w, p);
   w.line("WGMMA_WAIT(0);");
+  // Of the tiles before they have been, before the scales of K. Where O takes Q's place the slot is not
+  // filled again before the next Q is sent for, which is after the warps have met.
+  if (p.scales_by_token() && p.separate_o) w.line("__syncwarp();  // every lane has read its scales of V");
   p.v->emit_release_all(w);
   w.close();
   if (p.hands_over_empty()) {
@@ -345,18 +420,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.close();
   emit_epilogue(w, p);
   w.close();
-  if (p.dynamic) {
-    w.comment("next work item");
-    p.work->emit_wait_full(w, 0);
-    w.line("tile = work_slots[{}];", p.work->stage());
-    if (!p.work_slots_free()) {
-      w.line("__syncwarp();");
-      w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
-    }
-    p.work->emit_step(w);
-  } else {
-    w.line("tile += {};", p.tile_step());
-  }
+  emit_next_item(w, p);
   w.close();
   if (p.separate_o) w.line("if (lane == 0) bulk_wait_read();");
 }

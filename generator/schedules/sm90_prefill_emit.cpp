@@ -28,10 +28,18 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.operand->table()) {
     for (const std::size_t i : {1u, 2u}) params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, 256);
   }
+  for (const std::size_t i : {1u, 2u})
+    if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.scales_by_token() && p.config.operand->kind != OperandKind::ragged) {
+    const char* axis = p.operand->table() ? "page" : "batch";
+    for (const char* tensor : {"k_scale", "v_scale"})
+      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis).c_str());
+  }
   if (p.ragged)
     add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
@@ -136,6 +144,14 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
          p.smem_q_barriers + 8 * p.num_math_warpgroups);
   p.k->ring().emit_addresses(w, p.smem_k_barriers);
   p.v->ring().emit_addresses(w, p.smem_v_barriers);
+  if (p.narrow) {
+    w.line("const u32 smem_raw = smem + {};", p.smem_raw);
+    p.raw->emit_addresses(w, p.smem_raw_barriers);
+  }
+  if (p.scales_by_token()) {
+    w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {}, smem_raw_scales = smem + {};",
+           p.smem_scales, p.smem_scales + p.num_kv_stages * p.scale_bytes(), p.smem_raw_scales);
+  }
   if (p.dynamic) {
     p.work->emit_addresses(w, p.smem_work_barriers);
     w.line("int* const work_slots = (int*)(smem_bytes + {});", p.smem_work);
@@ -148,9 +164,12 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  p.k->ring().emit_init(w, 1, p.k->empty_arrivals());
-  p.v->ring().emit_init(w, 1, p.v->empty_arrivals());
-  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.math_warps());
+  const int full_arrivals = p.narrow ? PrefillPlan::kConverterWarps : 1;
+  p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
+  // One lane's bytes, and the lanes' copies of scales.
+  if (p.narrow) p.raw->emit_init(w, p.scales_by_token() ? 33 : 1, PrefillPlan::kConverterWarps);
+  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
   w.line("fence_mbarrier_init();");
   w.close();
   if (p.cluster > 1) {
@@ -188,7 +207,9 @@ KernelSource emit_prefill(const PrefillPlan& p) {
          {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
       prelude.use(section);
   }
-  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (p.narrow) use_converter(prelude, p);
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
@@ -241,6 +262,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
   m.page_size = p.config.operand->page_size.value_or(0);
+  m.quantization = p.config.operand->quantization;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
   m.writes_lse = p.lse;

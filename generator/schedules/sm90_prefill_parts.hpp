@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/schedules/sm90_prefill_plan.hpp"
 
@@ -13,6 +14,16 @@ std::string decode_call(const PrefillPlan& p);
 
 /// Body of warpgroup 0: one thread issues every copy.
 void emit_producer(Writer& w, const PrefillPlan& p);
+/// Widens K and V of one byte an element (sm90_prefill_convert.cpp): what it needs, and the body of the other
+/// warps of warpgroup 0.
+void use_converter(Prelude& prelude, const PrefillPlan& p);
+void emit_converter(Writer& w, const PrefillPlan& p);
+/// A consumer's rows of Q, converted in place once they have come.
+void emit_widen_q(Writer& w, const PrefillPlan& p);
+/// L1 proof of the tile of K or V that the converters store.
+layout::Proof converter_proof(const PrefillPlan& p, const char* name, int depth);
+/// After an item, of all but the producer: `tile` becomes the next one.
+void emit_next_item(Writer& w, const PrefillPlan& p);
 /// Body of warpgroups 1..n: 64 query rows each.
 void emit_consumer(Writer& w, const PrefillPlan& p);
 

@@ -11,6 +11,23 @@
 namespace kiln::sm90 {
 namespace {
 
+constexpr int kMostSmem = 232448;
+constexpr int kSpare = 1024;  // of it, for barriers and alignment
+
+bool is_narrow(const Config& c) {
+  return size_of(*c.kv_dtype) == 1;
+}
+
+bool has_key_scales(const Config& c) {
+  return c.operand->quantization &&
+         c.operand->quantization->granularity >= Quantization::Granularity::per_token;
+}
+
+/// Fewer registers for a consumer thread, where the producer's warpgroup has converters and copies scales.
+int lent_registers(const Config& c) {
+  return is_narrow(c) ? 16 : 0;
+}
+
 // Fastest tiles measured on H200 (bench/NOTES.md); depths in between take the next larger entry.
 /// More work a score makes softmax the longer part of the loop: more warpgroups, in turns, hide it better.
 bool has_fixed_modifier(const Config& c) {
@@ -23,6 +40,7 @@ bool has_curve(const Config& c) {
 }
 
 int default_bm(const Config& c) {
+  if (is_narrow(c)) return 128;  // converters need registers that three warpgroups leave nobody
   const int wide = std::max(c.depth, *c.ov_depth);
   return wide <= 64 || (wide <= 128 && has_fixed_modifier(c) && !has_curve(c)) ? 192 : 128;
 }
@@ -38,8 +56,15 @@ int live_registers(int ov_depth, int BN) {
 }
 
 /// What a consumer warpgroup has for them (hopper.md 4.2); bounds of a ragged item live through its loops.
-int register_limit(int num_math_warpgroups, bool ragged) {
-  return num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200;
+int register_limit(const Config& c, int num_math_warpgroups, bool ragged) {
+  return (num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200) - lent_registers(c);
+}
+
+/// Shared memory of narrow K and V: two stages of 16 bits and two tiles of bytes, beside Q (or O in its
+/// place).
+int narrow_bytes(const Config& c, int BM, int BN) {
+  const int wide = std::max(c.depth, *c.ov_depth), scales = 6 * 4 * BN;
+  return kSpare + 2 * BM * wide + 4 * BN * (c.depth + *c.ov_depth) + 2 * BN * wide + scales;
 }
 
 /// How many parts S is watched in (OnlineSoftmax::emit_watched): as few as the registers allow, since each
@@ -52,7 +77,7 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   const int limit = three ? (p.mask->bounded_below()   ? 132
                              : p.mask->bounded_above() ? 140
                                                        : 144)
-                          : (p.ragged ? 180 : 196);
+                          : (p.ragged ? 180 : 196) - (p.narrow ? 24 : 0);
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
     if (three && part > 16) continue;
@@ -70,15 +95,19 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
            : wide <= 192            ? 112
            : has_fixed_modifier(c)  ? 80
                                     : 64;
-  const int step = c.mask->kind == MaskConfig::Kind::custom ? 32 : 16;
+  const int step = c.mask->kind == MaskConfig::Kind::custom || has_key_scales(c) ? 32 : 16;
+  if (is_narrow(c)) BN = std::min(BN, 128);
   BN -= BN % step;
   const auto fits = [&] {
+    if (is_narrow(c) && narrow_bytes(c, 64 * num_math_warpgroups, BN) > kMostSmem) return false;
     const ScoreLayout layout = mma_score_layout(BN / 2);
     const int mask = Mask(*c.mask, layout).live_registers();
     int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
     // Three warpgroups leave the compiler less to spend on what it could compute again.
     if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
-    return live_registers(*c.ov_depth, BN) + mask + modifier <= register_limit(num_math_warpgroups, ragged);
+    const int scales = has_key_scales(c) ? 16 : 0;  // loaded ahead of their products
+    return live_registers(*c.ov_depth, BN) + mask + modifier + scales <=
+           register_limit(c, num_math_warpgroups, ragged);
   };
   const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
   const auto cuts = [&] { return page == 0 || BN % page == 0 || page % BN == 0; };
@@ -104,7 +133,7 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(
       c, "sm90_prefill",
-      {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload", "pv_operand"}, out);
+      {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload", "pv_operand"}, true, out);
   if (c.pv_operand.value_or("registers") != "registers")
     refuse_value(c, "/pv_operand", "sm90_prefill keeps P in registers", "registers", out);
   return out.size() == before;
@@ -126,6 +155,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.ragged = c.operand->kind != OperandKind::contiguous;
   p.lse = *c.lse;
   p.sink = *c.sink;
+  p.narrow = is_narrow(c);
+  p.math = p.narrow ? DType::fp16 : c.dtype;  // one instruction widens two bytes to FP16, five to BF16
+  p.config = c;                               // what the sizes below ask about
 
   if (!c.BM) c.BM = default_bm(c);
   p.BM = *c.BM;
@@ -152,10 +184,23 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
 
+  if (p.scales_by_token() && p.BN % 32 != 0) {
+    refuse("sm90_prefill", {"/BN", "/operand/quantization"}, "a warp copies the scales of 32 keys at a time",
+           fmt::format("{}", std::clamp((p.BN + 16) / 32 * 32, 32, 256)));
+    return std::nullopt;
+  }
+
   const int row_bytes_gcd = std::gcd(p.depth * 2, p.ov_depth * 2);
   const int natural_span = row_bytes_gcd % 128 == 0 ? 128 : row_bytes_gcd % 64 == 0 ? 64 : 32;
   p.span_bytes = natural_span;
-  if (c.swizzle) {
+  if (c.swizzle && p.narrow) {
+    const auto* mode = std::get_if<SwizzleMode>(&*c.swizzle);
+    if (!mode || *mode != SwizzleMode::none) {
+      refuse("V20", {"/swizzle"}, "sm90_prefill copies bytes as they are and swizzles what it widens",
+             "none");
+      return std::nullopt;
+    }
+  } else if (c.swizzle) {
     const auto* mode = std::get_if<SwizzleMode>(&*c.swizzle);
     p.span_bytes = mode ? swizzle_span(*mode) : 0;
     if (p.span_bytes == 0 || p.span_bytes > natural_span) {
@@ -168,13 +213,18 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
       return std::nullopt;
     }
   }
-  c.swizzle = p.span_bytes == 128  ? SwizzleMode::b128
-              : p.span_bytes == 64 ? SwizzleMode::b64
-                                   : SwizzleMode::b32;
+  c.swizzle = p.narrow              ? SwizzleMode::none
+              : p.span_bytes == 128 ? SwizzleMode::b128
+              : p.span_bytes == 64  ? SwizzleMode::b64
+                                    : SwizzleMode::b32;
 
   if (!c.num_qk_stages) c.num_qk_stages = 1;
   p.num_qk_stages = *c.num_qk_stages;
   const int panels = p.depth / p.panel_columns();
+  if (p.narrow && p.num_qk_stages != 1) {
+    refuse("sm90_prefill", {"/num_qk_stages", "/kv_dtype"}, "K of bytes is widened at once", "1");
+    return std::nullopt;
+  }
   if (panels % p.num_qk_stages != 0) {
     refuse("V26", {"/num_qk_stages"},
            fmt::format("num_qk_stages divides the {} swizzle panels of a K row", panels),
@@ -203,10 +253,10 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
   const bool own_tiles = p.mask->bounded_above() || p.ragged;
-  if (p.cluster != 1 && (p.cluster != 2 || own_tiles)) {
+  if (p.cluster != 1 && (p.cluster != 2 || own_tiles || p.narrow)) {
     refuse("sm90_prefill", {"/cluster"},
-           "clusters of 2 blocks share K and V tiles, without bounded masks and ragged operands",
-           own_tiles ? "1" : "1, 2");
+           "clusters of 2 blocks share K and V tiles of 16 bits, without bounded masks and ragged operands",
+           own_tiles || p.narrow ? "1" : "1, 2");
     return std::nullopt;
   }
 
@@ -214,12 +264,14 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // Tiles of keys that hold whole tiles of queries have none at equal lengths, and few otherwise. The widest
   // two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).
   p.skips_tiles = p.mask->bounded_above() && p.num_math_warpgroups > 1 && p.BN % p.BM != 0 &&
-                  (p.num_math_warpgroups == 3 || live <= (p.ragged ? 180 : 196));
+                  (p.num_math_warpgroups == 3 || live <= (p.ragged ? 180 : 196) - lent_registers(c));
   // setmaxnreg moves registers within what the launch allocated: 65536 / num_threads rounded down to 8, times
   // num_threads. A request beyond that never returns.
   p.math_registers = p.num_math_warpgroups == 3 ? 160 : 232;
   p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
-  const int limit = register_limit(p.num_math_warpgroups, p.ragged);
+  p.math_registers -= lent_registers(c);
+  p.producer_registers += lent_registers(c) * p.num_math_warpgroups;
+  const int limit = register_limit(c, p.num_math_warpgroups, p.ragged);
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
     refuse("sm90_prefill", {"/BN"},
@@ -239,17 +291,25 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // Shared memory: as many stages as fit, at least two, unless told.
   const int q = p.q_bytes() * p.num_math_warpgroups, o = p.o_bytes() * p.num_math_warpgroups;
   const int per_stage = p.BN * (p.depth + p.ov_depth) * 2;
-  const int spare = 1024;  // barriers and alignment
   if (!c.num_kv_stages) {
-    const int with_o = (232448 - spare - q - o) / per_stage;
-    c.num_kv_stages = std::clamp(with_o >= 2 ? with_o : (232448 - spare - q) / per_stage, 2, 4);
+    const int with_o = (kMostSmem - kSpare - q - o) / per_stage;
+    c.num_kv_stages =
+        p.narrow ? 2 : std::clamp(with_o >= 2 ? with_o : (kMostSmem - kSpare - q) / per_stage, 2, 4);
   }
   p.num_kv_stages = *c.num_kv_stages;
   if (p.num_kv_stages < 2 || p.num_kv_stages > 8) {
     refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 2 to 8 here", p.num_kv_stages < 2 ? "2" : "8");
     return std::nullopt;
   }
-  p.separate_o = q + o + p.num_kv_stages * per_stage + spare <= 232448;
+  // Tiles of bytes: those on their way and the one that is widened. More than four need not be.
+  int tiles = p.num_kv_stages * (per_stage + 2 * p.scale_bytes());
+  if (p.narrow) {
+    const int tile = p.raw_slot_bytes() + p.scale_bytes(), room = kMostSmem - kSpare - tiles;
+    const int with_o = (room - q - o) / tile;
+    p.num_raw_stages = std::clamp(with_o >= 4 ? with_o : (room - std::max(q, o)) / tile, 2, 4);
+    tiles += p.num_raw_stages * tile;
+  }
+  p.separate_o = q + o + tiles + kSpare <= kMostSmem;
 
   if (c.operand->kind == OperandKind::paged) {
     const int page = *c.operand->page_size;
@@ -263,39 +323,60 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     }
   }
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
-                    OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k"});
+                    OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+  const int row_bytes = p.narrow ? p.raw_span() : p.span_bytes;
+  if (p.operand->num_pages() > 1 && p.operand->eff_page() * row_bytes % 128 != 0) {
+    refuse("V16", {"/operand/page_size"},
+           fmt::format(
+               "rows of a tensor copy are {} bytes here, and it begins at whole 128 bytes of shared memory",
+               row_bytes),
+           std::to_string(128 / row_bytes));
+    return std::nullopt;
+  }
   p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
                                          2, p.math_warps(), p.cluster});
   p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,
                                          p.math_warps(), p.cluster});
   p.dynamic = own_tiles;
   if (p.dynamic) p.work.emplace("work", 2, 1);
+  if (p.narrow) p.raw.emplace("raw", p.num_raw_stages, 1);
 
   p.smem_q = p.smem.add("q", p.q_stride() * p.num_math_warpgroups, 1024, "Q, 64 rows per consumer warpgroup");
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  if (p.narrow)
+    p.smem_raw = p.smem.add("raw", p.num_raw_stages * p.raw_slot_bytes(), 1024, "K and V in turn, as copied");
   p.smem_o =
       p.separate_o ? p.smem.add("o", o, 1024, "O on its way out, 64 rows per consumer warpgroup") : p.smem_q;
+  if (p.scales_by_token()) {
+    p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), 16,
+                               "scales of each key: K stages, V stages");
+    p.smem_raw_scales =
+        p.smem.add("raw_scales", p.num_raw_stages * p.scale_bytes(), 16, "the same of tiles as copied");
+  }
   p.smem_q_barriers =
       p.smem.add("mbar_q", 16 * p.num_math_warpgroups, 8, "Q full/empty per consumer warpgroup");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
   p.smem_v_barriers = p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
+  if (p.narrow)
+    p.smem_raw_barriers =
+        p.smem.add("mbar_raw", p.raw->barrier_bytes(), 8, "ring of copied tiles full/empty");
   p.smem_work_barriers =
       p.dynamic ? p.smem.add("mbar_work", p.work->barrier_bytes(), 8, "work ring full/empty") : 0;
   p.smem_work = p.dynamic ? p.smem.add("work", 8, 8, "work items handed to the consumers") : 0;
-  if (p.smem.bytes() > 232448) {
-    const int stages = (232448 - spare - std::max(q, o)) / per_stage;
+  if (p.smem.bytes() > kMostSmem) {
+    const int stages = (kMostSmem - kSpare - std::max(q, o)) / per_stage;
+    int bn = p.narrow ? p.BN : (kMostSmem - kSpare - std::max(q, o)) / (4 * (p.depth + p.ov_depth)) / 16 * 16;
+    while (p.narrow && bn > 16 && narrow_bytes(c, p.BM, bn) > kMostSmem) bn -= 16;
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
-           fmt::format("shared memory is {} bytes, at most 232448", p.smem.bytes()),
-           stages >= 2 ? fmt::format("num_kv_stages {}", stages)
-                       : fmt::format("BN {}", (232448 - spare - std::max(q, o)) /
-                                                  (4 * (p.depth + p.ov_depth)) / 16 * 16));
+           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), kMostSmem),
+           stages >= 2 && !p.narrow ? fmt::format("num_kv_stages {}", stages) : fmt::format("BN {}", bn));
   }
 
   if (out.size() != before) return std::nullopt;
 
-  p.qk.emplace(c.dtype, p.BN, Wgmma::A::smem, false);
-  p.pv.emplace(c.dtype, p.ov_depth, Wgmma::A::registers, true);
+  p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
+  p.pv.emplace(p.math, p.ov_depth, Wgmma::A::registers, true);
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.ov_depth / 2;
@@ -303,8 +384,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.watched_parts = watched_parts(p, c);
   softmax.watched_parts = p.watched_parts;
   if (p.watched_parts > 0) softmax.curve = p.modifier->enter_exponent();
-  softmax.scale_log2 = p.modifier->scale_log2();
-  softmax.scale = p.modifier->scale();
+  softmax.scale_log2 = p.scale_joins_factor() ? "factor" : p.modifier->scale_log2();
+  softmax.scale = p.scale_joins_factor() ? "(factor * 0.693147181f)" : p.modifier->scale();
   if (p.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};
   p.softmax.emplace(softmax);
   p.config = std::move(c);

@@ -25,6 +25,9 @@ struct PrefillPlan {
   int span_bytes;           ///< swizzle span of every tile
   bool ragged;              ///< Q and O run over the rows of all sequences: every operand but contiguous
   bool lse, sink;
+  bool narrow = false;  ///< K and V of one byte an element, widened on their way (sm90_prefill_convert.cpp)
+  DType math;           ///< type of the products
+  int num_raw_stages = 0;
   bool dynamic;           ///< work items come from a counter, longest first
   int watched_parts = 0;  ///< of OnlineSoftmax::emit_watched; 0: every tile takes its maximum
   bool skips_tiles;       ///< warpgroups leave out last tiles that only later ones see
@@ -33,11 +36,12 @@ struct PrefillPlan {
 
   SmemMap smem;
   int smem_q, smem_k, smem_v, smem_o, smem_q_barriers, smem_k_barriers, smem_v_barriers, smem_work_barriers,
-      smem_work;
+      smem_work, smem_raw, smem_raw_barriers, smem_raw_scales, smem_scales;
 
   std::optional<MHAOperand> operand;
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<StagedPipeline> work;  ///< ring of work items, dynamic only
+  std::optional<StagedPipeline> raw;   ///< ring of tiles of bytes, K and V in turn, narrow only
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
   std::optional<OnlineSoftmax> softmax;
@@ -55,12 +59,40 @@ struct PrefillPlan {
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / 2; }
+
+  // Narrow K and V.
+  static constexpr int kConverterWarps = 3, kConverterThreads = 32 * kConverterWarps;
+  int raw_span() const { return panel_columns(); }  ///< bytes of a row of a panel of bytes
+  int raw_slot_bytes() const { return BN * std::max(depth, ov_depth); }
+  bool scales() const { return config.operand->quantization.has_value(); }
+  /// Keys have scales of their own, which travel with the tiles.
+  bool scales_by_token() const {
+    return scales() && config.operand->quantization->granularity >= Quantization::Granularity::per_token;
+  }
+  /// One scale for a head, or for all.
+  bool head_scale() const { return scales() && !scales_by_token(); }
+  /// The scale of K is part of softmax's factor, where scores are not modified before it.
+  bool scale_joins_factor() const { return head_scale() && modifier->none(); }
+  /// Consumers convert their rows of Q.
+  bool converts_q() const { return narrow && (config.dtype != math || scale_joins_factor()); }
+  /// Index of the head's scale.
+  const char* head_of_scales() const {
+    return config.operand->quantization->granularity == Quantization::Granularity::per_head ? "work.kv_head"
+                                                                                            : "0";
+  }
+  /// Of a tile's keys, in a slot of a ring.
+  int scale_bytes() const { return scales_by_token() ? 4 * BN : 0; }
+  /// Copies take a whole warp: a lane for each page or scale.
+  bool warp_produces() const { return operand->table() || scales_by_token(); }
+  /// Warps that read the slots of work items.
+  int work_readers() const { return math_warps() + (narrow ? kConverterWarps : 0); }
+
   /// Items without keys hand Q's rows over, too, where O takes their place; those of full attention over rows
   /// of one length are all of that kind or none is, and then there is nothing to wait for.
   bool hands_over_empty() const { return !separate_o && (mask->bounded_above() || ragged); }
   /// Where every item goes through Q's rows the producer, which has them back from all consumers before it
   /// publishes the next item, knows that they have read the slot it writes.
-  bool work_slots_free() const { return !separate_o && !ragged; }
+  bool work_slots_free() const { return !separate_o && !ragged && !narrow; }
   /// Whether some KV tile may be seen whole by the 64 rows of a warpgroup: not under a window shorter than a
   /// tile and the rows' spread.
   bool whole_tiles() const { return !mask->bounded_below() || mask->most_common_keys(64) >= BN; }

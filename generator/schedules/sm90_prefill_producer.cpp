@@ -30,57 +30,93 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
   }
 }
 
+// Where tiles of K or V are copied to: their own ring, or as bytes the ring that the converters read.
+struct Landing {
+  const StagedPipeline& ring;
+  std::string base;                       // of the slots
+  int slot_bytes, row_bytes;              // of the ring; of a row of a panel
+  int panels, chunk_panels, chunk_bytes;  // of a tile; of what one barrier waits for
+
+  int panel_bytes(const PrefillPlan& p) const { return p.BN * row_bytes; }
+  std::string at(const PrefillPlan& p, int panel, int row) const {
+    return fmt::format("{} + {} * {} + {}", base, ring.stage(), slot_bytes,
+                       panel * panel_bytes(p) + row * row_bytes);
+  }
+};
+
+Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  if (p.narrow)
+    return {*p.raw,
+            "smem_raw",
+            p.raw_slot_bytes(),
+            p.raw_span(),
+            pipeline.num_panels(),
+            pipeline.num_panels(),
+            pipeline.full_kv_bytes() / 2};
+  return {pipeline.ring(),       fmt::format("smem_{}", name), pipeline.full_kv_bytes(), p.span_bytes,
+          pipeline.num_panels(), pipeline.panels_per_chunk(),  pipeline.staged_k_bytes()};
+}
+
+// Scales of the tile's keys, copied by every lane into the slot of the raw ring.
+void emit_load_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block) {
+  if (!p.scales_by_token()) return;
+  p.operand->emit_load_scales(w, "(" + block + ")", {name, 1, p.smem_raw_scales, p.raw->stage()});
+  w.line("copy_async_arrive({});", p.raw->full(0));
+}
+
 void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
                   const std::string& block, bool known_free) {
-  const auto& ring = pipeline.ring();
+  const Landing to = landing_of(p, pipeline, name);
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
-  for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
-    if (!known_free) ring.emit_wait_empty(w, qk);
-    w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
-    for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
-      const int panel = qk * pipeline.panels_per_chunk() + i;
-      std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
-                                    panel * pipeline.tile().panel_bytes());
+  for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
+    if (!known_free) to.ring.emit_wait_empty(w, qk);
+    emit_load_scales(w, p, name, block);
+    if (p.warp_produces()) w.open("if (lane == 0)");
+    w.line("mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk), to.chunk_bytes);
+    for (int i = 0; i < to.chunk_panels; ++i) {
+      const int panel = qk * to.chunk_panels + i;
+      std::string dst = to.at(p, panel, 0);
       std::string row = fmt::format("({}) * {}", block, p.BN);
       if (p.cluster > 1) {
         dst += fmt::format(" + rank * {}", pipeline.box_rows() * p.span_bytes);
         row += fmt::format(" + rank * {}", pipeline.box_rows());
       }
       w.line("{}({}, &{}_map, {}, {}, {}{});", p.cluster > 1 ? "tma_load_multicast" : "tma_load", dst, name,
-             ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
+             to.ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
              kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
     }
+    if (p.warp_produces()) w.close();
   }
-  ring.emit_step(w);
+  to.ring.emit_step(w);
 }
 
 // The same through a page table: every lane looks up one page of the tile and issues its copies.
 void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
                      const std::string& block, bool known_free) {
-  const auto& ring = pipeline.ring();
+  const Landing to = landing_of(p, pipeline, name);
   const auto& operand = *p.operand;
-  const int piece_bytes = operand.eff_page() * p.span_bytes;
+  const int piece_bytes = operand.eff_page() * to.row_bytes;
   w.open("");
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   operand.emit_populate(w, "(" + block + ")");
-  for (int qk = 0; qk < ring.num_qk_stages(); ++qk) {
-    if (!known_free) ring.emit_wait_empty(w, qk);
-    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.staged_k_bytes());
+  for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
+    if (!known_free) to.ring.emit_wait_empty(w, qk);
+    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk), to.chunk_bytes);
+    emit_load_scales(w, p, name, block);
     for (int round = 0; round < operand.rounds(); ++round) {
       const std::string condition = operand.issues(round);
       if (!condition.empty()) w.open("if ({})", condition);
-      for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
-        const int panel = qk * pipeline.panels_per_chunk() + i;
-        std::string dst = fmt::format("smem_{} + {} * {} + {}", name, ring.stage(), pipeline.full_kv_bytes(),
-                                      panel * pipeline.tile().panel_bytes() + round * 32 * piece_bytes);
+      for (int i = 0; i < to.chunk_panels; ++i) {
+        const int panel = qk * to.chunk_panels + i;
+        std::string dst = to.at(p, panel, round * 32 * operand.eff_page());
         if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
-        w.line("tma_load({}, &{}_map, {}, {}, {}, {});", dst, name, ring.full(qk), panel * p.panel_columns(),
-               operand.coordinates("(" + block + ")", round), kEvictLast);
+        w.line("tma_load({}, &{}_map, {}, {}, {}, {});", dst, name, to.ring.full(qk),
+               panel * p.panel_columns(), operand.coordinates("(" + block + ")", round), kEvictLast);
       }
       if (!condition.empty()) w.close();
     }
   }
-  ring.emit_step(w);
+  to.ring.emit_step(w);
   w.close();
 }
 
@@ -94,19 +130,26 @@ void emit_load_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& 
 // last tile.
 bool items_fit(const PrefillPlan& p) {
   const int tiles = p.mask->most_tiles(p.BM, p.BN);
-  return p.cluster == 1 && p.separate_o && !p.operand->table() && tiles > 0 && tiles <= p.num_kv_stages;
+  return p.cluster == 1 && p.separate_o && !p.narrow && !p.operand->table() && tiles > 0 &&
+         tiles <= p.num_kv_stages;
 }
 
 }  // namespace
 
 void emit_producer(Writer& w, const PrefillPlan& p) {
-  const bool pages = p.operand->table();
-  w.banner("producer: {}", pages ? "a lane for each page of a tile" : "one thread issues every copy");
+  const bool warp = p.warp_produces();
+  w.banner("producer: {}", p.operand->table() ? "a lane for each page of a tile"
+                           : warp ? "one thread issues every copy of a tile, a lane each that of a scale"
+                                  : "one thread issues every copy");
   if (p.moves_registers()) w.line("SETMAXNREG_DEC({});", p.producer_registers);
-  w.open("if ({})", pages ? "threadIdx.x < 32" : "threadIdx.x / 32 == 0 && elect_one()");
-  if (pages) w.line("const int lane = threadIdx.x;");
-  p.k->ring().emit_state(w, true);
-  p.v->ring().emit_state(w, true);
+  w.open("if ({})", warp ? "threadIdx.x < 32" : "threadIdx.x / 32 == 0 && elect_one()");
+  if (warp) w.line("const int lane = threadIdx.x;");
+  if (p.narrow) {
+    p.raw->emit_state(w, true);
+  } else {
+    p.k->ring().emit_state(w, true);
+    p.v->ring().emit_state(w, true);
+  }
   if (p.dynamic) p.work->emit_state(w, true);
   w.line("u32 q_phase = 1;");
   w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
@@ -114,9 +157,9 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
   emit_load_tile(w, p, *p.k, "k", "n");
-  if (pages) w.open("if (lane == 0)");
+  if (warp) w.open("if (lane == 0)");
   emit_load_q(w, p);
-  if (pages) w.close();
+  if (warp) w.close();
   w.line("q_phase ^= 1;");
   w.line("#pragma unroll 1");
   if (items_fit(p)) w.comment("the stages are free: Q's rows were, and no item has more tiles than stages");
@@ -128,18 +171,18 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   if (p.hands_over_empty()) {
     w.reopen("else if (work.num_blocks == 0)");
     w.comment("no keys: Q's rows are handed over empty, for O");
-    if (pages) w.open("if (lane == 0)");
+    if (warp) w.open("if (lane == 0)");
     for (int g = 0; g < p.num_math_warpgroups; ++g) {
       w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * g);
       w.line("mbarrier_arrive(mbar_q_full + {});", 8 * g);
     }
-    if (pages) w.close();
+    if (warp) w.close();
     w.line("q_phase ^= 1;");
   }
   w.close();
   if (p.dynamic) {
     w.comment("Next work item; the last fetch of the launch leaves the counter as it was found.");
-    if (pages) {
+    if (warp) {
       w.line("int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;");
       w.line("fetched = __shfl_sync(0xffffffffu, fetched, 0);");
       w.line("if (lane == 0 && fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
@@ -149,15 +192,19 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
     }
     w.line("tile = fetched + gridDim.x;");
     if (!p.work_slots_free()) p.work->emit_wait_empty(w, 0);
-    if (pages) w.open("if (lane == 0)");
+    if (warp) w.open("if (lane == 0)");
     w.line("work_slots[{}] = tile;", p.work->stage());
     w.line("mbarrier_arrive({});", p.work->full(0));
-    if (pages) w.close();
+    if (warp) w.close();
     p.work->emit_step(w);
   } else {
     w.line("tile += {};", p.tile_step());
   }
   w.close();
+  if (p.narrow) {
+    w.reopen("else if (threadIdx.x >= 32)");
+    emit_converter(w, p);
+  }
   w.close();
 }
 

@@ -38,6 +38,53 @@ Runtime& emulated() {
   return runtime;
 }
 
+/// Two sequences of which some pages do not exist.
+void check_bad_pages(const Built& built) {
+  Runtime& runtime = emulated();
+  const auto kernel = runtime.load(built.source);
+  const auto upload = [&](std::vector<std::byte> bytes) {
+    DeviceBuffer buffer = runtime.allocate(bytes.size());
+    buffer.write(bytes);
+    return buffer;
+  };
+  const auto ints = [&](const std::vector<std::int32_t>& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return upload({bytes.begin(), bytes.end()});
+  };
+  const DType stored = *built.plan.resolved().kv_dtype;
+  const std::vector<float> ones(4 * 16 * 64, 1.0F);
+  const DeviceBuffer q = upload(encode(DType::bf16, std::vector<float>(2 * 64, 1.0F))),
+                     k = upload(encode(stored, ones)), v = upload(encode(stored, ones)),
+                     table = ints({2, -1, 4, 2147483647, -2147483647 - 1, 3}), lengths = ints({40, 48}),
+                     offsets = ints({0, 1, 2});
+  DeviceBuffer o = runtime.allocate(2 * 64 * 2);
+  AttentionArgs args;
+  args.q = Tensor::dense(q.address(), DType::bf16, {2, 1, 64});
+  args.k = Tensor::dense(k.address(), stored, {4, 16, 1, 64});
+  args.v = Tensor::dense(v.address(), stored, {4, 16, 1, 64});
+  args.o = Tensor::dense(o.address(), DType::bf16, {2, 1, 64});
+  args.page_table = Tensor::dense(table.address(), DType::i32, {2, 3});
+  args.seqlens_k = Tensor::dense(lengths.address(), DType::i32, {2});
+  args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {3});
+  const std::vector<float> scale_values(4 * 16, 1.0F);
+  const auto scale_bytes = std::as_bytes(std::span(scale_values));
+  const DeviceBuffer scales = upload({scale_bytes.begin(), scale_bytes.end()});
+  if (built.plan.resolved().operand->quantization)
+    args.k_scale = args.v_scale = Tensor::dense(scales.address(), DType::f32, {4, 16, 1});
+  args.max_seqlen_q = 1;
+  args.max_seqlen_k = 48;
+  const auto report = kernel->launch(args);
+  REQUIRE(report);
+  for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  std::vector<std::byte> bytes(o.size());
+  o.read(bytes);
+  const std::vector<float> out = decode(DType::bf16, bytes);
+  // Keys of ones score 8 (64 / sqrt(64)), keys of zeros 0: the ones weigh exp(8) each.
+  const double weight = std::exp(8.0);
+  CHECK(out[0] == doctest::Approx(16 * weight / (16 * weight + 24)).epsilon(0.01));
+  CHECK(out[64] == doctest::Approx(16 * weight / (16 * weight + 32)).epsilon(0.01));
+}
+
 }  // namespace
 
 TEST_CASE("every operand kind and element type up the ladder") {
@@ -104,44 +151,14 @@ TEST_CASE("parts are combined in order: the same bits whatever the timing") {
 }
 
 TEST_CASE("page numbers outside the pool read as zeros, not as memory") {
-  const Built built = build(R"("operand": {"kind": "paged", "page_size": 16})");
-  Runtime& runtime = emulated();
-  const auto kernel = runtime.load(built.source);
-  const auto upload = [&](std::vector<std::byte> bytes) {
-    DeviceBuffer buffer = runtime.allocate(bytes.size());
-    buffer.write(bytes);
-    return buffer;
-  };
-  const auto ints = [&](const std::vector<std::int32_t>& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    return upload({bytes.begin(), bytes.end()});
-  };
-  const std::vector<float> ones(4 * 16 * 64, 1.0F);
-  const DeviceBuffer q = upload(encode(DType::bf16, std::vector<float>(2 * 64, 1.0F))),
-                     k = upload(encode(DType::bf16, ones)), v = upload(encode(DType::bf16, ones)),
-                     table = ints({2, -1, 4, 2147483647, -2147483647 - 1, 3}), lengths = ints({40, 48}),
-                     offsets = ints({0, 1, 2});
-  DeviceBuffer o = runtime.allocate(2 * 64 * 2);
-  AttentionArgs args;
-  args.q = Tensor::dense(q.address(), DType::bf16, {2, 1, 64});
-  args.k = Tensor::dense(k.address(), DType::bf16, {4, 16, 1, 64});
-  args.v = Tensor::dense(v.address(), DType::bf16, {4, 16, 1, 64});
-  args.o = Tensor::dense(o.address(), DType::bf16, {2, 1, 64});
-  args.page_table = Tensor::dense(table.address(), DType::i32, {2, 3});
-  args.seqlens_k = Tensor::dense(lengths.address(), DType::i32, {2});
-  args.cu_seqlens_q = Tensor::dense(offsets.address(), DType::i32, {3});
-  args.max_seqlen_q = 1;
-  args.max_seqlen_k = 48;
-  const auto report = kernel->launch(args);
-  REQUIRE(report);
-  for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
-  std::vector<std::byte> bytes(o.size());
-  o.read(bytes);
-  const std::vector<float> out = decode(DType::bf16, bytes);
-  // Keys of ones score 8 (64 / sqrt(64)), keys of zeros 0: the ones weigh exp(8) each.
-  const double weight = std::exp(8.0);
-  CHECK(out[0] == doctest::Approx(16 * weight / (16 * weight + 24)).epsilon(0.01));
-  CHECK(out[64] == doctest::Approx(16 * weight / (16 * weight + 32)).epsilon(0.01));
+  const std::string pages = R"("operand": {"kind": "paged", "page_size": 16)",
+                    scaled = R"(, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3")";
+  for (const std::string& keys : {pages + "}", pages + scaled, R"("target": "sm_90a", )" + pages + "}",
+                                  R"("target": "sm_90a", )" + pages + scaled,
+                                  R"("target": "sm_90a", "operation": "prefill", )" + pages + scaled}) {
+    CAPTURE(keys);
+    check_bad_pages(build(keys));
+  }
 }
 
 TEST_CASE("what sm80_decode does not take is refused with what it takes") {

@@ -59,6 +59,45 @@ std::string MHAOperand::issues(int round) const {
   return pieces >= 32 ? "" : fmt::format("lane < {}", pieces);
 }
 
+void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSlot& to) const {
+  const std::string& name = to.tensor;
+  for (int i = 0; i < BN_ / 32; ++i) {
+    w.open("");
+    w.line("const int key = {} * {} + {} + lane;", n, BN_, 32 * i);
+    std::string at, page = "page";
+    if (kind_ == OperandKind::ragged) {
+      at = fmt::format("(long long)({} + key)", names_.k_start);
+    } else if (kind_ == OperandKind::paged) {
+      at = fmt::format("(long long)(key % {})", page_size_);
+    } else {
+      at = "(long long)key";
+    }
+    if (num_pages() > 1) {
+      const int round = 32 * i / page_size_ / 32;
+      w.line("const int key_page = __shfl_sync(0xffffffffu, page{}, ({} + lane) / {} % 32);",
+             round == 0 ? "" : fmt::format("_{}", round), 32 * i, page_size_);
+      page = "key_page";
+    }
+    at += fmt::format(" * {} + {}", names_.heads_kv, names_.kv_head);
+    if (to.groups > 1) at = fmt::format("({}) * {}", at, to.groups);
+    if (kind_ == OperandKind::contiguous)
+      at += fmt::format(" + {} * {}_scale_stride_batch", names_.batch, name);
+    std::string there = fmt::format("key < {}", names_.seqlen_k);
+    if (table()) {
+      at += fmt::format(" + {} * {}_scale_stride_page", page, name);
+      // A page that does not exist has no scales, either.
+      w.line("const bool there = {} && (u32){} < (u32)num_pages;", there, page);
+      there = "there";
+    }
+    for (int group = 0; group < to.groups; ++group) {
+      w.line("copy_async_4(smem + {} + {} * {} + 4 * lane, {}_scale + ({} ? {}{} : 0), {} ? 4 : 0);",
+             to.offset + 4 * BN_ * group + 128 * i, to.stage, 4 * BN_ * to.groups, name, there, at,
+             group > 0 ? fmt::format(" + {}", group) : "", there);
+    }
+    w.close();
+  }
+}
+
 nlohmann::ordered_json MHAOperand::constants(int element_bytes, int swizzle_bytes, int depth) const {
   return {{"page_size", paged_rows()},
           {"eff_page", eff_page()},

@@ -24,7 +24,15 @@ namespace kiln::sm90 {
 /// Emitted expressions of the sequence at hand.
 struct OperandNames {
   std::string batch = "s.batch", kv_head = "s.kv_head", k_start = "s.sequence.k_start",
-              seqlen_k = "s.sequence.seqlen_k";
+              seqlen_k = "s.sequence.seqlen_k", heads_kv = "problem.heads_kv";
+};
+
+/// Where the scales of a tile's keys go.
+struct ScaleSlot {
+  std::string tensor;  ///< "k" or "v"
+  int groups;          ///< of a row; those of one group of all keys lie side by side
+  int offset;          ///< in shared memory, of slot 0
+  std::string stage;   ///< the slot
 };
 
 class MHAOperand {
@@ -52,6 +60,10 @@ class MHAOperand {
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
   int rounds() const { return (num_pages() + 31) / 32; }
+
+  /// cp.async of the scale of every key of tile `n`, zeros past the sequence, by all lanes of a warp after
+  /// populate; BN is a multiple of 32.
+  void emit_load_scales(Writer& w, const std::string& n, const ScaleSlot& to) const;
 
   /// Documented constants (seed-systems.md 5.3, 5.4).
   nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth) const;

@@ -1,0 +1,135 @@
+// Prefill over caches of one byte an element on sm_90a, on the emulated device: operand kinds, page sizes,
+// masks and scales at the lengths where tiles end; what the converters make of E4M3 and int8 is exact.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/problem/ladder.hpp"
+#include "runtime/problem/runner.hpp"
+
+using namespace kiln;
+
+namespace {
+
+Runtime& emulated() {
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return options;
+  }());
+  return runtime;
+}
+
+Plan plan_of(const std::string& keys) {
+  nlohmann::ordered_json config = {{"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"},
+                                   {"depth", 64},        {"kv_dtype", "fp8_e4m3"}, {"mask", "causal"}};
+  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
+  return make_plan(parse_config(config.dump(), "test"));
+}
+
+std::string operand(const char* kind, const char* granularity) {
+  return fmt::format(R"("operand": {{{}, "quantization": {{"granularity": {}}}}})", kind, granularity);
+}
+constexpr const char* kToken = "\"per_token\"";
+constexpr const char* kHead = "\"per_head\"";
+constexpr const char* kTensor = "\"per_tensor\"";
+
+void check_output_of(const Workload& work, const Config& resolved, const RunResult& result) {
+  const Semantics semantics = semantics_of(resolved, work);
+  const Reference reference =
+      reference_attention(work, semantics, choose_rows(work.shape, semantics.mask, 1e300, 0));
+  const CheckReport report = check_output(work, result.output, reference, tolerance_of(resolved));
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+}
+
+}  // namespace
+
+TEST_CASE("prefill over bytes up the ladder") {
+  const std::string contiguous = R"("kind": "contiguous")", ragged = R"("kind": "ragged")",
+                    continuous = R"("kind": "continuous")";
+  const auto paged = [](int size) { return fmt::format(R"("kind": "paged", "page_size": {})", size); };
+  const std::vector<std::string> configs{
+      R"("mask": "none", "lse": true)",
+      R"("operand": {"kind": "ragged"}, "kv_dtype": "int8", "dtype": "fp16")",
+      operand(contiguous.c_str(), kTensor) + R"(, "kv_dtype": "int8", "mask": "none")",
+      operand(contiguous.c_str(), kToken) + R"(, "depth": 128, "mask": "none", "lse": true)",
+      operand(ragged.c_str(), kToken) + R"(, "kv_dtype": "int8", "depth": 128)",
+      operand(ragged.c_str(), "64") + R"(, "mask": {"chunked": 100})",
+      operand(continuous.c_str(), kHead) +
+          R"(, "depth": 96, "mask": {"sliding_window": 70}, "dtype": "fp16")",
+      operand(continuous.c_str(), kToken) + R"(, "mask": "custom")",
+      operand(paged(16).c_str(), kToken) + R"(, "depth": 128, "sink": true, "lse": true)",
+      operand(paged(2).c_str(), kHead) + R"(, "kv_dtype": "int8")",
+      operand(paged(8).c_str(), kToken) + R"(, "depth": 80, "mask": "none")",
+      operand(paged(64).c_str(), kHead) + R"(, "depth": 128, "score_mod": {"softcap": 20}, "lse": true)",
+      operand(paged(256).c_str(), kTensor) + R"(, "dtype": "fp16", "score_mod": "alibi", "lse": true)",
+      operand(paged(16).c_str(), kToken) + R"(, "depth": 256)",
+      operand(paged(16).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "lse": true)",
+      operand(paged(16).c_str(), kHead) + R"(, "BM": 192, "schedule": "sm90_prefill_pingpong")",
+      operand(paged(16).c_str(), kHead) + R"(, "BM": 64, "num_kv_stages": 3)",
+  };
+  std::uint64_t seed = 0;
+  for (const std::string& keys : configs) {
+    CAPTURE(keys);
+    const Plan plan = plan_of(keys);
+    const KernelSource source = generate(plan);
+    const auto compiled = emulated().compile(source);
+    CHECK(compiled->spill_bytes == 0);
+    for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
+    EmulatorOptions how;
+    how.seed = ++seed;
+    how.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
+    const LadderRun run = run_cases(emulated(), plan, source, boundary_cases(plan.resolved(), true), how, 2);
+    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  }
+}
+
+TEST_CASE("chunks of prompts and single tokens at the ends of longer contexts, scales of zero and below") {
+  for (const char* modifier : {R"("none")", R"({"softcap": 30})"}) {
+    CAPTURE(modifier);
+    const Plan plan = plan_of(operand(R"("kind": "paged", "page_size": 16)", kHead) +
+                              R"(, "kv_dtype": "int8", "lse": true, "score_mod": )" + modifier);
+    ProblemShape shape;
+    shape.heads_q = 6, shape.heads_kv = 3;
+    shape.depth = shape.ov_depth = 64;
+    shape.ragged = true;
+    shape.lengths_q = {70, 1, 0, 130, 3, 1};
+    shape.lengths_k = {300, 197, 40, 130, 1, 0};
+    Workload work = random_workload(shape, plan.resolved(), 5);
+    work.k_scale->values = {0.0F, -work.k_scale->values[1], work.k_scale->values[2]};
+    const auto kernel = emulated().load(generate(plan));
+    EmulatorOptions how;
+    how.policy = EmulatorOptions::Policy::lazy;
+    RunOptions options;
+    options.emulator = &how;
+    check_output_of(work, plan.resolved(), run_workload(emulated(), *kernel, work, options));
+  }
+}
+
+TEST_CASE("what prefill over bytes has not is refused at its key") {
+  const auto pointer_of = [](const std::string& keys) {
+    try {
+      plan_of(keys);
+    } catch (const Error& error) {
+      return error.violations().empty() ? std::string() : error.violations()[0].pointer;
+    }
+    return std::string("none");
+  };
+  const char* const paged = R"("kind": "paged", "page_size": 16)";
+  CHECK(pointer_of(operand(paged, "32")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 1)", kHead)) == "/operand/page_size");
+  CHECK(pointer_of(operand(R"("kind": "paged", "page_size": 2)", kHead) + R"(, "depth": 80)") ==
+        "/operand/page_size");
+  CHECK(pointer_of(R"("swizzle": "128B")") == "/swizzle");
+  CHECK(pointer_of(R"("num_qk_stages": 2, "depth": 128)") == "/num_qk_stages");
+  CHECK(pointer_of(R"("cluster": 2, "mask": "none")") == "/cluster");
+  CHECK(pointer_of(operand(paged, kToken) + R"(, "BN": 80)") == "/BN");
+  CHECK(pointer_of(R"("depth": 256, "BN": 96)") == "/BN");
+  // 16-bit rows of 64 bytes cannot be copied one at a time, either.
+  CHECK(pointer_of(R"("kv_dtype": "bf16", "depth": 96, "operand": {"kind": "paged", "page_size": 1})") ==
+        "/operand/page_size");
+}
