@@ -18,8 +18,9 @@ int threads_of_row(const PrefillPlan& p) {
   return p.raw_span() / 16;
 }
 
-/// The next tile of the raw ring into the next slot of K or V.
-void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, bool k) {
+/// The next tile of the raw ring into the next slot of K or V. `fenced`: nothing after it makes it visible to
+/// wgmma before it is read.
+void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, bool k, bool fenced = true) {
   const auto& ring = to.ring();
   const char* name = k ? "k" : "v";
   const int depth = k ? p.depth : p.ov_depth, threads = PrefillPlan::kConverterThreads;
@@ -50,7 +51,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, b
         name, ring.stage(), 4 * p.BN, p.raw->stage());
   }
   w.close();
-  w.line("fence_proxy_async();");
+  if (fenced) w.line("fence_proxy_async();");
   w.line("__syncwarp();  // every lane has read and stored its part");
   w.line("if (lane == 0) mbarrier_arrive({});", ring.full(0));
   w.line("if (lane == 0) mbarrier_arrive({});", p.raw->empty(0));
@@ -148,7 +149,8 @@ void emit_converter(Writer& w, const PrefillPlan& p) {
   emit_tile(w, p, *p.k, true);
   w.line("#pragma unroll 1");
   w.open("for (int n = work.num_blocks - 2; n >= {}; --n)", p.first_block());
-  emit_tile(w, p, *p.k, true);
+  // Where P takes V's scales, consumers wait for V(n + 1) before they read K(n): its fence serves both.
+  emit_tile(w, p, *p.k, true, !p.scales_by_token());
   emit_tile(w, p, *p.v, false);
   w.close();
   emit_tile(w, p, *p.v, false);
