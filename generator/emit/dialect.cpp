@@ -27,6 +27,7 @@ void replace_words(std::string& text, const std::string& from, const std::string
 std::string to_cdna(std::string text, int threads) {
   const std::pair<std::string, std::string> names[] = {
       {"__device__ __forceinline__", "DEVICE"},
+      {"#pragma unroll 4", "#pragma clang loop vectorize(disable) unroll_count(4)"},
       {"threadIdx.x", "thread_id()"},
       {"blockIdx.x", "block_id()"},
       {"gridDim.x", fmt::format("(__builtin_amdgcn_grid_size_x() / {}u)", threads)},

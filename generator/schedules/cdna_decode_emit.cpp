@@ -167,7 +167,7 @@ template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
   buffer.emit_load_from_shared(w);
-  if (strip + 1 < buffer.num_strips()) w.line("SYNC();  // every wave has its fragments");
+  if (strip + 1 < buffer.num_strips()) buffer.emit_taken(w);
   next();
   buffer.emit_mma(w, b, c, strip, first);
 }
@@ -253,7 +253,7 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
   w.comment("S' = K(n) Q', strips of depth");
   for (int strip = 0; strip < p.k->num_strips(); ++strip) {
     w.open("");
-    p.k->emit_landed(w);
+    p.k->emit_landed(w, strip);
     emit_strip(w, *p.k, strip, "q_reg", "s_acc", true, [&] {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
@@ -263,7 +263,7 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
   w.comment("O' += V(n)' P', strips of keys");
   for (int strip = 0; strip < p.v->num_strips(); ++strip) {
     w.open("");
-    p.v->emit_landed(w);
+    p.v->emit_landed(w, strip);
     if (strip == 0) emit_read_p(w, p);
     emit_strip(w, *p.v, strip, "p", "o_acc", false, [&] {
       if (strip + 1 < p.v->num_strips()) {

@@ -41,10 +41,22 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
 DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape)
     : shape_(shape), constants_(constants_of(shape)), buffer_(strip_of(shape, constants_)) {}
 
-void DecodeStreamingKVBuffer::emit_landed(Writer& w) const {
+void DecodeStreamingKVBuffer::use(Prelude& prelude) const {
+  buffer_.use(prelude);
+  if (buffer_.own_rows() && num_strips() > 1) prelude.use("wait_loads"), prelude.use("wait_lds");
+}
+
+void DecodeStreamingKVBuffer::emit_landed(Writer& w, int strip) const {
+  // The first strip's barrier also says that every wave is done with V, whose next copy comes later.
+  if (strip > 0 && buffer_.own_rows()) return w.line("WAIT_LOADS(0);");
   if (!buffer_.staged()) return w.line("WAIT_LOADS_AND_SYNC(0);");
   buffer_.emit_store(w, 0);
   w.line("SYNC();");
+}
+
+void DecodeStreamingKVBuffer::emit_taken(Writer& w) const {
+  w.line(buffer_.own_rows() ? "WAIT_LDS();  // the fragments are in registers"
+                            : "SYNC();  // every wave has its fragments");
 }
 
 void DecodeStreamingKVBuffer::emit_construct(Writer& w, int base, const std::string& first,

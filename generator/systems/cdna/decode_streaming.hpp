@@ -5,8 +5,8 @@
 //   own columns of all keys.
 //
 // Both go straight to LDS by buffer loads (the flat rows of V too: a copy writes LDS in lane order). Between
-// landing and the next copy lie two barriers; the products of a strip run from registers while the next one
-// is on its way. FP8 under a 16-bit Q goes through registers instead, where it is widened, and so do pages of
+// landing and the next copy lie two barriers, or waits where each wave copies the very keys that it reads;
+// the products of a strip run from registers while the next one is on its way. FP8 under a 16-bit Q goes through registers instead, where it is widened, and so do pages of
 // fewer rows than a copy brings.
 #pragma once
 
@@ -38,9 +38,11 @@ class DecodeStreamingKVBuffer {
   int bytes() const { return buffer_.bytes(); }
   /// Output columns of one wave.
   int wave_columns() const { return shape_.depth / constants_.num_warps_n; }
-  void use(Prelude& prelude) const { buffer_.use(prelude); }
-  /// What stands before load_from_shared: the strip has landed for every wave.
-  void emit_landed(Writer& w) const;
+  void use(Prelude& prelude) const;
+  /// What stands before load_from_shared of strip `strip`: it has landed for every wave that reads of it.
+  void emit_landed(Writer& w, int strip) const;
+  /// What stands between load_from_shared and the copy of the next strip: whoever read of it has.
+  void emit_taken(Writer& w) const;
   /// As KVBuffer::emit_construct, for keys from `first_row` on.
   void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                       const std::string& rows, const std::string& first_row) const;

@@ -104,6 +104,12 @@ int KVBuffer::dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size) {
   return 0;
 }
 
+bool KVBuffer::own_rows() const {
+  return shape_.transpose && !copy_ && !shape_.reads && constants_.num_repeats == 1 &&
+         constants_.total_tiles * share_ == constants_.num_warps &&
+         constants_.warp_tile_rows == shape_.WN * share_;
+}
+
 int KVBuffer::rows_per_descriptor() const {
   return std::gcd(shape_.page_size, instructions_ * vectors_per_copy() / stage_.vectors_per_row());
 }
@@ -141,23 +147,23 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
   // The vector of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
   std::string vector = shape_.dma_bytes == 16 ? "lane" : "lane / 4";
   const int worker_vectors = instructions_ * vectors_per_copy();
-  if (share_ > 1) vector = fmt::format("{} + warp / {} * {}", vector, tiles, worker_vectors);
+  if (share_ > 1) vector = fmt::format("{} + warp % {} * {}", vector, share_, worker_vectors);
   w.line("const u32 {0}_vector = {1};", n, vector);
   // A page's descriptor starts at the wave's own first row.
   const int worker_rows = worker_vectors / per_row;
-  const std::string own = share_ > 1 ? fmt::format(" + warp / {} * {}", tiles, worker_rows) : "";
+  const std::string own = share_ > 1 ? fmt::format(" + warp % {} * {}", share_, worker_rows) : "";
   std::set<int> lows;
   for (int j = 0; j < instructions_; ++j) lows.insert(copy(j).low);
   for (const int low : lows) {
     std::string v = swizzled_expression(shape_.swizzle, n + "_vector");
     if (low != 0) v = fmt::format("({} ^ {})", v, low);
     std::string row = fmt::format("{} / {}", v, per_row);
-    if (paged && share_ > 1) row = fmt::format("({} - warp / {} * {})", row, tiles, worker_rows);
+    if (paged && share_ > 1) row = fmt::format("({} - warp % {} * {})", row, share_, worker_rows);
     w.line("const u32 {0}_from_{1} = {2} * {0}_row_bytes + {3} % {4} * 16{5};", n, low, row, v, per_row,
            shape_.dma_bytes == 16 ? "" : " + lane % 4 * 4");
   }
   for (int t = 0; t < constants_.tiles_per_warp; ++t) {
-    const std::string tile = share_ > 1 ? fmt::format("(warp % {})", tiles)
+    const std::string tile = share_ > 1 ? fmt::format("(warp / {})", share_)
                              : t == 0   ? "warp"
                                         : fmt::format("(warp + {})", t * constants_.num_warps);
     const int repeats = constants_.num_repeats, tile_rows = constants_.warp_tile_rows;
@@ -172,7 +178,7 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
     }
     w.line("const u32 {0}_lds_{1} = {6}{2} * {3} + {4} * {5}{7};", n, t, row, tile_rows * stage_.row_bytes(),
            col, stage_.block_bytes(), base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
-           share_ > 1 ? fmt::format(" + warp / {} * {}", tiles, instructions_ * 64 * shape_.dma_bytes) : "");
+           share_ > 1 ? fmt::format(" + warp % {} * {}", share_, instructions_ * 64 * shape_.dma_bytes) : "");
   }
   op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
 }

@@ -80,6 +80,8 @@ class KVBuffer {
   /// A load passes through registers: it is complete once written by emit_store.
   bool staged() const { return copy_.has_value(); }
   int staging_registers() const { return copy_ ? copy_->registers() : 0; }
+  /// K: a wave copies the very rows that it reads, and nobody else's.
+  bool own_rows() const;
   /// Copy instructions in the text of one load.
   int copies() const { return constants_.tiles_per_warp * instructions_; }
 
