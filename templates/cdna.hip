@@ -160,28 +160,6 @@ DEVICE u32x4 turn_bytes(u32 a, u32 b, u32 c, u32 d) {
 //@ section load_bytes needs types
 DEVICE u32x4 load_bytes_16(const u8* p) { return *(const u32x4*)p; }
 
-//@ section widen_bf16 needs load_bytes
-// Eight FP8 (in the target's encoding) to eight BF16, exactly: their floats have nothing in the lower half.
-DEVICE u32x4 widen_bf16(u32x2 x) {
-  u32x4 out;
-  for (int i = 0; i < 4; ++i) {
-    const f32x2 pair = i % 2 == 0 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], false) : __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], true);
-    out[i] = __builtin_amdgcn_perm(as_bits(pair.y), as_bits(pair.x), 0x07060302u);
-  }
-  return out;
-}
-
-//@ section widen_fp16 needs load_bytes
-// Eight FP8 (in the target's encoding) to eight FP16, exactly.
-DEVICE u32x4 widen_fp16(u32x2 x) {
-  u32x4 out;
-  for (int i = 0; i < 4; ++i) {
-    const f32x2 pair = i % 2 == 0 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], false) : __builtin_amdgcn_cvt_pk_f32_fp8((int)x[i / 2], true);
-    out[i] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(pair.x, pair.y));
-  }
-  return out;
-}
-
 //@ section lds_read_tr16 needs types
 // Lane i of each 16 gives the address of 4 elements of a 4 x 16 block (row i / 4, columns 4 * (i % 4) ..) and gets column i.
 DEVICE u32x2 lds_read_tr16(const LDS u8* p) {
@@ -357,3 +335,61 @@ DEVICE u32 pack_fp8(float a, float b, float c, float d) {
 //@ section pack_fp16 needs types
 // Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
 DEVICE u32 pack_fp16(float lo, float hi) { return __builtin_bit_cast(u32, f16x2{(_Float16)lo, (_Float16)hi}); }
+
+//@ section unpack_fp8 needs types
+// Bytes 2 * half and 2 * half + 1 of four FP8 (in the target's encoding), as floats.
+DEVICE f32x2 unpack_fp8(u32 x, int half) {
+  return half == 0 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)x, false) : __builtin_amdgcn_cvt_pk_f32_fp8((int)x, true);
+}
+
+//@ section unpack_fp8_by_hand needs types
+// Bytes 2 * half and 2 * half + 1 of four OCP E4M3, as floats, where no instruction knows that encoding: sign, exponent and
+// fraction go where a float has them, 2^120 lies between the two biases. NaN becomes 480.
+DEVICE float unpack_e4m3(u32 x) { return as_float((u32)((int)x >> 4) & 0x87f00000u) * 0x1p120f; }
+DEVICE f32x2 unpack_fp8(u32 x, int half) {
+  return half == 0 ? f32x2{unpack_e4m3(x << 24), unpack_e4m3(x << 16)} : f32x2{unpack_e4m3(x << 8), unpack_e4m3(x)};
+}
+
+//@ section widen_bf16 needs types
+// Eight FP8 to eight BF16, exactly: their floats have nothing in the lower half.
+DEVICE u32x4 widen_bf16(u32x2 x) {
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const f32x2 pair = unpack_fp8(x[i / 2], i % 2);
+    out[i] = __builtin_amdgcn_perm(as_bits(pair.y), as_bits(pair.x), 0x07060302u);
+  }
+  return out;
+}
+
+//@ section widen_fp16 needs types
+// Eight FP8 to eight FP16, exactly.
+DEVICE u32x4 widen_fp16(u32x2 x) {
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const f32x2 pair = unpack_fp8(x[i / 2], i % 2);
+    out[i] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(pair.x, pair.y));
+  }
+  return out;
+}
+
+//@ section widen_scaled_bf16 needs types
+// Eight FP8 times their scale to eight BF16 (round to nearest even).
+DEVICE u32x4 widen_bf16(u32x2 x, float unit) {
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const f32x2 pair = unpack_fp8(x[i / 2], i % 2) * unit;
+    out[i] = pack_bf16(pair.x, pair.y);
+  }
+  return out;
+}
+
+//@ section widen_scaled_fp16 needs types
+// Eight FP8 times their scale to eight FP16 (round to nearest even).
+DEVICE u32x4 widen_fp16(u32x2 x, float unit) {
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const f32x2 pair = unpack_fp8(x[i / 2], i % 2) * unit;
+    out[i] = pack_fp16(pair.x, pair.y);
+  }
+  return out;
+}

@@ -18,10 +18,11 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales) {
+  if (p.scales || p.row_scales.any()) {
     if (is_fp8(p.config.dtype)) add(Kind::pointer, "q_scale");
     add(Kind::pointer, "k_scale");
     if (!p.v_in_k) add(Kind::pointer, "v_scale");
+    p.row_scales.add_params(params, !p.v_in_k);
   }
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.table()) add(Kind::pointer, "page_table");
@@ -113,6 +114,10 @@ void emit_segment(Writer& w, const DecodePlan& p) {
            *tensor == 'o' ? "" : "const ", tensor, fmt::format(fmt::runtime(start), tensor),
            query ? " * group" : "", bytes ? "u8" : "u16");
   }
+  if (p.row_scales.any()) {
+    p.row_scales.emit_head(w, "k", p.depth, "batch_index");
+    if (!p.v_in_k) p.row_scales.emit_head(w, "v", p.ov_depth, "batch_index");
+  }
   if (p.scales) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
     w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
@@ -173,6 +178,7 @@ void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, con
 }
 
 void emit_scores(Writer& w, const DecodePlan& p) {
+  if (p.row_scales.any() && p.key_groups() == 1) p.row_scales.emit_apply(w, p.scores());
   w.line("const int first_key = n * {} + {} * {};", p.BN, p.warp_n(), p.WN);
   p.mask->emit_load(w, p.score_context(), "first_key", true);
   p.modifier->emit_apply(w, p.score_context(), "first_key");
@@ -183,7 +189,24 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+/// Columns of K under one scale come to an end: their part of the scores goes to the others.
+void emit_group_end(Writer& w, const DecodePlan& p, int group) {
+  const ScoreLayout scores = p.scores();
+  ScoreLayout part = scores;
+  part.array = "part";
+  for (int i = 0; i < scores.registers; ++i) {
+    const std::string factor = p.row_scales.factor(scores, i, group, p.key_groups());
+    group == 0 ? w.line("{} = {} * {};", scores.score(i), part.score(i), factor)
+               : w.line("{0} = __builtin_fmaf({1}, {2}, {0});", scores.score(i), part.score(i), factor);
+  }
+}
+
 }  // namespace
+
+void emit_key_scales(Writer& w, const DecodePlan& p) {
+  p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {} + {} * {}", p.BN, p.warp_n(), p.WN),
+                         p.kind == OperandKind::continuous ? "block_rows" : "keys", p.key_groups());
+}
 
 void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   emit_scores(w, p);
@@ -251,12 +274,19 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
   w.comment("S' = K(n) Q', strips of depth");
+  if (p.row_scales.any()) emit_key_scales(w, p);
+  // Columns under one scale are whole strips, whose part of the scores is summed apart.
+  const bool groups = p.key_groups() > 1;
+  const int covered = groups ? p.row_scales.columns() : p.depth;
+  if (groups) w.line("{} part[{}];", p.mfma.accumulator(), p.score_tiles());
   for (int strip = 0; strip < p.k->num_strips(); ++strip) {
     w.open("");
     p.k->emit_landed(w, strip);
-    emit_strip(w, *p.k, strip, "q_reg", "s_acc", true, [&] {
+    emit_strip(w, *p.k, strip, "q_reg", groups ? "part" : "s_acc", strip * p.BK % covered == 0, [&] {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
+    const int end = (strip + 1) * p.BK;
+    if (groups && (end % covered == 0 || end == p.depth)) emit_group_end(w, p, strip * p.BK / covered);
     w.close();
   }
   emit_decode_softmax(w, p);

@@ -20,7 +20,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_layout", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
-  check.takes_16_bit_or_fp8(true);
+  check.takes_16_bit_or_fp8();
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();
@@ -70,7 +70,8 @@ DecodePlan decode_plan_of(const Config& c) {
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.kind = c.operand->kind;
-  if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
+  p.row_scales = RowScales(c);
+  if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
   p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
   ScoreLayout scores = p.mfma.score_layout(p.WN / p.mfma.shape.m);
   if (p.WN % 32 != 0) scores.lane_bit = "(first_key & 16) + " + scores.lane_column;  // half a word of a mask
@@ -107,6 +108,13 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
                           const std::string& what,
                           const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  if (p.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
+    refuse_value(
+        user, "/operand/quantization/granularity",
+        fmt::format("{} takes a scale for whole strips of BK ({}) columns, or for a row", kName, p.BK),
+        std::to_string(align_up(p.row_scales.columns(), p.BK)), out);
+    return std::nullopt;
+  }
   const int columns = p.ov_depth / p.num_warps;
   if (p.num_warps != p.BN / p.WN) {
     refuse("V22", {"/num_threads", "/BN", "/WN"}, "streaming decode has one wave for each WN keys",
@@ -134,6 +142,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
   kv.page_size = page_size;
   kv.widens = *c.kv_dtype != c.dtype;
+  kv.stored = *c.kv_dtype;
   kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
   kv.reg_staged = *c.dma == "reg_staged";
   const bool blocked = c.v_layout == "blocked";
@@ -155,6 +164,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   if (kv.reg_staged) kv.dma_bytes = 4;  // of copies that are not made
   kv.swizzle = swizzle;
   p.k.emplace(kv);
+  kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
   kv.blocked = blocked;
   kv.swizzle = v_swizzle(p.mfma, (blocked ? p.BK : p.ov_depth) * size / 16, columns);

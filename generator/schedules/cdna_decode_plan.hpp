@@ -7,6 +7,7 @@
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/decode_streaming.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
+#include "generator/systems/cdna/row_scales.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/stream_k.hpp"
@@ -24,6 +25,7 @@ struct DecodePlan {
   int num_warps = 0, num_threads = 0, ctas_per_cu = 1;
   bool lse = false, sink = false;
   std::optional<Quantization::Granularity> scales;  ///< of FP8 operands: per tensor, or per KV head
+  RowScales row_scales;                             ///< of FP8 K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
   int max_registers = 0;
   int k_stages = 1, v_stages = 1;  ///< cdna_decode
@@ -55,6 +57,9 @@ struct DecodePlan {
   bool ragged_q() const { return kind != OperandKind::contiguous; }
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
+  ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
+  /// Scales of a row of K, where they are by row.
+  int key_groups() const { return row_scales.any() ? row_scales.groups(depth) : 1; }
   int output_tiles() const { return wave_columns / mfma.shape.m; }
   /// cdna_decode: K and V pass through registers on their way to LDS.
   bool staged() const { return k_tile->staged(); }
@@ -100,6 +105,8 @@ void place_in_lds(DecodePlan& plan, int k_bytes, int v_bytes);
 
 /// The kernel's text.
 KernelSource emit_decode(const DecodePlan& plan);
+/// At the start of a tile: the scales of the wave's keys, where they differ from row to row.
+void emit_key_scales(Writer& w, const DecodePlan& plan);
 /// Scores of the tile in s_acc become P, written to LDS.
 void emit_decode_softmax(Writer& w, const DecodePlan& plan);
 /// After a barrier: P of all waves' keys in registers, as the B operand of V' P'.

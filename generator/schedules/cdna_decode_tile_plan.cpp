@@ -20,6 +20,8 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
               "reg_chunk_depth"});
   check.takes_16_bit_or_fp8();
+  check.takes(*m.kv_dtype == c.dtype || *m.dma == "reg_staged", "/dma", "widens FP8 in registers",
+              "reg_staged");
   check.takes_rows_of_depth();
   check.takes_positive_scale();
   check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
@@ -33,7 +35,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.WM == 16, "/WM", "gives a wave 16 packed query rows", "16");
-  const int piece = 16 / static_cast<int>(size_of(c.dtype));
+  const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
   check.takes(c.depth % piece == 0, "/depth", "takes rows of whole 16 bytes",
               std::to_string(align_up(c.depth, piece)));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
@@ -76,6 +78,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);
+  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
   p.streaming = false;
   p.v_in_k = *c.v_from_k;
   p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
@@ -106,10 +109,13 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
                      p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
                      *swizzle_k};
   kv.reg_staged = staged;
+  kv.widens = *c.kv_dtype != c.dtype;
+  kv.stored = *c.kv_dtype;
   kv.page_size = page_size;
   kv.keys_in_order = true;  // P comes from LDS
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   p.k_tile.emplace(kv);
+  kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages;
   kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice;
   if (p.v_in_k) kv.reads = p.k_tile->stage();

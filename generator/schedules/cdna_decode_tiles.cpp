@@ -30,6 +30,7 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
   const bool own_v = !p.v_in_k;
   w.banner("KV tile n in stage {}", stage);
+  if (p.row_scales.any()) w.open(""), emit_key_scales(w, p);
   if (p.staged()) {
     w.comment("what was loaded goes where every wave has finished reading");
     p.k_tile->emit_store(w, k_stage);
@@ -67,7 +68,8 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   if (p.k_stages == 1) {
     w.open("if (n + 1 < tile_end)");
     if (own_v && p.v_tile->own_columns(p.wave_columns)) {
-      w.comment("K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
+      w.comment(
+          "K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
     } else {
       w.line("SYNC();  // every wave has finished tile n");
     }
@@ -75,13 +77,14 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
     if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
     w.close();
   }
+  if (p.row_scales.any()) w.close();
   w.line("if (++n == tile_end) break;");
 }
 
 }  // namespace
 
 void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) {
-  const int size = static_cast<int>(size_of(p.config.dtype));
+  const int size = static_cast<int>(size_of(*p.config.kv_dtype));
   const int key_bytes = p.WN * p.k_tile->stage().row_bytes();
   p.k_tile->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key",
                            fmt::format(" + {} * {}", p.warp_n(), key_bytes));

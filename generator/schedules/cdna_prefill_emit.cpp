@@ -14,8 +14,13 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales) add(Kind::pointer, "q_scale"), add(Kind::pointer, "k_scale");
-  if (p.scales && p.loop != PrefillLoop::v_in_k) add(Kind::pointer, "v_scale");
+  const bool own_v = p.loop != PrefillLoop::v_in_k;
+  if (p.scales || p.row_scales.any()) {
+    if (p.q_bytes()) add(Kind::pointer, "q_scale");
+    add(Kind::pointer, "k_scale");
+    if (own_v) add(Kind::pointer, "v_scale");
+    p.row_scales.add_params(params, own_v);
+  }
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
@@ -59,11 +64,14 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
     if (!p.ragged_q()) start = "batch * {}_stride_batch";
     if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
-    w.line("{0}* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};",
-           *tensor == 'o' ? "u16" : fmt::format("const {}", p.element()), tensor,
-           fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "");
+    const bool bytes = *tensor == 'q' ? p.q_bytes() : *tensor != 'o' && p.kv_bytes();
+    w.line("{0}{5}* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
+           tensor, fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "", bytes ? "u8" : "u16");
   }
+  if (!p.row_scales.any()) return;
+  p.row_scales.emit_head(w, "k", p.depth, "batch");
+  if (p.loop != PrefillLoop::v_in_k) p.row_scales.emit_head(w, "v", p.ov_depth, "batch");
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
@@ -90,8 +98,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   if (p.scales) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
     w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
-    w.line("const float qk_unit = q_scale[0] * k_scale[{0}], v_unit = {1}_scale[{0}];", head,
-           p.loop == PrefillLoop::v_in_k ? "k" : "v");
+    w.line("const float qk_unit = {2}k_scale[{0}], v_unit = {1}_scale[{0}];", head,
+           p.loop == PrefillLoop::v_in_k ? "k" : "v", p.q_bytes() ? "q_scale[0] * " : "");
     for (const char* name : p.factors()) w.line("{} *= qk_unit;", name);
   }
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
@@ -119,7 +127,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
 }
 
 void emit_setup(Writer& w, const PrefillPlan& p) {
-  const int size = static_cast<int>(size_of(p.config.dtype));
+  const int size = static_cast<int>(size_of(*p.config.kv_dtype));
   w.banner("addresses");
   const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k";
   const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
@@ -264,7 +272,9 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   use_pack(*p.config.out_dtype);
-  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead()) prelude.use("wait_loads");
+  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead())
+    prelude.use("wait_loads");
+  if (p.row_scales.any()) prelude.use("from_lane");
   if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
@@ -283,7 +293,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.raw(prelude.text());
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
-            parameter_list(params, {.q_bytes = p.bytes(), .kv_bytes = p.bytes()}));
+            parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes()}));
   emit_work(body, p);
   emit_setup(body, p);
   emit_main(body, p);

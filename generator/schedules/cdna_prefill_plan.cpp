@@ -49,7 +49,11 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
                        : "keeps K and V apart",
               blocks || alias ? "true" : "false");
   const bool staged = *m.dma == "reg_staged";
-  check.takes(!(pingpong && staged), "/dma", "copies to LDS directly", "lds_direct");
+  const bool widens = *m.kv_dtype != c.dtype;
+  check.takes(!(pingpong && widens), "/kv_dtype", "takes kv_dtype equal to dtype",
+              std::string(to_string(c.dtype)));
+  check.takes(!(pingpong && staged) || widens, "/dma", "copies to LDS directly", "lds_direct");
+  check.takes(pingpong || !widens || staged, "/dma", "widens FP8 in registers", "reg_staged");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
   if (blocks) {
     check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
@@ -73,7 +77,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               std::to_string((*m.mma_shape)[0]));
   check.takes_rows_of_depth();
   // Rows come in 16-byte pieces; columns past the last strip's end are zeros (seed-systems.md 8.1).
-  const int piece = 16 / static_cast<int>(size_of(c.dtype));
+  const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
   for (const auto& [pointer, columns] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     check.takes(columns % piece == 0, pointer, fmt::format("takes rows of whole 16 bytes"),
                 std::to_string(align_up(columns, piece)));
@@ -160,7 +164,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.kind = c.operand->kind;
   p.lse = *c.lse;
   p.sink = *c.sink;
-  if (c.operand->quantization) p.scales = c.operand->quantization->granularity;
+  p.row_scales = RowScales(c);
+  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
+  if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
 
   // Columns of V that only fill a group of fragments are read as they come and their O is not written.
   p.ov_columns = own_stages ? align_up(p.ov_depth, KVMmaOp::column_unit(p.mfma)) : p.ov_depth;
@@ -190,10 +196,13 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
                      p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
                      *swizzle_k};
   kv.reg_staged = p.staged;
+  kv.widens = *c.kv_dtype != c.dtype;
+  kv.stored = *c.kv_dtype;
   kv.page_size = page_size;
   kv.full_kv = *c.full_kv;
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   p.k.emplace(kv);
+  kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_columns, kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
   kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;
   kv.reg_chunk = c.reg_chunk_keys.value_or(0);
@@ -216,7 +225,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   };
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype),
                            p.scales ? "out_factor" : "inv_sum"});
-  const ScoreLayout scores = p.mfma.score_layout(p.BN / p.mfma.shape.m);
+  const ScoreLayout scores = p.scores();
   p.mask.emplace(*c.mask, scores);
   p.modifier.emplace(*c.score_mod, scores, score_dialect());
   OnlineSoftmax::Shape softmax;

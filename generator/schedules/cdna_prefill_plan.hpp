@@ -8,6 +8,7 @@
 #include "generator/systems/cdna/kv_buffer.hpp"
 #include "generator/systems/cdna/online_softmax.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
+#include "generator/systems/cdna/row_scales.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 
@@ -31,7 +32,8 @@ struct PrefillPlan {
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
   bool lse = false, sink = false;
-  std::optional<Quantization::Granularity> scales;  ///< of FP8 Q, K and V: per tensor, or per KV head
+  std::optional<Quantization::Granularity> scales;  ///< of FP8 operands: per tensor, or per KV head
+  RowScales row_scales;                             ///< of FP8 K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
   bool counted = true;             ///< waits count loads; otherwise they drain
   bool staged = false;             ///< loads pass through registers (`dma` reg_staged)
@@ -74,12 +76,11 @@ struct PrefillPlan {
   bool ragged_q() const { return kind != OperandKind::contiguous; }
   /// K and V are found through a table.
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
-  /// Q, K and V are bytes.
-  bool bytes() const { return is_fp8(config.dtype); }
-  /// Type of an element of Q, K and V in the text.
-  std::string element() const { return bytes() ? "u8" : "u16"; }
+  bool q_bytes() const { return is_fp8(config.dtype); }
+  bool kv_bytes() const { return is_fp8(*config.kv_dtype); }
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(lse); }
+  ScoreLayout scores() const { return mfma.score_layout(BN / mfma.shape.m); }
   /// Rows of one wave.
   int WM() const { return mfma.shape.n; }
 };

@@ -19,6 +19,7 @@ void emit_stores(Writer& w, const PrefillPlan& p,
 void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
   w.banner("KV tile n in stage {}", stage);
+  if (p.row_scales.any()) w.open(""), emit_key_scales(w, p);
   if (p.v_stages == 2) {
     w.comment("every wave has finished tile n - 2, whose stages these were");
     emit_stores(w, p, {{&*p.k, k_stage}, {&*p.v, v_stage}});
@@ -39,6 +40,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   open_if_visible(w, p);
   emit_pv(w, p, v_stage * p.v->stage_bytes());
   w.close();
+  if (p.row_scales.any()) w.close();
   w.line("if (++n == num_tiles) break;");
 }
 
@@ -61,6 +63,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
 /// Blocks through a ring of two stages: one is read while the next block is on its way.
 void emit_blocks(Writer& w, const PrefillPlan& p, int tile) {
   const int blocks = p.tile_blocks(), k_blocks = p.k->blocks();
+  if (p.row_scales.any()) w.open(""), emit_key_scales(w, p);
   for (int i = 0; i < blocks; ++i) {
     const int stage = (tile * blocks + i) % 2;
     w.banner("block {} of tile n, in stage {}", i, stage);
@@ -74,6 +77,7 @@ void emit_blocks(Writer& w, const PrefillPlan& p, int tile) {
     }
     emit_block(w, p, i, stage);
   }
+  if (p.row_scales.any()) w.close();
   w.line("if (++n == num_tiles) break;");
 }
 

@@ -1,6 +1,7 @@
 // FP8 on AMD: matrix products in the target's encoding (FNUZ on gfx942, OCP on gfx950), P converted to FP8,
 // scales per tensor and per head, and FP8 caches widened to Q's type in decode.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
@@ -49,6 +50,56 @@ TEST_CASE("decode in FP8, and with FP8 keys under a 16-bit query") {
   }
 }
 
+TEST_CASE("FP8 caches under a 16-bit query in every schedule, widened by instruction and by hand") {
+  if (!toolchain()) return;
+  const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {7, 7}, {1, 129}},
+                                rows = {{1, 300}, {3, 65}, {2, 128}};
+  const std::string fnuz = R"("kv_dtype": "fp8_e4m3fnuz", )", ocp = R"("kv_dtype": "fp8_e4m3", )",
+                    causal = R"(, "mask": "causal")";
+  check_ladder(config_text("gfx942", "bf16", 128, fnuz + kPerTensor + causal), chunks, true);
+  check_ladder(config_text("gfx950", "fp16", 64, ocp + kPerHead), chunks);
+  check_ladder(config_text("gfx90a", "bf16", 128, ocp + kPerTensor + causal), chunks);
+  check_ladder(config_text("gfx942", "bf16", 512, ocp + R"("mask": "causal")"), {{20, 70}});
+  const std::string mla = R"("ov_depth": 512, "v_from_k": true, )";
+  check_ladder(config_text("gfx942", "bf16", 576, fnuz + mla + kPerTensor), {{20, 140}});
+  // gfx90a has no FP8, gfx942 another one.
+  check_ladder(config_text("gfx90a", "bf16", 128, ocp + kPerTensor, "decode"), rows, true);
+  check_ladder(config_text("gfx942", "fp16", 128, ocp + kPerHead, "decode"), rows);
+  check_ladder(config_text("gfx942", "bf16", 576, fnuz + mla + kPerTensor, "decode"), rows);
+  check_ladder(config_text("gfx950", "bf16", 192, ocp + R"("ov_depth": 128, )" + kPerHead, "decode"), rows);
+}
+
+TEST_CASE("scales of a token's row, and of parts of it") {
+  if (!toolchain()) return;
+  const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {7, 7}, {1, 129}},
+                                rows = {{1, 300}, {3, 65}, {2, 128}};
+  const auto keys = [](const char* kv, const char* kind, const char* granularity) {
+    return fmt::format(
+        R"("kv_dtype": "{}", "operand": {{{}, "quantization": {{"granularity": {}}}}}, "mask": "causal", "lse": true)",
+        kv, kind, granularity);
+  };
+  const char *paged16 = R"("kind": "paged", "page_size": 16)", *paged1 = R"("kind": "paged", "page_size": 1)",
+             *ragged = R"("kind": "ragged")", *dense = R"("kind": "contiguous")",
+             *blocks = R"("kind": "continuous")", *token = R"("per_token")";
+  const char *ocp = "fp8_e4m3", *fnuz = "fp8_e4m3fnuz";
+  check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, paged16, token), "decode"), rows, true);
+  check_ladder(config_text("gfx950", "fp16", 64, keys(ocp, ragged, token), "decode"), rows);
+  check_ladder(config_text("gfx90a", "bf16", 256, keys(ocp, paged1, token), "decode"), rows);
+  check_ladder(config_text("gfx950", "bf16", 128, keys(ocp, blocks, token), "decode"), rows);
+  check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, dense, token), "decode"), {{1, 300}, {1, 300}});
+  // Several scales a row: K's parts are summed apart, V's piece by piece. The last part may be short.
+  check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, paged16, "64"), "decode"), rows, true);
+  check_ladder(config_text("gfx950", "bf16", 128, keys(ocp, ragged, "32"), "decode"), rows);
+  check_ladder(config_text("gfx90a", "fp16", 256, keys(ocp, dense, "96"), "decode"), {{1, 100}, {1, 100}});
+  check_ladder(
+      config_text("gfx942", "bf16", 192, R"("ov_depth": 128, )" + keys(fnuz, paged16, token), "decode"),
+      rows);
+  check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, paged16, token)), chunks, true);
+  check_ladder(config_text("gfx950", "bf16", 64, keys(ocp, ragged, token)), chunks);
+  check_ladder(config_text("gfx90a", "fp16", 128, keys(ocp, blocks, "128")), chunks);
+  check_ladder(config_text("gfx942", "bf16", 512, keys(fnuz, dense, token)), {{20, 70}, {20, 70}});
+}
+
 TEST_CASE("FP8 kernels are compiled to what the plan says") {
   if (!toolchain()) return;
   for (const Fp8Target& t : kTargets) {
@@ -91,5 +142,20 @@ TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are ref
   const std::string tokens = R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})";
   for (const char* operation : {"prefill", "decode"})
     CHECK(refusal(config_text("gfx950", "fp8_e4m3", 128, tokens, operation))
-              .find("takes a scale for a tensor or a head") != std::string::npos);
+              .find("takes a scale for a tensor or a head where Q is FP8") != std::string::npos);
+  const auto parts = [&](const char* n, int depth, const char* operation, const char* more = "") {
+    return refusal(config_text(
+        "gfx950", "bf16", depth,
+        fmt::format(
+            R"("kv_dtype": "fp8_e4m3", {}"operand": {{"kind": "ragged", "quantization": {{"granularity": {}}}}})",
+            more, n),
+        operation));
+  };
+  CHECK(parts("24", 128, "decode").find("takes a scale for a multiple of 16 elements, or for a row") !=
+        std::string::npos);
+  CHECK(parts("16", 128, "decode").find("takes a scale for whole strips of BK (32) columns") !=
+        std::string::npos);
+  CHECK(parts("64", 128, "prefill").find("takes one scale for a row of K") != std::string::npos);
+  CHECK(parts("\"per_token\"", 576, "decode", R"("v_from_k": true, "ov_depth": 512, )")
+            .find("takes a scale for a tensor or a head where V lies in K") != std::string::npos);
 }

@@ -93,6 +93,12 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 // A barrier of the block after this wave's LDS accesses; loads stay in flight.
 #define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
 
+// Until at most n of this wave's loads are in flight.
+#define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
+
+// Until this wave's LDS accesses are over: its copies may go where it read.
+#define WAIT_LDS() __asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory")
+
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
 
 DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
@@ -272,7 +278,7 @@ DEVICE Range first_range(const Problem& problem) {
   range.batch = 0; range.batch_start = 0;
   const int lane = thread_id() % 32;
   int tiles = 0;
-  #pragma unroll 4
+  #pragma clang loop vectorize(disable) unroll_count(4)
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
   range.total = (unsigned)uniform(tiles * range.slots);
@@ -415,12 +421,12 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const u8* const v_pages = (const u8*)(v_head);
     const int v_keys = keys;
     int v_row = first_key;  // first key of the next tile
-    const u32 v_vector = lane / 4 + warp / 1 * 128;
-    const u32 v_from_0 = ((v_vector ^ (v_vector >> 3 & 4)) / 8 - warp / 1 * 16) * v_row_bytes + (v_vector ^ (v_vector >> 3 & 4)) % 8 * 16 + lane % 4 * 4;
-    const u32 v_from_4 = (((v_vector ^ (v_vector >> 3 & 4)) ^ 4) / 8 - warp / 1 * 16) * v_row_bytes + ((v_vector ^ (v_vector >> 3 & 4)) ^ 4) % 8 * 16 + lane % 4 * 4;
-    const int v_first_0 = (warp % 1) * 32 + warp / 1 * 16;
+    const u32 v_vector = lane / 4 + warp % 2 * 128;
+    const u32 v_from_0 = ((v_vector ^ (v_vector >> 3 & 4)) / 8 - warp % 2 * 16) * v_row_bytes + (v_vector ^ (v_vector >> 3 & 4)) % 8 * 16 + lane % 4 * 4;
+    const u32 v_from_4 = (((v_vector ^ (v_vector >> 3 & 4)) ^ 4) / 8 - warp % 2 * 16) * v_row_bytes + ((v_vector ^ (v_vector >> 3 & 4)) ^ 4) % 8 * 16 + lane % 4 * 4;
+    const int v_first_0 = (warp / 2) * 32 + warp % 2 * 16;
     const u32 v_tile_0 = 0 * 128;
-    const u32 v_lds_0 = lds_start + 4096 + (warp % 1) * 4096 + 0 * 4096 + warp / 1 * 2048;
+    const u32 v_lds_0 = lds_start + 4096 + (warp / 2) * 4096 + 0 * 4096 + warp % 2 * 2048;
     const u32 v_frag_x2_row = lane / 16 * 4, v_frag_x2_col = (lane & 15) * 2 + warp * 32;
     const u32 v_frag_x2_vector = v_frag_x2_row * 8 + v_frag_x2_col / 8;
     const u32 v_frag_x2_0 = 4096 + v_frag_x2_col % 8 * 2 + (v_frag_x2_vector ^ (v_frag_x2_vector >> 3 & 4)) * 16;
@@ -482,7 +488,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         u32x4 k_reg[2];  // 4 fragments of 4 elements
         k_reg[0] = lds_read_16(lds + k_frag_0);
         k_reg[1] = lds_read_16(lds + k_frag_0 + 1024);
-        SYNC();  // every wave has its fragments
+        WAIT_LDS();  // the fragments are in registers
         {
           // load_k_stage0, strip 1
           {
@@ -529,7 +535,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         s_acc[1] = mfma_16x16x16_bf16(k_reg[1].hi, q_reg[0].hi, s_acc[1]);
       }
       {
-        WAIT_LOADS_AND_SYNC(0);
+        WAIT_LOADS(0);
         u32x4 k_reg[2];  // 4 fragments of 4 elements
         k_reg[0] = lds_read_16(lds + k_frag_0);
         k_reg[1] = lds_read_16(lds + k_frag_0 + 1024);

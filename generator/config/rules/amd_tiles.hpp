@@ -5,9 +5,15 @@
 
 #include <kiln/config.hpp>
 
+#include "generator/config/defaults.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 
 namespace kiln::rules {
+
+/// What K and V are in shared memory: AMD kernels widen FP8 on the way there.
+inline DType staged_dtype(const Config& c) {
+  return is_amd(c.target) ? c.dtype : kv_dtype(c);
+}
 
 /// Constants of the K (or V) buffer, or nothing while a size is unknown or too odd to divide by.
 std::optional<KVBufferConstants> buffer_constants(const Config& config, bool transpose);

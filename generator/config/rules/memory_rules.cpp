@@ -15,7 +15,7 @@ std::optional<KVBufferConstants> buffer_constants(const Config& c, bool transpos
   const bool known = c.mma_shape && c.BN && c.WN && c.BK && c.num_threads;
   if (!known || *c.BN <= 0 || *c.WN <= 0 || *c.BK <= 0 || *c.num_threads < 64) return std::nullopt;
   KVBufferParams p;
-  p.dtype = kv_dtype(c);
+  p.dtype = staged_dtype(c);
   p.mma_shape = *c.mma_shape;
   p.BN = *c.BN;
   p.WN = *c.WN;
@@ -48,7 +48,7 @@ std::optional<LdsBytes> amd_lds(const Config& c) {
   if (!c.BM || !c.BN || !c.WN || !c.bk_smem || !c.ov_depth || *c.WN <= 0 || *c.bk_smem <= 0)
     return std::nullopt;
   LdsRequest r;
-  r.dtype = kv_dtype(c);
+  r.dtype = staged_dtype(c);
   r.depth = c.smem_depth.value_or(c.depth);
   r.ov_depth = *c.ov_depth;
   r.BM = *c.BM;
@@ -76,7 +76,7 @@ constexpr TargetSet kBuffered = kAmd | only(Target::sm_80);
 
 std::string v4(const Config& c) {
   if (!c.bk_smem || c.dma != "lds_direct") return "";
-  const int bytes = *c.bk_smem * static_cast<int>(size_of(kv_dtype(c)));
+  const int bytes = *c.bk_smem * static_cast<int>(size_of(staged_dtype(c)));
   if (bytes == 64 || bytes == 128) return "";
   return fmt::format("dma lds_direct copies rows of 64 or 128 bytes; bk_smem ({}) makes {}", *c.bk_smem,
                      bytes);
@@ -88,7 +88,7 @@ std::string v6_width(const Config& c) {
 }
 std::string v6_half(const Config& c) {
   if (!c.bk_smem || !c.BK || !c.mma_shape || 2 * *c.bk_smem != *c.BK) return "";
-  if (size_of(kv_dtype(c)) == 1 && (*c.mma_shape)[2] == 128) return "";
+  if (size_of(staged_dtype(c)) == 1 && (*c.mma_shape)[2] == 128) return "";
   return fmt::format("bk_smem ({}) of half BK ({}) exists for FP8 with MMA_K 128 only", *c.bk_smem, *c.BK);
 }
 
@@ -165,7 +165,7 @@ std::string v21_keys(const Config& c) {
 
 std::vector<Rule> memory_rules() {
   return {
-      {"V4", "9.2 V4, 1.3", only(Target::gfx950), {"/bk_smem", "/dma", "/kv_dtype"}, v4},
+      {"V4", "9.2 V4, 1.3", only(Target::gfx950), {"/bk_smem", "/dma", "/dtype"}, v4},
       {"V6", "9.2 V6", kBuffered, {"/bk_smem", "/BK"}, v6_width},
       {"V6", "9.2 V6", kBuffered, {"/bk_smem", "/BK", "/kv_dtype", "/mma_shape"}, v6_half},
       {"V7", "9.2 V7", kBuffered, {"/smem_depth", "/bk_smem"}, v7_blocks},

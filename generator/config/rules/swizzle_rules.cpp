@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rules/amd_tiles.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 #include "generator/targets/target.hpp"
 
@@ -34,7 +35,7 @@ std::string copy_problem(const Config& c, const XorSwizzle& s) {
 /// S2 with block-relative indices: the source field lies inside a 32-row tile.
 std::string tile_problem(const Config& c, const XorSwizzle& s, int bk_smem) {
   if (s.bits == 0 || s.element_domain) return "";
-  const int vectors = 32 * bk_smem * static_cast<int>(size_of(kv_dtype(c))) / 16;
+  const int vectors = 32 * bk_smem * static_cast<int>(size_of(staged_dtype(c))) / 16;
   const int limit = static_cast<int>(std::bit_width(static_cast<unsigned>(vectors))) - 1;
   const int top = s.bits + s.base + s.shift;
   return top <= limit ? ""

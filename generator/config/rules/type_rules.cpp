@@ -36,8 +36,9 @@ std::string v31(const Config& c) {
 }
 std::string v31_kv(const Config& c) {
   const DType type = kv_dtype(c);
-  // sm_80 has no FP8 arithmetic but dequantises an FP8 cache.
-  if (c.target == Target::sm_80 && type == DType::fp8_e4m3 && !is_fp8(c.dtype)) return "";
+  // No FP8 arithmetic, or another encoding's, but a cache that is dequantised by hand.
+  const bool by_hand = c.target == Target::sm_80 || c.target == Target::gfx90a || c.target == Target::gfx942;
+  if (by_hand && type == DType::fp8_e4m3 && !is_fp8(c.dtype)) return "";
   return type == c.dtype ? "" : encoding_problem(c.target, type);
 }
 

@@ -32,6 +32,7 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.read_columns = s.transpose ? 0 : s.depth / c.num_warps_n;
   strip.page_size = s.page_size;
   strip.reg_staged = s.reg_staged, strip.widens = s.widens;
+  strip.stored = s.stored, strip.scale_columns = s.scale_columns;
   strip.keys_in_order = true;  // P comes from LDS
   return strip;
 }
@@ -84,8 +85,7 @@ void DecodeStreamingKVBuffer::emit_load_from_shared(Writer& w) const {
 void DecodeStreamingKVBuffer::emit_mma(Writer& w, const std::string& b, const std::string& c, int strip,
                                        bool first) const {
   const int steps = kv_mma_op().steps();
-  for (int step = 0; step < steps; ++step)
-    kv_mma_op().emit_mma(w, b, c, 0, step, first && strip == 0, strip * steps);
+  for (int step = 0; step < steps; ++step) kv_mma_op().emit_mma(w, b, c, 0, step, first, strip * steps);
 }
 
 }  // namespace kiln::cdna

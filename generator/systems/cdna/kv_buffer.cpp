@@ -7,6 +7,11 @@
 namespace kiln::cdna {
 namespace {
 
+/// gfx90a has no FP8, and gfx942's is FNUZ.
+bool unpacks_by_hand(Target target, DType stored) {
+  return target == Target::gfx90a || (target == Target::gfx942 && stored == DType::fp8_e4m3);
+}
+
 KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
   KVBufferParams params;
   params.dtype = shape.mfma.type;
@@ -66,8 +71,9 @@ KVBuffer::KVBuffer(const Shape& shape)
       instructions_(constants_.copies_per_wave_tile) {
   if (!shape.reg_staged || shape.reads) return;
   const int row_columns = shape_.row_columns > 0 ? shape_.row_columns : shape_.depth;
-  copy_.emplace(RegStagedCopy::Shape{name(), stage_, row_columns, shape_.strips, shape_.num_threads,
-                                     shape_.page_size, shape_.mfma.type, shape_.widens});
+  copy_.emplace(RegStagedCopy::Shape{
+      name(), stage_, row_columns, shape_.strips, shape_.num_threads, shape_.page_size, shape_.mfma.type,
+      shape_.widens, unpacks_by_hand(shape_.mfma.target, shape_.stored), shape_.scale_columns});
 }
 
 void KVBuffer::use(Prelude& prelude) const {

@@ -56,6 +56,8 @@ class KVBuffer {
     bool full_kv = true;
     /// Loads pass through registers (RegStagedCopy); `widens`: memory holds FP8, LDS the type of `mfma`.
     bool reg_staged = false, widens = false;
+    DType stored = DType::fp8_e4m3;  ///< of what is widened
+    int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns
     /// A buffer that only reads: the stage that another one fills (V in K's columns, 2.7).
     std::optional<LdsTile> reads{};
   };

@@ -262,7 +262,7 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, in
             operand = first_operand + bk_tile * steps() + step;
   for (int half = 0; half < halves; ++half) {
     const char* part = halves == 1 ? "" : half == 0 ? ".lo" : ".hi";
-    const bool fresh = first && operand == 0 && half == 0;
+    const bool fresh = first && bk_tile == 0 && step == 0 && half == 0;
     for (int i = 0; i < shape_.num_mmas; ++i) {
       const int out = first_output + i;
       w.line("{}[{}] = {}({}, {}, {});", c, out, shape_.mfma.wrapper(),

@@ -11,7 +11,11 @@ void RegStagedCopy::use(Prelude& prelude) const {
     prelude.use("buffer_resource");
     prelude.use("buffer_load");
   }
-  if (shape_.widens) prelude.use(shape_.type == DType::bf16 ? "widen_bf16" : "widen_fp16");
+  if (shape_.widens) {
+    prelude.use(shape_.by_hand ? "unpack_fp8_by_hand" : "unpack_fp8");
+    prelude.use(
+        fmt::format("widen_{}{}", scaled() ? "scaled_" : "", shape_.type == DType::bf16 ? "bf16" : "fp16"));
+  }
   prelude.use("lds_write_16");
 }
 
@@ -47,10 +51,28 @@ void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first
            swizzled_expression(stage.swizzle, fmt::format("{}_vector_{}", n, i)));
   }
   w.line("u32x4 {}_stored[{}];", n, passes());
+  if (!scaled()) return;
+  w.line("float {}_unit[{}];  // of the pieces", n, passes());
+  if (shape_.page_size == 0)
+    w.line("const float* {0}_scale_next = {0}_scale_head + {1} * (long long){0}_scale_step;", n, first_row);
+}
+
+std::string RegStagedCopy::scale_group(int strip) const {
+  const int first = strip * shape_.row_columns, covers = shape_.scale_columns;
+  if (first / covers == (first + shape_.row_columns - 1) / covers) return std::to_string(first / covers);
+  const std::string column = fmt::format("{}_piece * {}", shape_.name, piece_columns());
+  if (first % covers == 0) return fmt::format("{} + {} / {}", first / covers, column, covers);
+  return fmt::format("({} + {}) / {}", first, column, covers);
+}
+
+bool RegStagedCopy::loads_scales(int strip) const {
+  if (!scaled() || strip == 0) return scaled();
+  const std::string group = scale_group(strip);
+  return group.find('_') != std::string::npos || group != scale_group(strip - 1);
 }
 
 /// The page of each row is looked up by the threads that load it.
-void RegStagedCopy::emit_load_paged(Writer& w, int pass, const std::string& column) const {
+void RegStagedCopy::emit_load_paged(Writer& w, int pass, int strip, const std::string& column) const {
   const std::string& n = shape_.name;
   std::string in = fmt::format("row < {}_keys", n);
   if (idles(pass)) in += fmt::format(" && {}_own + {} < {}", n, pass * tr(), shape_.stage.rows);
@@ -64,6 +86,14 @@ void RegStagedCopy::emit_load_paged(Writer& w, int pass, const std::string& colu
   if (shape_.page_size > 1) from += fmt::format(" + (u32)row % {}u * {}_row_bytes", shape_.page_size, n);
   w.line("{0}_stored[{1}] = (u32)page < (u32)num_pages ? load_bytes_16({0}_bytes + {2}{3}) : (u32x4)(0u);", n,
          pass, from, column);
+  if (loads_scales(strip)) {
+    const std::string row =
+        shape_.page_size > 1 ? fmt::format("(u32)row % {}u * {}_scale_step + ", shape_.page_size, n) : "";
+    w.line(
+        "{0}_unit[{1}] = (u32)page < (u32)num_pages ? {0}_scale_head[page * {0}_scale_stride_page + {2}{3}] "
+        ": 0.0f;",
+        n, pass, row, scale_group(strip));
+  }
   w.close();
 }
 
@@ -74,7 +104,7 @@ void RegStagedCopy::emit_load(Writer& w, int strip) const {
   w.open("");
   w.comment("load_{}{}", n, shape_.strips > 1 ? fmt::format(", strip {}", strip) : "");
   if (shape_.page_size > 0) {
-    for (int i = 0; i < passes(); ++i) emit_load_paged(w, i, column);
+    for (int i = 0; i < passes(); ++i) emit_load_paged(w, i, strip, column);
     if (strip + 1 == shape_.strips) w.line("{}_row += {};", n, shape_.stage.rows);
     w.close();
     return;
@@ -91,9 +121,15 @@ void RegStagedCopy::emit_load(Writer& w, int strip) const {
     if (pads())
       from = fmt::format("{}_piece < {} ? {} : 0x80000000u", n, shape_.row_columns / piece_columns(), from);
     w.line("{}_stored[{}] = buffer_load_16(tile, {});", n, i, from);
+    if (!loads_scales(strip)) continue;
+    const std::string row = i == 0 ? n + "_own" : fmt::format("({}_own + {})", n, i * tr());
+    w.line("{0}_unit[{1}] = {2} < {0}_rows ? {0}_scale_next[{2} * {0}_scale_step + {3}] : 0.0f;", n, i, row,
+           scale_group(strip));
   }
   if (strip + 1 == shape_.strips)
-    w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};", n, shape_.stage.rows);
+    w.line("{0}_next += {1} * (long long){0}_row_bytes; {0}_rows -= {1};{2}", n, shape_.stage.rows,
+           scaled() ? fmt::format(" {0}_scale_next += {1} * (long long){0}_scale_step;", n, shape_.stage.rows)
+                    : "");
   w.close();
 }
 
@@ -106,8 +142,10 @@ void RegStagedCopy::emit_store(Writer& w, int stage_offset) const {
       w.line("lds_write_16(lds + {0}_put_{1}{2}, {0}_stored[{1}]);", n, i, stage);
     } else {
       const char* widen = shape_.type == DType::bf16 ? "widen_bf16" : "widen_fp16";
-      w.line("lds_write_16(lds + {0}_put_{1}{2}, {3}({0}_stored[{1}].lo));", n, i, stage, widen);
-      w.line("lds_write_16(lds + ({0}_put_{1} ^ 16u){2}, {3}({0}_stored[{1}].hi));", n, i, stage, widen);
+      const std::string unit = scaled() ? fmt::format(", {}_unit[{}]", n, i) : "";
+      w.line("lds_write_16(lds + {0}_put_{1}{2}, {3}({0}_stored[{1}].lo{4}));", n, i, stage, widen, unit);
+      w.line("lds_write_16(lds + ({0}_put_{1} ^ 16u){2}, {3}({0}_stored[{1}].hi{4}));", n, i, stage, widen,
+             unit);
     }
     if (idles(i)) w.close();
   }

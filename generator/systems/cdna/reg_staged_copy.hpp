@@ -1,7 +1,8 @@
 // The register-staged way of K or V from global memory to LDS (seed-systems.md 1.4, RegTileLoader and
 // RegTileWriterLDS): every thread loads 16-byte pieces of the next rows, and writes them to LDS once the
 // stage is free. What direct copies cannot do goes this way: rows found one by one (pages smaller than a
-// copy), and FP8 that LDS holds widened to 16 bits, whose values are exact there; scales stay outside.
+// copy), and FP8 that LDS holds widened to 16 bits. The values are exact there unless scales differ from row
+// to row: then LDS holds their products with them, rounded; other scales stay outside.
 //
 // Threads form `tr` rows of `tc` pieces; a tile of more rows takes several passes, threads past tr * tc idle.
 // The compiler tracks the loads and waits for as many as a write needs.
@@ -25,7 +26,9 @@ class RegStagedCopy {
     int num_threads = 0;
     int page_size = 0;  ///< rows of a page; 0: the rows of a sequence follow each other
     DType type = DType::bf16;
-    bool widens = false;  ///< memory holds FP8, LDS `type`
+    bool widens = false;    ///< memory holds FP8, LDS `type`
+    bool by_hand = false;   ///< and no instruction of the target knows its encoding
+    int scale_columns = 0;  ///< elements of a row under one scale of its own (RowScales); 0: none
   };
   explicit RegStagedCopy(Shape shape) : shape_(std::move(shape)) {}
 
@@ -38,7 +41,7 @@ class RegStagedCopy {
   /// Writes what was loaded to LDS, `stage_offset` bytes past the first stage.
   void emit_store(Writer& w, int stage_offset) const;
   /// Registers that hold a load under way.
-  int registers() const { return 4 * passes(); }
+  int registers() const { return (scaled() ? 5 : 4) * passes(); }
   /// Every vector of a stage is written once, where readers expect it.
   layout::Proof proof() const;
 
@@ -55,7 +58,12 @@ class RegStagedCopy {
   }
   /// LDS holds more columns than a row in memory.
   bool pads() const { return tc() * piece_columns() > shape_.row_columns; }
-  void emit_load_paged(Writer& w, int pass, const std::string& column) const;
+  bool scaled() const { return shape_.scale_columns > 0; }
+  /// Which of a row's scales a thread's piece of strip `strip` has: an expression.
+  std::string scale_group(int strip) const;
+  /// The strip's scales are not those of the strip before, which registers still hold.
+  bool loads_scales(int strip) const;
+  void emit_load_paged(Writer& w, int pass, int strip, const std::string& column) const;
   Shape shape_;
 };
 

@@ -1,0 +1,86 @@
+#include "generator/systems/cdna/row_scales.hpp"
+
+#include <algorithm>
+
+#include "generator/config/unsupported.hpp"
+
+namespace kiln::cdna {
+
+RowScales::RowScales(const Config& resolved) : kind_(resolved.operand->kind) {
+  using Granularity = Quantization::Granularity;
+  const auto& quantization = resolved.operand->quantization;
+  if (!quantization) return;
+  if (kind_ == OperandKind::paged) page_size_ = *resolved.operand->page_size;
+  const int row = std::max(resolved.depth, *resolved.ov_depth);
+  if (quantization->granularity == Granularity::per_token) columns_ = row;
+  if (quantization->granularity == Granularity::per_block) columns_ = std::min(quantization->block, row);
+}
+
+void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
+  if (!any() || kind_ == OperandKind::ragged) return;
+  const char* axis = kind_ == OperandKind::contiguous ? "batch" : "page";
+  params.push_back({KernelParam::Kind::i64, fmt::format("k_scale_stride_{}", axis), {}});
+  if (own_v) params.push_back({KernelParam::Kind::i64, fmt::format("v_scale_stride_{}", axis), {}});
+}
+
+void RowScales::emit_head(Writer& w, const std::string& name, int row_columns,
+                          const std::string& batch) const {
+  const int in_row = groups(row_columns);
+  const std::string times = in_row == 1 ? "" : fmt::format(" * {}", in_row);
+  std::string start;
+  if (kind_ == OperandKind::contiguous) start = fmt::format(" + {} * {}_scale_stride_batch", batch, name);
+  if (kind_ == OperandKind::ragged) start = fmt::format(" + (long long)k_start * heads_kv{}", times);
+  if (kind_ == OperandKind::continuous) start = fmt::format(" + block * {}_scale_stride_page", name);
+  w.line("const float* const {0}_scale_head = {0}_scale{1} + kv_head{2};", name, start, times);
+  w.line("const int {}_scale_step = heads_kv{};", name, times);
+}
+
+void RowScales::emit_keys(Writer& w, const ScoreLayout& layout, const std::string& first_key,
+                          const std::string& rows, int groups) const {
+  const int units = (layout.columns + 63) / 64;
+  w.line("float k_unit[{}];  // scales of the tile's keys, a key a lane", units * groups);
+  for (int i = 0; i < units; ++i) {
+    const std::string lane = layout.columns < 64 ? fmt::format("lane % {}", layout.columns) : "lane";
+    w.open("");
+    w.line("const int key = {}{} + {};", first_key, i == 0 ? "" : fmt::format(" + {}", 64 * i), lane);
+    std::string at = "key * (long long)k_scale_step", there = "key < " + rows;
+    if (page_size_ > 0) {
+      w.line("const int page = {} ? pages[(u32)key / {}u] : num_pages;", there, page_size_);
+      at = fmt::format("page * k_scale_stride_page + (u32)key % {}u * k_scale_step", page_size_);
+      there = "(u32)page < (u32)num_pages";
+    }
+    for (int group = 0; group < groups; ++group) {
+      w.line("k_unit[{}] = {} ? k_scale_head[{}{}] : 0.0f;", i * groups + group, there, at,
+             group == 0 ? "" : fmt::format(" + {}", group));
+    }
+    w.close();
+  }
+}
+
+std::string RowScales::factor(const ScoreLayout& layout, int i, int group, int groups) const {
+  const int column = layout.column(i);
+  return fmt::format("from_lane(({} + {}) * 4, k_unit[{}])", layout.lane_column, column % 64,
+                     column / 64 * groups + group);
+}
+
+void RowScales::emit_apply(Writer& w, const ScoreLayout& layout) const {
+  w.comment("scores in units of their keys");
+  for (int i = 0; i < layout.registers; ++i) w.line("{} *= {};", layout.score(i), factor(layout, i, 0, 1));
+}
+
+bool check_row_scales(const Config& user, const RowScales& scales, const Config& resolved, Violations& out) {
+  if (!scales.any()) return true;
+  const std::string_view pointer = "/operand/quantization/granularity";
+  const std::string schedule = *resolved.schedule;
+  if (*resolved.v_from_k) {
+    refuse_value(user, pointer, schedule + " takes a scale for a tensor or a head where V lies in K",
+                 "per_tensor, per_head", out);
+    return false;
+  }
+  if (scales.groups(resolved.depth) == 1) return true;
+  refuse_value(user, pointer, schedule + " takes one scale for a row of K", "per_tensor, per_head, per_token",
+               out);
+  return false;
+}
+
+}  // namespace kiln::cdna

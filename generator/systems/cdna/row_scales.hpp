@@ -1,0 +1,52 @@
+// Scales of an FP8 cache under a 16-bit Q that differ from row to row: one for a token's row of a head, or
+// for every `columns` elements of it, f32 [.., heads_kv, groups] in the order of the rows.
+//
+// K's multiply scores, whose keys' scales a wave has one to a lane; rounding K itself would show in the large
+// scores. V's are multiplied in where its bytes are widened (RegStagedCopy), which rounds V as P is rounded.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/config/rules.hpp"
+#include "generator/emit/writer.hpp"
+#include "generator/systems/score_layout.hpp"
+
+#include <kiln/config.hpp>
+#include <kiln/source.hpp>
+
+namespace kiln::cdna {
+
+class RowScales {
+ public:
+  RowScales() = default;
+  explicit RowScales(const Config& resolved);
+
+  bool any() const { return columns_ > 0; }
+  /// Elements of a row that one scale covers; 0: there are no scales by row.
+  int columns() const { return columns_; }
+  int groups(int row_columns) const { return (row_columns + columns_ - 1) / columns_; }
+
+  /// Distances of the pages' or sequences' scales, of K and (`own_v`) V.
+  void add_params(std::vector<KernelParam>& params, bool own_v) const;
+  /// NAME_scale_head, the first scale of the head, NAME_scale_step, from one row's to the next one's.
+  /// `batch`: expression of the sequence. Paged: of page 0.
+  void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
+  /// k_unit: the scales of the keys that `layout` has, from `first_key` on, of `rows` keys in all; a row of K
+  /// has `groups` of them.
+  void emit_keys(Writer& w, const ScoreLayout& layout, const std::string& first_key, const std::string& rows,
+                 int groups) const;
+  /// Register `i` of the scores' factor, for columns of group `group`.
+  std::string factor(const ScoreLayout& layout, int i, int group, int groups) const;
+  void emit_apply(Writer& w, const ScoreLayout& layout) const;
+
+ private:
+  OperandKind kind_ = OperandKind::contiguous;
+  int columns_ = 0, page_size_ = 0;
+};
+
+/// Refuses scales by row of a form that no schedule but streaming decode takes: several for a row of K, and
+/// any where V lies in K's rows.
+bool check_row_scales(const Config& user, const RowScales& scales, const Config& resolved, Violations& out);
+
+}  // namespace kiln::cdna
