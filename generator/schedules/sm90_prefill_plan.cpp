@@ -73,6 +73,7 @@ int narrow_bytes(const Config& c, int BM, int BN) {
 int watched_parts(const PrefillPlan& p, const Config& c) {
   if (c.exp_offload.value_or(0.0) > 0) return 0;
   const bool three = p.num_math_warpgroups == 3;
+  if (p.narrow && p.ov_depth > 192) return 0;
   if (three && p.ragged && !p.modifier->none()) return 0;
   const int limit = three ? (p.mask->bounded_below()   ? 132
                              : p.mask->bounded_above() ? 140
@@ -105,8 +106,8 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
     int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
     // Three warpgroups leave the compiler less to spend on what it could compute again.
     if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
-    const int scales = has_key_scales(c) ? 16 : 0;  // loaded ahead of their products
-    return live_registers(*c.ov_depth, BN) + mask + modifier + scales <=
+    const int lent = lent_registers(c);  // again: what is kept or loaded ahead for scales
+    return live_registers(*c.ov_depth, BN) + mask + modifier + lent <=
            register_limit(c, num_math_warpgroups, ragged);
   };
   const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;

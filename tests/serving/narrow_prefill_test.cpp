@@ -68,6 +68,9 @@ TEST_CASE("prefill over bytes up the ladder") {
       operand(paged(256).c_str(), kTensor) + R"(, "dtype": "fp16", "score_mod": "alibi", "lse": true)",
       operand(paged(16).c_str(), kToken) + R"(, "depth": 256)",
       operand(paged(16).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "lse": true)",
+      operand(paged(16).c_str(), kHead) +
+          R"(, "depth": 256, "mask": {"sliding_window": 70}, "dtype": "fp16")",
+      operand(paged(2).c_str(), kTensor) + R"(, "depth": 256, "kv_dtype": "int8", "lse": true)",
       operand(paged(16).c_str(), kHead) + R"(, "BM": 192, "schedule": "sm90_prefill_pingpong")",
       operand(paged(16).c_str(), kHead) + R"(, "BM": 64, "num_kv_stages": 3)",
   };
