@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One round of decode on a machine with a GPU: check every shipped decode config and the append and chunked-prefill ones,
-# replay a trace, then time beside torch's cuDNN over contiguous keys and a pure read of the same bytes.
+# replay a trace, share a prefix, then time beside torch's cuDNN over contiguous keys and a pure read of the same bytes.
 #
 #   bench/decode.sh BUILD OUT [TRACE.jsonl]
 #
@@ -9,7 +9,7 @@
 set -uo pipefail
 if [ $# -lt 2 ] || [ "$1" = --help ]; then sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 0; fi
 cd "$(dirname "$0")/.."
-kiln=$(realpath "$1")/kiln replay=$(realpath "$1")/examples/kiln_replay_trace out=$2 trace=${3:-}
+kiln=$(realpath "$1")/kiln replay=$(realpath "$1")/examples/kiln_replay_trace shared=$(realpath "$1")/examples/kiln_shared_prefix out=$2 trace=${3:-}
 mkdir -p "$out"
 export KILN_CACHE_DIR=${KILN_CACHE_DIR:-$(mktemp -d)}
 failed=0
@@ -28,6 +28,11 @@ failed=$(grep -c FAILED "$out/checks.txt")
 if [ -n "$trace" ]; then
   "$replay" "$trace" --requests "${KILN_REQUESTS:-200}" --batch 64 --max-output 64 --steps 300 | tee "$out/replay.txt" || failed=$((failed + 1))
 fi
+
+for own in 4096 1024 256; do
+  "$shared" --batch 64 --prefix 8192 --own "$own"
+done | tee "$out/shared_prefix.txt"
+[ "$(grep -c passed "$out/shared_prefix.txt")" = 3 ] || failed=$((failed + 1))
 
 # Kernels for sm_80 go as PTX, which the driver compiles for the device.
 kernels=$(mktemp -d)

@@ -52,7 +52,9 @@ void climb_emulated(const Options& options, const Plan& plan, const KernelSource
   for (std::size_t i = 0; i < runs.size(); ++i) {
     runs[i].seed = options.seed + i;
     progress(fmt::format("emulated run {} of {}", i + 1, runs.size()));
-    const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2);
+    // Each promise about the launch before in turn, where the kernel knows of any.
+    const auto before = static_cast<LaunchBefore>(i % 3);
+    const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2, before);
     progress("");
     for (const std::string& failure : run.check.failures)
       findings.add("L3", "wrong-result", run.policy + ": " + failure);

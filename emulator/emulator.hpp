@@ -167,8 +167,12 @@ struct Launch {
   bool stop_at_finding = false;  ///< the first finding ends the launch
   std::uint32_t num_sms = 132;
   /// Begins while the launch before it runs: a thread that touches global memory waits (griddepcontrol.wait)
-  /// first.
+  /// first, and a block before it lets the next launch begin or ends.
   bool programmatic = false;
+  /// What the launch before does not write, [begin, end) each: may be read before the wait. Or nothing of
+  /// what this one touches: then only the end of a block has to come after it.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> early_reads = {};
+  bool touches_early = false;
 };
 
 /// Runs one grid to its end. Throws Error for an illegal launch (unknown kernel, wrong arguments, too much

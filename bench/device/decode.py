@@ -73,7 +73,8 @@ class Decode(Kernel):
             {0: 0, 64: 1, 128: 2, 256: 3}[spec["l2_promotion_bytes"]], 0), f"{self.name}: tensor map")
         return (ctypes.c_char * 128).from_buffer_copy(ctypes.string_at(aligned, 128))
 
-    def prepare(self, q, k, v, o, lengths_k, table=None, lse=None, cu_q=None, cu_k=None, max_q=1, k_scale=None, v_scale=None, sink=None):
+    def prepare(self, q, k, v, o, lengths_k, table=None, lse=None, cu_q=None, cu_k=None, max_q=1, k_scale=None, v_scale=None, sink=None,
+                before=0, max_blocks=0):
         m = self.m
         ragged_q = self.kind != "contiguous"
         batch = cu_q.numel() - 1 if ragged_q else q.shape[0]
@@ -89,7 +90,9 @@ class Decode(Kernel):
         tiles = batch * heads * max(1, -(-keys // m["grid"]["block_keys"]))
         if m["target"] == "sm_90a" and tiles < 4 * grid:
             grid = sms
-        team = max(d for d in range(1, heads + 1) if heads % d == 0 and (d == 1 or (d <= grid and grid % d * 50 <= grid)))
+        if max_blocks:
+            grid = min(grid, max_blocks)
+        team = max(d for d in range(1, hk + 1) if hk % d == 0 and (d == 1 or (d <= grid and grid % d * 25 <= grid)))
         items = batch * heads + team
         bytes_needed = max(most * m.get("workspace_bytes_per_block", 0), items * m.get("workspace_bytes_per_item", 0), 4)
         if not hasattr(self, "workspace") or self.workspace.numel() * 4 < bytes_needed:
@@ -97,7 +100,7 @@ class Decode(Kernel):
         if not hasattr(self, "counters"):
             self.counters = torch.zeros(1 << 16, device="cuda", dtype=torch.int32)
         tensors = dict(q=q, k=k, v=v, o=o)
-        ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=k.shape[1] if k.dim() == 4 else 0, team_heads=team,
+        ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=k.shape[1] if k.dim() == 4 else 0, team_heads=team, launch_before=before,
                     num_pages=k.shape[0], page_table_stride=table.stride(0) if table is not None else 0, total_q=q.shape[0])
         if table is not None:
             ints["key_capacity"] = table.shape[1] * k.shape[1]
@@ -335,8 +338,8 @@ class Read:
         return launch
 
 
-def launches_of(k, caches, batch, hq):
-    """One decode step over each of the caches."""
+def launches_of(k, caches, batch, hq, before=0):
+    """One decode step over each of the caches; `before` as the runtime's LaunchBefore."""
     m = k.m
     contiguous = k.kind == "contiguous"
     q = torch.randn(*((batch, 1, hq, m["depth"]) if contiguous else (batch, hq, m["depth"])), device="cuda").to(dtype_of(m["dtype"]))
@@ -344,7 +347,7 @@ def launches_of(k, caches, batch, hq):
     lse = torch.empty((batch, hq, 1) if contiguous else (hq, batch), device="cuda")
     cu_q = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
     return [k.prepare(q, c["k"], c["v"], o, None if contiguous else c["lengths"], c.get("table"), lse, cu_q, c.get("cu_k"), 1,
-                      c.get("k_scale"), c.get("v_scale"), None) for c in caches]
+                      c.get("k_scale"), c.get("v_scale"), None, before) for c in caches]
 
 
 def kv_bytes(m, keys, hk):
@@ -382,6 +385,10 @@ def time_together(kernels, read, batch, length, hq, hk, reps, cudnn):
             forms[form_of(k)] = [make_cache(k, [length] * batch, hk, poison=False) for _ in range(copies)]
         caches = forms[form_of(k)]
         graphs[k.name] = Graph(launches_of(k, caches, batch, hq) * repeat)
+        if k.kind != "contiguous" and any(p["role"] == "launch_before" for p in k.m["params"]):
+            # The launch before promised to leave lengths and tables alone.
+            sizes[k.name + "+tables"] = size
+            graphs[k.name + "+tables"] = Graph(launches_of(k, caches, batch, hq, 1) * repeat)
         if k.kind == "contiguous" and cudnn and k.m["kv_dtype"] == "bf16" and "read" not in graphs:
             sizes["read"] = sizes["cudnn"] = size
             joined = [torch.empty(size // 2, dtype=torch.bfloat16, device="cuda").normal_() for _ in range(copies)]

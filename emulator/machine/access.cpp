@@ -39,9 +39,15 @@ bool none_unallocated(const std::uint8_t* shadow, std::uint32_t bytes) {
 
 }  // namespace
 
-void check_early_access(Warp& w, const Op& op, int lane) {
+void check_early_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
+                        Access access) {
   const Cluster& c = *w.block->cluster;
-  if (!c.findings || !c.launch->launch->programmatic || ((w.launches_before >> lane) & 1) != 0) return;
+  const Launch& launch = *c.launch->launch;
+  if (!c.findings || !launch.programmatic || launch.touches_early || ((w.launches_before >> lane) & 1) != 0)
+    return;
+  if (access == Access::read && op.kind != Kind::atomic)
+    for (const auto& [begin, end] : launch.early_reads)
+      if (address >= begin && address + bytes <= end) return;
   report(w, op, lane, "early-access",
          "global memory before griddepcontrol.wait: the launch before may still be running");
 }
@@ -86,7 +92,7 @@ Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std
     case Space::global:
     case Space::constant: {
       GlobalMemory::Impl& m = *c.launch->memory;
-      if (space == Space::global) check_early_access(w, op, lane);
+      if (space == Space::global) check_early_access(w, op, lane, address, bytes, access);
       if (!m.contains(address, bytes)) {
         fault(w, op, lane, access, bytes, "at " + hex(original) + ", outside device memory");
         return p;

@@ -203,6 +203,7 @@ struct Block {
   std::unique_ptr<LaneTracker> lane_races;  ///< null: findings are off
   std::vector<WgmmaQueue> warpgroups;
   std::uint32_t live_warps = 0;
+  bool waited_for_launches = false;  ///< some lane did (griddepcontrol.wait)
   std::uint64_t cluster_arrivals = 0;
   std::uint32_t shared_address() const { return rank << 24; }
   std::uint32_t live_lanes() const {
@@ -297,7 +298,8 @@ struct Place {
 Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std::uint32_t bytes, int lane,
              Access access);
 /// Reports global memory touched by a lane that did not wait for the launch before.
-void check_early_access(Warp& w, const Op& op, int lane);
+void check_early_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
+                        Access access);
 /// Shared memory by shared address (rank included when `any_rank`), unchecked for initialisation; null: out
 /// of bounds.
 Block* shared_block(Warp& w, std::uint64_t address, bool any_rank);

@@ -172,6 +172,11 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
   ++c.progress;
   if (w.live != 0) return;
   --w.block->live_warps;
+  if (c.findings && c.launch->launch->programmatic && !w.block->waited_for_launches &&
+      w.block->live_warps == 0 && !c.aborted)
+    report(w, c.program->ops[w.pc - 1], -1, "early-access",
+           "the block ends without griddepcontrol.wait: who waits for this launch need not find the one "
+           "before it done");
   if (c.races && w.block->live_warps == 0 && !c.aborted)
     c.races->block_ended(w, c.program->ops[w.pc - 1], *w.block);
   for (NamedBarrier& b : w.block->barriers) barrier_settle(*w.block, b);

@@ -84,7 +84,8 @@ Block* check_shared(Warp& w, const Op& op, int lane, u64 address, std::uint32_t 
 }
 
 bool check_global(Warp& w, const Op& op, int lane, const std::vector<BoxRun>& runs, bool read) {
-  check_early_access(w, op, lane);
+  for (const BoxRun& r : runs)
+    if (!r.oob) check_early_access(w, op, lane, r.global, r.bytes, read ? Access::read : Access::write);
   const Cluster& c = *w.block->cluster;
   const GlobalMemory::Impl& m = *c.launch->memory;
   for (const BoxRun& r : runs) {

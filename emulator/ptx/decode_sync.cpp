@@ -414,9 +414,19 @@ void decode_hint(Decoder& d) {
 
 void run_wait_for_launches(Warp& w, const Op&) {
   w.launches_before |= w.exec;
+  w.block->waited_for_launches = true;
+}
+// What the next launch is promised of this one says nothing of those before it: they have ended by then.
+void run_launch_dependents(Warp& w, const Op& op) {
+  const Cluster& c = *w.block->cluster;
+  const Launch& launch = *c.launch->launch;
+  const std::uint32_t early = w.exec & ~w.launches_before;
+  if (!c.findings || !launch.programmatic || launch.touches_early || early == 0) return;
+  report(w, op, std::countr_zero(early), "early-access",
+         "the next launch may begin before griddepcontrol.wait: the launch before may still be running");
 }
 void decode_griddepcontrol(Decoder& d) {
-  d.emit(d.has("wait") ? run_wait_for_launches : nothing, Kind::other);
+  d.emit(d.has("wait") ? run_wait_for_launches : run_launch_dependents, Kind::other);
 }
 
 void run_sleep(Warp& w, const Op&) {

@@ -1,5 +1,5 @@
-// The kernel that ends a cascade: a row of O over a sequence's own keys takes in the row over the keys it
-// shares. One warp a row; two neighbouring elements a lane and step.
+// The kernel that ends a cascade: a row of O over a sequence's own keys takes in the rows over the parts of
+// the keys it shares. One warp a row; four neighbouring elements a lane and step.
 #include <kiln/cascade.hpp>
 #include <kiln/error.hpp>
 #include "generator/config/defaults.hpp"
@@ -13,21 +13,60 @@ namespace {
 
 constexpr int kRows = 4, kThreads = 32 * kRows;
 
-// Weights of the two results, from the log-sum-exps of the row; -inf is no keys at all.
-void emit_weights(Writer& w) {
-  w.line("const long long at = (long long)head * seqlen_q + row, prefixes = (long long)heads_q * seqlen_q;");
-  w.line("const float own = lse[at], shared = lse[prefixes + at];");
+// Weights of the results, from the log-sum-exps of the row; -inf is no keys at all. Lane i has that of part
+// i.
+void emit_weights(Writer& w, int parts) {
+  w.line("const long long at = (long long)head * seqlen_q + row, results = (long long)heads_q * seqlen_q;");
+  w.line("const float own = lse[at], mine = lane < {} ? lse[(lane + 1) * results + at] : -kInfinity;", parts);
+  w.line("float shared = mine;");
+  w.line(
+      "for (int step = 16; step > 0; step /= 2) shared = fmaxf(shared, __shfl_xor_sync(0xffffffffu, shared, "
+      "step));");
   w.line("if (shared == -kInfinity) return;  // nothing to take in; its O may never have been written");
   w.line("const float top = fmaxf(own, shared);");
-  w.line("const float own_part = exp2_approx((own - top) * 1.44269504f);");
-  w.line("const float shared_part = exp2_approx((shared - top) * 1.44269504f);");
-  w.line("const float inverse = 1.0f / (own_part + shared_part);");
-  w.line("const float own_weight = own_part * inverse, shared_weight = shared_part * inverse;");
+  w.line("const float own_share = exp2_approx((own - top) * 1.44269504f);");
+  w.line("const float my_share = exp2_approx((mine - top) * 1.44269504f);");
+  w.line("float sum = my_share;");
+  w.line("for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
+  w.line("sum += own_share;");
+  w.line("const float inverse = 1.0f / sum, own_weight = own_share * inverse;");
+  w.line("float weight[{}];", parts);
+  w.line("#pragma unroll");
+  w.line("for (int i = 0; i < {}; ++i) weight[i] = __shfl_sync(0xffffffffu, my_share, i) * inverse;", parts);
+}
+
+void emit_row(Writer& w, int ov, int parts, const char* pack) {
+  w.line("const u16* const from = q + row * q_stride_seq + head * q_stride_head;");
+  w.line("u16* const to = o + row * o_stride_seq + head * o_stride_head;");
+  w.line("#pragma unroll");
+  w.open("for (int c = 4 * lane; c < {}; c += 128)", ov);
+  w.line("uint2 part[{}];", parts);
+  w.line("const uint2 own_part = *(const uint2*)(to + c);");
+  w.line("#pragma unroll");
+  w.open("for (int i = 0; i < {}; ++i)", parts);
+  w.comment("a part of no weight may never have been written");
+  w.line("part[i] = make_uint2(0, 0);");
+  w.line(
+      "if (weight[i] > 0.0f) part[i] = *(const uint2*)(from + (long long)i * seqlen_q * q_stride_seq + c);");
+  w.close();
+  w.line("const float2 own_low = unpack(own_part.x), own_high = unpack(own_part.y);");
+  w.line(
+      "float4 x = make_float4(own_low.x * own_weight, own_low.y * own_weight, own_high.x * own_weight, "
+      "own_high.y * own_weight);");
+  w.line("#pragma unroll");
+  w.open("for (int i = 0; i < {}; ++i)", parts);
+  w.line("const float2 low = unpack(part[i].x), high = unpack(part[i].y);");
+  w.line(
+      "x.x += low.x * weight[i]; x.y += low.y * weight[i]; x.z += high.x * weight[i]; x.w += high.y * "
+      "weight[i];");
+  w.close();
+  w.line("*(uint2*)(to + c) = make_uint2({0}(x.x, x.y), {0}(x.z, x.w));", pack);
+  w.close();
 }
 
 }  // namespace
 
-KernelSource make_merge_kernel(const Config& user) {
+KernelSource make_merge_kernel(const Config& user, int parts) {
   const Config c = with_shared_defaults(user);
   const DType out = *c.out_dtype;
   const int ov = *c.ov_depth;
@@ -38,6 +77,8 @@ KernelSource make_merge_kernel(const Config& user) {
     throw Error(ErrorCode::bad_input, "no merge kernel: rows of O are bf16 or fp16");
   if (ov % 16 != 0 || ov < 16 || ov > 1024)
     throw Error(ErrorCode::bad_input, "no merge kernel: ov_depth is a multiple of 16 up to 1024");
+  if (parts < 1 || parts > 32)
+    throw Error(ErrorCode::bad_input, "no merge kernel: prefixes have 1 to 32 parts");
   using Kind = KernelParam::Kind;
   KernelSource source;
   Manifest& m = source.manifest;
@@ -82,37 +123,22 @@ KernelSource make_merge_kernel(const Config& user) {
   }
   w.close();
   w.blank();
-  w.comment("q: O of the prefixes. lse: of the suffixes, [heads_q][seqlen_q], then of the prefixes.");
+  w.comment(
+      "q: O of the prefixes, part after part. lse: of the suffixes, [heads_q][seqlen_q], then of each part.");
   w.line("extern \"C\" __global__ void __launch_bounds__({})", kThreads);
   w.open(
       "{}(const u16* q, u16* o, float* lse, int seqlen_q, int heads_q, long long q_stride_seq, long long "
       "q_stride_head, long long o_stride_seq, long long o_stride_head)",
       m.entry);
-  if (overlaps) w.line("let_next_launch_begin();");
   if (overlaps) w.line("wait_for_launch_before();");
+  if (overlaps) w.line("let_next_launch_begin();");
   w.line("const int lane = threadIdx.x % 32, head = blockIdx.y;");
   w.line("const int row = blockIdx.x * {} + threadIdx.x / 32;", kRows);
   w.line("if (row >= seqlen_q) return;");
-  emit_weights(w);
-  w.line("const u16* const from = q + row * q_stride_seq + head * q_stride_head;");
-  w.line("u16* const to = o + row * o_stride_seq + head * o_stride_head;");
-  for (int i = 0; i < ov; i += 64) {
-    if (i + 64 > ov)
-      w.open("if ({} + 2 * lane < {})", i, ov);
-    else
-      w.open("");
-    w.line(
-        "const float2 a = unpack(*(const u32*)(to + {0} + 2 * lane)), b = unpack(*(const u32*)(from + {0} + "
-        "2 * lane));",
-        i);
-    w.line(
-        "*(u32*)(to + {} + 2 * lane) = {}(a.x * own_weight + b.x * shared_weight, a.y * own_weight + b.y * "
-        "shared_weight);",
-        i, pack);
-    w.close();
-  }
+  emit_weights(w, parts);
+  emit_row(w, ov, parts, pack);
   w.line("__syncwarp();  // every lane has read the row's log-sum-exp");
-  w.line("if (lane == 0) lse[at] = top + log2_approx(own_part + shared_part) * 0.693147181f;");
+  w.line("if (lane == 0) lse[at] = top + log2_approx(sum) * 0.693147181f;");
   w.close();
   const std::string head = kernel_head(
       m.name, m.config_json, "Merges attention over shared keys into attention over a sequence's own.",

@@ -1,5 +1,7 @@
 #include "generator/schedules/sm90_decode.hpp"
 
+#include <kiln/cascade.hpp>
+#include "generator/config/report.hpp"
 #include "generator/schedules/sm90_decode_plan.hpp"
 
 namespace kiln {
@@ -43,6 +45,15 @@ class Sm90Decode final : public Schedule {
 };
 
 }  // namespace
+
+KernelSource make_prefix_kernel(const Config& user) {
+  const Plan plan = make_plan(user);
+  if (user.split_kv.value_or(1) == 1 || user.target != Target::sm_90a) return generate(plan);
+  Violations violations;
+  auto separate = sm90::plan_decode(plan.resolved(), violations, true);
+  throw_if_any(config_name(user), violations);
+  return sm90::emit_decode(*separate);
+}
 
 std::unique_ptr<Schedule> make_sm90_decode(Config config, Violations& out) {
   auto plan = sm90::plan_decode(std::move(config), out);

@@ -235,7 +235,7 @@ void emit_pv(Writer& w, const DecodePlan& p) {
 
 void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.banner("consumer warpgroup");
-  if (p.waits_late()) w.line("wait_for_launch_before();");
+  w.line("if (launch_before != 2) wait_for_launch_before();");
   w.line("const int warp = threadIdx.x / 32;");
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
   // A scale for the whole item joins the factor where scores are not modified before it.
@@ -260,7 +260,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
         "4);");
     w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
   }
-  w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_flag);
+  if (p.stream->splits()) w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_flag);
   p.k->ring().emit_state(w, false);
   p.v->ring().emit_state(w, false);
   if (p.upright) {
@@ -305,8 +305,10 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.close();
   if (!p.narrow) {
     w.line("WGMMA_WAIT(0);");
+    if (p.separate) w.open("if (s.tile_begin < s.tile_end)");
     w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
     p.v->ring().emit_step(w);
+    if (p.separate) w.close();
   }
   emit_decode_epilogue(w, p);
   p.stream->emit_loop_close(w, p.cells, false, p.cell_slots_free());

@@ -30,7 +30,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
       params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
     }
   }
-  add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
+  if (!p.separate) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (auto& param : p.operand->params()) params.push_back(std::move(param));
   for (const auto& m : p.stream->members())
     add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
@@ -77,7 +77,6 @@ void emit_setup(Writer& w, const DecodePlan& p) {
     p.cells.emit_init(w, 1, p.cell_slots_free() ? 0 : 4 + p.producer_warps - 1);
   w.line("fence_mbarrier_init();");
   w.close();
-  w.line("let_next_launch_begin();");
   p.stream->emit_range(w);
   w.line("__syncthreads();");
 }
@@ -117,20 +116,33 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   ring.emit_step(w);
 }
 
-/// Where the plan asks for no length: the block's first tile to L2 while the launch before may still run. A
-/// hint, so what that launch yet writes is seen all the same.
+/// The block's first tile to L2 while the launch before may still run, where lengths and tables are known by
+/// then. A hint, so what that launch yet writes is seen all the same.
 void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
-  w.open("if (seqlens_k == nullptr)");
+  const auto& operand = *p.operand;
+  w.open("if (launch_before == 1{})",
+         p.config.operand->kind == OperandKind::contiguous ? " || seqlens_k == nullptr" : "");
   w.line("Range ahead = range;");
   w.line("Segment s;");
-  w.open("if (next_segment(problem, ahead, s) && lane == 0)");
-  const auto prefetch = [&](const TMAConsumerPipeline& pipeline, const char* name) {
-    for (int panel = 0; panel < pipeline.num_panels(); ++panel)
-      w.line("tma_prefetch(&{}_map, {}, {});", name, panel * pipeline.panel_columns(),
-             p.operand->coordinates("s.tile_begin", 0));
-  };
-  if (k) prefetch(*p.k, "k");
-  if (v) prefetch(*p.v, "v");
+  w.open("if (next_segment(problem, ahead, s))");
+  if (operand.looks_ahead()) {
+    operand.emit_lookup(w);  // what the loop looks up first is in L1 then
+    operand.emit_populate_ahead(w, "s.tile_begin", "s.tile_begin");
+  } else {
+    operand.emit_populate(w, "s.tile_begin");
+  }
+  for (int round = 0; round < operand.rounds(); ++round) {
+    const std::string condition = operand.issues(round);
+    if (!condition.empty()) w.open("if ({})", condition);
+    for (const auto* pipeline : {&*p.k, &*p.v}) {
+      const bool keys = pipeline == &*p.k;
+      if (keys ? !k : !v) continue;
+      for (int panel = 0; panel < pipeline->num_panels(); ++panel)
+        w.line("tma_prefetch(&{}_map, {}, {});", keys ? "k" : "v", panel * pipeline->panel_columns(),
+               operand.coordinates("s.tile_begin", round));
+    }
+    if (!condition.empty()) w.close();
+  }
   w.close();
   w.close();
 }
@@ -144,18 +156,29 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
   if (k) p.k->ring().emit_state(w, true);
   if (v) p.v->ring().emit_state(w, true);
   if (p.stream->dynamic()) p.cells.emit_state(w, k);
-  if (p.waits_late()) {
-    emit_prefetch(w, p, k, v);
-    w.line("wait_for_launch_before();");
-  }
+  w.open("if (launch_before != 2)");
+  emit_prefetch(w, p, k, v);
+  w.line("wait_for_launch_before();");
+  w.close();
+  w.comment("not earlier: what the launch after this one is promised counts from here");
+  w.line("let_next_launch_begin();");
   p.stream->emit_loop_open(w);
+  const bool ahead = p.operand->looks_ahead();
+  if (ahead) p.operand->emit_lookup(w);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
-  p.operand->emit_populate(w, "n");
+  if (ahead)
+    p.operand->emit_populate_ahead(w, "n", "s.tile_begin");
+  else
+    p.operand->emit_populate(w, "n");
   if (k) emit_load(w, p, *p.k, "k");
   if (v) emit_load(w, p, *p.v, "v");
   w.close();
   p.stream->emit_loop_close(w, p.cells, k, p.cell_slots_free());
+  if (!(k && p.producer_warps == 2)) {
+    w.comment("who waits for this launch has waited for the one before it, too");
+    w.line("wait_for_launch_before();");
+  }
 }
 
 KernelSource emit_decode(const DecodePlan& p) {
@@ -173,7 +196,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   }
   if (p.narrow && p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
   if (p.scales_by_token()) prelude.use("copy_async_4");
-  if (p.waits_late()) prelude.use("tma_prefetch");
+  prelude.use("tma_prefetch");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.modifier->use(prelude);
@@ -193,7 +216,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.blank();
   body.raw(prelude.text());
   p.stream->emit_functions(body);
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(), p.ctas_per_sm);
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
+            p.room_beside ? 2 : p.ctas_per_sm);
   body.open("{}({})", entry_name(name),
             parameter_list(params, {.q_bytes = p.fp8_q, .const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
@@ -221,7 +245,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.target = std::string(to_string(p.config.target));
   m.config_json = to_json(p.config, -1);
   m.num_threads = p.num_threads();
-  m.smem_bytes = p.smem.bytes();
+  m.smem_bytes = p.smem_bytes();
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
@@ -254,7 +278,7 @@ KernelSource emit_decode(const DecodePlan& p) {
     expect(p.BN, 16, qk), expect(p.padded_ov(), 16, pv);
   }
 
-  m.expectations.push_back({"griddepcontrol.wait", p.waits_late() ? 3 : 1});
+  m.expectations.push_back({"griddepcontrol.wait", (p.config.split_kv ? 2 : 3) + p.producer_warps});
 
   const std::string facts = fmt::format(
       "Schedule sm90_decode: {} packed query rows by {} keys a tile, {} KV stages, {} blocks a "

@@ -54,9 +54,9 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
   w.line("{} = sum > 0.0f ? own{} / sum : 0.0f;", inverse, p.head_scale() ? " * value_scale" : "");
   if (p.lse) {
     w.line(
-        "if ({}{} < rows) lse[{} + packed / group] = {} ? (top + log2_approx(sum)) * "
+        "if ({}{} < rows) lse[{}{} + packed / group] = {} ? (top + log2_approx(sum)) * "
         "0.693147180559945f : -kInfinity;",
-        writer, row,
+        writer, row, p.separate ? "(long long)s.part * heads_q * total_q + " : "",
         p.stream->ragged_q() ? "(long long)head * total_q + s.sequence.q_start"
                              : "((long long)s.batch * heads_q + head) * s.sequence.seqlen_q",
         p.sink ? "visible" : "sum > 0.0f");
@@ -66,9 +66,10 @@ void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, con
 
 std::string output_address(const DecodePlan& p) {
   return fmt::format(
-      "o + {}(s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * "
+      "o + {}({}s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * "
       "o_stride_head",
-      p.stream->ragged_q() ? "" : "s.batch * o_stride_batch + ");
+      p.stream->ragged_q() ? "" : "s.batch * o_stride_batch + ",
+      p.separate ? "(long long)s.part * total_q + " : "");
 }
 
 void emit_whole(Writer& w, const DecodePlan& p) {

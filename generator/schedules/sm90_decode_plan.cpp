@@ -89,7 +89,7 @@ ScoreContext DecodePlan::score_context() const {
   return context;
 }
 
-std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
+std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) {
   const Config user = c;
   if (!check_meaning(user, out)) return std::nullopt;
   c = with_shared_defaults(std::move(c));
@@ -121,6 +121,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.v_panels = (p.ov_depth * p.kv_bytes + p.v_span - 1) / p.v_span;
   p.lse = *c.lse;
   p.sink = *c.sink;
+  p.separate = separate;
   c.schedule = kName;
 
   // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8.
@@ -209,7 +210,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
   // Two have 168 registers a thread, which upright rows exceed, and products of many groups of columns.
   const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
-  p.ctas_per_sm = fitting(2) >= 2 && !p.upright && busy <= 108 ? 2 : 1;
+  p.ctas_per_sm = fitting(2) >= 2 && !p.upright && busy <= 108 && !separate ? 2 : 1;
+  p.room_beside = separate && p.upright && registers <= 112;  // of 168
   if (!c.num_kv_stages) {
     // Two blocks with two stages each keep the memory busy; more only queue, and blocks get less equal
     // shares.
@@ -236,7 +238,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   // more parts.
   const bool dynamic = p.narrow && !c.split_kv;
   p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1),
-                                  "wait_for_launch_before();", dynamic});
+                                  "wait_for_launch_before();", dynamic, separate});
 
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");

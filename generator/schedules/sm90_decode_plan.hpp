@@ -1,6 +1,7 @@
 // Every constant of an sm90_decode kernel, derived once from the resolved config.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
@@ -30,6 +31,11 @@ struct DecodePlan {
   int k_span, v_span;      ///< bytes of a row of a panel, its swizzle span
   int k_panels, v_panels;  ///< panels of a tile of K and V, zeros past the depth
   bool lse, sink;
+  /// Parts of a fixed split are results of their own: part i has O and LSE behind those of part i - 1, of as
+  /// many rows. For a launch that merges them.
+  bool separate = false;
+  /// Of such a kernel: registers leave room for a block of another launch on the multiprocessor.
+  bool room_beside = false;
 
   SmemMap smem;
   int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag, smem_cells;
@@ -42,6 +48,10 @@ struct DecodePlan {
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
 
+  /// Shared memory of a block. Ones with room beside them ask for more than half of a multiprocessor's: two
+  /// of them on one would leave another without.
+  static constexpr int kMoreThanHalf = 233472 / 2 - 1024 + 16;
+  int smem_bytes() const { return room_beside ? std::max(smem.bytes(), kMoreThanHalf) : smem.bytes(); }
   static constexpr int kConsumerThreads = 128;
   int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
@@ -66,8 +76,6 @@ struct DecodePlan {
   bool k_in_registers() const { return narrow && !fp8_q; }
   /// Scales of a tile of K or V in its stage, one after the other group by group.
   int scale_bytes(bool of_k) const { return scales_by_token() ? 4 * BN * (of_k ? k_groups : v_groups) : 0; }
-  /// The plan of a launch may need nothing from memory: the launch before is waited for after it.
-  bool waits_late() const { return config.operand->kind == OperandKind::contiguous; }
   /// The warp that fetches a cell has asked for slots of all K of the cell before, so the others are past
   /// their first tiles of it, or, where that was the short last one, of the one before it, and have read its
   /// slot.
@@ -92,7 +100,7 @@ struct DecodePlan {
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.
-std::optional<DecodePlan> plan_decode(Config config, Violations& out);
+std::optional<DecodePlan> plan_decode(Config config, Violations& out, bool separate = false);
 
 /// The kernel's text.
 KernelSource emit_decode(const DecodePlan& plan);

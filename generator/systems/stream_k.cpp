@@ -17,6 +17,7 @@ std::vector<StreamK::Member> StreamK::members() const {
   if (shape_.kind == OperandKind::contiguous) m.push_back({"int", "seqlen_k"});
   if (has_pages()) m.push_back({"int", "key_capacity"});
   m.push_back({"int", "team_heads"});
+  if (!shape_.before_lengths.empty()) m.push_back({"int", "launch_before"});
   return m;
 }
 
@@ -171,8 +172,11 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("range.cell = blockIdx.x / problem.team_heads;");
   w.line("range.first = true;");
   w.line("range.batch = 0; range.batch_start = 0;");
-  if (!shape_.before_lengths.empty()) {
-    w.line("{}{}", shape_.kind == OperandKind::contiguous ? "if (problem.seqlens_k != nullptr) " : "",
+  if (shape_.split && !shape_.before_lengths.empty()) {
+    w.comment(
+        "0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches");
+    w.line("if (problem.launch_before == 0{}) {}",
+           shape_.kind == OperandKind::contiguous ? " && problem.seqlens_k != nullptr" : "",
            shape_.before_lengths);
   }
   if (shape_.split) {
@@ -277,17 +281,18 @@ void StreamK::emit_next_of_fixed(Writer& w) const {
   w.line("const int tiles = s.sequence.num_tiles, each = tiles_of_part(s.sequence), begin = s.part * each;");
   w.line("s.tile_begin = s.sequence.first_tile + begin;");
   w.line("s.tile_end = s.sequence.first_tile + min(begin + each, tiles);");
-  w.line("s.whole = each == tiles;");
+  w.line("s.whole = {};", shape_.separate ? "true" : "each == tiles");
   w.line("range.position += 1;");
   w.open("if (range.position >= range.batch_start + (unsigned)(range.slots{}))", times_parts());
   w.line("range.batch_start += (unsigned)(range.slots{});", times_parts());
   w.line("range.batch += 1;");
   w.close();
-  w.line("if (begin < tiles) return true;");
+  w.line(shape_.separate ? "return true;" : "if (begin < tiles) return true;");
   w.close();
   w.line("return false;");
   w.close();
   w.blank();
+  if (shape_.separate) return;
   w.open("__device__ __forceinline__ Split split_of(const Range&, const Segment& s)");
   w.line("const int each = tiles_of_part(s.sequence);");
   w.line("return Split{(s.sequence.num_tiles + each - 1) / each};");

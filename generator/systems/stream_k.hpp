@@ -42,12 +42,17 @@ class StreamK {
     MaskConfig mask;    ///< keys before the first query's first are not read
     bool split = true;  ///< where ranges end; false: as `parts` says
     int parts = 1;      ///< parts of every item without `split`: results depend on its own length alone
-    std::string_view before_lengths = {};  ///< emitted before the first length is read, if any is
-    bool dynamic = false;                  ///< the end of the work goes to the blocks that are done first
+    /// Emitted before the first length is read, if any is, unless the launch promises (`launch_before`) that
+    /// the one before it leaves the lengths alone. Empty: launches follow each other, and there is no
+    /// promise.
+    std::string_view before_lengths = {};
+    bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
+    /// Of a fixed number of parts: each is an item of its own, written whole, those without keys, too.
+    bool separate = false;
   };
   explicit StreamK(const Shape& shape) : shape_(shape) {}
 
-  bool splits() const { return shape_.split || fixed(); }
+  bool splits() const { return (shape_.split || fixed()) && !shape_.separate; }
   bool dynamic() const { return shape_.dynamic; }
   /// Tiles a block from which `dynamic` leaves some for the end.
   static constexpr int kDynamicFrom = 128;
@@ -76,7 +81,9 @@ class StreamK {
   void emit_parts(Writer& w, int floats) const;
   /// Bytes of workspace for each block of the grid, and for each item of the problem.
   int workspace_per_block(int floats) const { return shape_.split ? cells_per_block() * 2 * 4 * floats : 0; }
-  int workspace_per_item(int floats) const { return fixed() ? shape_.parts * 4 * floats : 0; }
+  int workspace_per_item(int floats) const {
+    return fixed() && !shape_.separate ? shape_.parts * 4 * floats : 0;
+  }
   /// Closes it. With `dynamic`, one warp (`fetches`) takes further cells and hands them to the others through
   /// `cell_slots`, guarded by `ring`; `slots_free`: whoever fetches a cell knows that the others have read
   /// the slot it goes to, and `ring` has no empty side.

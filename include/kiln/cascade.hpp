@@ -5,7 +5,8 @@
 //   suffixes   each sequence against its own keys
 //   merge      both results of a row, by their log-sum-exp
 //
-// The first two do not depend on each other and may run on two streams at once.
+// The first two do not depend on each other. On sm_90a they share the multiprocessors, one computing while
+// the other reads, where a block of each fits.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +40,18 @@ std::vector<PrefixGroup> find_prefix_groups(const PagedShape& shape, std::int64_
 /// not split by keys (windows, other operands than paged).
 struct CascadeConfigs {
   Config prefix, suffix;
+  /// A block of each fits a multiprocessor: the suffixes may run beside the prefixes.
+  bool side_by_side = false;
 };
 CascadeConfigs cascade_configs(const Config& config);
 
-/// The kernel of the third launch: O (in place) and log-sum-exp of the suffixes take in those of the
-/// prefixes.
-KernelSource make_merge_kernel(const Config& config);
+/// The kernel of the first launch. With more than one part (`config.split_kv`, sm_90a) the keys of a prefix
+/// are cut into so many, and each has O and log-sum-exps of its own, part after part in memory.
+KernelSource make_prefix_kernel(const Config& config);
+
+/// The kernel of the third launch: O (in place) and log-sum-exp of the suffixes take in those of the parts of
+/// the prefixes.
+KernelSource make_merge_kernel(const Config& config, int parts = 1);
 
 /// The kernels, tables and buffers of a batch. Memory is taken once, so that launches captured in a graph can
 /// be replayed after update().
@@ -66,7 +73,8 @@ class Cascade {
   std::shared_ptr<const EmulationReport> suffixes(const AttentionArgs& args,
                                                   const LaunchOptions& options = {});
   std::shared_ptr<const EmulationReport> merge(const AttentionArgs& args, const LaunchOptions& options = {});
-  /// All three on one stream; the reports of those that ran on the emulated device.
+  /// All three on one stream, prefixes and suffixes side by side where that goes; `options` as the launch
+  /// before the three has it. The reports of those that ran on the emulated device.
   std::vector<std::shared_ptr<const EmulationReport>> launch(const AttentionArgs& args,
                                                              const LaunchOptions& options = {});
 
@@ -79,6 +87,8 @@ class Cascade {
   AttentionArgs prefix_args(const AttentionArgs& args) const;
 
   std::shared_ptr<Kernel> prefix_, suffix_, merge_;
+  bool side_by_side_ = false;
+  int num_sms_ = 0;
   std::int64_t max_batch_, max_pages_, max_rows_, heads_q_, ov_depth_;
   DType out_dtype_;
   std::int64_t batch_ = 0, groups_ = 0, rows_ = 0, page_size_ = 0;

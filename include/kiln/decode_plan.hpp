@@ -36,6 +36,7 @@ struct DecodeShape {
   std::int64_t heads_q = 1, heads_kv = 1;
   std::span<const std::int64_t> lengths_q, lengths_k;  ///< one per sequence
   std::int64_t max_seqlen_k = 0;                       ///< bound given to the launch; 0: the longest
+  std::int64_t max_blocks = 0;                         ///< LaunchOptions::max_blocks
 };
 
 /// Grid, workspace and counters of a launch, in O(batch). Throws Error (bad_input) when the kernel is no

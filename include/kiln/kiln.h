@@ -56,6 +56,9 @@ typedef struct {
   const DLTensor *q_scale, *k_scale, *v_scale; /* f32, of a quantised kernel; else NULL */
   const DLTensor* sink;                        /* f32 [heads_q], of a kernel with sinks; else NULL */
   const DLTensor* mask_bits;                   /* i32 words, of a kernel with a custom mask; else NULL */
+  int launch_before; /* what the launch before on the stream leaves alone: 0 nothing is promised, 1 lengths
+                        and tables, 2 everything this launch touches (kiln::LaunchBefore) */
+  int max_blocks;    /* of persistent grids; 0: no limit */
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing

@@ -133,9 +133,22 @@ struct EmulationReport {
       true;  ///< false: stopped by a trap, a deadlock or the instruction budget; results are incomplete
 };
 
+/// What the caller promises of the launch before on the stream. On sm_90a decode kernels may begin while that
+/// one still runs, and wait for its end before they touch what it may write; all others begin after it.
+enum class LaunchBefore {
+  any,           ///< nothing: it may write whatever this launch reads
+  keeps_tables,  ///< it writes none of this launch's lengths and page tables (seqlens_k, cu_seqlens,
+                 ///< page_table)
+  unrelated,  ///< it writes nothing that this launch reads or writes, and reads nothing that this one writes
+};
+
 struct LaunchOptions {
   std::uint64_t stream = 0;                   ///< CUstream as an integer; 0: the default stream
   const EmulatorOptions* emulator = nullptr;  ///< instead of RuntimeOptions::emulator
+  LaunchBefore before = LaunchBefore::any;
+  /// Persistent and stream_k grids: at most so many blocks, which leaves room for another launch beside this
+  /// one; 0: as many as the multiprocessors hold. Part of what the bits of a stream_k result depend on.
+  int max_blocks = 0;
 };
 
 struct Timing {

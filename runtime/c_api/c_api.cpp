@@ -188,6 +188,9 @@ kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* a
     if (args->scale != nullptr) problem.scale = *args->scale;
     kiln::LaunchOptions options;
     options.stream = stream;
+    require(args->launch_before >= 0 && args->launch_before <= 2, "launch_before is not 0, 1 or 2");
+    options.before = static_cast<kiln::LaunchBefore>(args->launch_before);
+    options.max_blocks = args->max_blocks;
     const auto report = kernel->kernel->launch(problem, options);
     if (report && (!report->findings.empty() || !report->completed)) {
       throw kiln::Error(kiln::ErrorCode::device, report->findings.empty()

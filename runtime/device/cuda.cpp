@@ -264,6 +264,9 @@ std::unique_ptr<DeviceFunction> CudaDevice::load(const Binary& binary, const Man
                             manifest.smem_bytes + binary.static_smem_bytes, info_.name, limit));
   }
   check(api_.function_set(function, cuda::kMaxDynamicSmem, manifest.smem_bytes), what.c_str());
+  // Launches that overlap share multiprocessors: a carve-out for one of them would keep the next one's blocks
+  // out until the multiprocessor is empty.
+  if (manifest.target == "sm_90a") check(api_.function_set(function, cuda::kSmemCarveout, 100), what.c_str());
   if (manifest.cluster[0] * manifest.cluster[1] * manifest.cluster[2] > 8) {
     check(api_.function_set(function, cuda::kNonPortableCluster, 1), what.c_str());
   }
@@ -278,7 +281,8 @@ std::shared_ptr<const EmulationReport> CudaDevice::launch(DeviceFunction& functi
   const Current current(api_, context_);
   const cuda::Function handle = static_cast<CudaFunction&>(function).function;
   void** addresses = const_cast<void**>(params.addresses.data());
-  const auto& [grid, block, cluster, smem_bytes, programmatic] = geometry;
+  const auto &grid = geometry.grid, &block = geometry.block, &cluster = geometry.cluster;
+  const std::uint32_t smem_bytes = geometry.smem_bytes;
   const bool clustered = cluster[0] * cluster[1] * cluster[2] > 1;
   if (api_.launch_ex == nullptr) {
     if (clustered) throw Error(ErrorCode::environment, "clusters need a CUDA 11.8 driver");
@@ -293,7 +297,7 @@ std::shared_ptr<const EmulationReport> CudaDevice::launch(DeviceFunction& functi
     attributes[count].id = cuda::kClusterDimension;
     attributes[count++].value.cluster = {cluster[0], cluster[1], cluster[2]};
   }
-  if (programmatic && api_.version >= cuda::kProgrammaticVersion) {
+  if (geometry.programmatic && api_.version >= cuda::kProgrammaticVersion) {
     attributes[count].id = cuda::kProgrammaticSerialization;
     attributes[count++].value.programmatic = 1;
   }

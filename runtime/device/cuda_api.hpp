@@ -29,7 +29,12 @@ enum DeviceAttribute : int {
   kComputeMajor = 75,
   kComputeMinor = 76,
 };
-enum FunctionAttribute : int { kMaxDynamicSmem = 8, kNumRegs = 4, kNonPortableCluster = 14 };
+enum FunctionAttribute : int {
+  kMaxDynamicSmem = 8,
+  kNumRegs = 4,
+  kSmemCarveout = 9,
+  kNonPortableCluster = 14
+};
 
 /// CUlaunchAttribute: id, padding to 8 bytes, 64 bytes of value.
 struct LaunchAttribute {

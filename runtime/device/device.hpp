@@ -24,11 +24,18 @@ struct TensorMapRequest {
 };
 using TensorMapBytes = std::array<std::byte, 128>;
 
+struct MemoryRange {
+  std::uint64_t address = 0, bytes = 0;
+};
+
 struct LaunchGeometry {
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1}, cluster{1, 1, 1};
   std::uint32_t smem_bytes = 0;
   /// May begin before the launch before it on the stream has ended: the kernel waits for that itself.
   bool programmatic = false;
+  /// For the emulated device, which holds the kernel to it: what it may touch before it waits.
+  LaunchBefore before = LaunchBefore::any;
+  std::array<MemoryRange, 4> tables{};
 };
 
 /// Kernel parameters ready to launch: one address and size each, in order.

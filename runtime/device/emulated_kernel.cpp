@@ -56,6 +56,10 @@ class PtxKernel final : public EmulatedKernel {
     launch.num_sms = static_cast<std::uint32_t>(how.num_sms);
     launch.stop_at_finding = how.stop_at_finding;
     launch.programmatic = geometry.programmatic;
+    launch.touches_early = geometry.before == LaunchBefore::unrelated;
+    if (geometry.before == LaunchBefore::keeps_tables)
+      for (const MemoryRange& range : geometry.tables)
+        if (range.bytes > 0) launch.early_reads.emplace_back(range.address, range.address + range.bytes);
     return emulator::launch(memory, module_, launch);
   }
 

@@ -92,7 +92,11 @@ class LoadedKernel final : public Kernel {
   std::shared_ptr<const EmulationReport> launch(const AttentionArgs& args,
                                                 const LaunchOptions& options) override {
     Problem problem = make_problem(manifest_, args);
+    if (options.max_blocks < 0)
+      throw Error(ErrorCode::bad_input, manifest_.name + ": max_blocks is negative; 0 says no limit");
     if (problem.empty()) return nullptr;  // no query rows: nothing to write
+    problem.before = options.before;
+    problem.max_blocks = options.max_blocks;
     const EmulatorOptions* emulator = options.emulator;
     const int num_sms = emulator != nullptr ? emulator->num_sms : device_->info().num_sms;
     problem.team_heads = choose_team(manifest_, problem, num_sms);
@@ -101,8 +105,9 @@ class LoadedKernel final : public Kernel {
     if (needs_split_) split_.of(options.stream, problem.num_tiles + problem.team_heads, num_sms, scratch);
     PackedParams params;
     pack_params(manifest_, args, problem, *device_, scratch, params);
-    auto report =
-        device_->launch(*function_, make_geometry(manifest_, problem, num_sms), params.view(), options);
+    LaunchGeometry geometry = make_geometry(manifest_, problem, num_sms);
+    geometry.tables = tables_of(args);
+    auto report = device_->launch(*function_, geometry, params.view(), options);
     if (report && !report->completed) {
       if (needs_counter_) counters_.clear(options.stream);
       if (needs_split_) split_.clear(options.stream);

@@ -74,6 +74,7 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"mask_stride_batch", [](const Context& c) { return c.problem.mask_stride_batch; }},
     {"mask_stride_head", [](const Context& c) { return c.problem.mask_stride_head; }},
     {"mask_words", [](const Context& c) { return c.problem.mask_words; }},
+    {"launch_before", [](const Context& c) { return static_cast<std::int64_t>(c.problem.before); }},
 };
 
 constexpr Role<float> kFloats[] = {
@@ -248,7 +249,8 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
   constexpr std::int64_t kFewTiles = 4;
   const std::int64_t most = most_blocks(manifest, num_sms);
   const bool few = manifest.target == "sm_90a" && problem.num_tiles * problem.kv_tiles < kFewTiles * most;
-  return few ? std::max(num_sms, 1) : most;
+  const std::int64_t blocks = few ? std::max(num_sms, 1) : most;
+  return problem.max_blocks > 0 ? std::min(blocks, problem.max_blocks) : blocks;
 }
 
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms) {
@@ -266,6 +268,20 @@ bool waits_for_launch_before(const Manifest& manifest) {
       [](const Manifest::Expectation& e) { return e.instruction == "griddepcontrol.wait" && e.count > 0; });
 }
 
+std::array<MemoryRange, 4> tables_of(const AttentionArgs& args) {
+  std::array<MemoryRange, 4> ranges{};
+  std::size_t count = 0;
+  for (const auto* tensor : {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table}) {
+    if (!*tensor) continue;
+    const Tensor& t = **tensor;
+    std::int64_t elements = 1;
+    for (std::size_t i = 0; i < t.shape.size(); ++i) elements += (t.shape[i] - 1) * t.strides[i];
+    const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(elements, 0)) * size_of(t.dtype);
+    ranges[count++] = {t.address, bytes};
+  }
+  return ranges;
+}
+
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms) {
   LaunchGeometry geometry;
   const auto narrow = [](std::int64_t value) { return static_cast<std::uint32_t>(value); };
@@ -278,7 +294,9 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
     const std::int64_t size = std::max(cluster[0], 1);
-    const std::int64_t slots = std::int64_t{num_sms} * std::max(manifest.grid.ctas_per_sm, 1) / size * size;
+    const std::int64_t all = std::int64_t{num_sms} * std::max(manifest.grid.ctas_per_sm, 1);
+    const std::int64_t slots =
+        (problem.max_blocks > 0 ? std::min(all, problem.max_blocks) : all) / size * size;
     geometry.grid = {narrow(std::min(problem.num_tiles * size, std::max(slots, size))), 1, 1};
   }
   for (std::size_t i = 0; i < 3; ++i) {
@@ -290,6 +308,7 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
   geometry.block = {static_cast<std::uint32_t>(manifest.num_threads), 1, 1};
   geometry.smem_bytes = static_cast<std::uint32_t>(manifest.smem_bytes);
   geometry.programmatic = waits_for_launch_before(manifest);
+  geometry.before = problem.before;
   return geometry;
 }
 

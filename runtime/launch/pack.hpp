@@ -45,7 +45,8 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
 std::int64_t most_blocks(const Manifest& manifest, int num_sms);
 
 /// Most blocks that a stream_k launch of this problem has: most_blocks(), but on sm_90a one a multiprocessor
-/// where more would get fewer than 4 KV tiles each, since every block leaves a part to combine.
+/// where more would get fewer than 4 KV tiles each, since every block leaves a part to combine; and no more
+/// than the caller allows.
 std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms);
 
 /// Problem::team_heads of a stream_k grid: the largest divisor of heads_kv by which whole teams fill the
@@ -55,6 +56,9 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
 /// True for a program that itself waits (griddepcontrol.wait, one of the manifest's expectations) for the
 /// launch before it on the stream before it touches memory: its set-up may overlap with the end of that one.
 bool waits_for_launch_before(const Manifest& manifest);
+
+/// The lengths and page tables of a launch, of which LaunchBefore::keeps_tables speaks.
+std::array<MemoryRange, 4> tables_of(const AttentionArgs& args);
 
 LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, int num_sms);
 

@@ -23,6 +23,8 @@ struct Problem {
   std::int64_t num_pages = 0, page_size = 0, page_table_stride = 0;
   std::int64_t key_capacity = 0;  ///< keys that a sequence's pages (and mask bits) hold
   std::int64_t mask_stride_batch = 0, mask_stride_head = 0, mask_words = 0;
+  LaunchBefore before = LaunchBefore::any;
+  std::int64_t max_blocks = 0;  ///< LaunchOptions; 0: no limit
   bool has_pages() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   bool empty() const { return num_tiles == 0; }
 };

@@ -69,11 +69,12 @@ PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cas
 
 LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
                     const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
-                    std::int64_t heads_q) {
+                    std::int64_t heads_q, LaunchBefore before) {
   const PosedCases posed = pose_cases(plan.resolved(), cases, emulator.seed, heads_q);
   const std::shared_ptr<Kernel> kernel = runtime.load(source);
   RunOptions options;
   options.emulator = &emulator;
+  options.before = before;
   const RunResult result = run_workload(runtime, *kernel, posed.work, options);
   return {posed.work.shape.text(), std::string(to_string(emulator.policy)),
           check_output(posed.work, result.output, posed.reference, posed.tolerance), result.findings};

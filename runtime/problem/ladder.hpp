@@ -46,7 +46,7 @@ struct LadderRun {
 /// emulated device.
 LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
                     const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
-                    std::int64_t heads_q);
+                    std::int64_t heads_q, LaunchBefore before = LaunchBefore::any);
 
 std::string_view to_string(EmulatorOptions::Policy policy);
 

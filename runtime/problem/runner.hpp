@@ -15,6 +15,8 @@ struct RunOptions {
   bool want_lse = true;            ///< fetch the LSE when the kernel writes one
   int warmup = 0, iterations = 0;  ///< timed launches after the first; 0: the first launch is the measurement
   const EmulatorOptions* emulator = nullptr;  ///< instead of the runtime's, on the emulated device
+  LaunchBefore before = LaunchBefore::any;    ///< as LaunchOptions has it, with
+  int max_blocks = 0;                         ///< this
 };
 
 struct RunResult {

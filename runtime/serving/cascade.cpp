@@ -37,14 +37,10 @@ std::int64_t full_pages(const PagedShape& shape, std::int64_t sequence) {
                                   shape.max_pages);
 }
 
-// Legal rows of packed queries, most first: more rows read the shared keys fewer times. Long tiles where
-// there are many rows: the products decide there, not the memory.
+// Legal rows of packed queries, most first: more rows read the shared keys fewer times.
 Config with_most_rows(Config config) {
-  const std::optional<int> keys = config.BN;
-  for (const auto& [rows, long_tiles] :
-       {std::pair{64, config.target == Target::sm_90a}, {64, false}, {32, false}, {16, false}}) {
+  for (const int rows : {64, 32, 16}) {
     config.BM = rows;
-    config.BN = long_tiles && !keys ? 128 : keys;
     try {
       make_plan(config);
       return config;
@@ -54,6 +50,36 @@ Config with_most_rows(Config config) {
   }
   config.BM.reset();
   return config;
+}
+
+// On sm_90a the prefixes are cut into parts, which the merge adds up: no block stays behind to do so. 64
+// sequences of four query heads a KV head over eight of these make 128 items then.
+constexpr int kParts = 4;
+
+/// Settles the stages so that a block of the prefixes and one of the suffixes fit a multiprocessor; false
+/// where they do not.
+bool fit_side_by_side(CascadeConfigs& configs) {
+  constexpr int kSmemPerSm = 233472, kSystem = 1024;  // bytes; the latter of each block
+  const bool given = configs.suffix.num_kv_stages.has_value();
+  const Config prefix = make_plan(configs.prefix).resolved();
+  // Registers, too: 64 rows and 64 keys of 16-bit caches leave some (DecodePlan::room_beside).
+  if (prefix.BM != 64 || prefix.BN != 64 || size_of(*prefix.kv_dtype) != 2 || prefix.depth > 128 ||
+      *prefix.ov_depth > 128 || prefix.score_mod->kind != ScoreMod::Kind::none)
+    return false;
+  for (const int stages : {3, 2}) {
+    CascadeConfigs tried = configs;
+    if (!given) tried.prefix.num_kv_stages = stages, tried.suffix.num_kv_stages = 2;
+    try {
+      const int bytes = make_prefix_kernel(tried.prefix).manifest.smem_bytes +
+                        make_plan(tried.suffix).resources().smem_bytes + 2 * kSystem;
+      if (bytes > kSmemPerSm) continue;
+      configs = tried;
+      return true;
+    } catch (const Error&) {
+      continue;  // more stages than fit
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -103,6 +129,10 @@ CascadeConfigs cascade_configs(const Config& config) {
   configs.prefix.sink.reset();  // counted once, with the suffix
   configs.prefix.group.reset();
   configs.prefix = with_most_rows(configs.prefix);
+  if (config.target == Target::sm_90a) {
+    configs.prefix.split_kv = kParts;
+    configs.side_by_side = fit_side_by_side(configs);
+  }
   return configs;
 }
 
@@ -112,9 +142,12 @@ Cascade::Cascade(Runtime& runtime, const Config& config, std::int64_t max_batch,
   if (max_batch < 1 || max_pages < 1 || max_rows < 1 || heads_q < 1)
     fail("a cascade needs room for a sequence of a page, a row and a head");
   const CascadeConfigs configs = cascade_configs(config);
-  prefix_ = runtime.load(generate(make_plan(configs.prefix)));
+  const int parts = config.target == Target::sm_90a ? kParts : 1;
+  side_by_side_ = configs.side_by_side;
+  num_sms_ = runtime.device().num_sms;
+  prefix_ = runtime.load(make_prefix_kernel(configs.prefix));
   suffix_ = runtime.load(generate(make_plan(configs.suffix)));
-  merge_ = runtime.load(make_merge_kernel(configs.suffix));
+  merge_ = runtime.load(make_merge_kernel(configs.suffix, parts));
   ov_depth_ = suffix_->manifest().ov_depth;
   out_dtype_ = suffix_->manifest().out_dtype;
   page_size_ = suffix_->manifest().page_size;
@@ -128,9 +161,10 @@ Cascade::Cascade(Runtime& runtime, const Config& config, std::int64_t max_batch,
   prefix_table_ = ints(max_batch * max_pages, "shared pages");
   suffix_table_ = ints(max_batch * max_pages, "own pages");
   const auto values = static_cast<std::size_t>(max_rows * heads_q);
-  prefix_o_ =
-      runtime.allocate(values * static_cast<std::size_t>(ov_depth_) * size_of(out_dtype_), "O of prefixes");
-  lse_ = runtime.allocate(2 * values * sizeof(float), "log-sum-exps");
+  const auto results = static_cast<std::size_t>(parts);
+  prefix_o_ = runtime.allocate(results * values * static_cast<std::size_t>(ov_depth_) * size_of(out_dtype_),
+                               "O of prefixes");
+  lse_ = runtime.allocate((1 + results) * values * sizeof(float), "log-sum-exps");
 }
 
 void Cascade::update(const PagedShape& shape, std::span<const PrefixGroup> groups) {
@@ -242,7 +276,19 @@ std::shared_ptr<const EmulationReport> Cascade::merge(const AttentionArgs& args,
 
 std::vector<std::shared_ptr<const EmulationReport>> Cascade::launch(const AttentionArgs& args,
                                                                     const LaunchOptions& options) {
-  return {prefixes(args, options), suffixes(args, options), merge(args, options)};
+  // The tables are the cascade's own, and update() has long written them.
+  LaunchOptions first = options, second = options;
+  if (first.before == LaunchBefore::any) first.before = LaunchBefore::keeps_tables;
+  second.before = LaunchBefore::keeps_tables;
+  if (side_by_side_ && longest_prefix_ > 0) {
+    // The prefixes compute and the suffixes read: a block of each on every multiprocessor. The suffixes begin
+    // when the prefixes are on their way, and end after them, so that the merge, which waits for the one, has
+    // both.
+    second.before = LaunchBefore::unrelated;
+    const int sms = options.emulator != nullptr ? options.emulator->num_sms : num_sms_;
+    if (second.max_blocks == 0 || second.max_blocks > sms) second.max_blocks = sms;
+  }
+  return {prefixes(args, first), suffixes(args, second), merge(args, options)};
 }
 
 }  // namespace kiln

@@ -24,6 +24,7 @@ namespace {
 struct Exercise {
   PosedCases posed;
   std::vector<EmulatorOptions> runs;
+  LaunchBefore before = LaunchBefore::any;
 };
 
 std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const GridRule& grid, int parts) {
@@ -86,6 +87,12 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   };
   add({{rows(8), 2 * bn - 9}}, 1);
   out.back().runs.resize(1);
+  if (manifest.takes("launch_before"))
+    // Each promise has waits of its own.
+    for (const LaunchBefore before : {LaunchBefore::keeps_tables, LaunchBefore::unrelated}) {
+      out.push_back(out.front());
+      out.back().before = before;
+    }
   add(items, 2);
   add(wrap, 2);
   add(boundary_cases(c, true), 2);
@@ -103,8 +110,8 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
     // Rows on either side of a chunk's start, in one warpgroup, one block and blocks of their own.
     add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2 - 24}}, 1);
   if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
-    // More sequences than one step of the search for a block's first looks through, and than the unrolled loops
-    // over their lengths takes at once: 8 for each of 32 lanes on AMD.
+    // More sequences than one step of the search for a block's first looks through, and than the unrolled
+    // loops over their lengths takes at once: 8 for each of 32 lanes on AMD.
     std::vector<LadderCase> many(is_amd(c.target) ? 420 : 140, {1, 5});
     many.push_back({1, bn + 5});
     add(many, 1);
@@ -123,13 +130,15 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
 struct Verdict {
   std::string kind, message;
 };
-Verdict run_once(Runtime& runtime, Kernel& kernel, const PosedCases& exercise, const EmulatorOptions& how,
+Verdict run_once(Runtime& runtime, Kernel& kernel, const Exercise& exercise, const EmulatorOptions& how,
                  std::uint64_t* instructions) {
   RunOptions options;
   options.emulator = &how;
+  options.before = exercise.before;
+  const auto& [work, reference, tolerance] = exercise.posed;
   RunResult result;
   try {
-    result = run_workload(runtime, kernel, exercise.work, options);
+    result = run_workload(runtime, kernel, work, options);
   } catch (const Error& error) {
     return {"refused", error.what()};  // the emulated device names what it cannot go on with
   }
@@ -137,8 +146,7 @@ Verdict run_once(Runtime& runtime, Kernel& kernel, const PosedCases& exercise, c
     for (const auto& [name, value] : result.counters)
       if (name == "instructions") *instructions = std::max(*instructions, value);
   if (!result.findings.empty()) return {result.findings[0].kind, result.findings[0].message};
-  const CheckReport check =
-      check_output(exercise.work, result.output, exercise.reference, exercise.tolerance);
+  const CheckReport check = check_output(work, result.output, reference, tolerance);
   if (!check.passed()) return {"wrong-result", check.failures[0]};
   return {};
 }
@@ -150,7 +158,7 @@ std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binar
     const auto kernel = runtime.load(binary, manifest);
     for (const Exercise& e : exercises)
       for (const EmulatorOptions& how : e.runs)
-        if (const Verdict v = run_once(runtime, *kernel, e.posed, how, nullptr); !v.kind.empty())
+        if (const Verdict v = run_once(runtime, *kernel, e, how, nullptr); !v.kind.empty())
           return fmt::format("{} ({})", v.kind, to_string(how.policy));
   } catch (const Error& error) {
     return std::string("refused: ") + error.what();
@@ -243,10 +251,7 @@ std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& man
     c.map_param = static_cast<int>(i);
     c.map_swizzle = param.map.swizzle_bytes == 128 ? 64 : 128;  // a box of one row encodes under either
     c.mutant = {fmt::format("swizzle {} B made {} B", param.map.swizzle_bytes, c.map_swizzle),
-                "tensor map of " + param.role,
-                0,
-                0,
-                false};
+                "tensor map of " + param.role, 0, 0, false};
     out.push_back(std::move(c));
   }
   if (!only.empty())
@@ -275,7 +280,7 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
       std::uint64_t longest = 0;
       for (EmulatorOptions how : e.runs) {
         how.host_threads = 0;
-        if (const Verdict v = run_once(runtime, *kernel, e.posed, how, &longest); !v.kind.empty())
+        if (const Verdict v = run_once(runtime, *kernel, e, how, &longest); !v.kind.empty())
           report.findings.push_back(fmt::format("{} ({}): {}", v.kind, to_string(how.policy), v.message));
       }
       for (EmulatorOptions& how : e.runs) how.instruction_budget = 4 * longest + 100'000;

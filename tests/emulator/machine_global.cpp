@@ -97,7 +97,15 @@ TEST_CASE("a launch that may overlap with the one before touches memory after it
     return run(shared_kernel(body), {.block = {64, 1, 1}, .programmatic = programmatic});
   };
   const std::string wait = "griddepcontrol.wait;\n", store = "st.global.u32 [%o], %t;\n";
-  clean(early("griddepcontrol.launch_dependents;\n" + wait + store));
+  const std::string next = "griddepcontrol.launch_dependents;\n";
+  clean(early(wait + next + store));
+  // The next launch would begin before this one knows that the one before is done.
+  finds("early-access", early(next + wait + store));
+  finds("early-access", early("@%p1 " + wait + next));
+  clean(early(next + store, false));
+  // And who waits for this one would not have waited for that.
+  finds("early-access", early("add.u32 %r5, %t, 1;\n"));
+  clean(early("@%p1 " + wait));
   clean(early(store, false));
   finds("early-access", early(store + wait));
   finds("early-access", early("ld.global.u32 %r5, [%in];\n" + wait));
@@ -114,4 +122,22 @@ TEST_CASE("a launch that may overlap with the one before touches memory after it
   const std::string done = "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n";
   clean(early(copy + wait + issue + done));
   finds("early-access", early(copy + issue + wait + done));
+}
+
+TEST_CASE("what the launch before leaves alone may be touched before the wait") {
+  const std::string wait = "griddepcontrol.wait;\n", store = "st.global.u32 [%o], %t;\n";
+  const auto tables = [](const std::string& body) {
+    return run(shared_kernel(body), {.block = {64, 1, 1}, .programmatic = true, .reads_input_early = true});
+  };
+  clean(tables("ld.global.u32 %r5, [%in+60];\n" + wait + store));
+  finds("early-access", tables("ld.global.u32 %r5, [%in+64];\n" + wait));
+  finds("early-access", tables("@%p1 st.global.u32 [%in], 1;\n" + wait));
+  finds("early-access", tables("red.global.add.u32 [%in], 1;\n" + wait));
+  finds("early-access", tables(store + wait));
+  finds("early-access", tables("griddepcontrol.launch_dependents;\n" + wait));
+  const auto all = [](const std::string& body) {
+    return run(shared_kernel(body), {.block = {64, 1, 1}, .programmatic = true, .touches_early = true});
+  };
+  clean(all("griddepcontrol.launch_dependents; ld.global.u32 %r5, [%in+64];\n" + store + wait));
+  finds("early-access", all(store));  // the end of a block still follows the launch before
 }

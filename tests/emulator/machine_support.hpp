@@ -69,6 +69,7 @@ struct Setup {
   Policy policy = Policy::eager;
   std::uint64_t seed = 1;
   bool findings = true, programmatic = false;
+  bool reads_input_early = false, touches_early = false;  ///< of a programmatic launch, before its wait
   std::uint64_t budget = 1u << 24;
   std::size_t outputs = 1024;
   std::vector<std::uint32_t> input{};
@@ -92,6 +93,8 @@ inline Outcome run(const std::string& ptx, const Setup& setup = {}) {
   l.seed = setup.seed;
   l.findings = setup.findings;
   l.programmatic = setup.programmatic;
+  if (setup.reads_input_early) l.early_reads = {{in, in + 64}};
+  l.touches_early = setup.touches_early;
   l.instruction_budget = setup.budget;
   l.args = {bytes_of(in), bytes_of(out)};
   Outcome o;

@@ -85,12 +85,20 @@ TEST_CASE("products of a tile are counted: depth / 16 for each 64 keys, keys / 1
   }
 }
 
-TEST_CASE("the launch before is waited for, after the plan where that needs no length") {
-  for (const auto& [more, waits] : {std::pair{Json::object(), 3}, {paged(16), 1}}) {
+TEST_CASE("the launch before is waited for, as late as the launch's promise allows") {
+  // By the plan (where it asks for lengths), each producer, the consumers, and at the end.
+  Json fixed = paged(64);
+  fixed["split_kv"] = 2;
+  for (const auto& [more, waits] :
+       {std::pair{Json::object(), 4}, {paged(64), 4}, {paged(16), 5}, {fixed, 3}}) {
     const KernelSource source = generate(plan_of(more));
     CHECK(source.manifest.expectations.back().instruction == "griddepcontrol.wait");
     CHECK(source.manifest.expectations.back().count == waits);
-    CHECK((source.text.find("tma_prefetch(&k_map") != std::string::npos) == (waits == 3));
+    CHECK(source.manifest.takes("launch_before", KernelParam::Kind::i32));
+    const std::size_t prefetch = source.text.find("tma_prefetch(&v_map, ");
+    const std::size_t next = source.text.find("let_next_launch_begin();\n");
+    CHECK(prefetch < next);
+    CHECK(next < source.text.find("tma_load(smem_v"));
   }
 }
 

@@ -96,6 +96,12 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
 __device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+// One box of a 4-D tensor to L2.
+__device__ __forceinline__ void tma_prefetch(const TensorMap* map, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+
 // One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
 __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
   asm volatile(
@@ -187,6 +193,7 @@ struct Problem {
   int seqlen_q;
   int key_capacity;
   int team_heads;
+  int launch_before;
 };
 
 // One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
@@ -277,7 +284,8 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   range.cell = blockIdx.x / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
-  wait_for_launch_before();
+  // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
+  if (problem.launch_before == 0) wait_for_launch_before();
   const int lane = threadIdx.x % 32;
   int tiles = 0;
   #pragma unroll 4
@@ -347,6 +355,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     const int seqlen_q,
     const int key_capacity,
     const int team_heads,
+    const int launch_before,
     const int total_q,
     const long long q_stride_seq,
     const long long q_stride_head,
@@ -362,7 +371,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 smem_p = smem + 69632;
   const u32 mbar_k_full = smem + 76032, mbar_k_empty = smem + 76048;
   const u32 mbar_v_full = smem + 76064, mbar_v_empty = smem + 76080;
-  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
 
   if (threadIdx.x == 128) {
@@ -377,7 +386,6 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_v_empty + 8, 4);
     fence_mbarrier_init();
   }
-  let_next_launch_begin();
   Range range = first_range(problem);
   __syncthreads();
 
@@ -386,13 +394,37 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     // ---- producer warp of V: tiles are read once, so first out of L2
     u32 v_stage = 0;
     u32 v_phase = 1;
+    if (launch_before != 2) {
+      if (launch_before == 1) {
+        Range ahead = range;
+        Segment s;
+        if (next_segment(problem, ahead, s)) {
+          int pages = num_pages;  // of the next 8 tiles, one a lane
+          const int key = s.tile_begin * 64 + lane * 16;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+          const int page = __shfl_sync(0xffffffffu, pages, lane);
+          if (lane < 4) {
+            tma_prefetch(&v_map, 0, 0, s.kv_head, page);
+            tma_prefetch(&v_map, 64, 0, s.kv_head, page);
+          }
+        }
+      }
+      wait_for_launch_before();
+    }
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
+      int pages = num_pages;  // of the next 8 tiles, one a lane
       #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
-        const int row = n * 64 + lane * 16;
-        const int page = lane < 4 && row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 16] : num_pages;
+        const int turn = (n - s.tile_begin) % 8;
+        if (turn == 0) {
+          const int key = n * 64 + lane * 16;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+        }
+        const int page = __shfl_sync(0xffffffffu, pages, turn * 4 + lane);
         // V(n) into the next slot
         mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
@@ -403,18 +435,44 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         v_phase ^= v_stage; v_stage ^= 1;
       }
     }
+    // who waits for this launch has waited for the one before it, too
+    wait_for_launch_before();
   } else if (threadIdx.x >= 128) {
 
     // ---- producer warp of K: tiles are read once, so first out of L2
     u32 k_stage = 0;
     u32 k_phase = 1;
+    if (launch_before != 2) {
+      if (launch_before == 1) {
+        Range ahead = range;
+        Segment s;
+        if (next_segment(problem, ahead, s)) {
+          int pages = num_pages;  // of the next 8 tiles, one a lane
+          const int key = s.tile_begin * 64 + lane * 16;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+          const int page = __shfl_sync(0xffffffffu, pages, lane);
+          if (lane < 4) {
+            tma_prefetch(&k_map, 0, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 64, 0, s.kv_head, page);
+          }
+        }
+      }
+      wait_for_launch_before();
+    }
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
+      int pages = num_pages;  // of the next 8 tiles, one a lane
       #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
-        const int row = n * 64 + lane * 16;
-        const int page = lane < 4 && row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 16] : num_pages;
+        const int turn = (n - s.tile_begin) % 8;
+        if (turn == 0) {
+          const int key = n * 64 + lane * 16;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+        }
+        const int page = __shfl_sync(0xffffffffu, pages, turn * 4 + lane);
         // K(n) into the next slot
         mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
@@ -428,6 +486,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   } else {
 
     // ---- consumer warpgroup
+    if (launch_before != 2) wait_for_launch_before();
     const int warp = threadIdx.x / 32;
     const int group = heads_q / heads_kv;  // query heads of a KV head
     const float factor = scale_log2;  // from scores to log2 units

@@ -103,6 +103,12 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
 __device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 __device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+// One box of a 4-D tensor to L2.
+__device__ __forceinline__ void tma_prefetch(const TensorMap* map, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+
 // One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
 __device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
   asm volatile(
@@ -225,6 +231,7 @@ struct Problem {
   int seqlen_q;
   int key_capacity;
   int team_heads;
+  int launch_before;
 };
 
 // One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
@@ -317,7 +324,8 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   range.cell = blockIdx.x / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
-  wait_for_launch_before();
+  // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
+  if (problem.launch_before == 0) wait_for_launch_before();
   const int lane = threadIdx.x % 32;
   int tiles = 0;
   #pragma unroll 4
@@ -394,6 +402,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     const int seqlen_q,
     const int key_capacity,
     const int team_heads,
+    const int launch_before,
     const int total_q,
     const long long q_stride_seq,
     const long long q_stride_head,
@@ -411,7 +420,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 mbar_v_full = smem + 78112, mbar_v_empty = smem + 78128;
   const u32 mbar_cell_full = smem + 78144, mbar_cell_empty = smem + 78160;
   int* const cell_slots = (int*)(smem_bytes + 78176);
-  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
 
   if (threadIdx.x == 128) {
@@ -428,7 +437,6 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_cell_full + 8, 1);
     fence_mbarrier_init();
   }
-  let_next_launch_begin();
   Range range = first_range(problem);
   __syncthreads();
 
@@ -439,15 +447,38 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     u32 v_phase = 1;
     u32 cell_stage = 0;
     u32 cell_phase = 0;
+    if (launch_before != 2) {
+      if (launch_before == 1) {
+        Range ahead = range;
+        Segment s;
+        if (next_segment(problem, ahead, s)) {
+          int pages = num_pages;  // of the next 16 tiles, one a lane
+          const int key = s.tile_begin * 128 + lane * 64;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          const int page = __shfl_sync(0xffffffffu, pages, lane);
+          if (lane < 2) {
+            tma_prefetch(&v_map, 0, 0, s.kv_head, page);
+          }
+        }
+      }
+      wait_for_launch_before();
+    }
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
     Segment s;
     #pragma unroll 1
     for (bool more = range.position < range.end; more;) {
       #pragma unroll 1
       while (next_segment(problem, range, s)) {
+        int pages = num_pages;  // of the next 16 tiles, one a lane
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
-          const int row = n * 128 + lane * 64;
-          const int page = lane < 2 && row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 64] : num_pages;
+          const int turn = (n - s.tile_begin) % 16;
+          if (turn == 0) {
+            const int key = n * 128 + lane * 64;
+            pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          }
+          const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
           // V(n) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
@@ -472,6 +503,8 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         }
       }
     }
+    // who waits for this launch has waited for the one before it, too
+    wait_for_launch_before();
   } else if (threadIdx.x >= 128) {
 
     // ---- producer warp of K: tiles are read once, so first out of L2
@@ -479,15 +512,38 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     u32 k_phase = 1;
     u32 cell_stage = 0;
     u32 cell_phase = 1;
+    if (launch_before != 2) {
+      if (launch_before == 1) {
+        Range ahead = range;
+        Segment s;
+        if (next_segment(problem, ahead, s)) {
+          int pages = num_pages;  // of the next 16 tiles, one a lane
+          const int key = s.tile_begin * 128 + lane * 64;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          const int page = __shfl_sync(0xffffffffu, pages, lane);
+          if (lane < 2) {
+            tma_prefetch(&k_map, 0, 0, s.kv_head, page);
+          }
+        }
+      }
+      wait_for_launch_before();
+    }
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
     Segment s;
     #pragma unroll 1
     for (bool more = range.position < range.end; more;) {
       #pragma unroll 1
       while (next_segment(problem, range, s)) {
+        int pages = num_pages;  // of the next 16 tiles, one a lane
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
-          const int row = n * 128 + lane * 64;
-          const int page = lane < 2 && row < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + row / 64] : num_pages;
+          const int turn = (n - s.tile_begin) % 16;
+          if (turn == 0) {
+            const int key = n * 128 + lane * 64;
+            pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          }
+          const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
@@ -525,6 +581,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   } else {
 
     // ---- consumer warpgroup
+    if (launch_before != 2) wait_for_launch_before();
     const int warp = threadIdx.x / 32;
     const int group = heads_q / heads_kv;  // query heads of a KV head
     float factor = scale_log2;  // from scores to log2 units

@@ -108,6 +108,13 @@ TEST_CASE("C: generate, load, launch with host tensors") {
   k.view.strides = negative;
   refused("span no sensible memory");
   k.view.strides = nullptr;
+  args.launch_before = 3;
+  refused("launch_before is not 0, 1 or 2");
+  args.launch_before = 2;
+  args.max_blocks = -1;
+  refused("max_blocks is negative");
+  args.max_blocks = 1;
+  CHECK(kiln_kernel_launch(kernel, &args, 0) == KILN_OK);
   args.size = 8;
   refused("args.size");
   kiln_kernel_destroy(kernel);

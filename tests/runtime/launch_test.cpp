@@ -403,7 +403,14 @@ TEST_CASE(
     manifest.expectations = {{"griddepcontrol.wait", 1}};
     const auto report = runtime.load(binary, manifest)->launch(given.args);
     REQUIRE(report);
-    REQUIRE(report->findings.size() == (waits ? 0 : 1));
-    if (!waits) CHECK(report->findings[0].kind == "early-access");
+    // The store, and the end without a wait.
+    REQUIRE(report->findings.size() == (waits ? 0 : 2));
+    for (const auto& finding : report->findings) CHECK(finding.kind == "early-access");
+    LaunchOptions options;
+    options.before = LaunchBefore::unrelated;
+    CHECK(runtime.load(binary, manifest)->launch(given.args, options)->findings.size() == (waits ? 0 : 1));
+    options.max_blocks = -1;
+    CHECK(error_of([&] { runtime.load(binary, manifest)->launch(given.args, options); }) ==
+          ErrorCode::bad_input);
   }
 }

@@ -246,6 +246,8 @@ TEST_CASE("grids are whole clusters") {
   CHECK(make_geometry(manifest, problem, 4).grid == std::array<std::uint32_t, 3>{4, 1, 1});
   CHECK(make_geometry(manifest, problem, 5).grid == std::array<std::uint32_t, 3>{4, 1, 1});
   CHECK(make_geometry(manifest, problem, 1).grid == std::array<std::uint32_t, 3>{2, 1, 1});
+  problem.max_blocks = 3;  // whole clusters of two
+  CHECK(make_geometry(manifest, problem, 132).grid == std::array<std::uint32_t, 3>{2, 1, 1});
 }
 
 TEST_CASE("device selectors") {

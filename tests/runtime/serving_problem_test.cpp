@@ -93,6 +93,18 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(make_geometry(hopper, p, 132).grid == std::array<std::uint32_t, 3>{60, 1, 1});
   CHECK(stream_blocks(m, p, 8) == 16);
 
+  // No more blocks than the caller allows, and teams that fit them.
+  Problem beside = p;
+  beside.max_blocks = 10;
+  CHECK(stream_blocks(m, beside, 8) == 10);
+  CHECK(make_geometry(m, beside, 132).grid == std::array<std::uint32_t, 3>{10, 1, 1});
+  CHECK(make_geometry(m, beside, 4).grid == std::array<std::uint32_t, 3>{8, 1, 1});
+  beside.max_blocks = 1;
+  CHECK(choose_team(m, beside, 132) == 1);
+  CHECK(make_geometry(m, p, 4).before == LaunchBefore::any);
+  beside.before = LaunchBefore::unrelated;
+  CHECK(make_geometry(m, beside, 4).before == LaunchBefore::unrelated);
+
   AttentionArgs open = paged();
   open.max_seqlen_k = 0;
   CHECK(make_problem(m, open).seqlen_k == 320);
@@ -100,6 +112,20 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   empty.page_table = Tensor::dense(0x7000, DType::i32, {3, 0});
   empty.max_seqlen_k = 0;
   CHECK(make_problem(m, empty).kv_tiles == 1);  // zeros are still to be written
+}
+
+TEST_CASE("lengths and tables are what a promise about the launch before speaks of") {
+  const auto ranges = tables_of(paged());
+  CHECK(ranges[0].address == paged().cu_seqlens_q->address);
+  CHECK(ranges[0].bytes == 16);
+  CHECK(ranges[1].address == paged().seqlens_k->address);
+  CHECK(ranges[1].bytes == 12);
+  CHECK(ranges[2].address == paged().page_table->address);
+  CHECK(ranges[2].bytes == 240);
+  CHECK(ranges[3].bytes == 0);
+  AttentionArgs strided = paged();
+  strided.page_table->shape = {3, 5};  // of rows of 20
+  CHECK(tables_of(strided)[2].bytes == 4 * 45);
 }
 
 TEST_CASE("a continuous problem takes its page from the tensor") {

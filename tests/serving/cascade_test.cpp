@@ -93,6 +93,21 @@ TEST_CASE("what does not split by keys is refused, and so are groups that share 
   CHECK_FALSE(configs.prefix.sink);
   CHECK(configs.prefix.BM == 64);
   CHECK(configs.suffix.sink == true);
+  // The prefixes in parts, and a block of each on a multiprocessor.
+  CHECK(configs.prefix.split_kv == 4);
+  CHECK_FALSE(configs.suffix.split_kv);
+  CHECK(configs.side_by_side);
+  CHECK_FALSE(cascade_configs(config_of("sm_90a", R"("num_kv_stages": 9, )")).side_by_side);
+  CHECK_FALSE(cascade_configs(config_of("sm_90a", R"("score_mod": {"softcap": 30}, )")).side_by_side);
+  CHECK_FALSE(cascade_configs(config_of("sm_90a", R"("kv_dtype": "fp8_e4m3", )")).side_by_side);
+  CHECK_FALSE(cascade_configs(config_of("sm_80", "")).side_by_side);
+  CHECK_FALSE(cascade_configs(config_of("sm_80", "")).prefix.split_kv);
+  const KernelSource parts = make_prefix_kernel(configs.prefix);
+  CHECK(parts.manifest.smem_bytes > 233472 / 2 - 1024);  // one block a multiprocessor, and not two
+  CHECK_FALSE(parts.manifest.takes("workspace"));
+  CHECK(parts.manifest.workspace_bytes_per_item == 0);
+  CHECK_THROWS_AS(make_merge_kernel(configs.suffix, 0), Error);
+  CHECK_THROWS_AS(make_merge_kernel(configs.suffix, 33), Error);
 
   Cascade cascade(emulated(), config_of("sm_90a", ""), 7, kMaxPages, 10, kHeadsQ);
   const Batch batch;
@@ -111,6 +126,7 @@ TEST_CASE("what does not split by keys is refused, and so are groups that share 
 TEST_CASE("three launches over divided keys give what one gives over all") {
   for (const auto& [target, keys] : {std::pair{"sm_90a", ""},
                                      {"sm_90a", R"("mask": "causal", "sink": true, )"},
+                                     {"sm_90a", R"("score_mod": {"softcap": 30}, )"},
                                      {"sm_80", R"("mask": "causal", )"}}) {
     CAPTURE(target);
     CAPTURE(keys);

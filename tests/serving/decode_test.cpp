@@ -123,6 +123,28 @@ TEST_CASE("every operand kind and element type up the ladder") {
   }
 }
 
+TEST_CASE("a launch may rely on what the one before leaves alone, and on no more") {
+  for (const char* keys : {R"("operand": {"kind": "paged", "page_size": 16})",
+                           R"("operand": {"kind": "paged", "page_size": 128}, "BM": 64)",
+                           R"("operand": {"kind": "continuous"}, "lse": true)",
+                           R"("operand": {"kind": "ragged"}, "mask": "causal", "split_kv": 3)",
+                           R"("operand": {"kind": "contiguous"})",
+                           R"("operand": {"kind": "paged", "page_size": 64}, "kv_dtype": "fp8_e4m3")"}) {
+    const std::string text = keys;
+    CAPTURE(text);
+    const Built built = build(R"("target": "sm_90a", )" + text);
+    for (const LaunchBefore before : {LaunchBefore::keeps_tables, LaunchBefore::unrelated}) {
+      EmulatorOptions emulator;
+      emulator.policy = EmulatorOptions::Policy::lazy;
+      emulator.num_sms = 3;
+      const LadderRun run = run_cases(emulated(), built.plan, built.source,
+                                      boundary_cases(built.plan.resolved(), true), emulator, 2, before);
+      for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+      for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+    }
+  }
+}
+
 TEST_CASE("parts are combined in order: the same bits whatever the timing") {
   const Built built = build(R"("operand": {"kind": "paged", "page_size": 16}, "lse": true)");
   ProblemShape shape;

@@ -36,6 +36,27 @@ void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
   }
 }
 
+void MHAOperand::emit_lookup(Writer& w) const {
+  w.line("int pages = num_pages;  // of the next {} tiles, one a lane", 32 / num_pages());
+}
+
+void MHAOperand::emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const {
+  const bool at_first = n == first;
+  if (!at_first) {
+    w.line("const int turn = ({} - {}) % {};", n, first, 32 / num_pages());
+    w.open("if (turn == 0)");
+  }
+  w.line("const int key = {} * {} + lane * {};", n, BN_, BN_ / num_pages());
+  w.line("pages = key < {} ? page_table[(long long){} * page_table_stride + key / {}] : num_pages;",
+         names_.seqlen_k, names_.batch, page_size_);
+  if (!at_first) w.close();
+  if (num_pages() == 1 && page_size_ != BN_) w.line("const int row = {} * {};", n, BN_);
+  const std::string from = num_pages() == 1 ? at_first ? "0" : "turn"
+                           : at_first       ? "lane"
+                                            : fmt::format("turn * {} + lane", num_pages());
+  w.line("const int page = __shfl_sync(0xffffffffu, pages, {});", from);
+}
+
 std::string MHAOperand::coordinates(const std::string& n, int round) const {
   const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
   switch (kind_) {

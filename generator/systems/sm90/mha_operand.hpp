@@ -54,6 +54,11 @@ class MHAOperand {
   /// populate: by all lanes of a warp, `const int page = ...` of tile `n`, of which lane i keeps piece i (and
   /// i + 32 in page_1, ...). Nothing for operands without a table.
   void emit_populate(Writer& w, const std::string& n) const;
+  /// The same in a loop over the tiles from `first` on, with one load for as many tiles as have 32 pages
+  /// together; before the loop emit_lookup. Only where looks_ahead().
+  bool looks_ahead() const { return kind_ == OperandKind::paged && num_pages() <= 16; }
+  void emit_lookup(Writer& w) const;
+  void emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const;
   /// Coordinates after the depth column of the piece that this lane issues, `row` and `page` as populate left
   /// them.
   std::string coordinates(const std::string& n, int round) const;
