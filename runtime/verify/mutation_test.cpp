@@ -111,8 +111,8 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
     add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2 - 24}}, 1);
   if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
     // More sequences than one step of the search for a block's first looks through, and than the unrolled
-    // loops over their lengths takes at once: 8 for each of 32 lanes on AMD.
-    std::vector<LadderCase> many(is_amd(c.target) ? 420 : 140, {1, 5});
+    // loop over their lengths takes at once.
+    std::vector<LadderCase> many(140, {1, 5});
     many.push_back({1, bn + 5});
     add(many, 1);
     out.back().runs.resize(1);
