@@ -112,10 +112,6 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 // Until at most n of this wave's loads are in flight.
 #define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
 
-//@ section wait_lds
-// Until this wave's LDS accesses are over: its copies may go where it read.
-#define WAIT_LDS() __asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory")
-
 //@ section priority
 // Which wave of a SIMD issues first: a higher number, while its matrix work should not wait for others' vector work.
 #define PRIORITY(n) __builtin_amdgcn_s_setprio(n)

@@ -129,8 +129,9 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum){} : 0.0f);", unit(p));
   w.close();
   w.close();
-  w.line("SYNC();");
   const int quads = p.ov_depth / 4;
+  // With a row a wave each of them goes on with the rows it looked at.
+  if (quads != 64) w.line("SYNC();");
   w.line("#pragma unroll 1");
   w.open("for (int i = thread; i < rows * {}; i += {})", quads, p.num_threads);
   w.line("const int r = i / {0}, c = i % {0}, row = m_block * {1} + r;", quads, p.BM);

@@ -96,9 +96,6 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 // Until at most n of this wave's loads are in flight.
 #define WAIT_LOADS(n) __asm volatile("s_waitcnt vmcnt(" #n ")" ::: "memory")
 
-// Until this wave's LDS accesses are over: its copies may go where it read.
-#define WAIT_LDS() __asm volatile("s_waitcnt lgkmcnt(0)" ::: "memory")
-
 DEVICE u32x4 lds_read_16(const LDS u8* p) { return *(const LDS u32x4*)p; }
 
 DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
@@ -488,7 +485,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         u32x4 k_reg[2];  // 4 fragments of 4 elements
         k_reg[0] = lds_read_16(lds + k_frag_0);
         k_reg[1] = lds_read_16(lds + k_frag_0 + 1024);
-        WAIT_LDS();  // the fragments are in registers
+        __asm volatile("" : "+v"(k_reg[0]), "+v"(k_reg[1]) :: "memory");  // the fragments are in registers
         {
           // load_k_stage0, strip 1
           {

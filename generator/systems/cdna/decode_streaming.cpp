@@ -44,20 +44,21 @@ DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape)
 
 void DecodeStreamingKVBuffer::use(Prelude& prelude) const {
   buffer_.use(prelude);
-  if (buffer_.own_rows() && num_strips() > 1) prelude.use("wait_loads"), prelude.use("wait_lds");
+  if (buffer_.own_rows() && !buffer_.staged() && num_strips() > 1) prelude.use("wait_loads");
 }
 
 void DecodeStreamingKVBuffer::emit_landed(Writer& w, int strip) const {
   // The first strip's barrier also says that every wave is done with V, whose next copy comes later.
-  if (strip > 0 && buffer_.own_rows()) return w.line("WAIT_LOADS(0);");
-  if (!buffer_.staged()) return w.line("WAIT_LOADS_AND_SYNC(0);");
+  const bool own = strip > 0 && buffer_.own_rows();
+  if (!buffer_.staged()) return w.line(own ? "WAIT_LOADS(0);" : "WAIT_LOADS_AND_SYNC(0);");
   buffer_.emit_store(w, 0);
-  w.line("SYNC();");
+  if (!own) w.line("SYNC();");
 }
 
 void DecodeStreamingKVBuffer::emit_taken(Writer& w) const {
-  w.line(buffer_.own_rows() ? "WAIT_LDS();  // the fragments are in registers"
-                            : "SYNC();  // every wave has its fragments");
+  if (!buffer_.own_rows()) return w.line("SYNC();  // every wave has its fragments");
+  // LDS takes a wave's reads and writes in order; copies go past it.
+  if (!buffer_.staged()) kv_mma_op().emit_arrived(w);
 }
 
 void DecodeStreamingKVBuffer::emit_construct(Writer& w, int base, const std::string& first,

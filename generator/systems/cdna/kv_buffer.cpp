@@ -111,7 +111,8 @@ int KVBuffer::dma_bytes_for(int lds_dma_bytes, int row_bytes, int page_size) {
 }
 
 bool KVBuffer::own_rows() const {
-  return shape_.transpose && !copy_ && !shape_.reads && constants_.num_repeats == 1 &&
+  if (copy_) return shape_.transpose && copy_->own_rows(shape_.WN);
+  return shape_.transpose && !shape_.reads && constants_.num_repeats == 1 &&
          constants_.total_tiles * share_ == constants_.num_warps &&
          constants_.warp_tile_rows == shape_.WN * share_;
 }

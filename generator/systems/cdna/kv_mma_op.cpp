@@ -155,9 +155,17 @@ void KVMmaOp::emit_construct(Writer& w, const std::string& base, const std::stri
   for (const LaneAddress& address : addresses_) address.emit(w, base, wave_col);
 }
 
+void KVMmaOp::emit_arrived(Writer& w) const {
+  // Named as operands: the compiler waits for them here, and not again.
+  std::string operands;
+  for (int i = 0; i < k_registers(); ++i)
+    operands += fmt::format("{}\"+v\"(k_reg[{}])", i > 0 ? ", " : "", i);
+  w.line("__asm volatile(\"\" : {} :: \"memory\");  // the fragments are in registers", operands);
+}
+
 void KVMmaOp::emit_registers(Writer& w) const {
   if (shape_.transpose_b) {
-    const int count = shape_.num_k_tiles * vectors() * shape_.num_mmas;
+    const int count = k_registers();
     w.line("u32x4 k_reg[{}];  // {} fragments of {} elements", count,
            count * shape_.mfma.k_group() / shape_.mfma.packs(), shape_.mfma.frag());
   } else {

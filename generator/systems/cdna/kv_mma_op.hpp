@@ -59,6 +59,8 @@ class KVMmaOp {
   /// that this wave reads.
   void emit_construct(Writer& w, const std::string& base, const std::string& wave_col = "") const;
   void emit_registers(Writer& w) const;
+  /// K: all its registers have arrived, and no memory access crosses that.
+  void emit_arrived(Writer& w) const;
   /// Steps of one strip: 16-byte vectors, or fragments of several, along depth (K), or instructions along
   /// keys (V).
   int steps() const { return shape_.transpose_b ? vectors() / shape_.mfma.packs() : shape_.num_k_mmas; }
@@ -88,6 +90,8 @@ class KVMmaOp {
   std::string name() const { return shape_.transpose_b ? "k" : "v"; }
   bool transposing() const { return shape_.mfma.target == Target::gfx950; }
   int slot(int bk_tile) const { return bk_tile % shape_.num_k_tiles; }
+  /// 16-byte registers of K.
+  int k_registers() const { return shape_.num_k_tiles * vectors() * shape_.num_mmas; }
   int vectors() const { return shape_.BK / shape_.mfma.vector_k(); }  ///< of a K strip
   int columns() const { return shape_.columns > 0 ? shape_.columns : 1 << 30; }
   /// First column of K that part `part` of the fragments of a step holds.

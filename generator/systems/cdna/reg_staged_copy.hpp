@@ -42,6 +42,8 @@ class RegStagedCopy {
   void emit_store(Writer& w, int stage_offset) const;
   /// Registers that hold a load under way.
   int registers() const { return (scaled() ? 5 : 4) * passes(); }
+  /// A wave copies the rows from `rows` times its number on, and nobody else does.
+  bool own_rows(int rows) const { return tr() == shape_.stage.rows && 64 % tc() == 0 && 64 / tc() == rows; }
   /// Every vector of a stage is written once, where readers expect it.
   layout::Proof proof() const;
 
