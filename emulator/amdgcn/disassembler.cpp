@@ -75,8 +75,8 @@ bool load(const std::string& path, Library& lib) {
 }
 
 /// Whether the library decodes for `cpu`. LLVM ends the process when asked for one that it does not know, or
-/// falls back to a generic one with a word on stderr: so its version first (before LLVM 16 there is none), and
-/// then the probe, an instruction that exactly the wanted target has.
+/// falls back to a generic one with a word on stderr: so its version first (before LLVM 16 there is none),
+/// and then the probe, an instruction that exactly the wanted target has.
 bool knows(const Library& lib, const std::string& cpu) {
   struct Probe {
     const char* cpu;
@@ -85,8 +85,8 @@ bool knows(const Library& lib, const std::string& cpu) {
   };
   static constexpr Probe probes[] = {
       {"gfx90a", kOldest, {0xd3b04000, 0x1c1a0902}},  // v_pk_fma_f32
-      {"gfx942", 17, {0xd3f30000, 0x04020500}},  // v_mfma_f32_16x16x32_fp8_fp8
-      {"gfx950", 20, {0x7e02b302, 0x00000000}},  // v_permlane16_swap_b32
+      {"gfx942", 17, {0xd3f30000, 0x04020500}},       // v_mfma_f32_16x16x32_fp8_fp8
+      {"gfx950", 20, {0x7e02b302, 0x00000000}},       // v_permlane16_swap_b32
   };
   const auto* probe = std::ranges::find_if(probes, [&](const Probe& p) { return cpu == p.cpu; });
   if (probe == std::end(probes) || lib.major < probe->oldest) return false;

@@ -58,8 +58,8 @@ bool WaitProofs::Under::join(const Under& other) {
     }
   }
   return vm != was.vm || lgkm != was.lgkm || memory != was.memory || lds_writes != was.lds_writes ||
-         any_order != was.any_order || vm_into != was.vm_into || lgkm_into != was.lgkm_into || lds_into != was.lds_into ||
-         (lds_writes && after_write != was.after_write) || loader != was.loader;
+         any_order != was.any_order || vm_into != was.vm_into || lgkm_into != was.lgkm_into ||
+         lds_into != was.lds_into || (lds_writes && after_write != was.after_write) || loader != was.loader;
 }
 
 /// What the program touches has arrived, since it is right, and so has all that the same load brought.

@@ -17,8 +17,8 @@ class WaitProofs {
   /// Of the instructions [first, last) of `program`, one kernel.
   WaitProofs(const Program& program, std::size_t first, std::size_t last);
 
-  /// Why the wait at index `at` needs not wait for vmcnt (or else lgkmcnt), or may leave one operation more under
-  /// way (`one_more`); empty when it may not.
+  /// Why the wait at index `at` needs not wait for vmcnt (or else lgkmcnt), or may leave one operation more
+  /// under way (`one_more`); empty when it may not.
   std::string idle(std::size_t at, bool vm, bool one_more) const;
 
  private:

@@ -120,7 +120,8 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("const float base = all == -kInfinity ? 0.0f : all * factor;");
   w.line("sum *= exp2_approx(high * factor - base);");
   for (int step : {1, 2, 4, 8, 16, 32}) w.line("sum += from_lane((lane ^ {}) * 4, sum);", step);
-  w.line("__asm volatile(\"\" : \"+v\"(sum));  // has arrived: lanes that do not use it go on to the next row");
+  w.line(
+      "__asm volatile(\"\" : \"+v\"(sum));  // has arrived: lanes that do not use it go on to the next row");
   w.open("if (lane == 0)");
   w.line("const int row = m_block * {} + r;", p.BM);
   w.line("float top = all * factor{}, own = 1.0f;", unshifted(p));
@@ -136,7 +137,9 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.open("for (int i = thread; i < rows * {}; i += {})", quads, p.num_threads);
   w.line("const int r = i / {0}, c = i % {0}, row = m_block * {1} + r;", quads, p.BM);
   w.line("float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);");
-  w.line("__asm volatile(\"\" : \"+v\"(base), \"+v\"(inverse));  // waited for here, not once in and once after the loop");
+  w.line(
+      "__asm volatile(\"\" : \"+v\"(base), \"+v\"(inverse));  // waited for here, not once in and once after "
+      "the loop");
   w.line("f32x4 sum = (f32x4)(0.0f);");
   w.open("for (int i = 0; i < split.parts; ++i)");
   w.line("const float* const other = parts + i * stride + (i == 0 ? shift : 0);");

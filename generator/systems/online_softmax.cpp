@@ -22,8 +22,8 @@ std::string OnlineSoftmax::logit(std::string_view score) const {
 
 std::string OnlineSoftmax::near_does(std::string_view least, std::string_view most) const {
   // Scores below -bound must weigh nothing beside a row that holds its maximum; those above must show.
-  return fmt::format("{} > {:.4f}f && {} < {:.4f}f", least, LogitCurve::kWeightless - shape_.curve->bound, most,
-                     shape_.curve->bound - shape_.rescale_threshold);
+  return fmt::format("{} > {:.4f}f && {} < {:.4f}f", least, LogitCurve::kWeightless - shape_.curve->bound,
+                     most, shape_.curve->bound - shape_.rescale_threshold);
 }
 
 std::string OnlineSoftmax::exponent(int i, std::string_view name, bool near) const {
@@ -102,7 +102,8 @@ void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
   };
   if (shape_.curve) {
     w.comment("rows whose maximum the polynomial does for; shift is 0 where no key is visible");
-    w.open("if (__all_sync(0xffffffffu, {}))", near_does("fminf(shift_0, shift_1)", "fmaxf(shift_0, shift_1)"));
+    w.open("if (__all_sync(0xffffffffu, {}))",
+           near_does("fminf(shift_0, shift_1)", "fmaxf(shift_0, shift_1)"));
     exponentials(true);
     w.reopen("else");
   }

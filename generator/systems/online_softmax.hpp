@@ -73,7 +73,7 @@ class OnlineSoftmax {
 
  private:
   bool watched() const { return shape_.watched_parts > 0; }
-  std::string log2_max(int r) const;  ///< row_max in log2 units, an expression
+  std::string log2_max(int r) const;                ///< row_max in log2 units, an expression
   std::string logit(std::string_view score) const;  ///< of a score, in log2 units
   /// Whether the curve's cheap form does for rows whose maxima lie between `least` and `most`, a condition.
   std::string near_does(std::string_view least, std::string_view most) const;

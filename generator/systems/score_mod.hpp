@@ -51,8 +51,8 @@ class ScoreModifier {
   std::string scale_log2() const;
   std::string scale() const;
 
-  /// Makes a soft cap part of softmax's exponent (online_softmax.hpp) where the cap leaves room for a polynomial;
-  /// emit_apply then has nothing to do. Other modifiers stay as they are.
+  /// Makes a soft cap part of softmax's exponent (online_softmax.hpp) where the cap leaves room for a
+  /// polynomial; emit_apply then has nothing to do. Other modifiers stay as they are.
   std::optional<LogitCurve> enter_exponent();
 
   /// Once per work item: the cap's constants, or slope_{r} of each row (from its head).
