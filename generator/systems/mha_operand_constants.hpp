@@ -44,7 +44,9 @@ struct PagedGeometry {
     return static_cast<std::int64_t>(kv_count) * num_layers * page_size * heads * depth;
   }
   /// The same in rows of the flattened view.
-  std::uint32_t stride() const { return static_cast<std::uint32_t>(block_stride() / (heads * depth)); }
+  std::uint32_t stride() const {
+    return static_cast<std::uint32_t>(block_stride() / (static_cast<std::int64_t>(heads) * depth));
+  }
   std::uint32_t num_kv_rows(std::uint32_t total_blocks) const {
     return (total_blocks - 1) * stride() + static_cast<std::uint32_t>(page_size);
   }
