@@ -175,6 +175,8 @@ int emulate(const Options& options, bool json) {
       print(report, watch.ms(), diagnostics);
     }
     return report.completed && report.findings.empty() ? 0 : 1;
+  } catch (const em::MissingLibrary& error) {
+    throw Error(ErrorCode::environment, fmt::format("{}: {}", options.file, error.what()));
   } catch (const em::Error& error) {
     throw Error(ErrorCode::bad_input, error.line() > 0
                                           ? fmt::format("{}:{}: {}", options.file, error.line(), error.what())

@@ -30,6 +30,12 @@ class Error : public std::runtime_error {
   int line_;
 };
 
+/// The machine lacks a library that the emulated device needs: nothing is wrong with the program.
+class MissingLibrary : public Error {
+ public:
+  using Error::Error;
+};
+
 /// When asynchronous work (cp.async, bulk and tensor copies, wgmma) completes.
 enum class Policy {
   eager,   ///< as it is issued

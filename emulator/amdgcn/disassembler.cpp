@@ -138,7 +138,7 @@ Library* open_for(const std::string& cpu, std::string& error) {
 Disassembler::Disassembler(const std::string& cpu) {
   std::string error;
   const Library* library = open_for(cpu, error);
-  if (library == nullptr) throw Error(error);
+  if (library == nullptr) throw MissingLibrary(error);
   library_ = library;
   context_ = library->create(kTriple, cpu.c_str(), "", nullptr, 0, nullptr, nullptr);
   if (context_ == nullptr) throw Error("LLVM makes no disassembler for " + cpu);

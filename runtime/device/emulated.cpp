@@ -18,6 +18,8 @@ template <class Work>
 auto translated(const Work& work) -> decltype(work()) {
   try {
     return work();
+  } catch (const emulator::MissingLibrary& error) {
+    throw Error(ErrorCode::environment, std::string("emulated device: ") + error.what());
   } catch (const emulator::Error& error) {
     throw Error(ErrorCode::device, std::string("emulated device: ") + error.what());
   }

@@ -211,6 +211,28 @@ TEST_CASE("what the machine lacks: status 3 and how to get it") {
   CHECK(run_kiln("doctor --json", "", "KILN_NVRTC=/nonexistent").status == 0);
 }
 
+TEST_CASE("an LLVM library that is missing or too old for a target: status 3, and it is named, not asked") {
+  const std::string run =
+      "run prefill_bf16_d64_gfx950 --device emulated --batch 1 --heads-q 1 --heads-kv 1 --seqlen-q 64 "
+      "--seqlen-k 64";
+  if (const auto usual = run_kiln(run); usual.status == 3) {
+    MESSAGE("skipped: " << usual.err);
+    return;
+  }
+  std::vector<std::string> libraries{"/nonexistent"};
+  // Of what distributions have beside the current one. Asked for gfx950 these end the process.
+  for (int major = 14; major < 20; ++major)
+    libraries.push_back("/usr/lib/x86_64-linux-gnu/libLLVM-" + std::to_string(major) + ".so.1");
+  for (const std::string& library : libraries) {
+    if (library != libraries[0] && !std::filesystem::exists(library)) continue;
+    CAPTURE(library);
+    const auto result = run_kiln(run, "", "KILN_LLVM=" + library);
+    CHECK(result.status == 3);
+    CHECK(is_one_line(result.err));
+    CHECK(result.err.find("install libllvm") != std::string::npos);
+  }
+}
+
 TEST_CASE("every command explains itself") {
   for (const char* command :
        {"", "list", "validate", "plan", "generate", "compile", "run", "inspect", "verify", "sweep", "tune",
