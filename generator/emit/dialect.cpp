@@ -39,8 +39,6 @@ std::string to_cdna(std::string text, int threads) {
       {"fmaf(", "__builtin_fmaf("},
       {"fmaxf(", "__builtin_fmaxf("},
       {"fminf(", "__builtin_fminf("},
-      // A sum over all lanes, which clang would keep in vector registers and branch on lane by lane.
-      {"(unsigned)(tiles * range.slots)", "(unsigned)uniform(tiles * range.slots)"},
       {"min(", "min_of("},
       {"max(", "max_of("},
   };

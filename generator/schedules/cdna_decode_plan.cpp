@@ -72,7 +72,9 @@ DecodePlan decode_plan_of(const Config& c) {
   p.kind = c.operand->kind;
   p.row_scales = RowScales(c);
   if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
-  p.stream.emplace(StreamK::Shape{p.kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
+  StreamK::Shape stream{p.kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)};
+  stream.uniform = "uniform";  // else the search for work is in vector registers and branches lane by lane
+  p.stream.emplace(stream);
   ScoreLayout scores = p.mfma.score_layout(p.WN / p.mfma.shape.m);
   if (p.WN % 32 != 0) scores.lane_bit = "(first_key & 16) + " + scores.lane_column;  // half a word of a mask
   p.mask.emplace(*c.mask, scores);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 
 namespace kiln {
@@ -49,7 +50,7 @@ void MeaningCheck::takes_16_bit_or_fp8() const {
   if (!scales || !fp8) return;
   // Scales that differ from row to row are multiplied in where FP8 becomes wider.
   const std::string_view granularity = "/operand/quantization/granularity";
-  const bool by_row = scales->granularity >= Granularity::per_token;
+  const bool by_row = scales_by_row(scales);
   takes(!by_row || *filled_.kv_dtype != user_.dtype, granularity,
         "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
   takes(scales->granularity != Granularity::per_block || scales->block % 16 == 0 ||

@@ -125,12 +125,8 @@ void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
   w.line("Range ahead = range;");
   w.line("Segment s;");
   w.open("if (next_segment(problem, ahead, s))");
-  if (operand.looks_ahead()) {
-    operand.emit_lookup(w);  // what the loop looks up first is in L1 then
-    operand.emit_populate_ahead(w, "s.tile_begin", "s.tile_begin");
-  } else {
-    operand.emit_populate(w, "s.tile_begin");
-  }
+  operand.emit_lookup(w);  // what the loop looks up first is in L1 then
+  operand.emit_populate_ahead(w, "s.tile_begin", "s.tile_begin");
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
@@ -163,14 +159,10 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
   w.comment("not earlier: what the launch after this one is promised counts from here");
   w.line("let_next_launch_begin();");
   p.stream->emit_loop_open(w);
-  const bool ahead = p.operand->looks_ahead();
-  if (ahead) p.operand->emit_lookup(w);
+  p.operand->emit_lookup(w);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
-  if (ahead)
-    p.operand->emit_populate_ahead(w, "n", "s.tile_begin");
-  else
-    p.operand->emit_populate(w, "n");
+  p.operand->emit_populate_ahead(w, "n", "s.tile_begin");
   if (k) emit_load(w, p, *p.k, "k");
   if (v) emit_load(w, p, *p.v, "v");
   w.close();

@@ -7,11 +7,11 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::sm90 {
 namespace {
 
-constexpr int kSmemPerSm = 233472, kSmemPerBlock = 232448;  // bytes; 1024 of each block are the system's
 constexpr const char* kName = "sm90_decode";
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -87,6 +87,12 @@ ScoreContext DecodePlan::score_context() const {
   context.seqlen_q = "s.sequence.seqlen_q";
   context.seqlen_k = "s.sequence.seqlen_k";
   return context;
+}
+
+int DecodePlan::smem_bytes() const {
+  if (!room_beside) return smem.bytes();
+  const TargetInfo& target = target_info(Target::sm_90a);
+  return std::max(smem.bytes(), target.processor_smem() / 2 - target.smem_reserved + 16);
 }
 
 std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) {
@@ -207,7 +213,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const int p_bytes =
       p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
   const int other = p.q_bytes() + 128 * p.BM * p.out_blocks() + p_bytes + 16 * p.BM + 2048;
-  const auto fitting = [&](int blocks) { return (kSmemPerSm / blocks - 1024 - other) / per_stage; };
+  const TargetInfo& target = target_info(Target::sm_90a);
+  const auto fitting = [&](int blocks) {
+    return (target.processor_smem() / blocks - target.smem_reserved - other) / per_stage;
+  };
   // Two have 168 registers a thread, which upright rows exceed, and products of many groups of columns.
   const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
   p.ctas_per_sm = fitting(2) >= 2 && !p.upright && busy <= 108 && !separate ? 2 : 1;
@@ -253,13 +262,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
   p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
-  if (p.smem.bytes() > kSmemPerBlock) {
+  if (p.smem.bytes() > target.smem_bytes) {
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
-           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), kSmemPerBlock),
+           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), target.smem_bytes),
            fmt::format("num_kv_stages {}", std::max(1, fitting(1))));
   }
   if (out.size() != before) return std::nullopt;
-  p.ctas_per_sm = std::clamp(kSmemPerSm / (p.smem.bytes() + 1024), 1, p.ctas_per_sm);
+  p.ctas_per_sm =
+      std::clamp(target.processor_smem() / (p.smem.bytes() + target.smem_reserved), 1, p.ctas_per_sm);
 
   const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
   if (p.upright) {

@@ -1,9 +1,9 @@
 // Every constant of an sm90_decode kernel, derived once from the resolved config.
 #pragma once
 
-#include <algorithm>
 #include <optional>
 
+#include "generator/config/quantization.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
@@ -50,8 +50,7 @@ struct DecodePlan {
 
   /// Shared memory of a block. Ones with room beside them ask for more than half of a multiprocessor's: two
   /// of them on one would leave another without.
-  static constexpr int kMoreThanHalf = 233472 / 2 - 1024 + 16;
-  int smem_bytes() const { return room_beside ? std::max(smem.bytes(), kMoreThanHalf) : smem.bytes(); }
+  int smem_bytes() const;
   static constexpr int kConsumerThreads = 128;
   int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
@@ -67,9 +66,7 @@ struct DecodePlan {
   int k_fragment_registers() const { return (padded_depth() > 512 ? k_span : padded_depth()) / 4; }
   int q_bytes() const { return BM * q_tile().span_bytes * q_panels(); }
   /// Keys have scales of their own, one a row or several.
-  bool scales_by_token() const {
-    return scales() && config.operand->quantization->granularity >= Quantization::Granularity::per_token;
-  }
+  bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
   /// Several scales a row: products of their own for each group of columns (sm90_decode_grouped.cpp).
   bool grouped() const { return k_groups > 1 || v_groups > 1; }
   /// K reaches the tensor cores through registers.

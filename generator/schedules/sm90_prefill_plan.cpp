@@ -18,11 +18,6 @@ bool is_narrow(const Config& c) {
   return size_of(*c.kv_dtype) == 1;
 }
 
-bool has_key_scales(const Config& c) {
-  return c.operand->quantization &&
-         c.operand->quantization->granularity >= Quantization::Granularity::per_token;
-}
-
 /// Fewer registers for a consumer thread, where the producer's warpgroup has converters and copies scales.
 int lent_registers(const Config& c) {
   return is_narrow(c) ? 16 : 0;
@@ -96,7 +91,8 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
            : wide <= 192            ? 112
            : has_fixed_modifier(c)  ? 80
                                     : 64;
-  const int step = c.mask->kind == MaskConfig::Kind::custom || has_key_scales(c) ? 32 : 16;
+  const int step =
+      c.mask->kind == MaskConfig::Kind::custom || scales_by_row(c.operand->quantization) ? 32 : 16;
   if (is_narrow(c)) BN = std::min(BN, 128);
   BN -= BN % step;
   const auto fits = [&] {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "generator/config/quantization.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
@@ -66,9 +67,7 @@ struct PrefillPlan {
   int raw_slot_bytes() const { return BN * std::max(depth, ov_depth); }
   bool scales() const { return config.operand->quantization.has_value(); }
   /// Keys have scales of their own, which travel with the tiles.
-  bool scales_by_token() const {
-    return scales() && config.operand->quantization->granularity >= Quantization::Granularity::per_token;
-  }
+  bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }
   /// The scale of K is part of softmax's factor, where scores are not modified before it.

@@ -185,7 +185,7 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("#pragma unroll 4");
     w.line("for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;");
     w.line("for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);");
-    w.line("range.total = (unsigned)(tiles * range.slots);");
+    w.line("range.total = (unsigned){}(tiles * range.slots);", shape_.uniform);
   } else {
     w.line("range.total = (unsigned)(problem.batch * range.slots{});", times_parts());
   }
@@ -243,8 +243,8 @@ void StreamK::emit_functions(Writer& w) const {
     w.line("range.position += 1;");
   }
   w.line("range.first = false;");
-  w.open("if (range.position >= range.batch_start + (unsigned)(tiles * range.slots))");
-  w.line("range.batch_start += (unsigned)(tiles * range.slots);");
+  w.open("if (range.position >= range.batch_start + (unsigned){}(tiles * range.slots))", shape_.uniform);
+  w.line("range.batch_start += (unsigned){}(tiles * range.slots);", shape_.uniform);
   w.line("range.batch += 1;");
   w.close();
   w.line("return true;");

@@ -49,6 +49,9 @@ class StreamK {
     bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
     /// Of a fixed number of parts: each is an item of its own, written whole, those without keys, too.
     bool separate = false;
+    /// Emitted function that shows the compiler a value to be the same in all lanes, where it cannot see
+    /// that.
+    std::string_view uniform = {};
   };
   explicit StreamK(const Shape& shape) : shape_(shape) {}
 

@@ -41,6 +41,9 @@ struct TargetInfo {
   int lds_dma_bytes = 0;    ///< bytes a lane copies from global memory to LDS; 0 where there is no such copy
   bool tensor_copies = false;  ///< TMA
   std::span<const MatrixInstruction> matrix;
+
+  /// Shared memory of a processor, which one block may have but for what the system takes of each.
+  int processor_smem() const { return smem_bytes + smem_reserved; }
 };
 
 const TargetInfo& target_info(Target target);

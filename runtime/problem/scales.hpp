@@ -7,6 +7,8 @@
 
 #include <kiln/config.hpp>
 
+#include "generator/config/quantization.hpp"
+
 namespace kiln {
 
 struct Scales {
@@ -20,10 +22,7 @@ struct Scales {
     const std::int64_t block = quantization.block;
     return quantization.granularity == Granularity::per_block ? (depth + block - 1) / block : 1;
   }
-  bool by_token() const {
-    return quantization.granularity == Granularity::per_token ||
-           quantization.granularity == Granularity::per_block;
-  }
+  bool by_token() const { return scales_by_row(quantization); }
   std::size_t index(std::int64_t token, std::int64_t head, std::int64_t d) const {
     const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
     switch (quantization.granularity) {

@@ -8,6 +8,8 @@
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 
+#include "generator/targets/target.hpp"
+
 namespace kiln {
 namespace {
 
@@ -59,7 +61,7 @@ constexpr int kParts = 4;
 /// Settles the stages so that a block of the prefixes and one of the suffixes fit a multiprocessor; false
 /// where they do not.
 bool fit_side_by_side(CascadeConfigs& configs) {
-  constexpr int kSmemPerSm = 233472, kSystem = 1024;  // bytes; the latter of each block
+  const TargetInfo& target = target_info(configs.suffix.target);
   const bool given = configs.suffix.num_kv_stages.has_value();
   const Config prefix = make_plan(configs.prefix).resolved();
   // Registers, too: 64 rows and 64 keys of 16-bit caches leave some (DecodePlan::room_beside).
@@ -71,8 +73,8 @@ bool fit_side_by_side(CascadeConfigs& configs) {
     if (!given) tried.prefix.num_kv_stages = stages, tried.suffix.num_kv_stages = 2;
     try {
       const int bytes = make_prefix_kernel(tried.prefix).manifest.smem_bytes +
-                        make_plan(tried.suffix).resources().smem_bytes + 2 * kSystem;
-      if (bytes > kSmemPerSm) continue;
+                        make_plan(tried.suffix).resources().smem_bytes + 2 * target.smem_reserved;
+      if (bytes > target.processor_smem()) continue;
       configs = tried;
       return true;
     } catch (const Error&) {

@@ -37,10 +37,12 @@ void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
 }
 
 void MHAOperand::emit_lookup(Writer& w) const {
+  if (!looks_ahead()) return;
   w.line("int pages = num_pages;  // of the next {} tiles, one a lane", 32 / num_pages());
 }
 
 void MHAOperand::emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const {
+  if (!looks_ahead()) return emit_populate(w, n);
   const bool at_first = n == first;
   if (!at_first) {
     w.line("const int turn = ({} - {}) % {};", n, first, 32 / num_pages());

@@ -54,9 +54,8 @@ class MHAOperand {
   /// populate: by all lanes of a warp, `const int page = ...` of tile `n`, of which lane i keeps piece i (and
   /// i + 32 in page_1, ...). Nothing for operands without a table.
   void emit_populate(Writer& w, const std::string& n) const;
-  /// The same in a loop over the tiles from `first` on, with one load for as many tiles as have 32 pages
-  /// together; before the loop emit_lookup. Only where looks_ahead().
-  bool looks_ahead() const { return kind_ == OperandKind::paged && num_pages() <= 16; }
+  /// The same in a loop over the tiles from `first` on, after emit_lookup before the loop: with one load for
+  /// as many tiles as have 32 pages together, where that is more than one.
   void emit_lookup(Writer& w) const;
   void emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const;
   /// Coordinates after the depth column of the piece that this lane issues, `row` and `page` as populate left
@@ -74,6 +73,7 @@ class MHAOperand {
   nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth) const;
 
  private:
+  bool looks_ahead() const { return kind_ == OperandKind::paged && num_pages() <= 16; }
   OperandKind kind_;
   int page_size_;
   int BN_;
