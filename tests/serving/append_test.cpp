@@ -8,8 +8,12 @@
 
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/workload.hpp"
+#include "tests/serving/emulated.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
+using kiln::test::ints;
+using kiln::test::upload;
 
 namespace {
 
@@ -25,23 +29,6 @@ Config config_of(const std::string& keys) {
   return parse_config(config.dump(), "test");
 }
 
-Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
-  return runtime;
-}
-
-DeviceBuffer upload(std::span<const std::byte> bytes) {
-  DeviceBuffer buffer = emulated().allocate(bytes.size());
-  buffer.write(bytes);
-  return buffer;
-}
-DeviceBuffer ints(const std::vector<std::int32_t>& values) {
-  return upload(std::as_bytes(std::span(values)));
-}
 std::vector<std::byte> download(const DeviceBuffer& buffer) {
   std::vector<std::byte> bytes(buffer.size());
   buffer.read(bytes);

@@ -8,21 +8,15 @@
 
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/workload.hpp"
+#include "tests/serving/emulated.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
+using kiln::test::upload;
 
 namespace {
 
 constexpr std::int64_t kHeadsQ = 4, kHeadsKv = 2, kDepth = 64, kPage = 16, kPages = 64, kMaxPages = 16;
-
-Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
-  return runtime;
-}
 
 Config config_of(const std::string& target, const std::string& keys) {
   const std::string text = R"({"target": ")" + target +
@@ -31,11 +25,6 @@ Config config_of(const std::string& target, const std::string& keys) {
   return parse_config(text, "test");
 }
 
-DeviceBuffer upload(std::span<const std::byte> bytes) {
-  DeviceBuffer buffer = emulated().allocate(bytes.size());
-  buffer.write(bytes);
-  return buffer;
-}
 template <class T>
 std::vector<T> download(const DeviceBuffer& buffer, std::int64_t count) {
   std::vector<T> values(static_cast<std::size_t>(count));

@@ -11,8 +11,12 @@
 #include "runtime/problem/ladder.hpp"
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/runner.hpp"
+#include "tests/serving/emulated.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
+using kiln::test::ints;
+using kiln::test::upload;
 
 namespace {
 
@@ -28,15 +32,6 @@ Built build(const std::string& target, const std::string& keys) {
   Plan plan = make_plan(parse_config(config.dump(), "test"));
   KernelSource source = generate(plan);
   return {std::move(plan), std::move(source)};
-}
-
-Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
-  return runtime;
 }
 
 /// Decodes of one and several rows, an empty cache, ends inside and at tiles, more queries than keys.
@@ -218,15 +213,6 @@ TEST_CASE("lengths that the pages cannot hold are the longest they can; negative
           build(target, std::string(kPaged) + R"(, "mask": "causal", "operation": ")" + operation + "\"");
       Runtime& runtime = emulated();
       const auto kernel = runtime.load(built.source);
-      const auto upload = [&](std::vector<std::byte> bytes) {
-        DeviceBuffer buffer = runtime.allocate(bytes.size());
-        buffer.write(bytes);
-        return buffer;
-      };
-      const auto ints = [&](const std::vector<std::int32_t>& values) {
-        const auto bytes = std::as_bytes(std::span(values));
-        return upload({bytes.begin(), bytes.end()});
-      };
       std::vector<float> rows(2 * 16 * 64, 0.0F), values(2 * 16 * 64, 0.0F);
       for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 64);
       const DeviceBuffer q = upload(encode(DType::bf16, std::vector<float>(3 * 64, 1.0F))),

@@ -10,8 +10,12 @@
 #include "runtime/problem/ladder.hpp"
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/runner.hpp"
+#include "tests/serving/emulated.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
+using kiln::test::ints;
+using kiln::test::upload;
 
 namespace {
 
@@ -29,28 +33,10 @@ Built build(const std::string& keys) {
   return {std::move(plan), std::move(source)};
 }
 
-Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
-  return runtime;
-}
-
 /// Two sequences of which some pages do not exist.
 void check_bad_pages(const Built& built) {
   Runtime& runtime = emulated();
   const auto kernel = runtime.load(built.source);
-  const auto upload = [&](std::vector<std::byte> bytes) {
-    DeviceBuffer buffer = runtime.allocate(bytes.size());
-    buffer.write(bytes);
-    return buffer;
-  };
-  const auto ints = [&](const std::vector<std::int32_t>& values) {
-    const auto bytes = std::as_bytes(std::span(values));
-    return upload({bytes.begin(), bytes.end()});
-  };
   const DType stored = *built.plan.resolved().kv_dtype;
   const std::vector<float> ones(4 * 16 * 64, 1.0F);
   const DeviceBuffer q = upload(encode(DType::bf16, std::vector<float>(2 * 64, 1.0F))),

@@ -8,19 +8,12 @@
 
 #include "runtime/problem/ladder.hpp"
 #include "runtime/problem/runner.hpp"
+#include "tests/serving/emulated.hpp"
 
 using namespace kiln;
+using kiln::test::emulated;
 
 namespace {
-
-Runtime& emulated() {
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
-  return runtime;
-}
 
 Plan plan_of(const std::string& keys) {
   nlohmann::ordered_json config = {{"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"},

@@ -5,19 +5,17 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "tests/serving/emulated.hpp"
+
 using namespace kiln;
+using kiln::test::emulated;
 
 namespace {
 
 void check_no_spills(nlohmann::ordered_json config, const char* more) {
   config.update(nlohmann::ordered_json::parse(more));
   CAPTURE(config.dump());
-  static Runtime runtime([] {
-    RuntimeOptions options;
-    options.device = "emulated";
-    return options;
-  }());
-  const auto binary = runtime.compile(generate(make_plan(parse_config(config.dump(), "test"))));
+  const auto binary = emulated().compile(generate(make_plan(parse_config(config.dump(), "test"))));
   CHECK(binary->spill_bytes == 0);
   CHECK(binary->warnings.empty());
 }
