@@ -69,6 +69,11 @@ DEVICE u32x4 buffer_load_16(i32x4 buffer, u32 offset) {
   return __builtin_bit_cast(u32x4, raw_buffer_load_x4(buffer, (int)offset, 0, 0));
 }
 
+//@ section buffer_load_8 needs types
+// 8 bytes at `offset` of a buffer; the compiler tracks when they arrive.
+__device__ u32x2 raw_buffer_load_x2(i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.load.v2i32");
+DEVICE u32x2 buffer_load_8(i32x4 buffer, u32 offset) { return raw_buffer_load_x2(buffer, (int)offset, 0, 0); }
+
 //@ section buffer_store_16 needs types
 __device__ void raw_buffer_store_x4(i32x4 data, i32x4 buffer, int offset, int scalar_offset, int policy) __asm("llvm.amdgcn.raw.buffer.store.v4i32");
 DEVICE void buffer_store_16(i32x4 buffer, u32 offset, u32x4 data) {
@@ -107,6 +112,10 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
 #define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
 // A barrier of the block after this wave's LDS accesses; loads stay in flight.
 #define SYNC() __asm volatile("s_waitcnt lgkmcnt(0)\n\ts_barrier" ::: "memory")
+
+//@ section barrier
+// A barrier of the block alone.
+#define BARRIER() __asm volatile("s_barrier" ::: "memory")
 
 //@ section wait_loads
 // Until at most n of this wave's loads are in flight.
@@ -155,6 +164,9 @@ DEVICE u32x4 turn_bytes(u32 a, u32 b, u32 c, u32 d) {
 
 //@ section load_bytes needs types
 DEVICE u32x4 load_bytes_16(const u8* p) { return *(const u32x4*)p; }
+
+//@ section load_bytes_8 needs types
+DEVICE u32x2 load_bytes_8(const u8* p) { return *(const u32x2*)p; }
 
 //@ section lds_read_tr16 needs types
 // Lane i of each 16 gives the address of 4 elements of a 4 x 16 block (row i / 4, columns 4 * (i % 4) ..) and gets column i.

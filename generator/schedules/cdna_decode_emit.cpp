@@ -18,12 +18,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   for (const char* role : p.tensors()) add(Kind::pointer, role);
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales || p.row_scales.any()) {
-    if (is_fp8(p.config.dtype)) add(Kind::pointer, "q_scale");
-    add(Kind::pointer, "k_scale");
-    if (!p.v_in_k) add(Kind::pointer, "v_scale");
-    p.row_scales.add_params(params, !p.v_in_k);
-  }
+  add_scale_params(params, p.config, p.row_scales, !p.v_in_k);
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.table()) add(Kind::pointer, "page_table");
   for (const auto& m : p.stream->members())
@@ -114,10 +109,7 @@ void emit_segment(Writer& w, const DecodePlan& p) {
            *tensor == 'o' ? "" : "const ", tensor, fmt::format(fmt::runtime(start), tensor),
            query ? " * group" : "", bytes ? "u8" : "u16");
   }
-  if (p.row_scales.any()) {
-    p.row_scales.emit_head(w, "k", p.depth, "batch_index");
-    if (!p.v_in_k) p.row_scales.emit_head(w, "v", p.ov_depth, "batch_index");
-  }
+  p.row_scales.emit_heads(w, p.scores(), "batch_index");
   if (p.scales) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
     w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
@@ -178,7 +170,7 @@ void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, con
 }
 
 void emit_scores(Writer& w, const DecodePlan& p) {
-  if (p.row_scales.any() && p.key_groups() == 1) p.row_scales.emit_apply(w, p.scores());
+  if (p.row_scales.key_groups() == 1) p.row_scales.emit_apply(w, p.scores());
   w.line("const int first_key = n * {} + {} * {};", p.BN, p.warp_n(), p.WN);
   p.mask->emit_load(w, p.score_context(), "first_key", true);
   p.modifier->emit_apply(w, p.score_context(), "first_key");
@@ -195,7 +187,7 @@ void emit_group_end(Writer& w, const DecodePlan& p, int group) {
   ScoreLayout part = scores;
   part.array = "part";
   for (int i = 0; i < scores.registers; ++i) {
-    const std::string factor = p.row_scales.factor(scores, i, group, p.key_groups());
+    const std::string factor = p.row_scales.factor(scores, i, group);
     group == 0 ? w.line("{} = {} * {};", scores.score(i), part.score(i), factor)
                : w.line("{0} = __builtin_fmaf({1}, {2}, {0});", scores.score(i), part.score(i), factor);
   }
@@ -205,7 +197,7 @@ void emit_group_end(Writer& w, const DecodePlan& p, int group) {
 
 void emit_key_scales(Writer& w, const DecodePlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {} + {} * {}", p.BN, p.warp_n(), p.WN),
-                         p.kind == OperandKind::continuous ? "block_rows" : "keys", p.key_groups());
+                         p.kind == OperandKind::continuous ? "block_rows" : "keys");
 }
 
 void emit_decode_softmax(Writer& w, const DecodePlan& p) {
@@ -271,17 +263,18 @@ namespace {
 void emit_tiles(Writer& w, const DecodePlan& p) {
   w.banner("KV tiles: at least one");
   p.k->emit_load_from_dram(w, 0);
+  p.k->emit_segment_start(w);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
   w.comment("S' = K(n) Q', strips of depth");
-  if (p.row_scales.any()) emit_key_scales(w, p);
   // Columns under one scale are whole strips, whose part of the scores is summed apart.
-  const bool groups = p.key_groups() > 1;
+  const bool groups = p.row_scales.key_groups() > 1;
   const int covered = groups ? p.row_scales.columns() : p.depth;
   if (groups) w.line("{} part[{}];", p.mfma.accumulator(), p.score_tiles());
   for (int strip = 0; strip < p.k->num_strips(); ++strip) {
     w.open("");
     p.k->emit_landed(w, strip);
+    if (strip == 0) emit_key_scales(w, p);
     emit_strip(w, *p.k, strip, "q_reg", groups ? "part" : "s_acc", strip * p.BK % covered == 0, [&] {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
@@ -378,6 +371,7 @@ KernelSource emit_decode(const DecodePlan& p) {
             parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes(), .one_per_line = true}));
   emit_setup(body, p);
   p.stream->emit_range(body);
+  body.line("if (range.position >= range.end) return;  // before anything is computed for segments");
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
   p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);

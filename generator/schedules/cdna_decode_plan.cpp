@@ -110,7 +110,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
                           const std::string& what,
                           const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
-  if (p.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
+  if (p.row_scales.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
     refuse_value(
         user, "/operand/quantization/granularity",
         fmt::format("{} takes a scale for whole strips of BK ({}) columns, or for a row", kName, p.BK),

@@ -58,8 +58,6 @@ struct DecodePlan {
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
   ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
-  /// Scales of a row of K, where they are by row.
-  int key_groups() const { return row_scales.any() ? row_scales.groups(depth) : 1; }
   int output_tiles() const { return wave_columns / mfma.shape.m; }
   /// cdna_decode: K and V pass through registers on their way to LDS.
   bool staged() const { return k_tile->staged(); }
@@ -105,7 +103,7 @@ void place_in_lds(DecodePlan& plan, int k_bytes, int v_bytes);
 
 /// The kernel's text.
 KernelSource emit_decode(const DecodePlan& plan);
-/// At the start of a tile: the scales of the wave's keys, where they differ from row to row.
+/// Once K(n) has landed: the scales of the wave's keys, where they differ from row to row.
 void emit_key_scales(Writer& w, const DecodePlan& plan);
 /// Scores of the tile in s_acc become P, written to LDS.
 void emit_decode_softmax(Writer& w, const DecodePlan& plan);

@@ -30,7 +30,6 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
   const bool own_v = !p.v_in_k;
   w.banner("KV tile n in stage {}", stage);
-  if (p.row_scales.any()) w.open(""), emit_key_scales(w, p);
   if (p.staged()) {
     w.comment("what was loaded goes where every wave has finished reading");
     p.k_tile->emit_store(w, k_stage);
@@ -40,6 +39,7 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
     w.comment("what is on its way has landed, and every wave has finished tile n - 1");
     w.line("WAIT_LOADS_AND_SYNC(0);");
   }
+  emit_key_scales(w, p);
   if (p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
   if (p.k_stages == 2 || p.staged()) {
     w.open("if (n + 1 < tile_end)");
@@ -77,7 +77,6 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
     if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
     w.close();
   }
-  if (p.row_scales.any()) w.close();
   w.line("if (++n == tile_end) break;");
 }
 

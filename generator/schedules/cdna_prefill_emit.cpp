@@ -15,12 +15,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   const bool own_v = p.loop != PrefillLoop::v_in_k;
-  if (p.scales || p.row_scales.any()) {
-    if (p.q_bytes()) add(Kind::pointer, "q_scale");
-    add(Kind::pointer, "k_scale");
-    if (own_v) add(Kind::pointer, "v_scale");
-    p.row_scales.add_params(params, own_v);
-  }
+  add_scale_params(params, p.config, p.row_scales, own_v);
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
@@ -69,9 +64,7 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
            tensor, fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
            query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "", bytes ? "u8" : "u16");
   }
-  if (!p.row_scales.any()) return;
-  p.row_scales.emit_head(w, "k", p.depth, "batch");
-  if (p.loop != PrefillLoop::v_in_k) p.row_scales.emit_head(w, "v", p.ov_depth, "batch");
+  p.row_scales.emit_heads(w, p.scores(), "batch");
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.

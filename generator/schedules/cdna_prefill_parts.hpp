@@ -11,7 +11,7 @@ void emit_first_loads(Writer& w, const PrefillPlan& p);
 /// The loop body: tile after tile until `n` reaches num_tiles.
 void emit_tile_loop(Writer& w, const PrefillPlan& p);
 
-/// Before tile `n` is touched: the scales of its keys, where they differ from row to row.
+/// Once K(n) has landed: the scales of its keys, where they differ from row to row.
 void emit_key_scales(Writer& w, const PrefillPlan& p);
 /// Scores of the tile in s_acc become P, and O follows the maximum.
 void emit_softmax(Writer& w, const PrefillPlan& p);

@@ -19,13 +19,14 @@ void emit_stores(Writer& w, const PrefillPlan& p,
 void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
   w.banner("KV tile n in stage {}", stage);
-  if (p.row_scales.any()) w.open(""), emit_key_scales(w, p);
   if (p.v_stages == 2) {
     w.comment("every wave has finished tile n - 2, whose stages these were");
     emit_stores(w, p, {{&*p.k, k_stage}, {&*p.v, v_stage}});
+    emit_key_scales(w, p);
   } else {
     w.comment("every wave has finished the K tile that lay here; after the barrier also tile n - 1");
     emit_stores(w, p, {{&*p.k, k_stage}});
+    emit_key_scales(w, p);
     p.v->emit_load_from_dram(w, 0);
   }
   w.open("if (n + 1 < num_tiles)");
@@ -40,7 +41,6 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   open_if_visible(w, p);
   emit_pv(w, p, v_stage * p.v->stage_bytes());
   w.close();
-  if (p.row_scales.any()) w.close();
   w.line("if (++n == num_tiles) break;");
 }
 
@@ -63,11 +63,11 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
 /// Blocks through a ring of two stages: one is read while the next block is on its way.
 void emit_blocks(Writer& w, const PrefillPlan& p, int tile) {
   const int blocks = p.tile_blocks(), k_blocks = p.k->blocks();
-  if (p.row_scales.any()) w.open(""), emit_key_scales(w, p);
   for (int i = 0; i < blocks; ++i) {
     const int stage = (tile * blocks + i) % 2;
     w.banner("block {} of tile n, in stage {}", i, stage);
     emit_stores(w, p, {{i < k_blocks ? &*p.k : &*p.v, stage}});
+    if (i == 0) emit_key_scales(w, p);
     if (i + 1 < blocks) {
       emit_block_load(w, p, i + 1, 0);
     } else {
@@ -77,7 +77,6 @@ void emit_blocks(Writer& w, const PrefillPlan& p, int tile) {
     }
     emit_block(w, p, i, stage);
   }
-  if (p.row_scales.any()) w.close();
   w.line("if (++n == num_tiles) break;");
 }
 

@@ -38,11 +38,11 @@ void emit_mask(Writer& w, const PrefillPlan& p) {
 
 void emit_key_scales(Writer& w, const PrefillPlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {}", p.BN),
-                         p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k", 1);
+                         p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k");
 }
 
 void emit_softmax(Writer& w, const PrefillPlan& p) {
-  if (p.row_scales.any()) p.row_scales.emit_apply(w, p.scores());
+  p.row_scales.emit_apply(w, p.scores());
   p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
   emit_mask(w, p);
   w.comment("P = exp2(S - max), O follows the maximum");

@@ -84,3 +84,26 @@ TEST_CASE("reg_staged by choice: every arrangement of stages") {
   const std::string blocks = R"("dma": "reg_staged", "full_kv": false, "mask": "causal", "lse": true)";
   check_kernel(config_text("gfx942", "bf16", 256, blocks), {{20, 100}}, true, 1, 1);
 }
+
+TEST_CASE("strips of bytes: every wave copies a share, and of K the keys it reads") {
+  if (!toolchain()) return;
+  // 64 keys of 32 bytes are 128 pieces of 16 bytes, for 256 threads: pieces of 8.
+  for (const char* operand : {R"({"kind": "paged", "page_size": 16})", R"({"kind": "ragged"})"}) {
+    CAPTURE(operand);
+    const Built& decode = build(config_text(
+        "gfx90a", "bf16", 128, fmt::format(R"("kv_dtype": "fp8_e4m3", "operand": {})", operand), "decode"));
+    const std::string& text = decode.source.text;
+    CHECK(count(text, "K: 64 x 32 a load by way of registers, 64 rows of 4 threads, 8 bytes to a thread") ==
+          1);
+    CHECK(count(text, "V: 32 x 128 a load by way of registers, 32 rows of 8 threads, 16 bytes to a thread") ==
+          1);
+    // Waves meet before a segment's tiles, and in a tile where maxima, P and V's strips change hands.
+    CHECK(count(text, "BARRIER();  //") == 1);
+    const std::string tile = text.substr(text.find("for (int n = tile_begin;;)"));
+    CHECK(count(tile.substr(0, tile.find("// ---- row sums")), "SYNC();") == 1 + 2 + 1);
+  }
+  const Built& prefill = build(config_text("gfx90a", "bf16", 128, R"("kv_dtype": "fp8_e4m3")"));
+  CHECK(count(prefill.source.text, "16 bytes to a thread") +
+            count(prefill.source.text, "32 bytes to a thread") ==
+        2);
+}

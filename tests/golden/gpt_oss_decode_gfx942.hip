@@ -372,6 +372,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
   const int group = heads_q / heads_kv;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   Range range = first_range(problem);
+  if (range.position >= range.end) return;  // before anything is computed for segments
   Segment s;
   #pragma unroll 1
   while (next_segment(problem, range, s)) {

@@ -44,15 +44,25 @@ DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape)
 
 void DecodeStreamingKVBuffer::use(Prelude& prelude) const {
   buffer_.use(prelude);
-  if (buffer_.own_rows() && !buffer_.staged() && num_strips() > 1) prelude.use("wait_loads");
+  if (!buffer_.own_rows()) return;
+  if (buffer_.staged()) {
+    prelude.use("barrier");
+  } else if (num_strips() > 1) {
+    prelude.use("wait_loads");
+  }
 }
 
 void DecodeStreamingKVBuffer::emit_landed(Writer& w, int strip) const {
-  // The first strip's barrier also says that every wave is done with V, whose next copy comes later.
-  const bool own = strip > 0 && buffer_.own_rows();
-  if (!buffer_.staged()) return w.line(own ? "WAIT_LOADS(0);" : "WAIT_LOADS_AND_SYNC(0);");
+  const bool own = buffer_.own_rows();
+  // The first strip's barrier also says that every wave is done with V, whose next copy comes before P's.
+  if (!buffer_.staged()) return w.line(own && strip > 0 ? "WAIT_LOADS(0);" : "WAIT_LOADS_AND_SYNC(0);");
   buffer_.emit_store(w, 0);
   if (!own) w.line("SYNC();");
+}
+
+void DecodeStreamingKVBuffer::emit_segment_start(Writer& w) const {
+  if (buffer_.staged() && buffer_.own_rows())
+    w.line("BARRIER();  // every wave has read the last segment's sums");
 }
 
 void DecodeStreamingKVBuffer::emit_taken(Writer& w) const {

@@ -41,6 +41,8 @@ class DecodeStreamingKVBuffer {
   /// Output columns of one wave.
   int wave_columns() const { return shape_.depth / constants_.num_warps_n; }
   void use(Prelude& prelude) const;
+  /// Before the tiles of a segment: what waves no longer say to each other in every tile (emit_landed).
+  void emit_segment_start(Writer& w) const;
   /// What stands before load_from_shared of strip `strip`: it has landed for every wave that reads of it.
   void emit_landed(Writer& w, int strip) const;
   /// What stands between load_from_shared and the copy of the next strip: whoever read of it has.

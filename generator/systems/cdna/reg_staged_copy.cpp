@@ -4,12 +4,19 @@
 
 namespace kiln::cdna {
 
+int RegStagedCopy::piece_bytes() const {
+  const LdsTile& stage = shape_.stage;
+  const int pieces = stage.rows * stage.blocks() * stage.block_cols / 16;
+  return shape_.widens && pieces <= shape_.num_threads - 64 ? 8 : 16;
+}
+
 void RegStagedCopy::use(Prelude& prelude) const {
+  const bool half = piece_bytes() == 8;
   if (shape_.page_size > 0) {
-    prelude.use("load_bytes");
+    prelude.use(half ? "load_bytes_8" : "load_bytes");
   } else {
     prelude.use("buffer_resource");
-    prelude.use("buffer_load");
+    prelude.use(half ? "buffer_load_8" : "buffer_load");
   }
   if (shape_.widens) {
     prelude.use(shape_.by_hand ? "unpack_fp8_by_hand" : "unpack_fp8");
@@ -25,13 +32,13 @@ void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first
   const std::string& n = shape_.name;
   const LdsTile& stage = shape_.stage;
   w.comment("{}: {} x {} a load by way of registers, {} rows of {} threads, {} bytes to a thread",
-            n == "k" ? "K" : "V", stage.rows, shape_.row_columns, tr(), tc(), 16 * passes());
+            n == "k" ? "K" : "V", stage.rows, shape_.row_columns, tr(), tc(), piece_bytes() * passes());
   const bool idle = shape_.num_threads % tc() != 0;
   w.line("const int {0}_own = {1}thread / {2}{3}, {0}_piece = thread % {2};", n,
          idle ? fmt::format("thread < {} ? ", tr() * tc()) : "", tc(),
          idle ? fmt::format(" : {}", stage.rows) : "");
   if (shape_.page_size > 0) {
-    w.line("const u8* const {0}_bytes = (const u8*)({1}) + {0}_piece * 16;", n, first);
+    w.line("const u8* const {0}_bytes = (const u8*)({1}) + {0}_piece * {2};", n, first, piece_bytes());
     w.line("const long long {}_row_bytes = {};", n, row_bytes);
     w.line("const int {0}_keys = {1};", n, rows);
     w.line("int {}_row = {};  // first key of the next tile", n, first_row);
@@ -39,7 +46,7 @@ void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first
     w.line("const int {}_row_bytes = (int)({});", n, row_bytes);
     w.line("const u8* {0}_next = (const u8*)({1}) + {2} * (long long){0}_row_bytes;", n, first, first_row);
     w.line("int {0}_rows = {1} - {2};", n, rows, first_row);
-    w.line("const u32 {0}_from = {0}_own * {0}_row_bytes + {0}_piece * 16;", n);
+    w.line("const u32 {0}_from = {0}_own * {0}_row_bytes + {0}_piece * {1};", n, piece_bytes());
   }
   const int per_block = pieces_per_block(), per_row = stage.vectors_per_row();
   for (int i = 0; i < passes(); ++i) {
@@ -50,7 +57,7 @@ void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first
            stage.blocks() > 1 ? fmt::format("{}_piece / {} * {} + ", n, per_block, stage.block_bytes()) : "",
            swizzled_expression(stage.swizzle, fmt::format("{}_vector_{}", n, i)));
   }
-  w.line("u32x4 {}_stored[{}];", n, passes());
+  w.line("u32x{} {}_stored[{}];", piece_bytes() / 4, n, passes());
   if (!scaled()) return;
   w.line("float {}_unit[{}];  // of the pieces", n, passes());
   if (shape_.page_size == 0)
@@ -84,8 +91,8 @@ void RegStagedCopy::emit_load_paged(Writer& w, int pass, int strip, const std::s
   std::string from =
       fmt::format("page * ({0}_stride_page * {1})", n, shape_.widens ? 1 : shape_.stage.element_bytes);
   if (shape_.page_size > 1) from += fmt::format(" + (u32)row % {}u * {}_row_bytes", shape_.page_size, n);
-  w.line("{0}_stored[{1}] = (u32)page < (u32)num_pages ? load_bytes_16({0}_bytes + {2}{3}) : (u32x4)(0u);", n,
-         pass, from, column);
+  w.line("{0}_stored[{1}] = (u32)page < (u32)num_pages ? load_bytes_{4}({0}_bytes + {2}{3}) : (u32x{5})(0u);",
+         n, pass, from, column, piece_bytes(), piece_bytes() / 4);
   if (loads_scales(strip)) {
     const std::string row =
         shape_.page_size > 1 ? fmt::format("(u32)row % {}u * {}_scale_step + ", shape_.page_size, n) : "";
@@ -120,7 +127,7 @@ void RegStagedCopy::emit_load(Writer& w, int strip) const {
     std::string from = fmt::format("{}_from{}{}", n, rows, column);
     if (pads())
       from = fmt::format("{}_piece < {} ? {} : 0x80000000u", n, shape_.row_columns / piece_columns(), from);
-    w.line("{}_stored[{}] = buffer_load_16(tile, {});", n, i, from);
+    w.line("{}_stored[{}] = buffer_load_{}(tile, {});", n, i, piece_bytes(), from);
     if (!loads_scales(strip)) continue;
     const std::string row = i == 0 ? n + "_own" : fmt::format("({}_own + {})", n, i * tr());
     w.line("{0}_unit[{1}] = {2} < {0}_rows ? {0}_scale_next[{2} * {0}_scale_step + {3}] : 0.0f;", n, i, row,
@@ -136,17 +143,17 @@ void RegStagedCopy::emit_load(Writer& w, int strip) const {
 void RegStagedCopy::emit_store(Writer& w, int stage_offset) const {
   const std::string& n = shape_.name;
   const std::string stage = stage_offset == 0 ? "" : fmt::format(" + {}", stage_offset);
+  const std::string widen = !shape_.widens ? "" : shape_.type == DType::bf16 ? "widen_bf16" : "widen_fp16";
   for (int i = 0; i < passes(); ++i) {
+    const std::string unit = scaled() ? fmt::format(", {}_unit[{}]", n, i) : "";
+    const auto value = [&](const char* part) {
+      const std::string stored = fmt::format("{}_stored[{}]{}", n, i, part);
+      return widen.empty() ? stored : fmt::format("{}({}{})", widen, stored, unit);
+    };
     if (idles(i)) w.open("if ({}_own + {} < {})", n, i * tr(), shape_.stage.rows);
-    if (!shape_.widens) {
-      w.line("lds_write_16(lds + {0}_put_{1}{2}, {0}_stored[{1}]);", n, i, stage);
-    } else {
-      const char* widen = shape_.type == DType::bf16 ? "widen_bf16" : "widen_fp16";
-      const std::string unit = scaled() ? fmt::format(", {}_unit[{}]", n, i) : "";
-      w.line("lds_write_16(lds + {0}_put_{1}{2}, {3}({0}_stored[{1}].lo{4}));", n, i, stage, widen, unit);
-      w.line("lds_write_16(lds + ({0}_put_{1} ^ 16u){2}, {3}({0}_stored[{1}].hi{4}));", n, i, stage, widen,
-             unit);
-    }
+    const bool halves = vectors_per_piece() == 2;
+    w.line("lds_write_16(lds + {}_put_{}{}, {});", n, i, stage, value(halves ? ".lo" : ""));
+    if (halves) w.line("lds_write_16(lds + ({}_put_{} ^ 16u){}, {});", n, i, stage, value(".hi"));
     if (idles(i)) w.close();
   }
 }

@@ -1,10 +1,11 @@
 // The register-staged way of K or V from global memory to LDS (seed-systems.md 1.4, RegTileLoader and
-// RegTileWriterLDS): every thread loads 16-byte pieces of the next rows, and writes them to LDS once the
+// RegTileWriterLDS): every thread loads pieces of the next rows, of 16 bytes, and writes them to LDS once the
 // stage is free. What direct copies cannot do goes this way: rows found one by one (pages smaller than a
 // copy), and FP8 that LDS holds widened to 16 bits. The values are exact there unless scales differ from row
 // to row: then LDS holds their products with them, rounded; other scales stay outside.
 //
 // Threads form `tr` rows of `tc` pieces; a tile of more rows takes several passes, threads past tr * tc idle.
+// Pieces are 8 bytes where 16 would leave whole waves without one: each then has its share of the widening.
 // The compiler tracks the loads and waits for as many as a write needs.
 #pragma once
 
@@ -41,15 +42,17 @@ class RegStagedCopy {
   /// Writes what was loaded to LDS, `stage_offset` bytes past the first stage.
   void emit_store(Writer& w, int stage_offset) const;
   /// Registers that hold a load under way.
-  int registers() const { return (scaled() ? 5 : 4) * passes(); }
+  int registers() const { return (piece_bytes() / 4 + (scaled() ? 1 : 0)) * passes(); }
   /// A wave copies the rows from `rows` times its number on, and nobody else does.
   bool own_rows(int rows) const { return tr() == shape_.stage.rows && 64 % tc() == 0 && 64 / tc() == rows; }
   /// Every vector of a stage is written once, where readers expect it.
   layout::Proof proof() const;
 
  private:
-  int piece_columns() const { return shape_.widens ? 16 : shape_.stage.simd(); }
-  int vectors_per_piece() const { return shape_.widens ? 2 : 1; }
+  /// Bytes of memory that a thread loads at once.
+  int piece_bytes() const;
+  int piece_columns() const { return shape_.widens ? piece_bytes() : shape_.stage.simd(); }
+  int vectors_per_piece() const { return piece_columns() / shape_.stage.simd(); }
   int tc() const { return shape_.stage.blocks() * shape_.stage.block_cols / piece_columns(); }
   int tr() const { return shape_.num_threads / tc(); }
   int passes() const { return (shape_.stage.rows + tr() - 1) / tr(); }

@@ -11,7 +11,8 @@ RowScales::RowScales(const Config& resolved) : kind_(resolved.operand->kind) {
   const auto& quantization = resolved.operand->quantization;
   if (!quantization) return;
   if (kind_ == OperandKind::paged) page_size_ = *resolved.operand->page_size;
-  const int row = std::max(resolved.depth, *resolved.ov_depth);
+  k_columns_ = resolved.depth, v_columns_ = *resolved.ov_depth;
+  const int row = std::max(k_columns_, v_columns_);
   if (quantization->granularity == Granularity::per_token) columns_ = row;
   if (quantization->granularity == Granularity::per_block) columns_ = std::min(quantization->block, row);
 }
@@ -21,6 +22,23 @@ void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
   const char* axis = kind_ == OperandKind::contiguous ? "batch" : "page";
   params.push_back({KernelParam::Kind::i64, fmt::format("k_scale_stride_{}", axis), {}});
   if (own_v) params.push_back({KernelParam::Kind::i64, fmt::format("v_scale_stride_{}", axis), {}});
+}
+
+void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, const RowScales& rows,
+                      bool own_v) {
+  if (!resolved.operand->quantization) return;
+  const auto add = [&](const char* role) { params.push_back({KernelParam::Kind::pointer, role, {}}); };
+  if (is_fp8(resolved.dtype)) add("q_scale");
+  add("k_scale");
+  if (own_v) add("v_scale");
+  rows.add_params(params, own_v);
+}
+
+void RowScales::emit_heads(Writer& w, const ScoreLayout& layout, const std::string& batch) const {
+  if (!any()) return;
+  emit_head(w, "k", k_columns_, batch);
+  emit_head(w, "v", v_columns_, batch);
+  w.line("float k_unit[{}];  // scales of the tile's keys, a key a lane", units(layout) * key_groups());
 }
 
 void RowScales::emit_head(Writer& w, const std::string& name, int row_columns,
@@ -36,10 +54,9 @@ void RowScales::emit_head(Writer& w, const std::string& name, int row_columns,
 }
 
 void RowScales::emit_keys(Writer& w, const ScoreLayout& layout, const std::string& first_key,
-                          const std::string& rows, int groups) const {
-  const int units = (layout.columns + 63) / 64;
-  w.line("float k_unit[{}];  // scales of the tile's keys, a key a lane", units * groups);
-  for (int i = 0; i < units; ++i) {
+                          const std::string& rows) const {
+  if (!any()) return;
+  for (int i = 0; i < units(layout); ++i) {
     const std::string lane = layout.columns < 64 ? fmt::format("lane % {}", layout.columns) : "lane";
     w.open("");
     w.line("const int key = {}{} + {};", first_key, i == 0 ? "" : fmt::format(" + {}", 64 * i), lane);
@@ -49,23 +66,24 @@ void RowScales::emit_keys(Writer& w, const ScoreLayout& layout, const std::strin
       at = fmt::format("page * k_scale_stride_page + (u32)key % {}u * k_scale_step", page_size_);
       there = "(u32)page < (u32)num_pages";
     }
-    for (int group = 0; group < groups; ++group) {
-      w.line("k_unit[{}] = {} ? k_scale_head[{}{}] : 0.0f;", i * groups + group, there, at,
+    for (int group = 0; group < key_groups(); ++group) {
+      w.line("k_unit[{}] = {} ? k_scale_head[{}{}] : 0.0f;", i * key_groups() + group, there, at,
              group == 0 ? "" : fmt::format(" + {}", group));
     }
     w.close();
   }
 }
 
-std::string RowScales::factor(const ScoreLayout& layout, int i, int group, int groups) const {
+std::string RowScales::factor(const ScoreLayout& layout, int i, int group) const {
   const int column = layout.column(i);
   return fmt::format("from_lane(({} + {}) * 4, k_unit[{}])", layout.lane_column, column % 64,
-                     column / 64 * groups + group);
+                     column / 64 * key_groups() + group);
 }
 
 void RowScales::emit_apply(Writer& w, const ScoreLayout& layout) const {
+  if (!any()) return;
   w.comment("scores in units of their keys");
-  for (int i = 0; i < layout.registers; ++i) w.line("{} *= {};", layout.score(i), factor(layout, i, 0, 1));
+  for (int i = 0; i < layout.registers; ++i) w.line("{} *= {};", layout.score(i), factor(layout, i, 0));
 }
 
 bool check_row_scales(const Config& user, const RowScales& scales, const Config& resolved, Violations& out) {
@@ -77,7 +95,7 @@ bool check_row_scales(const Config& user, const RowScales& scales, const Config&
                  "per_tensor, per_head", out);
     return false;
   }
-  if (scales.groups(resolved.depth) == 1) return true;
+  if (scales.key_groups() == 1) return true;
   refuse_value(user, pointer, schedule + " takes one scale for a row of K", "per_tensor, per_head, per_token",
                out);
   return false;

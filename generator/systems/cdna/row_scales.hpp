@@ -27,23 +27,37 @@ class RowScales {
   int columns() const { return columns_; }
   int groups(int row_columns) const { return (row_columns + columns_ - 1) / columns_; }
 
+  /// Scales of a row of K.
+  int key_groups() const { return any() ? groups(k_columns_) : 1; }
+
+  // What follows emits nothing where there are no scales by row.
+
   /// Distances of the pages' or sequences' scales, of K and (`own_v`) V.
   void add_params(std::vector<KernelParam>& params, bool own_v) const;
-  /// NAME_scale_head, the first scale of the head, NAME_scale_step, from one row's to the next one's.
-  /// `batch`: expression of the sequence. Paged: of page 0.
-  void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
-  /// k_unit: the scales of the keys that `layout` has, from `first_key` on, of `rows` keys in all; a row of K
-  /// has `groups` of them.
-  void emit_keys(Writer& w, const ScoreLayout& layout, const std::string& first_key, const std::string& rows,
-                 int groups) const;
+  /// k_scale_head and v_scale_head, the first scale of the head, NAME_scale_step, from one row's to the next
+  /// one's, and k_unit, where emit_keys puts the scales of the keys that `layout` has. `batch`: expression of
+  /// the sequence. Paged: of page 0.
+  void emit_heads(Writer& w, const ScoreLayout& layout, const std::string& batch) const;
+  /// k_unit from key `first_key` on, of `rows` keys in all: asked for where the loads that stand before are
+  /// no longer waited for.
+  void emit_keys(Writer& w, const ScoreLayout& layout, const std::string& first_key,
+                 const std::string& rows) const;
   /// Register `i` of the scores' factor, for columns of group `group`.
-  std::string factor(const ScoreLayout& layout, int i, int group, int groups) const;
+  std::string factor(const ScoreLayout& layout, int i, int group) const;
   void emit_apply(Writer& w, const ScoreLayout& layout) const;
 
  private:
+  void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
+  /// Keys of a tile, 64 at a time.
+  static int units(const ScoreLayout& layout) { return (layout.columns + 63) / 64; }
   OperandKind kind_ = OperandKind::contiguous;
-  int columns_ = 0, page_size_ = 0;
+  int columns_ = 0, page_size_ = 0, k_columns_ = 0, v_columns_ = 0;
 };
+
+/// Parameters of quantised operands: the scales of Q (where it is FP8), of K and (`own_v`) of V, and their
+/// distances.
+void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, const RowScales& rows,
+                      bool own_v);
 
 /// Refuses scales by row of a form that no schedule but streaming decode takes: several for a row of K, and
 /// any where V lies in K's rows.
