@@ -49,6 +49,17 @@ FileTensor load_tensor(const std::string& path, bool ragged, std::int64_t depth)
   return tensor;
 }
 
+/// The columns that a kernel reads of rows of K or V.
+std::vector<float> columns_read(const FileTensor& tensor, std::int64_t columns, std::int64_t offset) {
+  std::vector<float> rows = to_floats(tensor.array);
+  const std::int64_t row = tensor.dim(1);
+  if (row == columns) return rows;
+  std::vector<float> out;
+  for (auto first = rows.begin(); first != rows.end(); first += row)
+    out.insert(out.end(), first + offset, first + offset + columns);
+  return out;
+}
+
 void require_equal(std::int64_t got, std::optional<std::int64_t> wanted, const std::string& path,
                    const char* option) {
   if (wanted && *wanted != got)
@@ -208,8 +219,11 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   const bool from_k = resolved.v_from_k.value_or(false);
   if (q.empty() || k.empty() || (v.empty() && !from_k)) fail("--q, --k and --v are given together");
   ProblemShape shape = shape_from_options(resolved);
+  // K and V have their rows as they lie in a cache; what is not read of them does not matter.
+  const std::int64_t first = resolved.head_dim_offset.value_or(0);
+  const std::int64_t around = resolved.cache_depth.value_or(first + resolved.depth) - resolved.depth;
   const FileTensor tq = load_tensor(q, shape.ragged, shape.depth),
-                   tk = load_tensor(k, shape.ragged, shape.depth);
+                   tk = load_tensor(k, shape.ragged, shape.depth + around);
   require_equal(tq.dim(2), heads_q, q, "--heads-q");
   require_equal(tk.dim(2), heads_kv, k, "--heads-kv");
   shape.heads_q = tq.dim(2);
@@ -239,19 +253,19 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   Workload work;
   work.shape = shape;
   work.q = to_floats(tq.array);
-  work.k = to_floats(tk.array);
+  work.k = columns_read(tk, shape.depth, first);
   work.v_from_k = from_k;
   work.seed = seed;
   round_to(resolved.dtype, work.q);
   round_to(kv_dtype, work.k);
   if (!from_k) {
-    const FileTensor tv = load_tensor(v, shape.ragged, shape.ov_depth);
+    const FileTensor tv = load_tensor(v, shape.ragged, shape.ov_depth + around);
     std::vector<std::int64_t> wanted = tk.array.shape;
-    wanted.back() = shape.ov_depth;
+    wanted.back() = shape.ov_depth + around;
     if (tv.array.shape != wanted)
       fail(fmt::format("{}: shape {} does not go with K, {} would", v, shape_text(tv.array.shape),
                        shape_text(wanted)));
-    work.v = to_floats(tv.array);
+    work.v = columns_read(tv, shape.ov_depth, first);
     round_to(kv_dtype, work.v);
   }
   return work;

@@ -91,7 +91,7 @@ std::vector<KeySpec> shape_keys() {
               "columns of a K row before the rotary ones; default depth - rope_depth"),
       int_key("q_depth", &Config::q_depth, depth, kAllTargets, "columns of a Q row in memory; default depth"),
       int_key("cache_depth", &Config::cache_depth, {1, 4096}, kAllTargets,
-              "elements of one head row in the cache; default depth"),
+              "elements of one head row of K in the cache; default head_dim_offset + depth"),
       int_key("head_dim_offset", &Config::head_dim_offset, {0, 4095}, kAllTargets,
               "first column read of a cache row; default 0"),
       bool_key("v_from_k", &Config::v_from_k, kAllTargets,

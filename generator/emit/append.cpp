@@ -5,6 +5,7 @@
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 #include "generator/config/defaults.hpp"
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
@@ -129,8 +130,8 @@ void emit_row(Writer& w, const AppendPlan& p, const char* name, int depth) {
   w.open("");
   w.line("const u16* const from = new_{0} + (first + row) * {1}_stride_seq + head * {1}_stride_head;", name,
          source);
-  w.line("{0}* const to = {1} + {2} + head * {1}_stride_head;", p.bytes ? "u8" : "u16", name,
-         p.operand.row_offset(name, "page", "token"));
+  w.line("{0}* const to = {1} + {2} + head * {1}_stride_head{3};", p.bytes ? "u8" : "u16", name,
+         p.operand.row_offset(name, "page", "token"), first_column(p.config));
   for (int i = 0; i < steps; ++i) {
     const bool partial = 64 * i + 64 > depth;
     w.line("const u32 pair_{0} = {1}*(const u32*)(from + {2} + 2 * lane){3};", i,
@@ -213,6 +214,7 @@ KernelSource make_append_kernel(const Config& config) {
   m.kv_dtype = *p.config.kv_dtype;
   m.depth = p.config.depth;
   m.ov_depth = *p.config.ov_depth;
+  describe_rows(p.config, m);
   m.scale = 1;
 
   Writer body;

@@ -131,6 +131,7 @@ GridRule grid_of(const Json& json) {
 
 // Members that most kernels have not are left out rather than written as 0.
 void add_serving(const Manifest& m, Json& out) {
+  if (m.cache_depth > 0) out["cache_depth"] = m.cache_depth, out["head_dim_offset"] = m.head_dim_offset;
   if (m.page_size > 0) out["page_size"] = m.page_size;
   if (m.workspace_bytes_per_block > 0) out["workspace_bytes_per_block"] = m.workspace_bytes_per_block;
   if (m.workspace_bytes_per_item > 0) out["workspace_bytes_per_item"] = m.workspace_bytes_per_item;
@@ -147,6 +148,12 @@ void add_serving(const Manifest& m, Json& out) {
 
 void read_serving(const Json& json, Manifest& m) {
   if (json.contains("page_size")) m.page_size = int_of(json, "page_size");
+  if (json.contains("cache_depth")) {
+    m.cache_depth = int_of(json, "cache_depth");
+    m.head_dim_offset = int_of(json, "head_dim_offset");
+    if (m.head_dim_offset < 0 || m.head_dim_offset > m.cache_depth - m.depth)
+      malformed("'cache_depth' and 'head_dim_offset' leave no room for 'depth'");
+  }
   if (json.contains("workspace_bytes_per_block"))
     m.workspace_bytes_per_block = int_of(json, "workspace_bytes_per_block");
   if (json.contains("workspace_bytes_per_item"))

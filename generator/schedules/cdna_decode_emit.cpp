@@ -2,6 +2,7 @@
 // stand in the kernel; the end of a segment stands in cdna_decode_epilogue.cpp.
 #include <fmt/ranges.h>
 
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
@@ -105,9 +106,9 @@ void emit_segment(Writer& w, const DecodePlan& p) {
     if (!p.ragged_q()) start = "batch_index * {}_stride_batch";
     if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
     const bool bytes = *tensor == 'q' ? p.q_bytes() : *tensor != 'o' && p.kv_bytes();
-    w.line("{0}{4}* const {1}_head = {1} + {2} + kv_head{3} * {1}_stride_head;",
+    w.line("{0}{4}* const {1}_head = {1} + {2} + kv_head{3} * {1}_stride_head{5};",
            *tensor == 'o' ? "" : "const ", tensor, fmt::format(fmt::runtime(start), tensor),
-           query ? " * group" : "", bytes ? "u8" : "u16");
+           query ? " * group" : "", bytes ? "u8" : "u16", query ? "" : first_column(p.config));
   }
   p.row_scales.emit_heads(w, p.scores(), "batch_index");
   if (p.scales) {
@@ -324,6 +325,7 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.page_size = p.kind == OperandKind::paged ? *p.config.operand->page_size : 0;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
+  describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   const int tile =

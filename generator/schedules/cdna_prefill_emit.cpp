@@ -1,4 +1,5 @@
 // The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
@@ -62,7 +63,8 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     const bool bytes = *tensor == 'q' ? p.q_bytes() : *tensor != 'o' && p.kv_bytes();
     w.line("{0}{5}* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
            tensor, fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "", bytes ? "u8" : "u16");
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : first_column(p.config),
+           bytes ? "u8" : "u16");
   }
   p.row_scales.emit_heads(w, p.scores(), "batch");
 }
@@ -236,6 +238,7 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.page_size = p.kind == OperandKind::paged ? *p.config.operand->page_size : 0;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
+  describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   m.quantization = p.config.operand->quantization;

@@ -84,13 +84,11 @@ void MeaningCheck::takes_plain_rows() const {
 void MeaningCheck::takes_rows_of_depth() const {
   const std::string depth = std::to_string(user_.depth);
   takes(*filled_.q_depth == user_.depth, "/q_depth", "takes q_depth equal to depth", depth);
-  takes(*filled_.cache_depth == user_.depth, "/cache_depth", "takes cache_depth equal to depth", depth);
   const int rope = *filled_.rope_depth, nope = *filled_.nope_depth;
   if (rope != 0) {
     takes(nope + rope == user_.depth, "/nope_depth", "has rows of nope_depth, then rope_depth columns",
           std::to_string(user_.depth - rope));
   }
-  takes(*filled_.head_dim_offset == 0, "/head_dim_offset", "reads rows from their first column", "0");
 }
 
 void MeaningCheck::takes_ov_depth_of_depth() const {

@@ -30,10 +30,10 @@ class MeaningCheck {
   void takes_kv_of_dtype() const;
   /// K and V are of Q's type, or fp8_e4m3 or int8, which may have scales.
   void takes_kv_of_dtype_or_bytes() const;
-  /// Rows of Q, K and V are `depth` columns, all of them multiplied, V in its own tensor: no rope columns, no
-  /// latent cache.
+  /// Rows of Q are `depth` columns, and what is read of those of K and V too, all of them multiplied, V in
+  /// its own tensor: no rope columns, no latent cache.
   void takes_plain_rows() const;
-  /// Rows of Q and K are `depth` columns from the first on, rope columns among them; V may lie in K's.
+  /// Rows of Q are `depth` columns, and what is read of K's too, rope columns among them; V may lie in K's.
   void takes_rows_of_depth() const;
   void takes_ov_depth_of_depth() const;
   /// Scales of a tensor, a head or a key; one of n elements where that is the whole row.

@@ -1,6 +1,7 @@
 // The text of an sm80_decode kernel, in the order it stands in the kernel; the epilogue has its own file.
 #include <fmt/ranges.h>
 
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
@@ -117,7 +118,8 @@ void emit_loader(Writer& w, const DecodePlan& p) {
   w.line("if (!loading) return;");
   for (const char* name : {"k", "v"}) {
     w.line("{}_base = {};", name,
-           p.operand->base(name, "load.batch", "load.sequence.k_start", "load.kv_head", column));
+           p.operand->base(name, "load.batch", "load.sequence.k_start", "load.kv_head",
+                           column + first_column(p.config)));
   }
   w.line("load_row = load_n * {} + warp * {};", p.BN, p.WN);
   w.line("load_page = {};", p.operand->populate("load.batch", "load_row", "lane", "load.sequence.seqlen_k"));
@@ -309,6 +311,7 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
   m.depth = m.ov_depth = p.depth;
+  describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   m.expectations = {{"mma.sync.aligned.m16n8k16", 2 * (p.WN / 8) * (p.depth / 16)}};

@@ -1,4 +1,5 @@
 // The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_prefill_plan.hpp"
@@ -72,8 +73,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
       start = p.kind == OperandKind::paged ? "" : fmt::format(" + block * {}_stride_page", tensor);
     const char* fixed = query || !p.mask->bounded_below() ? " const" : "";
     w.line("{0}u16*{5} {1}_head = {1}{2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ", tensor,
-           start, query ? "head" : "kv_head", query ? fmt::format(" + m_start * {}_stride_seq", tensor) : "",
-           fixed);
+           start, query ? "head" : "kv_head",
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : first_column(p.config), fixed);
   }
   if (p.needs_rows())
     w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
@@ -338,6 +339,7 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.out_dtype = *p.config.out_dtype;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
+  describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   m.expectations = {{"mma.sync.aligned.m16n8k16", p.num_stages * (p.BN / 8) * (p.depth + p.ov_depth) / 16}};

@@ -2,6 +2,7 @@
 // in their own files.
 #include <fmt/ranges.h>
 
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_decode_parts.hpp"
@@ -251,6 +252,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.quantization = p.config.operand->quantization;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
+  describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   const auto expect = [&](int n, int k, int count) {

@@ -3,6 +3,7 @@
 // the kernel.
 #include <fmt/ranges.h>
 
+#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_prefill_parts.hpp"
@@ -265,6 +266,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.quantization = p.config.operand->quantization;
   m.depth = p.depth;
   m.ov_depth = p.ov_depth;
+  describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
   // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.

@@ -60,7 +60,8 @@ struct Tensor {
 
 /// One problem. Contiguous operands are [batch, seqlen, heads, depth], ragged ones [total, heads, depth].
 /// Paged K and V are [num_pages, page_size, heads_kv, depth], continuous ones [num_blocks, block_rows,
-/// heads_kv, depth]: pages of which each sequence has one. Q, O and LSE of both have the ragged form.
+/// heads_kv, depth]: pages of which each sequence has one. Q, O and LSE of both have the ragged form. K and V
+/// of a kernel that reads a part of each head row have all of it (Manifest::k_row, v_row) in place of depth.
 struct AttentionArgs {
   Tensor q, k, v, o;
   std::optional<Tensor> lse;  ///< f32; [batch, heads_q, seqlen_q], ragged [heads_q, total_q]

@@ -31,7 +31,7 @@ struct TensorMapSpec {
 };
 
 /// One kernel parameter, in order. `role` says what the runtime puts there:
-///   tensor_map  q k v o
+///   tensor_map  q k v o; of k and v the columns that are read, from head_dim_offset on
 ///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink mask_bits
 ///               seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
@@ -90,6 +90,7 @@ struct Manifest {
   OperandKind operand = OperandKind::contiguous;
   DType dtype = DType::bf16, kv_dtype = DType::bf16, out_dtype = DType::bf16;
   int depth = 0, ov_depth = 0;
+  int cache_depth = 0, head_dim_offset = 0;  ///< of a head row of K; cache_depth 0: just the columns read
   bool writes_lse = false;
   double scale = 0;   ///< default softmax scale
   int page_size = 0;  ///< tokens of a page; 0: not paged, or (continuous) taken from the tensor
@@ -102,6 +103,10 @@ struct Manifest {
     int count = 0;            ///< occurrences in the program text
   };
   std::vector<Expectation> expectations;
+
+  /// Elements of a head row of K and of V in memory. V has the same columns around those that are read.
+  int k_row() const { return cache_depth > 0 ? cache_depth : depth; }
+  int v_row() const { return k_row() - depth + ov_depth; }
 
   /// Whether the kernel has a parameter of this role, of any kind or of the given one.
   bool takes(std::string_view role, std::optional<KernelParam::Kind> kind = std::nullopt) const {

@@ -137,10 +137,15 @@ std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
   return (span + 15) / 16 * 16;
 }
 
-TensorMapBytes encode_map(const TensorMapSpec& spec, std::string_view role, const Tensor& tensor,
+TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, const Tensor& tensor,
                           const Problem& problem, Device& device) {
+  const TensorMapSpec& spec = param.map;
+  const std::string_view role = param.role;
+  // Of longer rows the map shows just the columns that are read: copies past them bring zeros.
+  const bool window = manifest.cache_depth > 0 && (role == "k" || role == "v");
   TensorMapRequest request;
   request.address = tensor.address;
+  if (window) request.address += static_cast<std::uint64_t>(manifest.head_dim_offset) * size_of(tensor.dtype);
   request.dtype = tensor.dtype;
   request.rank = static_cast<int>(spec.dims.size());
   request.swizzle_bytes = spec.swizzle_bytes;
@@ -154,6 +159,8 @@ TensorMapBytes encode_map(const TensorMapSpec& spec, std::string_view role, cons
     request.box[i] = static_cast<std::uint32_t>(spec.dims[i].box);
     if (i > 0) request.strides[i - 1] = stride_bytes(tensor, axis);
   }
+  if (window)
+    request.extents[0] = static_cast<std::uint64_t>(role == "k" ? manifest.depth : manifest.ov_depth);
   return device.encode(request);
 }
 
@@ -216,8 +223,7 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
   for (const KernelParam& param : manifest.params) {
     switch (param.kind) {
       case KernelParam::Kind::tensor_map: {
-        const TensorMapBytes map =
-            encode_map(param.map, param.role, *tensor_of(args, param.role), problem, device);
+        const TensorMapBytes map = encode_map(manifest, param, *tensor_of(args, param.role), problem, device);
         out.add_bytes(map.data(), map.size(), 64);
         break;
       }

@@ -96,8 +96,8 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   if (!shaped) check.done(manifest.name);
 
   check.operand("q", args.q, manifest.dtype, manifest.depth, is_mapped(manifest, "q"));
-  check.operand("k", args.k, manifest.kv_dtype, manifest.depth, is_mapped(manifest, "k"));
-  if (own_v) check.operand("v", args.v, manifest.kv_dtype, manifest.ov_depth, is_mapped(manifest, "v"));
+  check.operand("k", args.k, manifest.kv_dtype, manifest.k_row(), is_mapped(manifest, "k"));
+  if (own_v) check.operand("v", args.v, manifest.kv_dtype, manifest.v_row(), is_mapped(manifest, "v"));
   check.operand("o", args.o, manifest.out_dtype, manifest.ov_depth, is_mapped(manifest, "o"));
 
   const auto leading = [](const Tensor& tensor) {

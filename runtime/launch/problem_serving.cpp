@@ -51,8 +51,8 @@ void check_page_table(Checker& check, const AttentionArgs& args, Problem& proble
   problem.key_capacity = capacity;
 }
 
-/// Shape of the scales of one operand.
-std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand) {
+/// Shape of the scales of one operand, of whose rows `columns` are read.
+std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand, int columns) {
   using Granularity = Quantization::Granularity;
   std::vector<std::int64_t> shape(operand.shape.begin(), operand.shape.end() - 1);
   switch (q.granularity) {
@@ -65,7 +65,7 @@ std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& opera
     case Granularity::per_block:
       break;
   }
-  shape.push_back((operand.shape.back() + q.block - 1) / q.block);
+  shape.push_back((columns + q.block - 1) / q.block);
   return shape;
 }
 
@@ -100,7 +100,8 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
     check.require(!asked || scale, "the kernel needs {}", name);
     if (!asked || !scale) return;
     const Quantization q = name[0] == 'q' ? Quantization{} : manifest.quantization.value_or(Quantization{});
-    const std::vector<std::int64_t> shape = scale_shape(q, operand);
+    const std::vector<std::int64_t> shape =
+        scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.depth);
     check_small(check, name, *scale, q.scale_dtype, shape, "one scale for each group of values");
     if (scale->shape == shape) check_dense(check, name, *scale, shape.size() > 2 ? 1 : 0);
   };

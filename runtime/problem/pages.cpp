@@ -128,6 +128,15 @@ std::vector<std::byte> pack_padded(std::span<const std::byte> rows, std::size_t 
   return out;
 }
 
+std::vector<std::byte> pack_columns(std::span<const std::byte> rows, std::size_t bytes, std::size_t row_bytes,
+                                    std::size_t offset, std::byte poison) {
+  const std::size_t count = bytes == 0 ? 0 : rows.size() / bytes;
+  std::vector<std::byte> out(count * row_bytes, poison);
+  for (std::size_t i = 0; i < count; ++i)
+    std::memcpy(out.data() + i * row_bytes + offset, rows.data() + i * bytes, bytes);
+  return out;
+}
+
 std::byte poison_of(DType dtype) {
   return dtype == DType::int8 || dtype == DType::fp8_e4m3fnuz ? std::byte{0x80} : std::byte{0xff};
 }

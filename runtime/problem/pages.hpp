@@ -45,6 +45,10 @@ std::vector<std::byte> pack_padded(std::span<const std::byte> rows, std::size_t 
                                    const std::vector<std::int64_t>& lengths, std::int64_t rows_per_sequence,
                                    std::byte poison);
 
+/// Rows of `bytes` in rows of `row_bytes`, `offset` bytes from their start. Everything else is `poison`.
+std::vector<std::byte> pack_columns(std::span<const std::byte> rows, std::size_t bytes, std::size_t row_bytes,
+                                    std::size_t offset, std::byte poison);
+
 /// What unused rows of a type are filled with: NaN, or for int8 its lowest value.
 std::byte poison_of(DType dtype);
 

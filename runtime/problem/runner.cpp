@@ -102,12 +102,18 @@ class Job {
       return static_cast<std::size_t>(shape_.heads_kv * depth) * size_of(manifest_.kv_dtype);
     };
     const std::byte poison = poison_of(manifest_.kv_dtype);
-    t_.k =
-        upload(runtime, in_form(encode(manifest_.kv_dtype, work_.k), row_bytes(shape_.depth), poison), "K");
-    if (!work_.v_from_k) {
-      t_.v = upload(runtime, in_form(encode(manifest_.kv_dtype, work_.v), row_bytes(shape_.ov_depth), poison),
-                    "V");
-    }
+    const auto in_memory = [&](const std::vector<float>& values, std::int64_t columns, std::int64_t row) {
+      const std::size_t size = size_of(manifest_.kv_dtype);
+      std::vector<std::byte> rows = encode(manifest_.kv_dtype, values);
+      if (row != columns) {
+        rows =
+            pack_columns(rows, static_cast<std::size_t>(columns) * size, static_cast<std::size_t>(row) * size,
+                         static_cast<std::size_t>(manifest_.head_dim_offset) * size, poison);
+      }
+      return in_form(std::move(rows), row_bytes(row), poison);
+    };
+    t_.k = upload(runtime, in_memory(work_.k, shape_.depth, manifest_.k_row()), "K");
+    if (!work_.v_from_k) t_.v = upload(runtime, in_memory(work_.v, shape_.ov_depth, manifest_.v_row()), "V");
     if (manifest_.takes("q_scale")) {
       const auto scale = static_cast<float>(work_.q_scale);
       t_.q_scale = upload(runtime, std::as_bytes(std::span(&scale, 1)), "Q scale");
@@ -202,8 +208,8 @@ class Job {
       shape.insert(shape.end(), {s.heads_kv, depth});
       return Tensor::dense(buffer.address(), manifest_.kv_dtype, std::move(shape));
     };
-    args.k = keys(t_.k, s.depth);
-    args.v = keys(t_.v, s.ov_depth);
+    args.k = keys(t_.k, manifest_.k_row());
+    args.v = keys(t_.v, manifest_.v_row());
     args.o = Tensor::dense(t_.o.address(), manifest_.out_dtype, {s.total_q(), s.heads_q, s.ov_depth});
     if (manifest_.writes_lse)
       args.lse = Tensor::dense(t_.lse.address(), DType::f32, {s.heads_q, s.total_q()});
@@ -234,8 +240,8 @@ class Job {
     };
     AttentionArgs args;
     args.q = tensor(t_.q, manifest_.dtype, row_q, q, s.heads_q, s.depth);
-    args.k = tensor(t_.k, manifest_.kv_dtype, row_k, k, s.heads_kv, s.depth);
-    args.v = tensor(t_.v, manifest_.kv_dtype, row_k, k, s.heads_kv, s.ov_depth);
+    args.k = tensor(t_.k, manifest_.kv_dtype, row_k, k, s.heads_kv, manifest_.k_row());
+    args.v = tensor(t_.v, manifest_.kv_dtype, row_k, k, s.heads_kv, manifest_.v_row());
     args.o = tensor(t_.o, manifest_.out_dtype, row_q, q, s.heads_q, s.ov_depth);
     if (manifest_.writes_lse) {
       const auto offset = static_cast<std::uint64_t>(row_q * s.heads_q) * sizeof(float);

@@ -46,6 +46,8 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": "per_token"}})",
       R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 32}})",
       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": 64}})",
+      R"("cache_depth": 160, "head_dim_offset": 32)",
+      R"("kv_dtype": "int8", "cache_depth": 112, "operand": {"quantization": {"granularity": "per_token"}})",
   };
   // Two sequences with 5 and 3 new rows at the ends of 11 and 3 tokens, and one with none; page 1 of the
   // first crosses a border.
@@ -58,13 +60,15 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     const Config config = config_of(keys);
     const DType stored = config.kv_dtype.value_or(config.dtype);
     const auto quantization = config.operand->quantization;
+    const std::int64_t row_depth = config.cache_depth.value_or(kDepth),
+                       first = config.head_dim_offset.value_or(0);
     std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
                        v = random_normal(k.size(), 1, 1);
     round_to(config.dtype, k);
     round_to(config.dtype, v);
     const auto kernel = emulated().load(make_append_kernel(config));
     CHECK(kernel->binary().warnings.empty());
-    const std::size_t pool = static_cast<std::size_t>(pages * kPage * kHeads * kDepth) * size_of(stored);
+    const std::size_t pool = static_cast<std::size_t>(pages * kPage * kHeads * row_depth) * size_of(stored);
     DeviceBuffer k_pool = emulated().allocate(pool), v_pool = emulated().allocate(pool);
     k_pool.fill(std::byte{0xa5});
     v_pool.fill(std::byte{0xa5});
@@ -81,8 +85,8 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     AppendArgs args;
     args.new_k = Tensor::dense(new_k.address(), config.dtype, {rows, kHeads, kDepth});
     args.new_v = Tensor::dense(new_v.address(), config.dtype, {rows, kHeads, kDepth});
-    args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, kDepth});
-    args.v = Tensor::dense(v_pool.address(), stored, {pages, kPage, kHeads, kDepth});
+    args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, row_depth});
+    args.v = Tensor::dense(v_pool.address(), stored, {pages, kPage, kHeads, row_depth});
     args.page_table = Tensor::dense(d_table.address(), DType::i32, {3, 3});
     args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {3});
     args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {4});
@@ -110,13 +114,15 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     // Tokens 6..10 of the first sequence, 0..2 of the second.
     const std::vector<std::byte> wanted = encode(stored, k_stored), got = download(k_pool);
     const std::vector<std::byte> got_scales = per_row > 0 ? download(k_scale) : std::vector<std::byte>();
-    const std::size_t row_bytes = static_cast<std::size_t>(kHeads * kDepth) * size_of(stored);
+    const auto size = static_cast<std::int64_t>(size_of(stored));
     std::vector<std::byte> expected(pool, std::byte{0xa5});
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t b = row < 5 ? 0 : 1, token = row < 5 ? 6 + row : row - 5;
       const std::int64_t at = table[static_cast<std::size_t>(b * 3 + token / kPage)] * kPage + token % kPage;
-      std::copy_n(wanted.begin() + row * static_cast<std::int64_t>(row_bytes), row_bytes,
-                  expected.begin() + at * static_cast<std::int64_t>(row_bytes));
+      for (std::int64_t h = 0; h < kHeads; ++h) {
+        std::copy_n(wanted.begin() + (row * kHeads + h) * kDepth * size, kDepth * size,
+                    expected.begin() + ((at * kHeads + h) * row_depth + first) * size);
+      }
       for (std::size_t i = 0; i < per_row; ++i) {
         float scale = 0;
         std::memcpy(&scale, got_scales.data() + (static_cast<std::size_t>(at) * per_row + i) * 4, 4);
@@ -128,7 +134,7 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     if (!quantization) {
       round_to(stored, v);
       const std::vector<float> v_got = decode(stored, download(v_pool));
-      const std::int64_t at = (4 * kPage + 2) * kHeads * kDepth;
+      const std::int64_t at = (4 * kPage + 2) * kHeads * row_depth + first;
       CHECK(v_got[static_cast<std::size_t>(at)] == v[static_cast<std::size_t>(7 * kHeads * kDepth)]);
     }
   }
@@ -147,5 +153,7 @@ TEST_CASE("what has no pages or cannot be stored gets no append kernel") {
   CHECK(refusal(R"("operand": {"kind": "ragged", "page_size": null})").find("no append kernel") == 0);
   CHECK(refusal(R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 48}})")
             .find("a scale covers") != std::string::npos);
+  CHECK(refusal(R"("cache_depth": 128, "head_dim_offset": 48)").find("must hold") != std::string::npos);
+  CHECK(refusal(R"("cache_depth": 128, "head_dim_offset": 4)").find("multiples of 16") != std::string::npos);
   CHECK(refusal(R"("target": "gfx942")").find("gfx942") != std::string::npos);
 }

@@ -74,7 +74,9 @@ std::string v20_stride(const Config& c) {
   return "";
 }
 std::string v20_value_stride(const Config& c) {
-  const int columns = c.ov_depth.value_or(c.depth), size = element_bytes(c);
+  // V's rows have the columns around those read that K's have.
+  const int around = c.cache_depth.value_or(c.depth) - c.depth;
+  const int columns = c.ov_depth.value_or(c.depth) + around, size = element_bytes(c);
   if (c.v_from_k.value_or(false) || columns * size % 16 == 0) return "";
   return fmt::format("rows of {} elements are {} bytes: a tensor copy needs a multiple of 16", columns,
                      columns * size);
@@ -164,7 +166,7 @@ std::vector<Rule> tma_rules() {
       {"V20", "9.2 V20", kTma, {"/BK", "/swizzle", "/dtype"}, v20_chunk},
       {"V20", "9.2 V20", only(Target::sm_100a), {"/BN"}, v20_box},
       {"V20", "9.2 V20", kTma, {"/depth", "/cache_depth", "/kv_dtype"}, v20_stride},
-      {"V20", "9.2 V20", kTma, {"/ov_depth", "/kv_dtype"}, v20_value_stride},
+      {"V20", "9.2 V20", kTma, {"/ov_depth", "/cache_depth", "/kv_dtype"}, v20_value_stride},
       {"V20", "1.1", kTma, {"/swizzle"}, v20_swizzle},
       {"V24", "9.2 V24, 6.3", kSm100, {"/BN", "/BM", "/depth", "/ov_depth", "/single_o"}, v24},
       {"V25", "9.2 V25", kTma, {"/num_kv_stages", "/BM"}, v25},

@@ -66,6 +66,23 @@ std::string cache_row(const Config& c) {
                      *c.cache_depth, c.head_dim_offset.value_or(0), used);
 }
 
+/// Every copy that kiln emits brings pieces of 16 bytes. Tensor copies say so of the row's length (V20).
+std::string aligned(const Config& c, std::string_view what, int elements) {
+  const int bytes = elements * static_cast<int>(size_of(kv_dtype(c)));
+  if (bytes % 16 == 0) return "";
+  return fmt::format("{} ({}) is {} bytes: copies take multiples of 16", what, elements, bytes);
+}
+std::string first_column_aligned(const Config& c) {
+  return aligned(c, "head_dim_offset", c.head_dim_offset.value_or(0));
+}
+std::string cache_row_aligned(const Config& c) {
+  const int row = c.cache_depth.value_or(c.depth);
+  if (row == c.depth || !first_column_aligned(c).empty()) return "";
+  const std::string problem = aligned(c, "cache_depth", row);
+  const int v_row = row - c.depth + c.ov_depth.value_or(c.depth);
+  return problem.empty() && !c.v_from_k.value_or(false) ? aligned(c, "a row of V", v_row) : problem;
+}
+
 std::string v29(const Config& c) {
   if (!c.operand || !c.operand->quantization) return "";
   const Quantization& q = *c.operand->quantization;
@@ -117,6 +134,8 @@ std::vector<Rule> type_rules() {
       {"V28", "9.1 rope", kAllTargets, {"/rope", "/rope_depth"}, v28_rope},
       {"V29", "9.2 V29", kAllTargets, {"/operand/quantization/granularity"}, v29},
       {"schema", "2.2", kAllTargets, {"/cache_depth", "/head_dim_offset", "/depth"}, cache_row},
+      {"schema", "2.2, 1.3", kAllTargets, {"/head_dim_offset"}, first_column_aligned},
+      {"schema", "2.2, 1.3", kAllTargets & ~kTma, {"/cache_depth"}, cache_row_aligned},
       {"schema", "contract: KV head of a query head", kAllTargets, {"/num_q_heads", "/kv_num_heads"}, heads},
       {"schema", "9.1", only(Target::sm_90a), {"/BM"}, block_rows_tma},
       {"schema", "9.1", only(Target::sm_100a), {"/BM"}, block_rows_sm100},
