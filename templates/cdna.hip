@@ -138,6 +138,12 @@ DEVICE u32x2 lds_read_8(const LDS u8* p) { return *(const LDS u32x2*)p; }
 //@ section lds_read_4 needs types
 DEVICE u32 lds_read_4(const LDS u8* p) { return *(const LDS u32*)p; }
 
+//@ section lds_read_pair needs types
+// Two 16-bit elements, `lo` in the lower half.
+DEVICE u32 lds_read_pair(const LDS u8* lo, const LDS u8* hi) {
+  return (u32) * (const LDS u16*)lo | (u32) * (const LDS u16*)hi << 16;
+}
+
 //@ section lds_write_16 needs types
 DEVICE void lds_write_16(LDS u8* p, u32x4 x) { *(LDS u32x4*)p = x; }
 

@@ -34,6 +34,7 @@ Phases consecutive(int lanes, int per_phase) {
 
 int bytes_of(LdsAccess access) {
   switch (access) {
+    case LdsAccess::read_u16:
     case LdsAccess::read_b32:
       return 4;
     case LdsAccess::read_b128:
@@ -82,6 +83,7 @@ AmdPhases amd_phases(Target target, LdsAccess access) {
   const Phases quarters = repeat_in_upper_half(
       {{{0, 3}, {20, 23}}, {{4, 7}, {16, 19}}, {{8, 11}, {28, 31}}, {{12, 15}, {24, 27}}});
   switch (access) {
+    case LdsAccess::read_u16:
     case LdsAccess::read_b32:
       return {consecutive(64, 32), 32, false};
     case LdsAccess::read_b128:

@@ -33,7 +33,16 @@ BankCount count_banks(std::span<const std::uint32_t> addresses, int bytes, const
 Phases nvidia_phases(int bytes_per_lane);
 BankCount nvidia_banks(std::span<const std::uint32_t> addresses, int bytes_per_lane);
 
-enum class LdsAccess { read_b32, read_b128, read_b96, read_b64, read_b64_tr, write_b64, write_b128 };
+enum class LdsAccess {
+  read_u16,
+  read_b32,
+  read_b128,
+  read_b96,
+  read_b64,
+  read_b64_tr,
+  write_b64,
+  write_b128
+};
 struct AmdPhases {
   Phases phases;
   int banks = 32;

@@ -5,6 +5,18 @@
 namespace kiln {
 namespace {
 
+/// P comes from LDS in the key order that V's fragments have: slot by slot.
+bool p_has_order_of_v(const cdna::DecodePlan& p) {
+  const int keys = p.keys_per_read(), groups = p.mfma.groups();
+  for (int group = 0; group < groups; ++group) {
+    for (int e = 0; e < p.mfma.frag(); ++e) {
+      const int key = e / keys * keys * groups + group * keys + e % keys;
+      if (p.v_op().slot_key(group * p.mfma.shape.m, e) != key) return false;
+    }
+  }
+  return true;
+}
+
 class CdnaDecode final : public Schedule {
  public:
   explicit CdnaDecode(cdna::DecodePlan plan) : plan_(std::move(plan)) {}
@@ -24,6 +36,7 @@ class CdnaDecode final : public Schedule {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
     for (auto& proof : plan_.streaming ? plan_.v->proofs() : plan_.v_tile->proofs())
       proofs.push_back(std::move(proof));
+    proofs.push_back({"P: read in the key order of V", p_has_order_of_v(plan_), 0});
     return proofs;
   }
 

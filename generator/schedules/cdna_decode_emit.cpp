@@ -251,9 +251,9 @@ void emit_read_p(Writer& w, const DecodePlan& p) {
   const LaneAddress read = p_address(p, false);
   for (int step = 0; step < p.BN / p.mfma.shape.k; ++step) {
     std::string parts;
-    const int reads = p.mfma.frag_regs() / 2;
+    const int bytes = p.keys_per_read() * p.p_bytes(), reads = 4 * p.mfma.frag_regs() / bytes;
     for (int i = 0; i < reads; ++i)
-      parts += fmt::format("{}lds_read_8(lds + {})", i == 0 ? "" : ", ",
+      parts += fmt::format("{}lds_read_{}(lds + {})", i == 0 ? "" : ", ", bytes,
                            read.at(0, step * p.mfma.shape.k + i * 4 * p.keys_per_read()));
     w.line("p[{}] = {};", step, reads == 1 ? parts : fmt::format("join({})", parts));
   }
@@ -330,7 +330,10 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   m.scale = *p.config.scale;
   const int tile =
       ceil_div(p.depth, p.mfma.shape.k) * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
-  m.expectations = {{p.mfma.mnemonic(), (p.streaming ? 1 : p.k_stages) * tile}};
+  const int tiles = p.streaming ? 1 : p.k_stages;
+  m.expectations = {{p.mfma.mnemonic(), tiles * tile}};
+  const int elements = p.BN / p.mfma.shape.k * p.output_tiles() * p.mfma.frag();
+  if (p.v_block) m.expectations.push_back({"ds_read_u16", tiles * elements});
   return m;
 }
 

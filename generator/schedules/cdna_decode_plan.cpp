@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
@@ -18,8 +19,8 @@ constexpr const char* kName = "cdna_decode_streaming";
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
-  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_layout", "full_kv", "bk_smem", "smem_depth",
-              "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_load", "v_layout", "full_kv", "bk_smem",
+              "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
   check.takes_16_bit_or_fp8();
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
@@ -59,6 +60,10 @@ layout::Swizzle v_swizzle(const Mfma& mfma, int vectors_per_row, int wave_column
 
 }  // namespace
 
+layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row) {
+  return {2, 1, static_cast<int>(std::bit_width(static_cast<unsigned>(vectors_per_row * mfma.frag()))) - 2};
+}
+
 DecodePlan decode_plan_of(const Config& c) {
   DecodePlan p;
   const auto& shape = *c.mma_shape;
@@ -67,6 +72,7 @@ DecodePlan decode_plan_of(const Config& c) {
   p.BM = *c.BM, p.BN = *c.BN, p.WN = *c.WN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;
   p.num_warps = p.num_threads / 64;
+  p.v_block = c.v_load == "block";
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.kind = c.operand->kind;
@@ -102,6 +108,8 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   if (!check_meaning(user, c, out)) return std::nullopt;
   c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  const auto& shape = *c.mma_shape;
+  if (!c.v_load) c.v_load = KVMmaOp::v_load_of({c.target, c.dtype, {shape[0], shape[1], shape[2]}});
   const XorSwizzle x = xor_swizzle(*c.swizzle_k);
   const layout::Swizzle swizzle = layout::swizzle_of(x);
   const TargetInfo& target = target_info(c.target);
@@ -123,13 +131,13 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
            std::to_string(64 * p.BN / p.WN));
     return std::nullopt;
   }
-  if (KVMmaOp::column_groups(p.mfma, columns).empty() || p.ov_depth % p.num_warps != 0) {
+  if (KVMmaOp::column_groups(p.mfma, columns, p.v_block).empty() || p.ov_depth % p.num_warps != 0) {
     refuse(kName, {"/WN", "/depth"},
            fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
                        columns,
-                       c.target == Target::gfx950 ? 16
-                       : is_fp8(c.dtype)          ? 64
-                                                  : 32),
+                       p.v_block || c.target == Target::gfx950 ? 16
+                       : is_fp8(c.dtype)                       ? 64
+                                                               : 32),
            "");
     return std::nullopt;
   }
@@ -169,7 +177,9 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
   kv.blocked = blocked;
-  kv.swizzle = v_swizzle(p.mfma, (blocked ? p.BK : p.ov_depth) * size / 16, columns);
+  const int row_vectors = (blocked ? p.BK : p.ov_depth) * size / 16;
+  kv.swizzle = p.v_block ? block_swizzle(p.mfma, row_vectors) : v_swizzle(p.mfma, row_vectors, columns);
+  kv.block_form = p.v_block;
   p.v.emplace(kv);
   p.wave_columns = columns;
   p.columns = p.v->kv_mma_op().groups();

@@ -18,7 +18,8 @@ struct DecodePlan {
   Config config;  ///< resolved
   /// cdna_decode_streaming: a strip of K or V in LDS at a time; cdna_decode: whole tiles, in stages.
   bool streaming = true;
-  bool v_in_k = false;  ///< V is read from the columns of K's tile (cdna_decode)
+  bool v_in_k = false;   ///< V is read from the columns of K's tile (cdna_decode)
+  bool v_block = false;  ///< V is read element by element, and P by whole runs of a lane's keys
 
   Mfma mfma;
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
@@ -80,8 +81,8 @@ struct DecodePlan {
   /// Rows of P are BN elements, whose 16-byte vectors are XORed with the row.
   int p_row_bytes() const { return BN * p_bytes(); }
   int p_bytes() const { return q_bytes() ? 1 : 2; }
-  /// Keys of P that one lane reads at once: 8 bytes of one instruction's slots.
-  int keys_per_read() const { return q_bytes() ? 8 : 4; }
+  /// Keys of P that one lane reads at once: 8 bytes of one instruction's slots, or all of them.
+  int keys_per_read() const { return v_block ? mfma.frag() : q_bytes() ? 8 : 4; }
   /// log2 of the factor of P: the largest P is near the largest FP8 number (240 or 448).
   int p_shift() const { return !q_bytes() ? 0 : mfma.type == DType::fp8_e4m3fnuz ? 7 : 8; }
   bool q_bytes() const { return is_fp8(mfma.type); }
@@ -96,6 +97,9 @@ struct DecodePlan {
 std::optional<DecodePlan> plan_decode(const Config& user, Violations& out);
 std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out);
 
+/// Of V's block form: 16 lanes touch 32 bytes of a row; the four rows of a read go to four parts of 128
+/// bytes.
+layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row);
 /// The parts of a plan that both schedules take from the config as it is.
 DecodePlan decode_plan_of(const Config& config);
 /// Places of everything in LDS, blocks a CU and registers a lane, from the bytes of K and V.

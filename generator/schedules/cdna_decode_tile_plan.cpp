@@ -16,7 +16,7 @@ constexpr const char* kName = "cdna_decode";
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
-  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "full_kv", "bk_smem",
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "full_kv", "bk_smem",
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
               "reg_chunk_depth"});
   check.takes_16_bit_or_fp8();
@@ -59,8 +59,17 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   Config c = with_rule_defaults(user);
   c.schedule = kName;
   if (!check_meaning(user, c, out)) return std::nullopt;
+  const auto& shape = *c.mma_shape;
+  const Mfma mfma{c.target, c.dtype, {shape[0], shape[1], shape[2]}};
+  if (!c.v_load) c.v_load = KVMmaOp::v_load_of(mfma);
+  const bool block = c.v_load == "block";
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
-  if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
+  const int row_vectors = *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;
+  if (!c.swizzle_v && !*c.v_from_k && c.swizzle) c.swizzle_v = *c.swizzle;
+  if (!c.swizzle_v && !*c.v_from_k && block) {
+    const layout::Swizzle s = block_swizzle(mfma, row_vectors);
+    c.swizzle_v = XorSwizzle{s.bits, s.base, s.shift, false};
+  } else if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
     c.swizzle_v = c.target == Target::gfx950 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};
   } else if (!c.swizzle_v) {
     // Transposing reads want the eight rows of a phase apart (cdna.md 7); 16 lanes of 4 bytes take half of
@@ -71,7 +80,6 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
                       ? SwizzleKey(XorSwizzle{1, 2, wide ? 3 : 2, false})
                       : SwizzleKey(wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false});
   }
-  const int row_vectors = *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;
   const auto swizzle_k = vector_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors, out);
   const auto swizzle_v = vector_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors, out);
   if (!swizzle_k || !swizzle_v) return std::nullopt;
@@ -87,7 +95,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   p.wave_columns = p.ov_depth / p.warps_n();
   const int slice = slice_columns(p.mfma, p.wave_columns);
   p.v_slices = p.wave_columns / std::max(1, slice);
-  p.columns = sliced_columns(p.mfma, p.wave_columns, slice);
+  p.columns = sliced_columns(p.mfma, p.wave_columns, slice, block);
   if (p.ov_depth % p.warps_n() != 0 || p.wave_columns % *c.bk_smem != 0 || p.columns.empty()) {
     break_rule(user, kName, {"/WN", "/ov_depth", "/bk_smem"},
                fmt::format("each of {} waves has {} output columns, which must be a multiple of bk_smem ({})",
@@ -117,7 +125,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   p.k_tile.emplace(kv);
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_depth, kv.num_smem_stages = p.v_stages;
-  kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice;
+  kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice, kv.block = block;
   if (p.v_in_k) kv.reads = p.k_tile->stage();
   p.v_tile.emplace(kv);
   place_in_lds(p, p.k_tile->bytes(), p.v_in_k ? 0 : p.v_tile->bytes());

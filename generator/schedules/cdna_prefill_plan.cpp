@@ -105,12 +105,8 @@ void resolve_rest(Config& c) {
   };
   fill_swizzle(c.swizzle_k, default_swizzle_k(c));
   fill_swizzle(c.swizzle_v, *c.v_from_k ? xor_swizzle(*c.swizzle_k) : default_swizzle_v(c));
-  if (!c.v_load) {
-    const bool wide = (*c.mma_shape)[0] == 32;
-    c.v_load = c.target != Target::gfx950 ? "perm4x4"
-               : is_fp8(c.dtype)          ? (wide ? "tr8_32" : "tr8_16")
-                                          : (wide ? "tr32" : "tr16");
-  }
+  const auto& shape = *c.mma_shape;
+  if (!c.v_load) c.v_load = KVMmaOp::v_load_of({c.target, c.dtype, {shape[0], shape[1], shape[2]}});
   if (!c.schedule) c.schedule = "cdna_prefill";
 }
 

@@ -68,7 +68,10 @@ std::string v11(const Config& c) {
 /// Ways V reaches the registers for an instruction (1.2): the first is the default.
 std::vector<std::string_view> loads_of(const Config& c) {
   const auto& shape = *c.mma_shape;
-  if (c.target != Target::gfx950) return {"perm4x4", "block"};
+  if (c.target != Target::gfx950) {
+    if (is_fp8(c.dtype)) return {"perm4x4"};
+    return {"perm4x4", "block"};
+  }
   if (is_fp8(c.dtype)) return {shape[2] == 64 ? "tr8_32" : "tr8_16"};
   return {shape[0] == 32 ? "tr32" : "tr16", "block"};
 }

@@ -34,6 +34,7 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.reg_staged = s.reg_staged, strip.widens = s.widens;
   strip.stored = s.stored, strip.scale_columns = s.scale_columns;
   strip.keys_in_order = true;  // P comes from LDS
+  strip.block = !s.transpose && s.block_form;
   return strip;
 }
 

@@ -50,6 +50,8 @@ class KVBuffer {
     int row_columns = 0;
     /// KVMmaOp::Shape::keys_in_order
     bool keys_in_order = false;
+    /// KVMmaOp::Shape::block
+    bool block = false;
     /// Rows of a page; 0: the rows of a sequence follow each other.
     int page_size = 0;
     /// False: a stage holds one block of bk_smem columns, loaded as strip `block` (seed-systems.md 8.3).

@@ -47,6 +47,13 @@ LanePattern perm_pattern(const Mfma& mfma, int width, int keys) {
           fmt::format("lane / {} * {}", m, keys), fmt::format("(lane & {}) * {}", m - 1, width)};
 }
 
+/// V by single elements: column lane % M of a lane's own keys.
+LanePattern block_pattern(const Mfma& mfma) {
+  const int m = mfma.shape.m, frag = mfma.frag();
+  return {[m, frag](int l) { return frag * (l / m); }, [m](int l) { return l % m; },
+          fmt::format("lane / {} * {}", m, frag), fmt::format("(lane & {})", m - 1)};
+}
+
 }  // namespace
 
 int KVMmaOp::column_unit(const Mfma& mfma) {
@@ -54,10 +61,16 @@ int KVMmaOp::column_unit(const Mfma& mfma) {
   return mfma.shape.m * (natural ? 1 : is_fp8(mfma.type) ? 4 : 2);
 }
 
-std::vector<ColumnGroup> KVMmaOp::column_groups(const Mfma& mfma, int cols) {
+std::string KVMmaOp::v_load_of(const Mfma& mfma) {
+  const bool wide = mfma.shape.m == 32;
+  if (mfma.target != Target::gfx950) return "perm4x4";
+  return is_fp8(mfma.type) ? (wide ? "tr8_32" : "tr8_16") : wide ? "tr32" : "tr16";
+}
+
+std::vector<ColumnGroup> KVMmaOp::column_groups(const Mfma& mfma, int cols, bool block) {
   std::vector<ColumnGroup> out;
   const int m = mfma.shape.m;
-  const bool natural = mfma.target == Target::gfx950;
+  const bool natural = block || mfma.target == Target::gfx950;
   for (int col = 0; col < cols;) {
     const int rest = (cols - col) / m;
     const int width = natural ? 1 : is_fp8(mfma.type) || rest >= 4 ? 4 : 2;
@@ -77,7 +90,17 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
     }
     return;
   }
-  groups_ = column_groups(shape_.mfma, shape_.num_mmas * shape_.mfma.shape.n);
+  groups_ = column_groups(shape_.mfma, shape_.num_mmas * shape_.mfma.shape.n, shape_.block);
+  if (shape_.block) {
+    widths_.push_back(1);
+    addresses_.emplace_back("v_frag", stage_, block_pattern(shape_.mfma));
+    for (const ColumnGroup& group : groups_) {
+      for (int step = 0; step < stage_.rows; step += shape_.mfma.shape.k) {
+        for (int e = 0; e < shape_.mfma.frag(); ++e) addresses_[0].want(step + e, group.first);
+      }
+    }
+    return;
+  }
   for (const ColumnGroup& group : groups_) {
     if (std::find(widths_.begin(), widths_.end(), group.width) != widths_.end()) continue;
     widths_.push_back(group.width);
@@ -117,6 +140,7 @@ int KVMmaOp::products(int bk_tile) const {
 
 int KVMmaOp::slot_key(int lane, int element) const {
   const LaneAddress& at = addresses_[0];
+  if (shape_.block) return at.row(lane) + element;
   if (transposing()) {
     // A transposing read gives a lane one element of every row that its 16 lanes name.
     const int per_read = bytes() ? 8 : 4, lanes_per_row = 16 / per_read;
@@ -128,6 +152,7 @@ int KVMmaOp::slot_key(int lane, int element) const {
 
 layout::LdsAccess KVMmaOp::access(std::size_t i) const {
   if (shape_.transpose_b) return LdsAccess::read_b128;
+  if (shape_.block) return LdsAccess::read_u16;
   if (transposing()) return LdsAccess::read_b64_tr;
   return widths_[i] * (bytes() ? 1 : 2) == 8 ? LdsAccess::read_b64 : LdsAccess::read_b32;
 }
@@ -142,6 +167,8 @@ void KVMmaOp::use(Prelude& prelude) const {
   if (shape_.transpose_b) {
     prelude.use("lds_read_16");
     if (shape_.columns % shape_.mfma.vector_k() != 0) prelude.use("zero_past");
+  } else if (shape_.block) {
+    prelude.use("lds_read_pair");
   } else if (transposing()) {
     prelude.use(bytes() ? "lds_read_tr8" : "lds_read_tr16");
   } else {
@@ -177,6 +204,7 @@ void KVMmaOp::emit_registers(Writer& w) const {
 
 void KVMmaOp::emit_load(Writer& w, int bk_tile, int step, int stage_offset) const {
   if (shape_.transpose_b) return emit_load_k(w, bk_tile, step, stage_offset);
+  if (shape_.block) return emit_load_v_block(w, bk_tile, step, stage_offset);
   return transposing() ? emit_load_v_transposing(w, bk_tile, step, stage_offset)
                        : emit_load_v_perm(w, bk_tile, step, stage_offset);
 }
@@ -235,6 +263,20 @@ void KVMmaOp::emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) 
              f % 2 == 0 ? "low" : "high", part);
     }
     w.close();
+  }
+}
+
+void KVMmaOp::emit_load_v_block(Writer& w, int bk_tile, int k, int stage_offset) const {
+  const int key = bk_tile * shape_.BK + k * shape_.mfma.shape.k;
+  for (const ColumnGroup& group : groups_) {
+    std::string words;
+    for (int e = 0; e < shape_.mfma.frag(); e += 2) {
+      words += fmt::format("{}lds_read_pair(lds + {}, lds + {})", e == 0 ? "" : ", ",
+                           addresses_[0].at(key + e, group.first, stage_offset),
+                           addresses_[0].at(key + e + 1, group.first, stage_offset));
+    }
+    w.line("v_reg[{}] = u32x{}{{{}}};", (slot(bk_tile) * shape_.num_k_mmas + k) * shape_.num_mmas + group.mma,
+           shape_.mfma.frag_regs(), words);
   }
 }
 
@@ -302,6 +344,7 @@ std::vector<layout::Proof> KVMmaOp::proofs(Target target) const {
     const char* name = how == LdsAccess::read_b128 ? "ds_read_b128"
                        : how == LdsAccess::read_b64_tr
                            ? (bytes() ? "ds_read_b64_tr_b8" : "ds_read_b64_tr_b16")
+                       : how == LdsAccess::read_u16 ? "ds_read_u16"
                        : how == LdsAccess::read_b32 ? "ds_read_b32"
                                                     : "ds_read_b64";
     out.push_back({fmt::format("{} fragments: {}", shape_.transpose_b ? "K" : "V", name),

@@ -14,6 +14,8 @@
 //   gfx90a, gfx942  perm4x4: rows are read as they lie, four keys and `width` columns a lane, and turned by
 //                   v_perm_b32; fragment f of such a group holds columns first + width * row + f. Bytes come
 //                   four columns to a register, in two runs of four keys.
+//   block           16-bit elements one by one: element e of a lane is key frag * (lane / M) + e of column
+//                   lane % M, so that P comes with a lane's keys side by side, and columns in natural order
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -44,6 +46,7 @@ class KVMmaOp {
     bool transpose_b = true;  ///< true: K loads, false: V loads
     /// FP8: a lane's slots are neighbouring keys (P comes from LDS), not those of the accumulators of S.
     bool keys_in_order = false;
+    bool block = false;  ///< V: the block form
     /// K: columns that a row has; what a strip holds past them is made zero. 0: whole strips.
     int columns = 0;
   };
@@ -51,8 +54,10 @@ class KVMmaOp {
 
   /// V: output columns that are read together: whole groups are multiples of it.
   static int column_unit(const Mfma& mfma);
-  /// V: `cols` output columns as groups; empty when they do not divide.
-  static std::vector<ColumnGroup> column_groups(const Mfma& mfma, int cols);
+  /// V: `cols` output columns as groups, of the block form or not; empty when they do not divide.
+  static std::vector<ColumnGroup> column_groups(const Mfma& mfma, int cols, bool block = false);
+  /// The `v_load` of a config that names none.
+  static std::string v_load_of(const Mfma& mfma);
 
   void use(Prelude& prelude) const;
   /// Addresses of this lane; `base` is the byte offset of stage 0 in LDS, `wave_col` the first column of V
@@ -88,7 +93,7 @@ class KVMmaOp {
 
  private:
   std::string name() const { return shape_.transpose_b ? "k" : "v"; }
-  bool transposing() const { return shape_.mfma.target == Target::gfx950; }
+  bool transposing() const { return !shape_.block && shape_.mfma.target == Target::gfx950; }
   int slot(int bk_tile) const { return bk_tile % shape_.num_k_tiles; }
   /// 16-byte registers of K.
   int k_registers() const { return shape_.num_k_tiles * vectors() * shape_.num_mmas; }
@@ -102,6 +107,7 @@ class KVMmaOp {
   void emit_load_k(Writer& w, int bk_tile, int vector, int stage_offset) const;
   void emit_load_v_transposing(Writer& w, int bk_tile, int k, int stage_offset) const;
   void emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) const;
+  void emit_load_v_block(Writer& w, int bk_tile, int k, int stage_offset) const;
   void emit_load_v_perm_bytes(Writer& w, const ColumnGroup& group, int row, int key, int stage_offset) const;
   bool bytes() const { return shape_.mfma.simd() == 16; }
   /// Keys of one lane run or transposing read, from the step's first: how far the next one is.

@@ -32,10 +32,10 @@ void emit_product(Writer& w, const Product& product) {
   }
 }
 
-std::vector<ColumnGroup> sliced_columns(const Mfma& mfma, int cols, int slice) {
+std::vector<ColumnGroup> sliced_columns(const Mfma& mfma, int cols, int slice, bool block) {
   std::vector<ColumnGroup> out;
   for (int first = 0; first < cols; first += slice) {
-    const auto part = KVMmaOp::column_groups(mfma, slice);
+    const auto part = KVMmaOp::column_groups(mfma, slice, block);
     if (part.empty()) return {};
     for (ColumnGroup group : part) {
       group.first += first, group.mma += first / mfma.shape.m;

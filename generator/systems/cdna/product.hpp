@@ -21,7 +21,7 @@ void emit_product(Writer& w, const Product& product);
 
 /// Output columns of `cols`, in slices of `slice` columns whose fragments are read one after the other; empty
 /// when they do not divide.
-std::vector<ColumnGroup> sliced_columns(const Mfma& mfma, int cols, int slice);
+std::vector<ColumnGroup> sliced_columns(const Mfma& mfma, int cols, int slice, bool block = false);
 /// Columns of one slice: all of them while their fragments take few registers.
 int slice_columns(const Mfma& mfma, int cols);
 
