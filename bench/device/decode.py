@@ -1,6 +1,6 @@
 """Checks and times emitted decode kernels: beside torch's cuDNN over contiguous keys and a pure read of the same bytes.
 
-    python3 bench/device/decode.py FOLDER [--cases 1x4096x32x8,...] [--ragged TRACE] [--no-check] [--no-time] [--reps 5] [--serial]
+    python3 bench/device/decode.py FOLDER [--cases 1x4096x32x8,...] [--ragged TRACE] [--no-check] [--no-time] [--reps 5] [--serial] [--residency]
 
 FOLDER holds NAME.json (manifest) and NAME.cubin, and read.cubin (bench/device/read.cu) for the pure read. Times are of
 CUDA-graph replays over rotating copies of the cache, so that nothing is found in L2; combination included. Contenders take turns
@@ -27,6 +27,7 @@ from peers import Kernel, Watchdog, check, cuda, rel
 
 LAYOUT = "bshd"  # of contiguous keys
 SERIAL = False
+RESIDENCY = False
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -74,7 +75,7 @@ class Decode(Kernel):
         return (ctypes.c_char * 128).from_buffer_copy(ctypes.string_at(aligned, 128))
 
     def prepare(self, q, k, v, o, lengths_k, table=None, lse=None, cu_q=None, cu_k=None, max_q=1, k_scale=None, v_scale=None, sink=None,
-                before=0, max_blocks=0):
+                before=0, max_blocks=0, residency="by_work"):
         m = self.m
         ragged_q = self.kind != "contiguous"
         batch = cu_q.numel() - 1 if ragged_q else q.shape[0]
@@ -88,7 +89,16 @@ class Decode(Kernel):
         # The runtime's rule (stream_blocks): fewer blocks where they would get few tiles each.
         keys = int((cu_k[1:] - cu_k[:-1]).max()) if cu_k is not None else k.shape[1] * (table.shape[1] if table is not None else 1)
         tiles = batch * heads * max(1, -(-keys // m["grid"]["block_keys"]))
-        if m["target"] == "sm_90a" and tiles < 4 * grid:
+        stages, smem_bytes = m.get("stages"), m["smem_bytes"]
+        if stages:  # the runtime's settle_stages
+            if residency == "by_work":
+                short = tiles * m["grid"]["block_keys"] * (m["depth"] + m["ov_depth"]) * k.element_size() <= (2 << 20) * sms and not max_blocks
+                residency = "alone" if short else "shared"
+            if residency == "alone":
+                grid = sms
+            else:
+                smem_bytes = stages["shared_smem_bytes"]
+        elif m["target"] == "sm_90a" and m["kv_dtype"] not in ("fp8_e4m3", "int8") and tiles < 4 * grid:
             grid = sms
         if max_blocks:
             grid = min(grid, max_blocks)
@@ -102,6 +112,8 @@ class Decode(Kernel):
         tensors = dict(q=q, k=k, v=v, o=o)
         ints = dict(batch=batch, heads_q=hq, heads_kv=hk, seqlen_q=sq, seqlen_k=k.shape[1] if k.dim() == 4 else 0, team_heads=team, launch_before=before,
                     num_pages=k.shape[0], page_table_stride=table.stride(0) if table is not None else 0, total_q=q.shape[0])
+        if stages:
+            ints["num_kv_stages"] = stages[residency]
         if table is not None:
             ints["key_capacity"] = table.shape[1] * k.shape[1]
         pointers = dict(q=q, k=k, v=v, o=o, lse=lse, cu_seqlens_q=cu_q, cu_seqlens_k=cu_k, seqlens_k=lengths_k, page_table=table,
@@ -134,7 +146,7 @@ class Decode(Kernel):
 
         def launch():
             stream = torch.cuda.current_stream().cuda_stream
-            config = LaunchConfig(grid, 1, 1, m["num_threads"], 1, 1, m["smem_bytes"], stream, ctypes.pointer(attribute), int(programmatic))
+            config = LaunchConfig(grid, 1, 1, m["num_threads"], 1, 1, smem_bytes, stream, ctypes.pointer(attribute), int(programmatic))
             check(cuda.cuLaunchKernelEx(ctypes.byref(config), self.function, args, None), self.name)
 
         launch.keep = (keep, tensors, pointers)
@@ -338,7 +350,7 @@ class Read:
         return launch
 
 
-def launches_of(k, caches, batch, hq, before=0):
+def launches_of(k, caches, batch, hq, before=0, residency="by_work"):
     """One decode step over each of the caches; `before` as the runtime's LaunchBefore."""
     m = k.m
     contiguous = k.kind == "contiguous"
@@ -347,7 +359,7 @@ def launches_of(k, caches, batch, hq, before=0):
     lse = torch.empty((batch, hq, 1) if contiguous else (hq, batch), device="cuda")
     cu_q = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
     return [k.prepare(q, c["k"], c["v"], o, None if contiguous else c["lengths"], c.get("table"), lse, cu_q, c.get("cu_k"), 1,
-                      c.get("k_scale"), c.get("v_scale"), None, before) for c in caches]
+                      c.get("k_scale"), c.get("v_scale"), None, before, residency=residency) for c in caches]
 
 
 def kv_bytes(m, keys, hk):
@@ -389,6 +401,9 @@ def time_together(kernels, read, batch, length, hq, hk, reps, cudnn):
             # The launch before promised to leave lengths and tables alone.
             sizes[k.name + "+tables"] = size
             graphs[k.name + "+tables"] = Graph(launches_of(k, caches, batch, hq, 1) * repeat)
+        for residency in ("alone", "shared") if RESIDENCY and "stages" in k.m else ():
+            sizes[f"{k.name}+{residency}"] = size
+            graphs[f"{k.name}+{residency}"] = Graph(launches_of(k, caches, batch, hq, 1, residency) * repeat)
         if k.kind == "contiguous" and cudnn and k.m["kv_dtype"] == "bf16" and "read" not in graphs:
             sizes["read"] = sizes["cudnn"] = size
             joined = [torch.empty(size // 2, dtype=torch.bfloat16, device="cuda").normal_() for _ in range(copies)]
@@ -453,9 +468,10 @@ def main():
     ap.add_argument("--ragged", metavar="TRACE", help="request trace (CSV or JSON lines) whose lengths are timed, too")
     ap.add_argument("--serial", action="store_true", help="launches that do not overlap")
     ap.add_argument("--layout", default="bshd", choices=("bshd", "bhsd"))
+    ap.add_argument("--residency", action="store_true", help="also time both choices of stages, whatever the work (with the promise about tables)")
     a = ap.parse_args()
-    global LAYOUT, SERIAL
-    LAYOUT, SERIAL = a.layout, a.serial
+    global LAYOUT, SERIAL, RESIDENCY
+    LAYOUT, SERIAL, RESIDENCY = a.layout, a.serial, a.residency
     torch.manual_seed(1)
     random.seed(1)
     torch.zeros(1, device="cuda")

@@ -132,6 +132,11 @@ GridRule grid_of(const Json& json) {
 // Members that most kernels have not are left out rather than written as 0.
 void add_serving(const Manifest& m, Json& out) {
   if (m.cache_depth > 0) out["cache_depth"] = m.cache_depth, out["head_dim_offset"] = m.head_dim_offset;
+  if (m.stages) {
+    out["stages"] = {{"alone", m.stages->alone},
+                     {"shared", m.stages->shared},
+                     {"shared_smem_bytes", m.stages->shared_smem_bytes}};
+  }
   if (m.page_size > 0) out["page_size"] = m.page_size;
   if (m.workspace_bytes_per_block > 0) out["workspace_bytes_per_block"] = m.workspace_bytes_per_block;
   if (m.workspace_bytes_per_item > 0) out["workspace_bytes_per_item"] = m.workspace_bytes_per_item;
@@ -147,6 +152,15 @@ void add_serving(const Manifest& m, Json& out) {
 }
 
 void read_serving(const Json& json, Manifest& m) {
+  if (json.contains("stages")) {
+    const Json& from = member(json, "stages");
+    if (!from.is_object()) malformed("'stages' is not an object");
+    m.stages =
+        Manifest::Stages{int_of(from, "alone"), int_of(from, "shared"), int_of(from, "shared_smem_bytes")};
+    if (m.stages->shared < 2 || m.stages->alone < m.stages->shared || m.stages->alone > 64 ||
+        m.stages->shared_smem_bytes < 0 || m.stages->shared_smem_bytes > m.smem_bytes)
+      malformed("'stages' is out of range");
+  }
   if (json.contains("page_size")) m.page_size = int_of(json, "page_size");
   if (json.contains("cache_depth")) {
     m.cache_depth = int_of(json, "cache_depth");

@@ -90,7 +90,7 @@ ScoreContext DecodePlan::score_context() const {
 }
 
 int DecodePlan::smem_bytes() const {
-  if (!room_beside) return smem.bytes();
+  if (!room_beside && !stages_at_launch) return smem.bytes();
   const TargetInfo& target = target_info(Target::sm_90a);
   return std::max(smem.bytes(), target.processor_smem() / 2 - target.smem_reserved + 16);
 }
@@ -221,14 +221,23 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
   p.ctas_per_sm = fitting(2) >= 2 && !p.upright && busy <= 108 && !separate ? 2 : 1;
   p.room_beside = separate && p.upright && registers <= 112;  // of 168
+  // What two stages of 8-bit tiles, or more of small ones, feed is a second warpgroup's work: one block alone
+  // is slower at any length (bench/NOTES.md 78).
+  const bool wide_stages = !p.narrow && per_stage >= (3 << 14) / 2;
   if (!c.num_kv_stages) {
     // Two blocks with two stages each keep the memory busy; more only queue, and blocks get less equal
     // shares.
     const int bytes = (p.upright ? 8 : 3) << 14;
     const int enough = p.v_in_k ? 8 : std::max(bytes / per_stage, 2);
-    c.num_kv_stages = std::clamp(fitting(p.ctas_per_sm), 1, enough);
+    const int each = std::clamp(fitting(p.ctas_per_sm), 1, enough);
+    c.num_kv_stages = p.ctas_per_sm == 2 && wide_stages && fitting(1) >= 2 * each ? 2 * each : each;
   }
   p.num_kv_stages = *c.num_kv_stages;
+  // Short launches do better with all stages in one block a multiprocessor: half the parts to add up, and one
+  // ring for all that is on its way (bench/NOTES.md 73, 78).
+  p.stages_at_launch = p.ctas_per_sm == 2 && wide_stages && p.num_kv_stages >= 4 &&
+                       p.num_kv_stages % 2 == 0 && p.num_kv_stages / 2 <= fitting(2) &&
+                       p.num_kv_stages <= fitting(1);
   // V of one tile is still read when K of the next is multiplied.
   const int fewest = p.v_in_k ? 2 : 1;
   if (p.num_kv_stages < fewest || p.num_kv_stages > 16) {
@@ -237,9 +246,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
     return std::nullopt;
   }
 
-  p.k.emplace(
-      TMAConsumerPipeline::Shape{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, 4});
+  TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, 4};
   TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4};
+  k.stages_at_launch = v.stages_at_launch = p.stages_at_launch;
+  p.k.emplace(k);
   if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
   p.v.emplace(v);
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
@@ -249,8 +259,11 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1),
                                   "wait_for_launch_before();", dynamic, separate});
 
-  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
-  p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  const auto add_rings = [&p] {
+    p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
+    p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  };
+  if (!p.stages_at_launch) add_rings();
   p.smem_q = p.smem.add("q", p.q_bytes(), 1024, "Q: the packed query rows");
   if (!p.upright) p.smem_p = p.smem.add("p", p_bytes, 1024, "P, rows = query rows");
   p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
@@ -262,6 +275,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
   p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
+  if (p.stages_at_launch) add_rings();  // last: fewer stages leave the end out
   if (p.smem.bytes() > target.smem_bytes) {
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
            fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), target.smem_bytes),
@@ -269,7 +283,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   }
   if (out.size() != before) return std::nullopt;
   p.ctas_per_sm =
-      std::clamp(target.processor_smem() / (p.smem.bytes() + target.smem_reserved), 1, p.ctas_per_sm);
+      std::clamp(target.processor_smem() / (p.shared_smem_bytes() + target.smem_reserved), 1, p.ctas_per_sm);
 
   const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
   if (p.upright) {

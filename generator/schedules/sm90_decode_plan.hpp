@@ -37,6 +37,10 @@ struct DecodePlan {
   /// Of such a kernel: registers leave room for a block of another launch on the multiprocessor.
   bool room_beside = false;
 
+  /// The launch says how many stages the rings have: all of them in one block a multiprocessor, for short
+  /// launches, or half of them in each of two.
+  bool stages_at_launch = false;
+
   SmemMap smem;
   int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag, smem_cells;
 
@@ -48,8 +52,15 @@ struct DecodePlan {
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
 
-  /// Shared memory of a block. Ones with room beside them ask for more than half of a multiprocessor's: two
-  /// of them on one would leave another without.
+  /// Stages and shared memory of each of `ctas_per_sm` blocks a multiprocessor.
+  int shared_stages() const { return stages_at_launch ? num_kv_stages / 2 : num_kv_stages; }
+  int shared_smem_bytes() const {
+    return smem.bytes() -
+           (num_kv_stages - shared_stages()) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
+  }
+  /// Shared memory of a block, of one with all stages. Those that are to stand alone, or with room beside
+  /// them for another kind, ask for more than half of a multiprocessor's: two of them on one, one of them the
+  /// next launch's, would leave another without.
   int smem_bytes() const;
   static constexpr int kConsumerThreads = 128;
   int num_threads() const { return kConsumerThreads + 32 * producer_warps; }

@@ -2,8 +2,11 @@
 
 namespace kiln {
 
-StagedPipeline::StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages)
-    : name_(std::move(name)), num_kv_stages_(num_kv_stages), num_qk_stages_(num_qk_stages) {}
+StagedPipeline::StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages, std::string in_use)
+    : name_(std::move(name)),
+      in_use_(std::move(in_use)),
+      num_kv_stages_(num_kv_stages),
+      num_qk_stages_(num_qk_stages) {}
 
 std::string StagedPipeline::barrier(const char* kind, int qk) const {
   std::string text = fmt::format("mbar_{}_{}", name_, kind);
@@ -35,6 +38,8 @@ void StagedPipeline::emit_state(Writer& w, bool producer) const {
 void StagedPipeline::emit_step(Writer& w) const {
   if (num_kv_stages_ == 1) {
     w.line("{} ^= 1;", phase());
+  } else if (!in_use_.empty()) {
+    w.line("if (++{0} == {1}) {{ {0} = 0; {2} ^= 1; }}", stage(), in_use_, phase());
   } else if (num_kv_stages_ == 2) {
     w.line("{0} ^= {1}; {1} ^= 1;", phase(), stage());
   } else {

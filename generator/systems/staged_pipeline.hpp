@@ -14,8 +14,9 @@ namespace kiln {
 
 class StagedPipeline {
  public:
-  /// `name` prefixes the emitted variables: mbar_NAME_full, NAME_stage, NAME_phase.
-  StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages);
+  /// `name` prefixes the emitted variables: mbar_NAME_full, NAME_stage, NAME_phase. `in_use`: an expression
+  /// of how many of the stages are used, at least 2; empty: all.
+  StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages, std::string in_use = "");
 
   int num_kv_stages() const { return num_kv_stages_; }
   int num_qk_stages() const { return num_qk_stages_; }
@@ -40,7 +41,7 @@ class StagedPipeline {
  private:
   std::string barrier(const char* kind, int qk) const;
 
-  std::string name_;
+  std::string name_, in_use_;
   int num_kv_stages_, num_qk_stages_;
 };
 

@@ -37,6 +37,7 @@ struct DecodeShape {
   std::span<const std::int64_t> lengths_q, lengths_k;  ///< one per sequence
   std::int64_t max_seqlen_k = 0;                       ///< bound given to the launch; 0: the longest
   std::int64_t max_blocks = 0;                         ///< LaunchOptions::max_blocks
+  Residency residency = Residency::by_work;            ///< LaunchOptions::residency
 };
 
 /// Grid, workspace and counters of a launch, in O(batch). Throws Error (bad_input) when the kernel is no

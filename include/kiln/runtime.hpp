@@ -150,6 +150,8 @@ struct LaunchOptions {
   /// Persistent and stream_k grids: at most so many blocks, which leaves room for another launch beside this
   /// one; 0: as many as the multiprocessors hold. Part of what the bits of a stream_k result depend on.
   int max_blocks = 0;
+  /// Ignored by kernels without Manifest::stages. Part of what the bits of a stream_k result depend on.
+  Residency residency = Residency::by_work;
 };
 
 struct Timing {

@@ -74,7 +74,23 @@ struct GridRule {
   int block_keys = 0;  ///< stream_k only
 };
 
+/// How blocks of a kernel with Manifest::stages stand on the multiprocessors: alone with all stages of the
+/// rings, or several with fewer. Short launches are faster with the former, others with the latter.
+enum class Residency {
+  by_work,  ///< alone up to 2 MB of keys and values a multiprocessor, counting each sequence as the longest,
+            ///< unless max_blocks leaves room for another launch
+  alone,
+  shared,
+};
+
 struct Manifest {
+  /// Stages of the rings of K and V where the launch says how many (the parameter num_kv_stages): `alone` in
+  /// one block a multiprocessor, for short launches, or `shared` in each of grid.ctas_per_sm blocks.
+  struct Stages {
+    int alone = 0, shared = 0;
+    int shared_smem_bytes = 0;  ///< dynamic shared memory with `shared` stages; smem_bytes has `alone`
+  };
+
   std::string name;         ///< config name; files are NAME.cu/NAME.hip and NAME.json
   std::string entry;        ///< extern "C" symbol of the kernel
   std::string target;       ///< "sm_90a", ...
@@ -83,6 +99,7 @@ struct Manifest {
   int smem_bytes = 0;  ///< dynamic shared memory
   std::array<int, 3> cluster{1, 1, 1};
   GridRule grid;
+  std::optional<Stages> stages;
   std::vector<KernelParam> params;
 
   // What the kernel computes, for argument checking.

@@ -99,6 +99,7 @@ class LoadedKernel final : public Kernel {
     problem.max_blocks = options.max_blocks;
     const EmulatorOptions* emulator = options.emulator;
     const int num_sms = emulator != nullptr ? emulator->num_sms : device_->info().num_sms;
+    settle_stages(manifest_, num_sms, options.residency, problem);
     problem.team_heads = choose_team(manifest_, problem, num_sms);
     ScratchAddresses scratch;
     if (needs_counter_) scratch.tile_counter = counters_.of(options.stream);

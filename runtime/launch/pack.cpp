@@ -74,6 +74,7 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"mask_stride_batch", [](const Context& c) { return c.problem.mask_stride_batch; }},
     {"mask_stride_head", [](const Context& c) { return c.problem.mask_stride_head; }},
     {"mask_words", [](const Context& c) { return c.problem.mask_words; }},
+    {"num_kv_stages", [](const Context& c) { return c.problem.num_kv_stages; }},
     {"launch_before", [](const Context& c) { return static_cast<std::int64_t>(c.problem.before); }},
 };
 
@@ -251,10 +252,26 @@ std::int64_t most_blocks(const Manifest& manifest, int num_sms) {
   return std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
 }
 
+void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem) {
+  if (!manifest.stages) return;
+  constexpr std::int64_t kShortBytes = std::int64_t{2} << 20;  // bench/NOTES.md 78
+  const std::int64_t tile_bytes = std::int64_t{manifest.grid.block_keys} *
+                                  (manifest.depth + manifest.ov_depth) *
+                                  static_cast<std::int64_t>(size_of(manifest.kv_dtype));
+  const std::int64_t bytes = problem.num_tiles * problem.kv_tiles * tile_bytes;
+  if (residency == Residency::by_work)
+    residency = problem.max_blocks == 0 && bytes <= kShortBytes * std::max(num_sms, 1) ? Residency::alone
+                                                                                       : Residency::shared;
+  problem.num_kv_stages = residency == Residency::alone ? manifest.stages->alone : manifest.stages->shared;
+}
+
 std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
   constexpr std::int64_t kFewTiles = 4;
   const std::int64_t most = most_blocks(manifest, num_sms);
-  const bool few = manifest.target == "sm_90a" && problem.num_tiles * problem.kv_tiles < kFewTiles * most;
+  const bool alone = manifest.stages && problem.num_kv_stages == manifest.stages->alone;
+  const bool few =
+      alone || (manifest.target == "sm_90a" && !manifest.stages && size_of(manifest.kv_dtype) > 1 &&
+                problem.num_tiles * problem.kv_tiles < kFewTiles * most);
   const std::int64_t blocks = few ? std::max(num_sms, 1) : most;
   return problem.max_blocks > 0 ? std::min(blocks, problem.max_blocks) : blocks;
 }
@@ -312,7 +329,9 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
     geometry.grid[i] = (geometry.grid[i] + size - 1) / size * size;
   }
   geometry.block = {static_cast<std::uint32_t>(manifest.num_threads), 1, 1};
-  geometry.smem_bytes = static_cast<std::uint32_t>(manifest.smem_bytes);
+  const bool shared = manifest.stages && problem.num_kv_stages == manifest.stages->shared;
+  geometry.smem_bytes =
+      static_cast<std::uint32_t>(shared ? manifest.stages->shared_smem_bytes : manifest.smem_bytes);
   geometry.programmatic = waits_for_launch_before(manifest);
   geometry.before = problem.before;
   return geometry;

@@ -44,9 +44,12 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
 /// Most blocks that a persistent or stream_k grid has on `num_sms` multiprocessors.
 std::int64_t most_blocks(const Manifest& manifest, int num_sms);
 
-/// Most blocks that a stream_k launch of this problem has: most_blocks(), but on sm_90a one a multiprocessor
-/// where more would get fewer than 4 KV tiles each, since every block leaves a part to combine; and no more
-/// than the caller allows.
+/// Problem::num_kv_stages of a kernel with Manifest::stages; before the number of blocks is asked for.
+void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem);
+
+/// Most blocks that a stream_k launch of this problem has: most_blocks(), but one a multiprocessor with all
+/// stages, and on sm_90a for 16-bit caches where more would get fewer than 4 KV tiles each, since every block
+/// leaves a part to combine; and no more than the caller allows.
 std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms);
 
 /// Problem::team_heads of a stream_k grid: the largest divisor of heads_kv by which whole teams fill the

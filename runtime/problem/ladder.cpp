@@ -67,6 +67,10 @@ PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cas
   return posed;
 }
 
+Residency residency_of(std::uint64_t seed) {
+  return seed % 2 == 0 ? Residency::shared : Residency::alone;
+}
+
 LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
                     const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
                     std::int64_t heads_q, LaunchBefore before) {
@@ -75,6 +79,7 @@ LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& sour
   RunOptions options;
   options.emulator = &emulator;
   options.before = before;
+  options.residency = residency_of(emulator.seed);
   const RunResult result = run_workload(runtime, *kernel, posed.work, options);
   return {posed.work.shape.text(), std::string(to_string(emulator.policy)),
           check_output(posed.work, result.output, posed.reference, posed.tolerance), result.findings};

@@ -33,6 +33,9 @@ struct PosedCases {
 PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
                       std::int64_t heads_q);
 
+/// Kernels whose launch chooses the stages meet both choices under runs of even and odd seeds.
+Residency residency_of(std::uint64_t seed);
+
 /// One emulated run that was checked.
 struct LadderRun {
   std::string problem, policy;

@@ -54,9 +54,9 @@ class Job {
   void launch(RunResult& result) {
     std::vector<double> totals(static_cast<std::size_t>(std::max(1, options_.iterations)), 0.0);
     for (const AttentionArgs& args : launches_) {
-      Timing timing = kernel_.time(args, options_.iterations > 0 ? options_.warmup + 1 : 0,
-                                   std::max(1, options_.iterations),
-                                   {0, options_.emulator, options_.before, options_.max_blocks});
+      Timing timing = kernel_.time(
+          args, options_.iterations > 0 ? options_.warmup + 1 : 0, std::max(1, options_.iterations),
+          {0, options_.emulator, options_.before, options_.max_blocks, options_.residency});
       for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += timing.us[i];
       if (timing.report) note(*timing.report, result);
     }

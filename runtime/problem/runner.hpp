@@ -17,6 +17,7 @@ struct RunOptions {
   const EmulatorOptions* emulator = nullptr;  ///< instead of the runtime's, on the emulated device
   LaunchBefore before = LaunchBefore::any;    ///< as LaunchOptions has it, with
   int max_blocks = 0;                         ///< this
+  Residency residency = Residency::by_work;   ///< and this
 };
 
 struct RunResult {

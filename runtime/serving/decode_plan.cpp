@@ -57,6 +57,7 @@ DecodePlan size_plan(const Manifest& manifest, const Rules& rules, const DecodeS
   const std::int64_t keys = shape.max_seqlen_k > 0 ? shape.max_seqlen_k : longest(shape.lengths_k);
   problem.kv_tiles = std::max<std::int64_t>(1, (keys + rules.block_keys - 1) / rules.block_keys);
   problem.max_blocks = shape.max_blocks;
+  settle_stages(manifest, num_sms, shape.residency, problem);
   problem.team_heads = choose_team(manifest, problem, num_sms);
 
   DecodePlan plan;

@@ -135,6 +135,7 @@ Verdict run_once(Runtime& runtime, Kernel& kernel, const Exercise& exercise, con
   RunOptions options;
   options.emulator = &how;
   options.before = exercise.before;
+  options.residency = residency_of(how.seed);
   const auto& [work, reference, tolerance] = exercise.posed;
   RunResult result;
   try {

@@ -33,18 +33,30 @@ bool refused_at(const Json& more, const std::string& pointer, const std::string&
 
 }  // namespace
 
-TEST_CASE("decode on sm_90a packs sixteen query rows and keeps two stages for each of two blocks") {
+TEST_CASE(
+    "decode on sm_90a packs sixteen query rows, with two stages for each of two blocks or four for one") {
   const Json plan = Json::parse(plan_of(Json::object()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm90_decode");
   CHECK(r["BM"] == 16);
   CHECK(r["BN"] == 64);
-  CHECK(r["num_kv_stages"] == 2);
+  CHECK(r["num_kv_stages"] == 4);
   CHECK(Json::parse(plan_of({{"depth", 64}}).to_json())["resolved"]["num_kv_stages"] == 3);  // half the bytes
   CHECK(r["num_threads"] == 160);
   CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
-  CHECK(2 * (plan["resources"]["smem_bytes"].get<int>() + 1024) <= 233472);
-  CHECK(generate(plan_of(Json::object())).manifest.grid.ctas_per_sm == 2);
+  const Manifest manifest = generate(plan_of(Json::object())).manifest;
+  CHECK(manifest.grid.ctas_per_sm == 2);
+  CHECK(manifest.smem_bytes == plan["resources"]["smem_bytes"]);
+  REQUIRE(manifest.stages);
+  CHECK(manifest.stages->alone == 4);
+  CHECK(manifest.stages->shared == 2);
+  CHECK(manifest.stages->shared_smem_bytes == manifest.smem_bytes - 2 * 2 * 64 * 128 * 2);
+  CHECK(2 * (manifest.stages->shared_smem_bytes + 1024) <= 233472);
+  CHECK(manifest_from_json(to_json(manifest)).stages->shared_smem_bytes ==
+        manifest.stages->shared_smem_bytes);
+  // Two stages are two; bytes that one warpgroup is slow to widen, and small tiles, have no choice.
+  for (const Json& fixed : {Json{{"num_kv_stages", 2}}, Json{{"kv_dtype", "int8"}}, Json{{"depth", 64}}})
+    CHECK_FALSE(generate(plan_of(fixed)).manifest.stages);
 }
 
 TEST_CASE("a page is a whole part of a tile or holds whole tiles") {

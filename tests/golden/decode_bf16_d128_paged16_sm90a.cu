@@ -1,17 +1,17 @@
 // decode_bf16_d128_paged16_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"schedule":"sm90_decode"}
-// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 2 KV stages, 2 blocks a multiprocessor.
-// Shared memory (76144 bytes):
-//         0 ..   32768  k          K stages
-//     32768 ..   65536  v          V stages
-//     65536 ..   69632  q          Q: the packed query rows
-//     69632 ..   71680  p          P, rows = query rows
-//     71680 ..   75776  o          O on its way out
-//     75776 ..   76032  max        maximum of each row, of each warp
-//     76032 ..   76128  mbar       K, V and cell rings
-//     76128 ..   76136  cells      cells handed to the consumers
-//     76136 ..   76144  flag       arrivals at the item before this block
+// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":4,"schedule":"sm90_decode"}
+// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 2 KV stages in each of 2 blocks a multiprocessor, or 4 in one.
+// Shared memory (142336 bytes with 4 stages):
+//         0 ..    4096  q          Q: the packed query rows
+//      4096 ..    6144  p          P, rows = query rows
+//      6144 ..   10240  o          O on its way out
+//     10240 ..   10496  max        maximum of each row, of each warp
+//     10496 ..   10656  mbar       K, V and cell rings
+//     10656 ..   10664  cells      cells handed to the consumers
+//     10664 ..   10672  flag       arrivals at the item before this block
+//     11264 ..   76800  k          K stages
+//     76800 ..  142336  v          V stages
 //
 // Regenerate: kiln generate decode_bf16_d128_paged16_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin decode_bf16_d128_paged16_sm90a.cu
@@ -344,6 +344,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     float* lse,
     float* workspace,
     int* item_counters,
+    const int num_kv_stages,
     const int* page_table,
     const int page_table_stride,
     const int num_pages,
@@ -367,10 +368,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 71680;
-  const u32 smem_p = smem + 69632;
-  const u32 mbar_k_full = smem + 76032, mbar_k_empty = smem + 76048;
-  const u32 mbar_v_full = smem + 76064, mbar_v_empty = smem + 76080;
+  const u32 smem_k = smem + 11264, smem_v = smem + 11264 + num_kv_stages * 16384, smem_q = smem + 0, smem_o = smem + 6144;
+  const u32 smem_p = smem + 4096;
+  const u32 mbar_k_full = smem + 10496, mbar_k_empty = smem + 10528;
+  const u32 mbar_v_full = smem + 10560, mbar_v_empty = smem + 10592;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
 
@@ -378,12 +379,20 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     prefetch_tensor_map(&k_map); prefetch_tensor_map(&v_map);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_full + 16, 1);
+    mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_empty + 0, 4);
     mbarrier_init(mbar_k_empty + 8, 4);
+    mbarrier_init(mbar_k_empty + 16, 4);
+    mbarrier_init(mbar_k_empty + 24, 4);
     mbarrier_init(mbar_v_full + 0, 1);
     mbarrier_init(mbar_v_full + 8, 1);
+    mbarrier_init(mbar_v_full + 16, 1);
+    mbarrier_init(mbar_v_full + 24, 1);
     mbarrier_init(mbar_v_empty + 0, 4);
     mbarrier_init(mbar_v_empty + 8, 4);
+    mbarrier_init(mbar_v_empty + 16, 4);
+    mbarrier_init(mbar_v_empty + 24, 4);
     fence_mbarrier_init();
   }
   Range range = first_range(problem);
@@ -432,7 +441,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           tma_load(smem_v + v_stage * 16384 + 8192 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
-        v_phase ^= v_stage; v_stage ^= 1;
+        if (++v_stage == num_kv_stages) { v_stage = 0; v_phase ^= 1; }
       }
     }
     // who waits for this launch has waited for the one before it, too
@@ -480,7 +489,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
           tma_load(smem_k + k_stage * 16384 + 8192 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
-        k_phase ^= k_stage; k_stage ^= 1;
+        if (++k_stage == num_kv_stages) { k_stage = 0; k_phase ^= 1; }
       }
     }
   } else {
@@ -496,8 +505,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     const u32 v_desc = (smem_v >> 4) | 0x2000000u;
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
-    float* const row_exchange = (float*)(smem_bytes + 75776);
-    int* const arrivals_before = (int*)(smem_bytes + 76136);
+    float* const row_exchange = (float*)(smem_bytes + 10240);
+    int* const arrivals_before = (int*)(smem_bytes + 10664);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -547,10 +556,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         wgmma_commit();
         WGMMA_WAIT(0);
         if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-        k_phase ^= k_stage; k_stage ^= 1;
+        if (++k_stage == num_kv_stages) { k_stage = 0; k_phase ^= 1; }
         if (n > s.tile_begin) {
           if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);  // V(n - 1)
-          v_phase ^= v_stage; v_stage ^= 1;
+          if (++v_stage == num_kv_stages) { v_stage = 0; v_phase ^= 1; }
         }
         if ((n + 1) * 64 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
@@ -667,7 +676,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
       }
       WGMMA_WAIT(0);
       if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-      v_phase ^= v_stage; v_stage ^= 1;
+      if (++v_stage == num_kv_stages) { v_stage = 0; v_phase ^= 1; }
 
       // ---- row sums over the lanes and warps
       row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 4);

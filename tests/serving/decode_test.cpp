@@ -131,6 +131,41 @@ TEST_CASE("a launch may rely on what the one before leaves alone, and on no more
   }
 }
 
+TEST_CASE("a launch chooses between one block a multiprocessor with all stages and two with half of them") {
+  Built built = build(R"("target": "sm_90a", "depth": 128, "operand": {"kind": "paged", "page_size": 16})");
+  const std::vector<LadderCase> cases{{1, 700}, {2, 90}, {1, 0}};
+  const auto run = [&](std::uint64_t seed) {
+    EmulatorOptions emulator;
+    emulator.policy = EmulatorOptions::Policy::random;
+    emulator.num_sms = 2;
+    emulator.seed = seed;
+    return run_cases(emulated(), built.plan, built.source, cases, emulator, 2);
+  };
+  REQUIRE(residency_of(1) == Residency::alone);
+  REQUIRE(residency_of(2) == Residency::shared);
+  CHECK(run(1).passed());
+  CHECK(run(2).passed());
+
+  // A length at which a launch has 2 MB a multiprocessor, and one key more.
+  const std::int64_t keys = (std::int64_t{2} << 20) * 132 / (8 * 2 * 128 * 2);
+  for (const std::int64_t more : {0, 1}) {
+    const std::vector<std::int64_t> q{1}, k{keys + more};
+    DecodeShape shape{32, 8, q, k, 0};
+    const Manifest& manifest = built.source.manifest;
+    CHECK(size_decode(manifest, shape, 132).blocks == (more == 0 ? 132 : 264));
+    shape.max_blocks = 100;  // what leaves room for another launch leaves shared memory, too
+    CHECK(size_decode(manifest, shape, 132).blocks <= 100);
+    shape.max_blocks = 0;
+    shape.residency = more == 0 ? Residency::shared : Residency::alone;
+    CHECK(size_decode(manifest, shape, 132).blocks == (more == 0 ? 264 : 132));
+  }
+
+  // The rings end where the launch's shared memory does.
+  built.source.manifest.stages->shared_smem_bytes -= 1024;
+  CHECK(run(1).passed());
+  CHECK_FALSE(run(2).passed());
+}
+
 TEST_CASE("parts are combined in order: the same bits whatever the timing") {
   const Built built = build(R"("operand": {"kind": "paged", "page_size": 16}, "lse": true)");
   ProblemShape shape;

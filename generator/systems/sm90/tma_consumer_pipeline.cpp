@@ -4,7 +4,8 @@ namespace kiln::sm90 {
 
 TMAConsumerPipeline::TMAConsumerPipeline(const Shape& shape)
     : shape_(shape),
-      ring_(shape.is_k ? "k" : "v", shape.num_kv_stages, shape.is_k ? shape.num_qk_stages : 1) {}
+      ring_(shape.is_k ? "k" : "v", shape.num_kv_stages, shape.is_k ? shape.num_qk_stages : 1,
+            shape.stages_at_launch ? "num_kv_stages" : "") {}
 
 void TMAConsumerPipeline::emit_construct(Writer& w) const {
   const auto fields = shape_.is_k ? k_major_descriptor(tile()) : mn_major_descriptor(tile());

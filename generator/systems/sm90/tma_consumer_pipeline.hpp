@@ -27,7 +27,9 @@ class TMAConsumerPipeline {
     int element_bytes = 2;
     int consumer_warps = 8;  ///< arrivals that empty a slot: one elected lane per math warp
     int cluster = 1;         ///< blocks that fill each other's slots (multicast) and so release to each other
-    int slot_bytes = 0;      ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
+    /// The launch says how many of the stages are in use: the emitted parameter num_kv_stages.
+    bool stages_at_launch = false;
+    int slot_bytes = 0;  ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
