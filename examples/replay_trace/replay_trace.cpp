@@ -2,21 +2,18 @@
 // batching, prompts that share their prefix, new rows appended by a kernel. Reports tokens per second and the
 // bandwidth at which keys and values were read, and checks a sample of outputs against float64.
 //
-//   kiln_replay_trace TRACE [--config FILE.json] [--device D] [--requests 64] [--batch 32] [--max-prompt
-//   32768]
-//                     [--max-output 256] [--steps 1000000] [--pages N] [--heads-q 32] [--heads-kv 8]
-//                     [--checks 32]
+//   kiln_replay_trace TRACE [options]; --help lists them
 //
 // TRACE: JSON lines with input_length, output_length, hash_ids; or CSV with ContextTokens, GeneratedTokens.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <deque>
 #include <fstream>
 #include <sstream>
 
+#include <CLI/CLI.hpp>
 #include <kiln/kiln.hpp>
 #include <kiln/kv_cache.hpp>
 
@@ -33,39 +30,28 @@ struct Options {
   std::int64_t heads_q = 32, heads_kv = 8, checks = 32;
 };
 
-Options parse(int count, char** values) {
-  Options options;
-  const std::pair<const char*, std::int64_t*> numbers[] = {
-      {"--requests", &options.requests},     {"--batch", &options.batch},
-      {"--max-prompt", &options.max_prompt}, {"--max-output", &options.max_output},
-      {"--steps", &options.steps},           {"--pages", &options.pages},
-      {"--heads-q", &options.heads_q},       {"--heads-kv", &options.heads_kv},
-      {"--checks", &options.checks}};
-  for (int i = 1; i < count; ++i) {
-    const std::string name = values[i];
-    if (name.rfind("--", 0) != 0) {
-      options.trace = name;
-      continue;
-    }
-    if (i + 1 == count) throw Error(ErrorCode::bad_input, name + " needs a value");
-    const std::string value = values[++i];
-    if (name == "--config") options.config = value;
-    if (name == "--device") options.device = value;
-    bool known = name == "--config" || name == "--device";
-    for (const auto& [option, number] : numbers) {
-      if (name != option) continue;
-      known = true;
-      char* end = nullptr;
-      *number = std::strtoll(value.c_str(), &end, 10);
-      if (end == value.c_str() || *end != '\0' || *number < 0)
-        throw Error(ErrorCode::bad_input, name + " is a number, not '" + value + "'");
-    }
-    if (!known) throw Error(ErrorCode::bad_input, "unknown option " + name);
-  }
-  if (options.trace.empty()) throw Error(ErrorCode::bad_input, "usage: kiln_replay_trace TRACE [options]");
-  if (options.requests < 1 || options.batch < 1 || options.max_prompt < 1 || options.max_output < 1)
-    throw Error(ErrorCode::bad_input, "--requests, --batch, --max-prompt and --max-output are at least 1");
-  return options;
+constexpr std::int64_t kMost = std::int64_t{1} << 40;
+
+void declare(CLI::App& app, Options& options) {
+  const auto number = [&](const char* name, std::int64_t& value, std::int64_t least, const char* what) {
+    app.add_option(name, value, what)->check(CLI::Range(least, kMost))->capture_default_str();
+  };
+  app.add_option("trace", options.trace,
+                 "JSON lines with input_length, output_length, hash_ids; or CSV with ContextTokens, "
+                 "GeneratedTokens")
+      ->required();
+  app.add_option("--config", options.config,
+                 "Decode config over pages (default: BF16, depth 128, pages of 64)");
+  app.add_option("--device", options.device, "cuda, cuda:N, hip, emulated (default: the first there is)");
+  number("--requests", options.requests, 1, "Requests of the trace to replay");
+  number("--batch", options.batch, 1, "Sequences that decode together");
+  number("--max-prompt", options.max_prompt, 1, "Longer prompts are cut to this many tokens");
+  number("--max-output", options.max_output, 1, "Longer answers are cut to this many tokens");
+  number("--steps", options.steps, 0, "Most decode steps");
+  number("--pages", options.pages, 0, "Pages of the pool (0: as many as the batch can need)");
+  number("--heads-q", options.heads_q, 1, "Query heads");
+  number("--heads-kv", options.heads_kv, 1, "KV heads");
+  number("--checks", options.checks, 0, "Outputs to check against float64");
 }
 
 Config config_for(const Options& options, Runtime& runtime) {
@@ -363,8 +349,15 @@ class Replay {
 }  // namespace
 
 int main(int count, char** values) {
+  Options options;
+  CLI::App app("Replays the decode phase of a serving trace through one attention layer.");
+  declare(app, options);
   try {
-    const Options options = parse(count, values);
+    app.parse(count, values);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
     RuntimeOptions runtime_options;
     runtime_options.device = options.device;
     Runtime runtime(runtime_options);

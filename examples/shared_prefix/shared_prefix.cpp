@@ -2,11 +2,7 @@
 // launch that reads them for each sequence. Compares the results and times both over the caches of several
 // layers.
 //
-//   kiln_shared_prefix [--config FILE.json] [--device D] [--batch 64] [--prefix 8192] [--own 4096] [--heads-q
-//   32]
-//                      [--heads-kv 8] [--layers 0] [--rounds 20]
-//
-// --layers 0: as many as it takes to leave L2 (512 MB of keys and values).
+//   kiln_shared_prefix [options]; --help lists them
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -16,6 +12,7 @@
 #include <random>
 #include <sstream>
 
+#include <CLI/CLI.hpp>
 #include <kiln/cascade.hpp>
 #include <kiln/kiln.hpp>
 #include <kiln/kv_cache.hpp>
@@ -33,33 +30,20 @@ struct Options {
   throw Error(ErrorCode::bad_input, what);
 }
 
-Options parse(int count, char** values) {
-  Options options;
-  const std::pair<const char*, std::int64_t*> numbers[] = {
-      {"--batch", &options.batch},     {"--prefix", &options.prefix},     {"--own", &options.own},
-      {"--heads-q", &options.heads_q}, {"--heads-kv", &options.heads_kv}, {"--layers", &options.layers},
-      {"--rounds", &options.rounds}};
-  for (int i = 1; i < count; ++i) {
-    const std::string name = values[i];
-    if (i + 1 == count) fail(name + " needs a value");
-    const std::string value = values[++i];
-    bool known = name == "--config" || name == "--device";
-    if (name == "--config") options.config = value;
-    if (name == "--device") options.device = value;
-    for (const auto& [option, number] : numbers) {
-      if (name != option) continue;
-      known = true;
-      char* end = nullptr;
-      *number = std::strtoll(value.c_str(), &end, 10);
-      if (end == value.c_str() || *end != '\0' || *number < 0 || *number > 1 << 24)
-        fail(name + " is a number up to 2^24, not '" + value + "'");
-    }
-    if (!known) fail("unknown option " + name);
-  }
-  if (options.batch < 1 || options.own < 1 || options.rounds < 1 || options.heads_kv < 1 ||
-      options.heads_q < 1)
-    fail("--batch, --own, --rounds and the heads are at least 1");
-  return options;
+void declare(CLI::App& app, Options& options) {
+  const auto number = [&](const char* name, std::int64_t& value, std::int64_t least, const char* what) {
+    app.add_option(name, value, what)->check(CLI::Range(least, std::int64_t{1} << 24))->capture_default_str();
+  };
+  app.add_option("--config", options.config,
+                 "Decode config over pages (default: BF16, depth 128, pages of 64)");
+  app.add_option("--device", options.device, "cuda, cuda:N, hip, emulated (default: the first there is)");
+  number("--batch", options.batch, 1, "Sequences");
+  number("--prefix", options.prefix, 0, "Keys that all sequences share");
+  number("--own", options.own, 1, "Keys of each sequence alone");
+  number("--heads-q", options.heads_q, 1, "Query heads");
+  number("--heads-kv", options.heads_kv, 1, "KV heads");
+  number("--layers", options.layers, 0, "Caches in turns (0: as many as it takes to leave L2)");
+  number("--rounds", options.rounds, 1, "Timed rounds");
 }
 
 Config config_for(const Options& options, Runtime& runtime) {
@@ -257,8 +241,15 @@ class Comparison {
 }  // namespace
 
 int main(int count, char** values) {
+  Options options;
+  CLI::App app("Decode of sequences that begin with the same pages: a cascade beside one launch.");
+  declare(app, options);
   try {
-    const Options options = parse(count, values);
+    app.parse(count, values);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
     RuntimeOptions runtime_options;
     runtime_options.device = options.device;
     Runtime runtime(runtime_options);
