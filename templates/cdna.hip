@@ -352,7 +352,7 @@ DEVICE u32 pack_fp16(float lo, float hi) { return __builtin_bit_cast(u32, f16x2{
 
 //@ section unpack_fp8 needs types
 // Bytes 2 * half and 2 * half + 1 of four FP8 (in the target's encoding), as floats.
-DEVICE f32x2 unpack_fp8(u32 x, int half) {
+DEVICE f32x2 unpack_bytes(u32 x, int half) {
   return half == 0 ? __builtin_amdgcn_cvt_pk_f32_fp8((int)x, false) : __builtin_amdgcn_cvt_pk_f32_fp8((int)x, true);
 }
 
@@ -360,16 +360,22 @@ DEVICE f32x2 unpack_fp8(u32 x, int half) {
 // Bytes 2 * half and 2 * half + 1 of four OCP E4M3, as floats, where no instruction knows that encoding: sign, exponent and
 // fraction go where a float has them, 2^120 lies between the two biases. NaN becomes 480.
 DEVICE float unpack_e4m3(u32 x) { return as_float((u32)((int)x >> 4) & 0x87f00000u) * 0x1p120f; }
-DEVICE f32x2 unpack_fp8(u32 x, int half) {
+DEVICE f32x2 unpack_bytes(u32 x, int half) {
   return half == 0 ? f32x2{unpack_e4m3(x << 24), unpack_e4m3(x << 16)} : f32x2{unpack_e4m3(x << 8), unpack_e4m3(x)};
 }
 
+//@ section unpack_int8 needs types
+// Bytes 2 * half and 2 * half + 1 of four INT8, as floats: one instruction each, which picks its byte.
+DEVICE f32x2 unpack_bytes(u32 x, int half) {
+  return half == 0 ? f32x2{(float)(signed char)x, (float)(signed char)(x >> 8)} : f32x2{(float)(signed char)(x >> 16), (float)((int)x >> 24)};
+}
+
 //@ section widen_bf16 needs types
-// Eight FP8 to eight BF16, exactly: their floats have nothing in the lower half.
+// Eight FP8 or INT8 to eight BF16, exactly: their floats have nothing in the lower half.
 DEVICE u32x4 widen_bf16(u32x2 x) {
   u32x4 out;
   for (int i = 0; i < 4; ++i) {
-    const f32x2 pair = unpack_fp8(x[i / 2], i % 2);
+    const f32x2 pair = unpack_bytes(x[i / 2], i % 2);
     out[i] = __builtin_amdgcn_perm(as_bits(pair.y), as_bits(pair.x), 0x07060302u);
   }
   return out;
@@ -380,29 +386,41 @@ DEVICE u32x4 widen_bf16(u32x2 x) {
 DEVICE u32x4 widen_fp16(u32x2 x) {
   u32x4 out;
   for (int i = 0; i < 4; ++i) {
-    const f32x2 pair = unpack_fp8(x[i / 2], i % 2);
+    const f32x2 pair = unpack_bytes(x[i / 2], i % 2);
     out[i] = __builtin_bit_cast(u32, __builtin_amdgcn_cvt_pkrtz(pair.x, pair.y));
   }
   return out;
 }
 
+//@ section widen_int8_fp16 needs types
+// Eight INT8 to eight FP16, exactly: above 1024 FP16 counts in ones, so a byte (plus 128) below 0x64 is 1024 more.
+DEVICE u32x4 widen_fp16(u32x2 x) {
+  const f16x2 zero = {(_Float16)-1152.0f, (_Float16)-1152.0f};
+  u32x4 out;
+  for (int i = 0; i < 4; ++i) {
+    const u32 above = __builtin_amdgcn_perm(0x64646464u, x[i / 2] ^ 0x80808080u, i % 2 == 0 ? 0x07010700u : 0x07030702u);
+    out[i] = __builtin_bit_cast(u32, __builtin_bit_cast(f16x2, above) + zero);
+  }
+  return out;
+}
+
 //@ section widen_scaled_bf16 needs types
-// Eight FP8 times their scale to eight BF16 (round to nearest even).
+// Eight FP8 or INT8 times their scale to eight BF16 (round to nearest even).
 DEVICE u32x4 widen_bf16(u32x2 x, float unit) {
   u32x4 out;
   for (int i = 0; i < 4; ++i) {
-    const f32x2 pair = unpack_fp8(x[i / 2], i % 2) * unit;
+    const f32x2 pair = unpack_bytes(x[i / 2], i % 2) * unit;
     out[i] = pack_bf16(pair.x, pair.y);
   }
   return out;
 }
 
 //@ section widen_scaled_fp16 needs types
-// Eight FP8 times their scale to eight FP16 (round to nearest even).
+// Eight FP8 or INT8 times their scale to eight FP16 (round to nearest even).
 DEVICE u32x4 widen_fp16(u32x2 x, float unit) {
   u32x4 out;
   for (int i = 0; i < 4; ++i) {
-    const f32x2 pair = unpack_fp8(x[i / 2], i % 2) * unit;
+    const f32x2 pair = unpack_bytes(x[i / 2], i % 2) * unit;
     out[i] = pack_fp16(pair.x, pair.y);
   }
   return out;

@@ -288,7 +288,8 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
   for (int strip = 0; strip < p.v->num_strips(); ++strip) {
     w.open("");
     p.v->emit_landed(w, strip);
-    if (strip == 0) emit_read_p(w, p);
+    // P before V's fragments, which are what the next barrier is about.
+    if (strip == 0) emit_read_p(w, p), w.line("SCHEDULE_FENCE();");
     emit_strip(w, *p.v, strip, "p", "o_acc", false, [&] {
       if (strip + 1 < p.v->num_strips()) {
         p.v->emit_load_from_dram(w, strip + 1);
@@ -341,9 +342,9 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
 
 KernelSource emit_decode(const DecodePlan& p) {
   Prelude prelude("cdna.hip");
-  for (const char* section :
-       {"types", "uniform", "waits", "warp_names", "exp2_approx", "rcp_approx", "log2_approx", "maximum",
-        "any", "from_lane", "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16"})
+  for (const char* section : {"types", "uniform", "waits", "warp_names", "exp2_approx", "rcp_approx",
+                              "log2_approx", "maximum", "any", "from_lane", "lds_write_8", "lds_read_8",
+                              "lds_float", "arrive", "global_16", "schedule_fence"})
     prelude.use(section);
   for (const DType type : {p.config.dtype, *p.config.out_dtype})
     prelude.use(is_fp8(type)                        ? "pack_fp8"
@@ -354,7 +355,6 @@ KernelSource emit_decode(const DecodePlan& p) {
     p.k->use(prelude);
     p.v->use(prelude);
   } else {
-    prelude.use("schedule_fence");
     p.k_tile->use(prelude);
     p.v_tile->use(prelude);
   }

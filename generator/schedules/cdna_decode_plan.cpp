@@ -21,12 +21,12 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "dma", "v_load", "v_layout", "full_kv", "bk_smem",
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv"});
-  check.takes_16_bit_or_fp8();
+  check.takes_16_bit_or_bytes();
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();
   const bool widens = *m.kv_dtype != c.dtype;
-  check.takes(!widens || *m.dma == "reg_staged", "/dma", "widens FP8 in registers", "reg_staged");
+  check.takes(!widens || *m.dma == "reg_staged", "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
   check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
   check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",

@@ -25,8 +25,8 @@ struct DecodePlan {
   int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
   int num_warps = 0, num_threads = 0, ctas_per_cu = 1;
   bool lse = false, sink = false;
-  std::optional<Quantization::Granularity> scales;  ///< of FP8 operands: per tensor, or per KV head
-  RowScales row_scales;                             ///< of FP8 K and V under a 16-bit Q: by row
+  std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
+  RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
   int max_registers = 0;
   int k_stages = 1, v_stages = 1;  ///< cdna_decode
@@ -86,7 +86,7 @@ struct DecodePlan {
   /// log2 of the factor of P: the largest P is near the largest FP8 number (240 or 448).
   int p_shift() const { return !q_bytes() ? 0 : mfma.type == DType::fp8_e4m3fnuz ? 7 : 8; }
   bool q_bytes() const { return is_fp8(mfma.type); }
-  bool kv_bytes() const { return is_fp8(*config.kv_dtype); }
+  bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
   int p_vector_mask() const { return std::min(8, p_row_bytes() / 16) - 1; }
   std::string pack() const { return config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
   std::string pack_out() const { return *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }

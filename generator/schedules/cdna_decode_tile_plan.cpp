@@ -19,8 +19,8 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "full_kv", "bk_smem",
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
               "reg_chunk_depth"});
-  check.takes_16_bit_or_fp8();
-  check.takes(*m.kv_dtype == c.dtype || *m.dma == "reg_staged", "/dma", "widens FP8 in registers",
+  check.takes_16_bit_or_bytes();
+  check.takes(*m.kv_dtype == c.dtype || *m.dma == "reg_staged", "/dma", "widens bytes in registers",
               "reg_staged");
   check.takes_rows_of_depth();
   check.takes_positive_scale();

@@ -39,7 +39,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
               "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement"});
-  check.takes_16_bit_or_fp8();
+  check.takes_16_bit_or_bytes();
   check.takes_whole_prefill();
   const bool blocks = !*m.full_kv, alias = *m.v_from_k;
   check.takes(!(blocks && alias), "/full_kv", "keeps whole rows in a stage where V lies in them", "true");
@@ -53,7 +53,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!(pingpong && widens), "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(!(pingpong && staged) || widens, "/dma", "copies to LDS directly", "lds_direct");
-  check.takes(pingpong || !widens || staged, "/dma", "widens FP8 in registers", "reg_staged");
+  check.takes(pingpong || !widens || staged, "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
   if (blocks) {
     check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",

@@ -32,8 +32,8 @@ struct PrefillPlan {
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
   bool lse = false, sink = false;
-  std::optional<Quantization::Granularity> scales;  ///< of FP8 operands: per tensor, or per KV head
-  RowScales row_scales;                             ///< of FP8 K and V under a 16-bit Q: by row
+  std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
+  RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
   bool counted = true;             ///< waits count loads; otherwise they drain
   bool staged = false;             ///< loads pass through registers (`dma` reg_staged)
@@ -77,7 +77,7 @@ struct PrefillPlan {
   /// K and V are found through a table.
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   bool q_bytes() const { return is_fp8(config.dtype); }
-  bool kv_bytes() const { return is_fp8(*config.kv_dtype); }
+  bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(lse); }
   ScoreLayout scores() const { return mfma.score_layout(BN / mfma.shape.m); }

@@ -38,21 +38,24 @@ void MeaningCheck::takes_16_bit() const {
   takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
 }
 
-void MeaningCheck::takes_16_bit_or_fp8() const {
+void MeaningCheck::takes_16_bit_or_bytes() const {
   using Granularity = Quantization::Granularity;
-  const bool fp8 = is_fp8(*filled_.kv_dtype);
-  takes(is_16_bit(user_.dtype) || is_fp8(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
-  takes(*filled_.kv_dtype == user_.dtype || fp8, "/kv_dtype", "takes kv_dtype equal to dtype, or FP8",
-        std::string(to_string(user_.dtype)));
+  const DType kv = *filled_.kv_dtype;
+  const bool bytes = size_of(kv) == 1, narrow = is_16_bit(user_.dtype);
+  takes(narrow || is_fp8(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
+  takes(
+      kv == user_.dtype || (narrow && bytes), "/kv_dtype",
+      narrow ? "takes kv_dtype equal to dtype, FP8 or int8" : "takes kv_dtype equal to dtype where Q is FP8",
+      std::string(to_string(user_.dtype)));
   takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
   const auto& scales = filled_.operand->quantization;
-  takes(!scales || fp8, "/operand/quantization", "takes scales of FP8 only", "leave it out");
-  if (!scales || !fp8) return;
-  // Scales that differ from row to row are multiplied in where FP8 becomes wider.
+  takes(!scales || bytes, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
+  if (!scales || !bytes) return;
+  // Scales that differ from row to row are multiplied in where bytes become wider.
   const std::string_view granularity = "/operand/quantization/granularity";
   const bool by_row = scales_by_row(scales);
-  takes(!by_row || *filled_.kv_dtype != user_.dtype, granularity,
-        "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
+  takes(!by_row || kv != user_.dtype, granularity, "takes a scale for a tensor or a head where Q is FP8",
+        "per_tensor, per_head");
   takes(scales->granularity != Granularity::per_block || scales->block % 16 == 0 ||
             scales->block >= std::max(user_.depth, *filled_.ov_depth),
         granularity, "takes a scale for a multiple of 16 elements, or for a row", "16, 32, 64, 128");

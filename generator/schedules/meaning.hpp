@@ -23,9 +23,9 @@ class MeaningCheck {
 
   /// Q and O are bf16 or fp16.
   void takes_16_bit() const;
-  /// Q, K and V are bf16, fp16, or FP8 with a scale for a tensor or a head, or K and V are FP8 under a 16-bit
-  /// Q with any scales; O is bf16 or fp16.
-  void takes_16_bit_or_fp8() const;
+  /// Q, K and V are bf16, fp16, or FP8 with a scale for a tensor or a head, or K and V are FP8 or int8 under
+  /// a 16-bit Q with any scales; O is bf16 or fp16.
+  void takes_16_bit_or_bytes() const;
   /// K and V are of Q's type and have no scales.
   void takes_kv_of_dtype() const;
   /// K and V are of Q's type, or fp8_e4m3 or int8, which may have scales.

@@ -36,6 +36,8 @@ std::string slurp(const std::string& path) {
   return out.str();
 }
 
+}  // namespace
+
 amd::Module compile(const KernelSource& source) {
   const fs::path folder = fs::path(KILN_BINARY_DIR) / "cdna_kernels";
   fs::create_directories(folder);
@@ -51,6 +53,8 @@ amd::Module compile(const KernelSource& source) {
   for (const char* suffix : {".hip", ".o", ".log"}) fs::remove(base + suffix);
   return amd::Module::from_code_object(std::as_bytes(std::span(text)), source.manifest.name);
 }
+
+namespace {
 
 template <class T>
 std::uint64_t upload(emulator::GlobalMemory& memory, const std::vector<T>& values, const char* name) {

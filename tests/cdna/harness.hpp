@@ -24,6 +24,8 @@ struct Built {
   kiln::KernelSource source;
   kiln::emulator::amdgcn::Module module;
 };
+/// A source's code object, by clang; of the manifest only name and target are looked at.
+kiln::emulator::amdgcn::Module compile(const kiln::KernelSource& source);
 /// Generates and compiles; the same text is compiled once.
 const Built& build(const std::string& config);
 

@@ -88,6 +88,9 @@ DEVICE void buffer_store_8(i32x4 buffer, u32 offset, u32x2 data) {
                  "v"(offset), "s"(buffer), "i"(literal)                                                      \
                  : "memory", "scc")
 
+// Nothing is scheduled across: a strip's fragments stay near the products that use them.
+#define SCHEDULE_FENCE() __builtin_amdgcn_sched_barrier(0)
+
 // Until at most n of this wave's loads are in flight, then a barrier of the block. No other memory access crosses it.
 #define WAIT_LOADS_AND_SYNC(n) __asm volatile("s_waitcnt vmcnt(" #n ") lgkmcnt(0)\n\ts_barrier" ::: "memory")
 // A barrier of the block after this wave's LDS accesses; loads stay in flight.
@@ -621,6 +624,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
         p[1] = lds_read_8(lds + p_read_2);
         p[2] = lds_read_8(lds + p_read_4);
         p[3] = lds_read_8(lds + p_read_6);
+        SCHEDULE_FENCE();
         u32x2 v_reg[4];  // fragments of 4 elements
         {
           const u32 key_0 = lds_read_4(lds + v_frag_x2_0), key_1 = lds_read_4(lds + v_frag_x2_0 + 128), key_2 = lds_read_4(lds + v_frag_x2_0 + 256), key_3 = lds_read_4(lds + v_frag_x2_0 + 384);

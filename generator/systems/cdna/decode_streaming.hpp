@@ -6,8 +6,8 @@
 //
 // Both go straight to LDS by buffer loads (the flat rows of V too: a copy writes LDS in lane order). Between
 // landing and the next copy lie two barriers, or waits where each wave copies the very keys that it reads;
-// the products of a strip run from registers while the next one is on its way. FP8 under a 16-bit Q goes
-// through registers instead, where it is widened, and so do pages of fewer rows than a copy brings.
+// the products of a strip run from registers while the next one is on its way. FP8 and INT8 under a 16-bit Q
+// go through registers instead, where it is widened, and so do pages of fewer rows than a copy brings.
 #pragma once
 
 #include <string>
@@ -30,7 +30,7 @@ class DecodeStreamingKVBuffer {
     bool blocked = false;       ///< V in blocks of BK x BK instead of flat rows (11.3)
     bool block_form = false;    ///< V is read element by element (KVMmaOp::Shape::block)
     bool reg_staged = false;    ///< strips pass through registers
-    bool widens = false;        ///< and are widened there: memory holds FP8, LDS and the products `mfma.type`
+    bool widens = false;  ///< and are widened there: memory holds bytes, LDS and the products `mfma.type`
     DType stored = DType::fp8_e4m3;  ///< of what is widened
     int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns
   };

@@ -71,9 +71,10 @@ KVBuffer::KVBuffer(const Shape& shape)
       instructions_(constants_.copies_per_wave_tile) {
   if (!shape.reg_staged || shape.reads) return;
   const int row_columns = shape_.row_columns > 0 ? shape_.row_columns : shape_.depth;
-  copy_.emplace(RegStagedCopy::Shape{
-      name(), stage_, row_columns, shape_.strips, shape_.num_threads, shape_.page_size, shape_.mfma.type,
-      shape_.widens, unpacks_by_hand(shape_.mfma.target, shape_.stored), shape_.scale_columns});
+  copy_.emplace(RegStagedCopy::Shape{name(), stage_, row_columns, shape_.strips, shape_.num_threads,
+                                     shape_.page_size, shape_.mfma.type, shape_.widens, shape_.stored,
+                                     unpacks_by_hand(shape_.mfma.target, shape_.stored),
+                                     shape_.scale_columns});
 }
 
 void KVBuffer::use(Prelude& prelude) const {

@@ -56,7 +56,7 @@ class KVBuffer {
     int page_size = 0;
     /// False: a stage holds one block of bk_smem columns, loaded as strip `block` (seed-systems.md 8.3).
     bool full_kv = true;
-    /// Loads pass through registers (RegStagedCopy); `widens`: memory holds FP8, LDS the type of `mfma`.
+    /// Loads pass through registers (RegStagedCopy); `widens`: memory holds bytes, LDS the type of `mfma`.
     bool reg_staged = false, widens = false;
     DType stored = DType::fp8_e4m3;  ///< of what is widened
     int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns

@@ -19,9 +19,14 @@ void RegStagedCopy::use(Prelude& prelude) const {
     prelude.use(half ? "buffer_load_8" : "buffer_load");
   }
   if (shape_.widens) {
-    prelude.use(shape_.by_hand ? "unpack_fp8_by_hand" : "unpack_fp8");
-    prelude.use(
-        fmt::format("widen_{}{}", scaled() ? "scaled_" : "", shape_.type == DType::bf16 ? "bf16" : "fp16"));
+    const bool integer = shape_.stored == DType::int8;
+    const bool at_once = integer && shape_.type == DType::fp16 && !scaled();
+    if (!at_once) prelude.use(integer ? "unpack_int8" : shape_.by_hand ? "unpack_fp8_by_hand" : "unpack_fp8");
+    prelude.use(fmt::format("widen_{}{}",
+                            scaled()  ? "scaled_"
+                            : at_once ? "int8_"
+                                      : "",
+                            shape_.type == DType::bf16 ? "bf16" : "fp16"));
   }
   prelude.use("lds_write_16");
 }

@@ -1,8 +1,8 @@
 // The register-staged way of K or V from global memory to LDS (seed-systems.md 1.4, RegTileLoader and
 // RegTileWriterLDS): every thread loads pieces of the next rows, of 16 bytes, and writes them to LDS once the
 // stage is free. What direct copies cannot do goes this way: rows found one by one (pages smaller than a
-// copy), and FP8 that LDS holds widened to 16 bits. The values are exact there unless scales differ from row
-// to row: then LDS holds their products with them, rounded; other scales stay outside.
+// copy), and FP8 or INT8 that LDS holds widened to 16 bits. The values are exact there unless scales differ
+// from row to row: then LDS holds their products with them, rounded; other scales stay outside.
 //
 // Threads form `tr` rows of `tc` pieces; a tile of more rows takes several passes, threads past tr * tc idle.
 // Pieces are 8 bytes where 16 would leave whole waves without one: each then has its share of the widening.
@@ -27,8 +27,9 @@ class RegStagedCopy {
     int num_threads = 0;
     int page_size = 0;  ///< rows of a page; 0: the rows of a sequence follow each other
     DType type = DType::bf16;
-    bool widens = false;    ///< memory holds FP8, LDS `type`
-    bool by_hand = false;   ///< and no instruction of the target knows its encoding
+    bool widens = false;  ///< memory holds bytes of type `stored`, LDS `type`
+    DType stored = DType::fp8_e4m3;
+    bool by_hand = false;   ///< no instruction of the target knows that encoding
     int scale_columns = 0;  ///< elements of a row under one scale of its own (RowScales); 0: none
   };
   explicit RegStagedCopy(Shape shape) : shape_(std::move(shape)) {}

@@ -1,4 +1,4 @@
-// Scales of an FP8 cache under a 16-bit Q that differ from row to row: one for a token's row of a head, or
+// Scales of an 8-bit cache under a 16-bit Q that differ from row to row: one for a token's row of a head, or
 // for every `columns` elements of it, f32 [.., heads_kv, groups] in the order of the rows.
 //
 // K's multiply scores, whose keys' scales a wave has one to a lane; rounding K itself would show in the large
