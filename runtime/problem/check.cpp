@@ -29,9 +29,11 @@ struct Sums {
     errors.worst_row =
         std::isnan(errors.worst_row) ? errors.worst_row : worse(errors.worst_row, row.errors.worst_row);
   }
-  Errors finish() {
+  /// `least`: the norm of a row of the smallest elements that O's type and what leads to it hold in full.
+  Errors finish(double least) {
     // Nothing to be relative to (every row empty): any error at all is infinitely large.
-    errors.rel_err = norm > 0 ? std::sqrt(error / norm) : (error == 0 ? 0 : kInfinity);
+    const double scale = std::max(norm, least * static_cast<double>(errors.rows));
+    errors.rel_err = norm > 0 ? std::sqrt(error / scale) : (error == 0 ? 0 : kInfinity);
     return errors;
   }
 };
@@ -68,9 +70,10 @@ Tolerance tolerance_of(const Config& resolved) {
   // P is rounded to the input type before P V, O to the output type: about 1.2 units of 2^-mantissa each, and
   // a margin of two. 8-bit K and V under a wider Q are exact in its type: they cost nothing.
   const bool coarse_sums = is_fp8(resolved.dtype) && resolved.target == Target::sm_90a;
-  if (is_fp8(resolved.dtype) || is_fp8(out)) return {4e-2, 2e-2, coarse_sums};
-  if (resolved.dtype == DType::bf16 || out == DType::bf16) return {4e-3, 1e-3};
-  return {1e-3, 1e-3};
+  const double least = out == DType::fp16 ? 0x1p-14 : 0x1p-120;
+  if (is_fp8(resolved.dtype) || is_fp8(out)) return {4e-2, 2e-2, coarse_sums, least};
+  if (resolved.dtype == DType::bf16 || out == DType::bf16) return {4e-3, 1e-3, false, least};
+  return {1e-3, 1e-3, false, least};
 }
 
 CheckReport check_output(const Workload& work, const Output& output, const Reference& reference,
@@ -107,8 +110,9 @@ CheckReport check_output(const Workload& work, const Output& output, const Refer
     all.add(sums);
     requests[static_cast<std::size_t>(id.request)].add(sums);
   }
-  report.all = all.finish();
-  for (Sums& request : requests) report.requests.push_back(request.finish());
+  const double least = static_cast<double>(depth) * tolerance.least * tolerance.least;
+  report.all = all.finish(least);
+  for (Sums& request : requests) report.requests.push_back(request.finish(least));
 
   // Written as "not below" so that NaN fails.
   if (output.unwritten > 0)

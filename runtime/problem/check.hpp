@@ -27,6 +27,9 @@ struct Tolerance {
   /// FP8 matrix instructions of sm_90a keep about 14 bits of a sum, so a log-sum-exp beyond 16 may be off in
   /// proportion: |LSE - ref| counts divided by |ref| / 16 there.
   bool coarse_sums = false;
+  /// Elements of O below this are subnormal, or factors of them were flushed: errors of requests of nothing
+  /// else are relative to it. A sink far above every score makes such rows.
+  double least = 0;
 };
 Tolerance tolerance_of(const Config& resolved);
 

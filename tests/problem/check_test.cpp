@@ -84,6 +84,32 @@ TEST_CASE("every kind of damage fails") {
   }
 }
 
+TEST_CASE("requests of numbers that the output type does not hold are off by no more than those") {
+  // As under a sink far above every score: the rows of the request of one query shrink by 2^-18.
+  Case c = make_case();
+  std::size_t last = 0;
+  for (std::size_t r = 0; r < c.reference.rows.size(); ++r) {
+    const RowId& id = c.reference.rows[r];
+    if (id.request != 1) continue;
+    for (std::size_t d = 0; d < 16; ++d) {
+      double& wanted = c.reference.o[r * 16 + d];
+      wanted *= 0x1p-18;
+      last = static_cast<std::size_t>(80 + id.head) * 16 + d;  // 40 rows of two heads before it
+      c.output.o[last] = static_cast<float>(std::nearbyint(wanted * 0x1p24) * 0x1p-24);  // FP16's steps
+    }
+  }
+  const Tolerance fp16 = tolerance_of(
+      parse_config(R"({"target": "sm_90a", "operation": "decode", "dtype": "fp16", "depth": 64})", "test"));
+  CHECK(fp16.least == 0x1p-14);
+  const auto tiny_request = [&](double least) {
+    return check_output(c.work, c.output, c.reference, {4e-3, 1e-3, false, least}).requests[1].rel_err;
+  };
+  CHECK(tiny_request(0) > 1e-3);
+  CHECK(tiny_request(fp16.least) < 5e-4);
+  c.output.o[last] += 0x1p-12F;  // what the type does hold still counts
+  CHECK(tiny_request(fp16.least) > 4e-2);
+}
+
 TEST_CASE("poison is counted by element") {
   std::vector<std::byte> bytes(16, std::byte{0});
   CHECK(count_unwritten(bytes, 2) == 0);
