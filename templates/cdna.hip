@@ -180,6 +180,7 @@ DEVICE u32x2 lds_read_tr16(const LDS u8* p) {
   return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16((LDS s16x4*)p));
 }
 
+//@ section join_8 needs types
 DEVICE u32x4 join(u32x2 lo, u32x2 hi) { return u32x4{lo.x, lo.y, hi.x, hi.y}; }
 
 //@ section pairs needs types

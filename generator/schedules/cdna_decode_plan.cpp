@@ -110,8 +110,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   const auto& shape = *c.mma_shape;
   if (!c.v_load) c.v_load = KVMmaOp::v_load_of({c.target, c.dtype, {shape[0], shape[1], shape[2]}});
-  const XorSwizzle x = xor_swizzle(*c.swizzle_k);
-  const layout::Swizzle swizzle = layout::swizzle_of(x);
+  const LdsSwizzle swizzle(xor_swizzle(*c.swizzle_k));
   const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);
@@ -142,10 +141,8 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
     return std::nullopt;
   }
   const int size = static_cast<int>(size_of(c.dtype));
-  const int period = swizzle.is_identity() ? 1 : 1 << (swizzle.bits + swizzle.base + swizzle.shift);
-  if (x.element_domain || !swizzle.is_valid() || p.WN * p.BK * size / 16 % period != 0) {
-    refuse("V11", {"/swizzle_k", "/swizzle"}, "the swizzle permutes 16-byte vectors of the WN keys of a wave",
-           "auto");
+  if (!swizzle.map.is_valid() || p.WN * p.BK * size / 16 % swizzle.period_vectors(size) != 0) {
+    refuse("V11", {"/swizzle_k", "/swizzle"}, "the swizzle permutes inside the WN keys of a wave", "auto");
     return std::nullopt;
   }
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;

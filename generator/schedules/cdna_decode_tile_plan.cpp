@@ -42,14 +42,13 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   return check.passed();
 }
 
-std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleKey& key,
-                                              std::string_view pointer, int wave_vectors, Violations& out) {
-  const XorSwizzle x = xor_swizzle(key);
-  const layout::Swizzle s = layout::swizzle_of(x);
-  const int period = s.is_identity() ? 1 : 1 << (s.bits + s.base + s.shift);
-  if (!x.element_domain && s.is_valid() && wave_vectors % period == 0) return s;
-  break_rule(user, "V11", {pointer, "/swizzle"},
-             "the swizzle permutes 16-byte vectors of the WN keys of a wave", "auto", out);
+std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
+                                       int wave_vectors, Violations& out) {
+  const LdsSwizzle s(xor_swizzle(key));
+  if (s.map.is_valid() && wave_vectors % s.period_vectors(static_cast<int>(size_of(user.dtype))) == 0)
+    return s;
+  break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes inside the WN keys of a wave", "auto",
+             out);
   return std::nullopt;
 }
 
@@ -80,8 +79,8 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
                       ? SwizzleKey(XorSwizzle{1, 2, wide ? 3 : 2, false})
                       : SwizzleKey(wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false});
   }
-  const auto swizzle_k = vector_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors, out);
-  const auto swizzle_v = vector_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors, out);
+  const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors, out);
+  const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors, out);
   if (!swizzle_k || !swizzle_v) return std::nullopt;
   const TargetInfo& target = target_info(c.target);
 

@@ -110,15 +110,12 @@ void resolve_rest(Config& c) {
   if (!c.schedule) c.schedule = "cdna_prefill";
 }
 
-std::optional<layout::Swizzle> vector_swizzle(const Config& user, const SwizzleKey& key,
-                                              std::string_view pointer, Violations& out) {
-  const XorSwizzle x = xor_swizzle(key);
-  const layout::Swizzle s = layout::swizzle_of(x);
-  if (x.element_domain || !s.is_valid()) {
-    break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes 16-byte vectors", "auto", out);
-    return std::nullopt;
-  }
-  return s;
+std::optional<LdsSwizzle> lds_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
+                                      Violations& out) {
+  const LdsSwizzle s(xor_swizzle(key));
+  if (s.map.is_valid()) return s;
+  break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle's fields overlap", "auto", out);
+  return std::nullopt;
 }
 
 /// Two stages of K and V each, which 64 KiB of LDS hold at depth 128 for 32 keys of 16 bits.
@@ -137,8 +134,8 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   Config c = with_rule_defaults(pingpong ? with_pingpong_defaults(user) : user);
   if (!check_meaning(user, c, out)) return std::nullopt;
   resolve_rest(c);
-  const auto swizzle_k = vector_swizzle(user, *c.swizzle_k, "/swizzle_k", out);
-  const auto swizzle_v = vector_swizzle(user, *c.swizzle_v, "/swizzle_v", out);
+  const auto swizzle_k = lds_swizzle(user, *c.swizzle_k, "/swizzle_k", out);
+  const auto swizzle_v = lds_swizzle(user, *c.swizzle_v, "/swizzle_v", out);
   if (!swizzle_k || !swizzle_v) return std::nullopt;
 
   PrefillPlan p;

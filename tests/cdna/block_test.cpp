@@ -35,7 +35,7 @@ TEST_CASE("a lane of the block form holds the keys frag * (l / N) + e of column 
   for (const auto& [target, k] : {std::pair{Target::gfx942, 16}, std::pair{Target::gfx950, 32}}) {
     const cdna::Mfma mfma{target, DType::bf16, {16, 16, k}};
     cdna::KVMmaOp::Shape shape{mfma, 4, 32 / k, 1, 32, false, true, true, 0};
-    const cdna::KVMmaOp op(shape, {32, 64, 64, 2, layout::Swizzle{2, 1, 4}, 0});
+    const cdna::KVMmaOp op(shape, {32, 64, 64, 2, cdna::LdsSwizzle(2, 1, 4), 0});
     const layout::FragmentMap form = layout::v_fragment(layout::VForm::block16, k);
     for (int lane = 0; lane < 64; ++lane) {
       for (int e = 0; e < mfma.frag(); ++e) {

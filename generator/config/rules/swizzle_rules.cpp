@@ -26,21 +26,38 @@ std::string shape_problem(const XorSwizzle& s) {
                      s.bits);
 }
 
-/// S1: lanes are permuted inside one 64-lane copy.
+/// log2 of the elements of a 16-byte vector.
+int log2_simd(const Config& c) {
+  return std::bit_width(16 / static_cast<unsigned>(size_of(staged_dtype(c)))) - 1;
+}
+
+/// S1: lanes are permuted inside one 64-lane copy. What a thread stores stays together; what a lane copies is
+/// no more than a fragment.
 std::string copy_problem(const Config& c, const XorSwizzle& s) {
-  if (s.bits == 0 || s.element_domain || c.dma == "reg_staged" || s.base + s.bits <= 6) return "";
-  return fmt::format("S1: base + bits ({}) must be at most 6, the lanes of one copy", s.base + s.bits);
+  if (s.bits == 0) return "";
+  const bool staged = c.dma == "reg_staged";
+  if (s.element_domain && s.base < log2_simd(c) && staged) {
+    return fmt::format(
+        "a copy by way of registers moves whole 16-byte vectors: an element-space swizzle needs base ({}) of "
+        "at "
+        "least {}",
+        s.base, log2_simd(c));
+  }
+  const int limit = s.element_domain ? 6 + log2_simd(c) : 6;
+  if (staged || s.base + s.bits <= limit) return "";
+  return fmt::format("S1: base + bits ({}) must be at most {}, the lanes of one copy", s.base + s.bits,
+                     limit);
 }
 
 /// S2 with block-relative indices: the source field lies inside a 32-row tile.
 std::string tile_problem(const Config& c, const XorSwizzle& s, int bk_smem) {
-  if (s.bits == 0 || s.element_domain) return "";
-  const int vectors = 32 * bk_smem * static_cast<int>(size_of(staged_dtype(c))) / 16;
-  const int limit = static_cast<int>(std::bit_width(static_cast<unsigned>(vectors))) - 1;
+  if (s.bits == 0) return "";
+  const int simd = s.element_domain ? 1 : 16 / static_cast<int>(size_of(staged_dtype(c)));
+  const int limit = static_cast<int>(std::bit_width(static_cast<unsigned>(32 * bk_smem / simd))) - 1;
   const int top = s.bits + s.base + s.shift;
   return top <= limit ? ""
-                      : fmt::format("S2: bits + base + shift ({}) must be at most log2(32*bk_smem/simd) = {}",
-                                    top, limit);
+                      : fmt::format("S2: bits + base + shift ({}) must be at most log2(32*bk_smem{}) = {}",
+                                    top, s.element_domain ? "" : "/simd", limit);
 }
 
 std::string fragment_problem(const Config& c, const XorSwizzle& s) {
@@ -59,10 +76,11 @@ std::string v11(const Config& c) {
   if (!key) return "";
   const XorSwizzle s = xor_swizzle(*key);
   std::string problem = shape_problem(s);
+  if (problem.empty()) problem = fragment_problem(c, s);
   if (problem.empty() && is_amd(c.target)) problem = copy_problem(c, s);
   const std::optional<int> width = c.bk_smem ? c.bk_smem : c.BK;
   if (problem.empty() && width) problem = tile_problem(c, s, *width);
-  return problem.empty() ? fragment_problem(c, s) : problem;
+  return problem;
 }
 
 /// Ways V reaches the registers for an instruction (1.2): the first is the default.

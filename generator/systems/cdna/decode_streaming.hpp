@@ -26,11 +26,11 @@ class DecodeStreamingKVBuffer {
     int depth = 0;  ///< of K; for V the output depth
     int dma_bytes = 4;
     int page_size = 0;
-    layout::Swizzle swizzle{};  ///< of K, vector domain
-    bool blocked = false;       ///< V in blocks of BK x BK instead of flat rows (11.3)
-    bool block_form = false;    ///< V is read element by element (KVMmaOp::Shape::block)
-    bool reg_staged = false;    ///< strips pass through registers
-    bool widens = false;  ///< and are widened there: memory holds bytes, LDS and the products `mfma.type`
+    LdsSwizzle swizzle{};     ///< of K
+    bool blocked = false;     ///< V in blocks of BK x BK instead of flat rows (11.3)
+    bool block_form = false;  ///< V is read element by element (KVMmaOp::Shape::block)
+    bool reg_staged = false;  ///< strips pass through registers
+    bool widens = false;      ///< and are widened there: memory holds bytes, LDS and the products `mfma.type`
     DType stored = DType::fp8_e4m3;  ///< of what is widened
     int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns
   };

@@ -85,22 +85,22 @@ void KVBuffer::use(Prelude& prelude) const {
   prelude.use(shape_.dma_bytes == 16 ? "buffer_to_lds_16" : "buffer_to_lds_4");
 }
 
-/// Bits that the swizzled vector index of a lane, with its worker part, can have.
-int KVBuffer::lane_vector_bits() const {
+/// Bits that the swizzled unit index of a lane, with its worker part, can have.
+int KVBuffer::lane_unit_bits() const {
   std::uint32_t bits = 0;
   for (int worker = 0; worker < share_; ++worker) {
     for (int lane = 0; lane < 64; ++lane) {
-      bits |= shape_.swizzle(static_cast<std::uint32_t>(lane * shape_.dma_bytes / 16 +
-                                                        worker * instructions_ * vectors_per_copy()));
+      bits |= stage_.of_units()(static_cast<std::uint32_t>(lane * shape_.dma_bytes / stage_.unit_bytes() +
+                                                           worker * instructions_ * units_per_copy()));
     }
   }
   return static_cast<int>(bits);
 }
 
 KVBuffer::Copy KVBuffer::copy(int j) const {
-  const int swizzled = static_cast<int>(shape_.swizzle(static_cast<std::uint32_t>(j * vectors_per_copy())));
-  const int bits = lane_vector_bits();
-  const int high = swizzled & ~bits, per_row = stage_.vectors_per_row();
+  const int swizzled = static_cast<int>(stage_.of_units()(static_cast<std::uint32_t>(j * units_per_copy())));
+  const int bits = lane_unit_bits();
+  const int high = swizzled & ~bits, per_row = stage_.units_per_row();
   return {swizzled & bits, high / per_row, high % per_row};
 }
 
@@ -119,7 +119,7 @@ bool KVBuffer::own_rows() const {
 }
 
 int KVBuffer::rows_per_descriptor() const {
-  return std::gcd(shape_.page_size, instructions_ * vectors_per_copy() / stage_.vectors_per_row());
+  return std::gcd(shape_.page_size, instructions_ * units_per_copy() / stage_.units_per_row());
 }
 
 bool KVBuffer::own_columns(int columns) const {
@@ -135,7 +135,7 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
     return op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
   }
   const std::string n = name();
-  const int per_row = stage_.vectors_per_row(), tiles = constants_.total_tiles;
+  const int per_row = stage_.units_per_row(), tiles = constants_.total_tiles;
   const bool paged = shape_.page_size > 0;
   w.comment("{}: {} tiles of {} x {} a load, {}", shape_.transpose ? "K" : "V", tiles,
             constants_.warp_tile_rows, shape_.bk_smem,
@@ -152,23 +152,24 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
            whole ? "" : fmt::format(" + {} * (long long){}_row_bytes", first_row, n));
     w.line("int {0}_rows = {1}{2};", n, rows, whole ? "" : " - " + first_row);
   }
-  // The vector of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
-  std::string vector = shape_.dma_bytes == 16 ? "lane" : "lane / 4";
-  const int worker_vectors = instructions_ * vectors_per_copy();
-  if (share_ > 1) vector = fmt::format("{} + warp % {} * {}", vector, share_, worker_vectors);
-  w.line("const u32 {0}_vector = {1};", n, vector);
+  // The unit of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
+  const int lanes = stage_.unit_bytes() / shape_.dma_bytes;  // that copy one unit
+  std::string unit = lanes == 1 ? "lane" : fmt::format("lane / {}", lanes);
+  const int worker_units = instructions_ * units_per_copy();
+  if (share_ > 1) unit = fmt::format("{} + warp % {} * {}", unit, share_, worker_units);
+  w.line("const u32 {0}_vector = {1};", n, unit);
   // A page's descriptor starts at the wave's own first row.
-  const int worker_rows = worker_vectors / per_row;
+  const int worker_rows = worker_units / per_row;
   const std::string own = share_ > 1 ? fmt::format(" + warp % {} * {}", share_, worker_rows) : "";
   std::set<int> lows;
   for (int j = 0; j < instructions_; ++j) lows.insert(copy(j).low);
   for (const int low : lows) {
-    std::string v = swizzled_expression(shape_.swizzle, n + "_vector");
+    std::string v = swizzled_expression(stage_.of_units(), n + "_vector");
     if (low != 0) v = fmt::format("({} ^ {})", v, low);
     std::string row = fmt::format("{} / {}", v, per_row);
     if (paged && share_ > 1) row = fmt::format("({} - warp % {} * {})", row, share_, worker_rows);
-    w.line("const u32 {0}_from_{1} = {2} * {0}_row_bytes + {3} % {4} * 16{5};", n, low, row, v, per_row,
-           shape_.dma_bytes == 16 ? "" : " + lane % 4 * 4");
+    w.line("const u32 {0}_from_{1} = {2} * {0}_row_bytes + {3} % {4} * {5}{6};", n, low, row, v, per_row,
+           stage_.unit_bytes(), lanes == 1 ? "" : fmt::format(" + lane % {} * {}", lanes, shape_.dma_bytes));
   }
   for (int t = 0; t < constants_.tiles_per_warp; ++t) {
     const std::string tile = share_ > 1 ? fmt::format("(warp / {})", share_)
@@ -207,7 +208,8 @@ void KVBuffer::emit_copies(Writer& w, int stage, int strip, int t, int first_cop
              strip == 0 ? "" : fmt::format(" + {}", strip * shape_.depth * stage_.element_bytes));
     const Copy& place = at->second;
     if (c.row != place.row) w.line("from_{}_{} += {} * {}_row_bytes;", t, c.low, c.row - place.row, n);
-    if (c.vector != place.vector) w.line("from_{}_{} += {};", t, c.low, 16 * (c.vector - place.vector));
+    if (c.unit != place.unit)
+      w.line("from_{}_{} += {};", t, c.low, stage_.unit_bytes() * (c.unit - place.unit));
     at->second = c;
     w.line("BUFFER_TO_LDS_{0}(tile, {1}_lds_{2}, {3}, from_{2}_{4});", shape_.dma_bytes, n, t, lds, c.low);
   }
@@ -233,7 +235,7 @@ void KVBuffer::emit_load_from_dram(Writer& w, int stage, int strip) const {
       emit_copies(w, stage, strip, t, 0, instructions_, 0);
     } else {
       const int rows = rows_per_descriptor();
-      const int copies = rows * stage_.vectors_per_row() / vectors_per_copy();
+      const int copies = rows * stage_.units_per_row() / units_per_copy();
       for (int j = 0; j < instructions_; j += copies) {
         w.open("");
         w.line("const int row = {0}_row + {0}_first_{1}{2};", n, t,
@@ -269,21 +271,22 @@ nlohmann::ordered_json KVBuffer::constants() const {
   return to_json(documented_);
 }
 
-/// Every 16-byte vector of a 32-row tile is written once, with the vector that readers expect there.
+/// Every unit of a 32-row tile is written once, with the unit that readers expect there.
 bool KVBuffer::copies_prove() const {
-  const int per_row = stage_.vectors_per_row(), simd = stage_.simd();
+  const int per_row = stage_.units_per_row(), unit = stage_.unit_bytes();
+  if (unit % shape_.dma_bytes != 0) return false;
   std::vector<int> written;
   for (int worker = 0; worker < share_; ++worker) {
     for (int j = 0; j < instructions_; ++j) {
       for (int lane = 0; lane < 64; ++lane) {
         const int place = (worker * instructions_ + j) * 64 * shape_.dma_bytes + lane * shape_.dma_bytes;
-        const auto own = static_cast<std::uint32_t>(lane * shape_.dma_bytes / 16 +
-                                                    worker * instructions_ * vectors_per_copy());
+        const auto own = static_cast<std::uint32_t>(lane * shape_.dma_bytes / unit +
+                                                    worker * instructions_ * units_per_copy());
         const Copy c = copy(j);
-        const int source = static_cast<int>(shape_.swizzle(own)) ^ c.low;
+        const int source = static_cast<int>(stage_.of_units()(own)) ^ c.low;
         const int row = source / per_row + c.row;
-        const int byte = (source % per_row + c.vector) * 16 + lane * shape_.dma_bytes % 16;
-        const int expected = static_cast<int>(stage_.byte(row, byte / 16 * simd)) + byte % 16;
+        const int byte = (source % per_row + c.unit) * unit + lane * shape_.dma_bytes % unit;
+        const int expected = static_cast<int>(stage_.byte(row, byte / unit * stage_.unit())) + byte % unit;
         if (expected != place) return false;
         written.push_back(place / shape_.dma_bytes);
       }

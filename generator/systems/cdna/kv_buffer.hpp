@@ -37,8 +37,8 @@ class KVBuffer {
     int bk_smem = 0;
     int num_threads = 0;
     int num_smem_stages = 2;
-    int dma_bytes = 4;          ///< bytes a lane copies with one instruction
-    layout::Swizzle swizzle{};  ///< vector domain
+    int dma_bytes = 4;  ///< bytes a lane copies with one instruction
+    LdsSwizzle swizzle{};
     /// Columns (K) or keys (V) that registers hold at once; 0: all.
     int reg_chunk = 0;
     /// Column strips that make up a row in memory, loaded one at a time (streaming decode): `depth` is that
@@ -117,10 +117,10 @@ class KVBuffer {
 
  private:
   std::string name() const { return shape_.transpose ? "k" : "v"; }
-  int vectors_per_copy() const { return 64 * shape_.dma_bytes / 16; }
-  /// Lane part and literal part of the source vector of copy `j`: their XOR, over disjoint bits but `low`.
+  int units_per_copy() const { return 64 * shape_.dma_bytes / stage_.unit_bytes(); }
+  /// Lane part and literal part of the source unit of copy `j`: their XOR, over disjoint bits but `low`.
   struct Copy {
-    int low = 0, row = 0, vector = 0;
+    int low = 0, row = 0, unit = 0;
     bool operator==(const Copy&) const = default;
   };
   /// Rows of one copy tile that lie in one page.
@@ -128,7 +128,7 @@ class KVBuffer {
   void emit_copies(Writer& w, int stage, int strip, int t, int first_copy, int last_copy,
                    int first_row) const;
   Copy copy(int j) const;
-  int lane_vector_bits() const;
+  int lane_unit_bits() const;
   bool copies_prove() const;
 
   KVBufferConstants documented_;  ///< of the whole tile, under the documented parameters

@@ -86,7 +86,7 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
     addresses_.emplace_back("k_frag", stage_, k_pattern(shape_.mfma));
     for (int row = 0; row < stage_.rows; row += shape_.mfma.shape.m) {
       for (int col = 0; col < std::min(stage_.cols, columns()); col += shape_.mfma.vector_k())
-        addresses_[0].want(row, col);
+        for (int half = 0; half < stage_.simd(); half += stage_.unit()) addresses_[0].want(row, col + half);
     }
     return;
   }
@@ -151,7 +151,7 @@ int KVMmaOp::slot_key(int lane, int element) const {
 }
 
 layout::LdsAccess KVMmaOp::access(std::size_t i) const {
-  if (shape_.transpose_b) return LdsAccess::read_b128;
+  if (shape_.transpose_b) return parted() ? LdsAccess::read_b64 : LdsAccess::read_b128;
   if (shape_.block) return LdsAccess::read_u16;
   if (transposing()) return LdsAccess::read_b64_tr;
   return widths_[i] * (bytes() ? 1 : 2) == 8 ? LdsAccess::read_b64 : LdsAccess::read_b32;
@@ -166,11 +166,13 @@ void KVMmaOp::use(Prelude& prelude) const {
   prelude.use(shape_.mfma.wrapper());
   if (shape_.transpose_b) {
     prelude.use("lds_read_16");
+    if (parted()) prelude.use("lds_read_8"), prelude.use("join_8");
     if (shape_.columns % shape_.mfma.vector_k() != 0) prelude.use("zero_past");
   } else if (shape_.block) {
     prelude.use("lds_read_pair");
   } else if (transposing()) {
     prelude.use(bytes() ? "lds_read_tr8" : "lds_read_tr16");
+    if (!bytes()) prelude.use("join_8");
   } else {
     prelude.use(bytes() ? "turn_bytes" : "pairs");
     for (std::size_t i = 0; i < widths_.size(); ++i)
@@ -220,8 +222,14 @@ void KVMmaOp::emit_load_k(Writer& w, int bk_tile, int step, int stage_offset) co
         continue;
       }
       const int col = column(bk_tile, step, part), lanes = shape_.mfma.lanes_within(columns() - col);
-      const std::string from = addresses_[0].at(i * shape_.mfma.shape.m, col, stage_offset);
-      w.line("k_reg[{}] = {}lds_read_16(lds + {}){};", reg, lanes < 64 ? "zero_past(" : "", from,
+      const int row = i * shape_.mfma.shape.m;
+      std::string read = fmt::format("lds_read_16(lds + {})", addresses_[0].at(row, col, stage_offset));
+      if (parted()) {
+        read = fmt::format("join(lds_read_8(lds + {}), lds_read_8(lds + {}))",
+                           addresses_[0].at(row, col, stage_offset),
+                           addresses_[0].at(row, col + stage_.unit(), stage_offset));
+      }
+      w.line("k_reg[{}] = {}{}{};", reg, lanes < 64 ? "zero_past(" : "", read,
              lanes < 64 ? fmt::format(", lane < {})", lanes) : "");
     }
   }

@@ -3,8 +3,9 @@
 //
 // K (load_prefill): register NAME_reg[vector][mma] is one ds_read_b128 of every lane, `k_group` fragments (or
 // one of `packs` parts of a fragment); a lane's vector covers depth `vector_k * v + simd * group ..`, and Q
-// is loaded in the same order. Where a row ends inside a strip (depth 576 in strips of 128) there is nothing
-// of the row in LDS past it: steps that lie wholly past it are left out, a missing upper part is zero
+// is loaded in the same order. Where an element-space swizzle moves fragments inside vectors, it is two reads
+// of 8 bytes (load_lds_fragment). Where a row ends inside a strip (depth 576 in strips of 128) there is
+// nothing of the row in LDS past it: steps that lie wholly past it are left out, a missing upper part is zero
 // (load_prefill_split without has_hi), and lanes past it get zeros (zero_partial_tile_pad; both 8.1, 8.2).
 //
 // V (load_v_bf16, load_v_fp8_strip): fragments NAME_reg[k_mma][mma] in the key
@@ -109,6 +110,8 @@ class KVMmaOp {
   void emit_load_v_perm(Writer& w, int bk_tile, int k, int stage_offset) const;
   void emit_load_v_block(Writer& w, int bk_tile, int k, int stage_offset) const;
   void emit_load_v_perm_bytes(Writer& w, const ColumnGroup& group, int row, int key, int stage_offset) const;
+  /// K: vectors are read in two parts, which the swizzle may part.
+  bool parted() const { return stage_.unit_bytes() == 8; }
   bool bytes() const { return shape_.mfma.simd() == 16; }
   /// Keys of one lane run or transposing read, from the step's first: how far the next one is.
   int key_stride() const;

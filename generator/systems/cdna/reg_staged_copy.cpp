@@ -60,7 +60,7 @@ void RegStagedCopy::emit_construct(Writer& w, int base, const std::string& first
            vectors_per_piece());
     w.line("const u32 {0}_put_{1} = {2} + {3}{4} * 16;", n, i, base,
            stage.blocks() > 1 ? fmt::format("{}_piece / {} * {} + ", n, per_block, stage.block_bytes()) : "",
-           swizzled_expression(stage.swizzle, fmt::format("{}_vector_{}", n, i)));
+           swizzled_expression(stage.of_units(), fmt::format("{}_vector_{}", n, i)));
   }
   w.line("u32x{} {}_stored[{}];", piece_bytes() / 4, n, passes());
   if (!scaled()) return;
@@ -166,7 +166,7 @@ void RegStagedCopy::emit_store(Writer& w, int stage_offset) const {
 layout::Proof RegStagedCopy::proof() const {
   const LdsTile& stage = shape_.stage;
   std::vector<std::uint32_t> written;
-  bool holds = tr() > 0;
+  bool holds = tr() > 0 && stage.unit_bytes() == 16;
   for (int row = 0; holds && row < stage.rows; ++row) {
     for (int piece = 0; piece < tc(); ++piece) {
       const auto vector = static_cast<std::uint32_t>(row * stage.vectors_per_row() +
@@ -174,7 +174,7 @@ layout::Proof RegStagedCopy::proof() const {
       for (int half = 0; half < vectors_per_piece(); ++half) {
         const std::uint32_t put =
             static_cast<std::uint32_t>(piece / pieces_per_block() * stage.block_bytes()) +
-            (stage.swizzle(vector) * 16 ^ static_cast<std::uint32_t>(16 * half));
+            (stage.of_units()(vector) * 16 ^ static_cast<std::uint32_t>(16 * half));
         holds = holds && put == stage.byte(row, piece * piece_columns() + half * stage.simd());
         written.push_back(put);
       }
