@@ -37,13 +37,14 @@ class Collector {
     if (in.cls == Class::barrier) {
       add("removed", kNop);
     } else if (in.cls == Class::wait && word >> 16 == 0xbf8c) {
+      // Of a wait for all but the most that a counter counts, both mutants are the same.
       const int vm = in.mod.vmcnt, lgkm = in.mod.lgkmcnt, exp = static_cast<int>(word >> 4 & 7);
       if (vm < kNoVm) {
-        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm), proofs_.idle(at, true, false));
+        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm), proofs_.idle(at, true, vm + 1 == kNoVm));
         add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm), proofs_.idle(at, true, true));
       }
       if (lgkm < kNoLgkm) {
-        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm), proofs_.idle(at, false, false));
+        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm), proofs_.idle(at, false, lgkm + 1 == kNoLgkm));
         add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1), proofs_.idle(at, false, true));
       }
     } else if (writes_m0(in) && in.size == 8) {

@@ -31,9 +31,9 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   const bool own_v = !p.v_in_k;
   w.banner("KV tile n in stage {}", stage);
   if (p.staged()) {
-    w.comment("what was loaded goes where every wave has finished reading");
-    p.k_tile->emit_store(w, k_stage);
+    w.comment("what was loaded goes where every wave has finished reading; K last, which is read first");
     if (own_v && !p.late_v()) p.v_tile->emit_store(w, v_stage);
+    p.k_tile->emit_store(w, k_stage);
     w.line("SYNC();");
   } else {
     w.comment("what is on its way has landed, and every wave has finished tile n - 1");
