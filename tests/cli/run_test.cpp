@@ -79,6 +79,30 @@ TEST_CASE("lengths of 0, k shorter than q, and ragged lengths through contiguous
   CHECK(run_kiln("run " + kConfig + " --device emulated --seqlen-q 0 --check").status == 0);
 }
 
+TEST_CASE("files of whole cache rows give what files of the columns read give") {
+  REQUIRE_MESSAGE(have_nvrtc(), "no NVRTC: run scripts/setup.sh");
+  write_tensor("q.npy", {1, 9, 2, 64}, 1);
+  write_tensor("wk.npy", {1, 40, 1, 96}, 2);
+  write_tensor("wv.npy", {1, 40, 1, 96}, 3);
+  for (const char* name : {"k.npy", "v.npy"}) {
+    const auto rows = kiln::to_floats(kiln::read_npy(scratch() + "w" + name));
+    std::vector<float> part;
+    for (int i = 0; i < 40; ++i)
+      part.insert(part.end(), rows.begin() + 96 * i + 16, rows.begin() + 96 * i + 80);
+    kiln::write_npy(scratch() + name, kiln::npy_from_floats({1, 40, 1, 64}, part));
+  }
+  std::ofstream(scratch() + "rows.json")
+      << R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 64, "mask": "causal",
+             "cache_depth": 96, "head_dim_offset": 16})";
+  const std::string tensors = " --device emulated --q q.npy --check ";
+  CHECK(run_kiln("run rows.json" + tensors + "--k wk.npy --v wv.npy --out wo.npy").status == 0);
+  CHECK(run_kiln("run prefill_bf16_d64_causal_sm90a" + tensors + "--k k.npy --v v.npy --out o.npy").status ==
+        0);
+  CHECK(kiln::read_npy(scratch() + "wo.npy").data == kiln::read_npy(scratch() + "o.npy").data);
+  CHECK(run_kiln("run rows.json" + tensors + "--k k.npy --v v.npy")
+            .err.find("depth is 64, the config wants 96") != std::string::npos);
+}
+
 TEST_CASE("real tensors in, float32 tensors out, in the documented shapes") {
   REQUIRE_MESSAGE(have_nvrtc(), "no NVRTC: run scripts/setup.sh");
   write_tensor("q.npy", {2, 33, 4, 64}, 1);
