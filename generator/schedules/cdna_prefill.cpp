@@ -3,6 +3,7 @@
 #include "generator/config/masks.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/schedules/cdna_prefill_plan.hpp"
+#include "generator/schedules/cdna_timeline.hpp"
 
 namespace kiln {
 namespace {
@@ -30,6 +31,7 @@ class CdnaPrefill final : public Schedule {
         {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
+  Timeline timeline() const override { return cdna::prefill_timeline(plan_); }
   KernelSource emit() const override { return cdna::emit_prefill(plan_); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();

@@ -71,3 +71,42 @@ TEST_CASE("ping-pong refuses what its two groups cannot share") {
         std::string::npos);
   CHECK(refusal(pingpong("gfx90a", 128)).find("/schedule") != std::string::npos);
 }
+
+TEST_CASE("timelines: waves in step leave gaps, groups of ping-pong work beside each other") {
+  using Kind = TimelineSpan::Kind;
+  struct Sum {
+    double matrix = 0, end = 0;
+    bool beside = true;  ///< no two spans of a lane at once
+  };
+  const auto sum_of = [](const Timeline& timeline) {
+    Sum sum;
+    for (std::size_t i = 0; i < timeline.spans.size(); ++i) {
+      const TimelineSpan& a = timeline.spans[i];
+      CHECK(a.begin < a.end);
+      CHECK(static_cast<std::size_t>(a.lane) < timeline.lanes.size());
+      if (a.kind == Kind::scores || a.kind == Kind::output) sum.matrix += a.end - a.begin;
+      sum.end = std::max(sum.end, a.end);
+      for (std::size_t j = 0; j < i; ++j) {
+        const TimelineSpan& b = timeline.spans[j];
+        if (a.lane == b.lane) sum.beside = sum.beside && (a.begin >= b.end - 1e-9 || b.begin >= a.end - 1e-9);
+      }
+    }
+    return sum;
+  };
+  const auto draw = [](const char* target, const char* schedule) {
+    return make_plan(
+               parse_config(config_text(target, "bf16", 128, fmt::format(R"("schedule": "{}")", schedule)),
+                            "test"))
+        .schedule()
+        .timeline();
+  };
+  for (const char* target : {"gfx942", "gfx950"}) {
+    CAPTURE(target);
+    const Sum step = sum_of(draw(target, "cdna_prefill")),
+              apart = sum_of(draw(target, "cdna_prefill_pingpong"));
+    CHECK(step.beside);
+    CHECK(apart.beside);
+    CHECK(apart.matrix / apart.end > step.matrix / step.end);
+  }
+  CHECK(sum_of(draw("gfx90a", "cdna_prefill")).beside);
+}
