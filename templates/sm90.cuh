@@ -172,6 +172,26 @@ __device__ __forceinline__ float exp2_fma(float x) {
   return __int_as_float(__float_as_int(p) + (__float_as_int(r) << 23));
 }
 
+//@ section pack_e4m3 needs types
+// Four floats as E4M3, the first in the lowest byte; those over 448 become 448.
+__device__ __forceinline__ u32 pack_e4m3(float a, float b, float c, float d) {
+  u32 packed;
+  asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "  mov.b32 %0, {low, high}; }"
+      : "=r"(packed)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return packed;
+}
+
+//@ section own_register needs types
+// Four bytes of P, none negative, in a register of their own: a mere copy would share one with the next P, which is
+// written while P V still reads. Volatile, so that it stays before the fence of that product.
+__device__ __forceinline__ u32 own_register(u32 x) {
+  u32 y;
+  asm volatile("and.b32 %0, %1, 0x7f7f7f7f;" : "=r"(y) : "r"(x));
+  return y;
+}
+
 //@ section bf16_to_fp16 needs pack_fp16
 // Eight BF16 to FP16: exact from 2^-14 to 65504; smaller ones lose bits, larger ones become infinite.
 __device__ __forceinline__ u32 bf16x2_to_fp16(u32 x) { return pack_fp16(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)); }

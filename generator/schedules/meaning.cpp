@@ -1,5 +1,7 @@
 #include "generator/schedules/meaning.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "generator/config/defaults.hpp"
@@ -76,6 +78,14 @@ void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
         "leave it out");
 }
 
+void MeaningCheck::takes_fp8() const {
+  const std::string name(to_string(user_.dtype));
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where Q is FP8", name);
+  takes(!scales_by_row(filled_.operand->quantization), "/operand/quantization/granularity",
+        "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
+}
+
 void MeaningCheck::takes_plain_rows() const {
   takes(!*filled_.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
   takes(*filled_.nope_depth == user_.depth, "/nope_depth", "has no rope columns",
@@ -119,20 +129,27 @@ void MeaningCheck::takes_positive_scale() const {
 }
 
 bool check_prefill_meaning(const Config& c, std::string_view schedule,
-                           std::initializer_list<std::string_view> own_keys, bool widens, Violations& out) {
+                           std::initializer_list<std::string_view> own_keys, bool bytes, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, schedule, out);
   check.keys(own_keys);
-  check.takes_16_bit();
-  widens ? check.takes_kv_of_dtype_or_bytes() : check.takes_kv_of_dtype();
-  if (widens) check.takes_one_scale_a_row();
+  const bool fp8 = bytes && is_fp8(c.dtype);
+  if (fp8) {
+    check.takes_fp8();
+  } else {
+    check.takes_16_bit();
+    bytes ? check.takes_kv_of_dtype_or_bytes() : check.takes_kv_of_dtype();
+    if (bytes) check.takes_one_scale_a_row();
+  }
   check.takes_whole_prefill();
   check.takes_plain_rows();
   check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
-    if (value % 16 != 0 || value < 16 || value > 256) {
-      break_rule(c, schedule, {pointer}, "depth is a multiple of 16 between 16 and 256",
-                 std::to_string(std::clamp((value + 15) / 16 * 16, 16, 256)), out);
+    const int step = fp8 ? 32 : 16;  // columns of a matrix instruction
+    if (value % step != 0 || value < step || value > 256) {
+      break_rule(c, schedule, {pointer},
+                 fmt::format("depth is a multiple of {0} between {0} and 256{1}", step, fp8 ? " in FP8" : ""),
+                 std::to_string(std::clamp((value + step - 1) / step * step, step, 256)), out);
     }
   }
   return check.passed();

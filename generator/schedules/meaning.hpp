@@ -30,6 +30,8 @@ class MeaningCheck {
   void takes_kv_of_dtype() const;
   /// K and V are of Q's type, or fp8_e4m3 or int8, which may have scales.
   void takes_kv_of_dtype_or_bytes() const;
+  /// Q being FP8, K and V are, too, with scales of a tensor or a head; O is bf16 or fp16.
+  void takes_fp8() const;
   /// Rows of Q are `depth` columns, and what is read of those of K and V too, all of them multiplied, V in
   /// its own tensor: no rope columns, no latent cache.
   void takes_plain_rows() const;
@@ -53,9 +55,9 @@ class MeaningCheck {
 };
 
 /// Checks the keys that sm80_prefill and sm90_prefill share; `own_keys` are those that only `schedule` takes.
-/// `widens`: K and V may be bytes, with a scale for a tensor, a head or a key. False when something was
-/// refused.
+/// `bytes`: K and V may be bytes, with a scale for a tensor, a head or a key, or Q, K and V FP8, with one for
+/// a tensor or a head. False when something was refused.
 bool check_prefill_meaning(const Config& config, std::string_view schedule,
-                           std::initializer_list<std::string_view> own_keys, bool widens, Violations& out);
+                           std::initializer_list<std::string_view> own_keys, bool bytes, Violations& out);
 
 }  // namespace kiln

@@ -16,8 +16,8 @@ struct Costs {
     qk = scores * m.depth / m.mma;
     pv = scores * m.ov_depth / m.mma;
     softmax = std::max(scores / m.exponentials, scores * (m.instructions_per_score + 1) / m.lanes);
-    copy_k = 2.0 * m.BN * m.depth / m.copy_bytes;
-    copy_v = 2.0 * m.BN * m.ov_depth / m.copy_bytes;
+    copy_k = m.element_bytes * m.BN * m.depth / m.copy_bytes;
+    copy_v = m.element_bytes * m.BN * m.ov_depth / m.copy_bytes;
   }
 };
 

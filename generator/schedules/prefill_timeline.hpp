@@ -10,6 +10,7 @@ struct LoopModel {
   int consumers = 1;  ///< groups of warps with query rows of their own
   int rows = 64;      ///< query rows of one
   int BN = 0, depth = 0, ov_depth = 0, stages = 2, tiles = 6;
+  double element_bytes = 2;
   double mma = 2048;  ///< multiply-adds of the tensor cores
   double exponentials = 16, lanes = 128;
   double copy_bytes = 64;             ///< from L2 to shared memory

@@ -21,8 +21,10 @@ class Sm90Prefill final : public Schedule {
     auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.depth, false);
     for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.depth, false))
       proofs.push_back(std::move(proof));
-    for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), plan_.ov_depth, true))
+    const int columns = plan_.fp8 ? plan_.BN : plan_.ov_depth;
+    for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), columns, !plan_.fp8))
       proofs.push_back(std::move(proof));
+    if (plan_.fp8) proofs.push_back(sm90::transposer_proof(plan_));
     if (plan_.narrow) {
       proofs.push_back(sm90::converter_proof(plan_, "K", plan_.depth));
       proofs.push_back(sm90::converter_proof(plan_, "V", plan_.ov_depth));
@@ -34,6 +36,7 @@ class Sm90Prefill final : public Schedule {
     model.consumers = plan_.num_math_warpgroups;
     model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
     model.stages = plan_.num_kv_stages;
+    if (plan_.fp8) model.mma = 4096, model.element_bytes = 1;
     return overlapped_timeline(model);
   }
   KernelSource emit() const override { return sm90::emit_prefill(plan_); }

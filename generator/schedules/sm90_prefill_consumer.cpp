@@ -23,7 +23,7 @@ void emit_qk(Writer& w, const PrefillPlan& p, bool here) {
     for (int i = 0; i < steps_per_chunk; ++i) {
       const int step = qk * steps_per_chunk + i;
       w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
-             k_major_step(p.q_tile(), step), q_high, k_major_step(p.k->tile(), step), p.k->descriptor_high());
+             k_major_step(p.q_tile(), step), q_high, p.k->step(step), p.k->descriptor_high());
     }
   }
   w.line("wgmma_commit();");
@@ -35,8 +35,7 @@ void emit_pv(Writer& w, const PrefillPlan& p) {
   w.line("wgmma_fence();");
   for (int step = 0; step < p.v_steps(); ++step) {
     w.line("{}(o_acc, p[{}], p[{}], p[{}], p[{}], descriptor(v_low + {}, {}));", p.pv->name(false), 4 * step,
-           4 * step + 1, 4 * step + 2, 4 * step + 3, mn_major_step(p.v->tile(), step),
-           p.v->descriptor_high());
+           4 * step + 1, 4 * step + 2, 4 * step + 3, p.v->step(step), p.v->descriptor_high());
   }
   w.line("wgmma_commit();");
 }
@@ -81,6 +80,7 @@ void emit_visible(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
 
 // P from registers `from` to the A operand of PV.
 void emit_pack(Writer& w, const PrefillPlan& p, const char* from) {
+  if (p.fp8) return OnlineSoftmax::emit_pack_e4m3(w, "p", from, 0, p.BN / 2);
   const char* pack = p.math == DType::bf16 ? "pack_bf16" : "pack_fp16";
   if (p.scales_by_token()) {
     w.comment("P times the scales of V");
@@ -133,6 +133,12 @@ void emit_skip(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
+// P(n) from where emit_packed left it, P(n+1) V(n+1) having ended.
+void emit_take_packed(Writer& w, const PrefillPlan& p) {
+  for (int i = 0; i < p.p_registers(); i += 2)
+    w.line("p[{0}] = own_register(next[{0}]); p[{1}] = own_register(next[{1}]);", i, i + 1);
+}
+
 // `sides`: ends of the rows' key ranges that may lie in this tile.
 void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   const bool masked = sides.upper || sides.lower || p.hides_anywhere();
@@ -154,8 +160,11 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   emit_visible(w, p, sides);
   w.comment("softmax(n), while P(n+1) V(n+1) runs");
   // Tiles at the ends of the rows' ranges are few, and the mask wants registers that watching needs.
-  const bool watched = p.watched_parts > 0 && !sides.upper && !sides.lower;
-  if (watched) {
+  const bool inside = !sides.upper && !sides.lower;
+  const bool watched = p.watched_parts > 0 && inside, packed = p.packed && inside;
+  if (packed) {
+    p.softmax->emit_packed(w, masked);
+  } else if (watched) {
     p.softmax->emit_watched(w, masked);
   } else {
     p.softmax->emit_max(w, masked, false);
@@ -164,7 +173,11 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   w.line("WGMMA_WAIT(0);");
   p.v->emit_release_all(w);
   p.softmax->emit_rescale(w);
-  emit_pack(w, p, watched ? "e" : "s_acc");
+  if (packed) {
+    emit_take_packed(w, p);
+  } else {
+    emit_pack(w, p, watched ? "e" : "s_acc");
+  }
 }
 
 // 16 rows of O from this warp's staging to global memory: a box per panel. In a ragged tensor the rows after
@@ -172,19 +185,17 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
 void emit_store(Writer& w, const PrefillPlan& p) {
   const std::string row = "work.m_start + 64 * consumer + 16 * warp";
   if (p.ragged) {
-    const int chunks = p.span_bytes / 16;
+    const int chunks = p.o_span / 16;
     w.line("const int store_rows = work.seqlen_q - ({});", row);
     w.open("if (store_rows < 16)");
     w.open("for (int i = lane; i < {} * store_rows; i += 32)", chunks);
     w.line("const int r = i / {0}, c = i % {0};", chunks);
-    const char* xor_bits = p.span_bytes == 128  ? "(r & 7)"
-                           : p.span_bytes == 64 ? "((r >> 1) & 3)"
-                                                : "((r >> 2) & 1)";
+    const std::string xor_bits = swizzle_bits(p.o_span, "r");
     w.line("u16* const out = o + (work.q_start + {} + r) * o_stride_seq + work.head * o_stride_head + 8 * c;",
            row);
-    for (int panel = 0; panel < p.ov_depth / p.panel_columns(); ++panel) {
-      w.line("copy_16_bytes(out + {}, o_warp + {} + r * {} + ((c ^ {}) << 4));", panel * p.panel_columns(),
-             panel * p.o_tile().panel_bytes(), p.span_bytes, xor_bits);
+    for (int panel = 0; panel < p.ov_depth / p.o_panel_columns(); ++panel) {
+      w.line("copy_16_bytes(out + {}, o_warp + {} + r * {} + ((c ^ {}) << 4));", panel * p.o_panel_columns(),
+             panel * p.o_tile().panel_bytes(), p.o_span, xor_bits);
     }
     w.close();
     if (!p.separate_o) w.line("__syncwarp();  // before lane 0 hands the rows back to Q");
@@ -192,10 +203,10 @@ void emit_store(Writer& w, const PrefillPlan& p) {
   }
   w.open("if (lane == 0)");
   if (p.ragged) w.open("if (store_rows >= 16)");
-  for (int panel = 0; panel < p.ov_depth / p.panel_columns(); ++panel) {
+  for (int panel = 0; panel < p.ov_depth / p.o_panel_columns(); ++panel) {
     const std::string at =
-        p.ragged ? fmt::format("{}, work.q_start + {}, work.head, 0", panel * p.panel_columns(), row)
-                 : fmt::format("{}, {}, work.head, work.batch", panel * p.panel_columns(), row);
+        p.ragged ? fmt::format("{}, work.q_start + {}, work.head, 0", panel * p.o_panel_columns(), row)
+                 : fmt::format("{}, {}, work.head, work.batch", panel * p.o_panel_columns(), row);
     w.line("tma_store(&o_map, o_warp + {}, {});", panel * p.o_tile().panel_bytes(), at);
   }
   w.line("bulk_commit();");
@@ -247,8 +258,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.close();
   }
   const char* pack = p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
-  const int span = p.span_bytes;
-  const int chunks = span / 16;  // 16-byte chunks of a span; two of them per stmatrix of 16 columns
+  const int chunks = p.o_span / 16;  // 16-byte chunks of a span; two of them per stmatrix of 16 columns
   w.comment(
       "This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.");
   if (p.separate_o) {
@@ -259,7 +269,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
            1 + 3);
   }
   for (int step = 0; step < p.ov_depth / 16; ++step) {
-    const int panel = step * 16 / p.panel_columns();
+    const int panel = step * 16 / p.o_panel_columns();
     const int chunk = (step * 2) % chunks;
     const int i = 8 * step;
     const auto pair = [&](int r) {
@@ -332,7 +342,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   if (p.moves_registers()) w.line("SETMAXNREG_INC({});", p.math_registers);
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
-  const int span = p.span_bytes;
+  const int span = p.o_span;
   w.line("const u32 q_desc = {} | {:#x}u;",
          descriptor_base(fmt::format("smem_q + consumer * {}", p.q_stride()), p.cluster),
          k_major_descriptor(p.q_tile()).low);
@@ -342,8 +352,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
       "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
   w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_stride(), 16 * span);
   w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
-  const char* xor_bits = span == 128 ? "(lane & 7)" : span == 64 ? "((lane >> 1) & 3)" : "((lane >> 2) & 1)";
-  w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", xor_bits);
+  w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
   p.k->ring().emit_state(w, false);
   p.v->ring().emit_state(w, false);
   if (p.dynamic) p.work->emit_state(w, false);
@@ -352,7 +361,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.blank();
   w.line("float s_acc[{}];  // S: 64 x {} scores", p.BN / 2, p.BN);
   w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
-  w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.BN / 4, p.BN);
+  w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.p_registers(), p.BN);
   w.blank();
   w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
@@ -363,7 +372,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
         "row_0, row_0 + 8");
   }
   if (p.head_scale()) {
-    w.line("const float key_scale = k_scale[{}];", p.head_of_scales());
+    w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[0] * " : "", p.head_of_scales());
     if (p.scale_joins_factor())
       w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
   }
@@ -377,7 +386,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   }
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
-  if (p.ragged) emit_zero_tail(w, p);
+  if (p.ragged && !p.fp8) emit_zero_tail(w, p);
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
   emit_widen_q(w, p);

@@ -108,12 +108,13 @@ void use_converter(Prelude& prelude, const PrefillPlan& p) {
 }
 
 void emit_widen_q(Writer& w, const PrefillPlan& p) {
-  const bool bf16 = p.config.dtype == DType::bf16;
+  const bool bf16 = p.narrow && p.config.dtype == DType::bf16;
   if (!p.converts_q()) return;
   w.comment("{}", bf16 ? "Q to FP16, in place" : "Q takes the sign of K's scale");
   if (p.scale_joins_factor()) {
     w.comment("the factor stays positive: Q takes the sign of the scale, and a scale of 0");
-    w.line("const u32 sign = key_scale < 0.0f ? 0x80008000u : 0u, keep = key_scale == 0.0f ? 0u : ~0u;");
+    w.line("const u32 sign = key_scale < 0.0f ? {} : 0u, keep = key_scale == 0.0f ? 0u : ~0u;",
+           p.fp8 ? "0x80808080u" : "0x80008000u");
   }
   w.line("#pragma unroll 4");
   w.open("for (int i = 0; i < {}; ++i)", p.q_bytes() / 16 / 128);

@@ -19,15 +19,20 @@ const char* key_lengths(const PrefillPlan& p) {
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto map = [&](const char* role, int box_rows) {
     KernelParam param{KernelParam::Kind::tensor_map, role, {}};
-    param.map.dims = {{"depth", p.panel_columns()}, {"seq", box_rows}, {"head", 1}, {"batch", 1}};
-    param.map.swizzle_bytes = p.span_bytes;
-    param.map.l2_promotion_bytes = 256;
+    const bool out = std::string_view(role) == "o";
+    param.map.dims = {{"depth", out ? p.o_panel_columns() : p.panel_columns()},
+                      {"seq", box_rows},
+                      {"head", 1},
+                      {"batch", 1}};
+    param.map.swizzle_bytes = out ? p.o_span : p.span_bytes;
+    param.map.l2_promotion_bytes = p.fp8 ? 128 : 256;
     return param;
   };
   std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
                                   map("o", 16)};
   if (p.operand->table()) {
-    for (const std::size_t i : {1u, 2u}) params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, 256);
+    for (const std::size_t i : {1u, 2u})
+      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, p.fp8 ? 128 : 256);
   }
   for (const std::size_t i : {1u, 2u})
     if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
@@ -35,6 +40,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales() && p.fp8) add(Kind::pointer, "q_scale");
   if (p.scales()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
   if (p.scales_by_token() && p.config.operand->kind != OperandKind::ragged) {
     const char* axis = p.operand->table() ? "page" : "batch";
@@ -145,7 +151,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
          p.smem_q_barriers + 8 * p.num_math_warpgroups);
   p.k->ring().emit_addresses(w, p.smem_k_barriers);
   p.v->ring().emit_addresses(w, p.smem_v_barriers);
-  if (p.narrow) {
+  if (p.converts()) {
     w.line("const u32 smem_raw = smem + {};", p.smem_raw);
     p.raw->emit_addresses(w, p.smem_raw_barriers);
   }
@@ -165,11 +171,11 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  const int full_arrivals = p.narrow ? PrefillPlan::kConverterWarps : 1;
-  p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
-  p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
+  constexpr int kConverted = PrefillPlan::kConverterWarps;
+  p.k->ring().emit_init(w, p.narrow ? kConverted : 1, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, p.converts() ? kConverted : 1, p.v->empty_arrivals());
   // One lane's bytes, and the lanes' copies of scales.
-  if (p.narrow) p.raw->emit_init(w, p.scales_by_token() ? 33 : 1, PrefillPlan::kConverterWarps);
+  if (p.converts()) p.raw->emit_init(w, p.scales_by_token() ? 33 : 1, PrefillPlan::kConverterWarps);
   if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
   w.line("fence_mbarrier_init();");
   w.close();
@@ -208,9 +214,10 @@ KernelSource emit_prefill(const PrefillPlan& p) {
          {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
       prelude.use(section);
   }
-  prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (!p.fp8) prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.narrow) use_converter(prelude, p);
+  if (p.fp8) use_transposer(prelude, p);
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
@@ -272,11 +279,12 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
   const int bodies =
       (p.whole_tiles() ? 1 : 0) + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
-  m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + "k16",
+  const std::string k = "k" + std::to_string(p.step_elements());
+  m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + k,
                      p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
   if (p.BN != p.ov_depth) {
-    m.expectations.push_back({"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.ov_depth) + "k16",
-                              p.v_steps() * (1 + bodies)});
+    m.expectations.push_back(
+        {"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.ov_depth) + k, p.v_steps() * (1 + bodies)});
   }
 
   const std::string facts = fmt::format(

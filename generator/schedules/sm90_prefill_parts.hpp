@@ -18,6 +18,11 @@ void emit_producer(Writer& w, const PrefillPlan& p);
 /// warps of warpgroup 0.
 void use_converter(Prelude& prelude, const PrefillPlan& p);
 void emit_converter(Writer& w, const PrefillPlan& p);
+/// The same three warps where Q, K and V are FP8 (sm90_prefill_transpose.cpp): they turn V round.
+void use_transposer(Prelude& prelude, const PrefillPlan& p);
+void emit_transposer(Writer& w, const PrefillPlan& p);
+/// L1 proof of what they store.
+layout::Proof transposer_proof(const PrefillPlan& p);
 /// A consumer's rows of Q, converted in place once they have come.
 void emit_widen_q(Writer& w, const PrefillPlan& p);
 /// L1 proof of the tile of K or V that the converters store.

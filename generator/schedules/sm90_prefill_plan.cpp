@@ -15,12 +15,13 @@ constexpr int kMostSmem = 232448;
 constexpr int kSpare = 1024;  // of it, for barriers and alignment
 
 bool is_narrow(const Config& c) {
-  return size_of(*c.kv_dtype) == 1;
+  return size_of(*c.kv_dtype) == 1 && !is_fp8(c.dtype);
 }
 
-/// Fewer registers for a consumer thread, where the producer's warpgroup has converters and copies scales.
+/// Fewer registers for a consumer thread, where the producer's warpgroup has converters and copies scales, or
+/// turns V round.
 int lent_registers(const Config& c) {
-  return is_narrow(c) ? 16 : 0;
+  return is_narrow(c) ? 16 : is_fp8(c.dtype) ? 8 : 0;
 }
 
 // Fastest tiles measured on H200 (bench/NOTES.md); depths in between take the next larger entry.
@@ -37,6 +38,7 @@ bool has_curve(const Config& c) {
 int default_bm(const Config& c) {
   if (is_narrow(c)) return 128;  // converters need registers that three warpgroups leave nobody
   const int wide = std::max(c.depth, *c.ov_depth);
+  if (is_fp8(c.dtype)) return wide <= 128 ? 192 : 128;
   return wide <= 64 || (wide <= 128 && has_fixed_modifier(c) && !has_curve(c)) ? 192 : 128;
 }
 
@@ -46,8 +48,8 @@ bool default_ping_pong(const Config& c) {
 }
 
 /// O, S and P of a lane.
-int live_registers(int ov_depth, int BN) {
-  return ov_depth / 2 + BN / 2 + BN / 4;
+int live_registers(const Config& c, int BN) {
+  return *c.ov_depth / 2 + BN / 2 + BN / 8 * static_cast<int>(is_fp8(c.dtype) ? 1 : 2);
 }
 
 /// What a consumer warpgroup has for them (hopper.md 4.2); bounds of a ragged item live through its loops.
@@ -77,7 +79,7 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
     if (three && part > 16) continue;
-    if (live_registers(p.ov_depth, p.BN) + part <= limit) return parts;
+    if (live_registers(c, p.BN) + part <= limit) return parts;
   }
   return 0;
 }
@@ -85,14 +87,16 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
 /// The measured width, narrowed until mask and score modifier find registers beside O, S and P.
 int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const int wide = std::max(c.depth, *c.ov_depth);
+  const bool fp8 = is_fp8(c.dtype);
   int BN = num_math_warpgroups == 3 ? (wide > 64 || has_curve(c) ? 96 : 128)
+           : fp8                    ? (wide <= 192 ? 128 : 96)
            : wide <= 64             ? 192
            : wide <= 128            ? 128
            : wide <= 192            ? 112
            : has_fixed_modifier(c)  ? 80
                                     : 64;
   const int step =
-      c.mask->kind == MaskConfig::Kind::custom || scales_by_row(c.operand->quantization) ? 32 : 16;
+      fp8 || c.mask->kind == MaskConfig::Kind::custom || scales_by_row(c.operand->quantization) ? 32 : 16;
   if (is_narrow(c)) BN = std::min(BN, 128);
   BN -= BN % step;
   const auto fits = [&] {
@@ -102,9 +106,8 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
     int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
     // Three warpgroups leave the compiler less to spend on what it could compute again.
     if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
-    const int lent = lent_registers(c);  // again: what is kept or loaded ahead for scales
-    return live_registers(*c.ov_depth, BN) + mask + modifier + lent <=
-           register_limit(c, num_math_warpgroups, ragged);
+    const int lent = is_narrow(c) ? lent_registers(c) : 0;  // again: what is kept or loaded ahead for scales
+    return live_registers(c, BN) + mask + modifier + lent <= register_limit(c, num_math_warpgroups, ragged);
   };
   const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
   const auto cuts = [&] { return page == 0 || BN % page == 0 || page % BN == 0; };
@@ -153,6 +156,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.narrow = is_narrow(c);
+  p.fp8 = is_fp8(c.dtype);
+  if (p.fp8) p.element_bytes = 1;
   p.math = p.narrow ? DType::fp16 : c.dtype;  // one instruction widens two bytes to FP16, five to BF16
   p.config = c;                               // what the sizes below ask about
 
@@ -187,8 +192,11 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
 
-  const int row_bytes_gcd = std::gcd(p.depth * 2, p.ov_depth * 2);
-  const int natural_span = row_bytes_gcd % 128 == 0 ? 128 : row_bytes_gcd % 64 == 0 ? 64 : 32;
+  const auto span_of = [](int row_bytes) {
+    return row_bytes % 128 == 0 ? 128 : row_bytes % 64 == 0 ? 64 : 32;
+  };
+  const int row_bytes_gcd = std::gcd(p.depth, p.ov_depth) * p.element_bytes;
+  const int natural_span = span_of(row_bytes_gcd);
   p.span_bytes = natural_span;
   if (c.swizzle && p.narrow) {
     const auto* mode = std::get_if<SwizzleMode>(&*c.swizzle);
@@ -210,6 +218,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
       return std::nullopt;
     }
   }
+  p.o_span = p.fp8 ? span_of(2 * p.ov_depth) : p.span_bytes;
+  p.v_span = p.fp8 ? span_of(p.BN) : p.span_bytes;
   c.swizzle = p.narrow              ? SwizzleMode::none
               : p.span_bytes == 128 ? SwizzleMode::b128
               : p.span_bytes == 64  ? SwizzleMode::b64
@@ -233,15 +243,16 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     refuse("V8", {"/BK"}, "BK == depth / num_qk_stages on sm_90a", fmt::format("{}", bk0));
   }
   c.BK = bk0;
-  const std::array<int, 3> shape{64, p.BN, 16};
+  const int step = p.step_elements();
+  const std::array<int, 3> shape{64, p.BN, step};
   if (c.mma_shape && *c.mma_shape != shape) {
-    refuse("sm90_prefill", {"/mma_shape"}, "the matrix instruction of QK is m64 n(BN) k16",
-           fmt::format("[64, {}, 16]", p.BN));
+    refuse("sm90_prefill", {"/mma_shape"}, fmt::format("the matrix instruction of QK is m64 n(BN) k{}", step),
+           fmt::format("[64, {}, {}]", p.BN, step));
   }
   c.mma_shape = shape;
-  if (p.BN % 16 != 0 || p.BN < 16 || p.BN > 256) {
-    refuse("V3", {"/BN"}, "BN is a multiple of 16 and at most 256 on sm_90a",
-           fmt::format("{}", std::clamp((p.BN + 8) / 16 * 16, 16, 256)));
+  if (p.BN % step != 0 || p.BN < step || p.BN > 256) {
+    refuse("V3", {"/BN"}, fmt::format("BN is a multiple of {} and at most 256 on sm_90a", step),
+           fmt::format("{}", std::clamp((p.BN + step / 2) / step * step, step, 256)));
     return std::nullopt;
   }
 
@@ -250,14 +261,18 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
   const bool own_tiles = p.mask->bounded_above() || p.ragged;
-  if (p.cluster != 1 && (p.cluster != 2 || own_tiles || p.narrow)) {
+  if (p.cluster != 1 && (p.cluster != 2 || own_tiles || p.converts())) {
     refuse("sm90_prefill", {"/cluster"},
            "clusters of 2 blocks share K and V tiles of 16 bits, without bounded masks and ragged operands",
-           own_tiles || p.narrow ? "1" : "1, 2");
+           own_tiles || p.converts() ? "1" : "1, 2");
     return std::nullopt;
   }
 
-  const int live = live_registers(p.ov_depth, p.BN);
+  const int limit = register_limit(c, p.num_math_warpgroups, p.ragged);
+  const int live = live_registers(c, p.BN);
+  // The next P beside this one: with three warpgroups the compiler finds room for eight more without a mask.
+  const int most = p.num_math_warpgroups == 3 && !own_tiles ? limit + 8 : limit;
+  p.packed = p.fp8 && c.exp_offload.value_or(0.0) == 0 && live + p.BN / 8 <= most;
   // Tiles of keys that hold whole tiles of queries have none at equal lengths, and few otherwise. The widest
   // two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).
   p.skips_tiles = p.mask->bounded_above() && p.num_math_warpgroups > 1 && p.BN % p.BM != 0 &&
@@ -268,13 +283,12 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.producer_registers = p.num_math_warpgroups == 3 ? 32 : 40;
   p.math_registers -= lent_registers(c);
   p.producer_registers += lent_registers(c) * p.num_math_warpgroups;
-  const int limit = register_limit(c, p.num_math_warpgroups, p.ragged);
   if (live > limit) {
-    const int bn = (limit - p.ov_depth / 2) * 4 / 3 / 16 * 16;
+    const int bn = (limit - p.ov_depth / 2) * 4 / 3 / step * step;
     refuse("sm90_prefill", {"/BN"},
            fmt::format("O, S and P take {} registers a thread; {} consumer warpgroups leave {}", live,
                        p.num_math_warpgroups, limit),
-           bn >= 16 ? fmt::format("{}", bn) : "fewer BM rows");
+           bn >= step ? fmt::format("{}", bn) : "fewer BM rows");
     return std::nullopt;
   }
 
@@ -287,11 +301,12 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
 
   // Shared memory: as many stages as fit, at least two, unless told.
   const int q = p.q_bytes() * p.num_math_warpgroups, o = p.o_bytes() * p.num_math_warpgroups;
-  const int per_stage = p.BN * (p.depth + p.ov_depth) * 2;
+  const int per_stage = p.BN * (p.depth + p.ov_depth) * p.element_bytes;
   if (!c.num_kv_stages) {
-    const int with_o = (kMostSmem - kSpare - q - o) / per_stage;
-    c.num_kv_stages =
-        p.narrow ? 2 : std::clamp(with_o >= 2 ? with_o : (kMostSmem - kSpare - q) / per_stage, 2, 4);
+    const int raw = p.fp8 ? 2 * p.raw_slot_bytes() : 0;  // at least
+    const int with_o = (kMostSmem - kSpare - raw - q - o) / per_stage;
+    const int without = (kMostSmem - kSpare - raw - std::max(q, o)) / per_stage;
+    c.num_kv_stages = p.narrow ? 2 : std::clamp(with_o >= 2 ? with_o : without, 2, 4);
   }
   p.num_kv_stages = *c.num_kv_stages;
   if (p.num_kv_stages < 2 || p.num_kv_stages > 8) {
@@ -300,10 +315,11 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   // Tiles of bytes: those on their way and the one that is widened. More than four need not be.
   int tiles = p.num_kv_stages * (per_stage + 2 * p.scale_bytes());
-  if (p.narrow) {
+  if (p.converts()) {
     const int tile = p.raw_slot_bytes() + p.scale_bytes(), room = kMostSmem - kSpare - tiles;
     const int with_o = (room - q - o) / tile;
-    p.num_raw_stages = std::clamp(with_o >= 4 ? with_o : (room - std::max(q, o)) / tile, 2, 4);
+    const int enough = p.fp8 ? 2 : 4;
+    p.num_raw_stages = std::clamp(with_o >= enough ? with_o : (room - std::max(q, o)) / tile, 2, 4);
     tiles += p.num_raw_stages * tile;
   }
   p.separate_o = q + o + tiles + kSpare <= kMostSmem;
@@ -331,18 +347,21 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
   p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-                                         2, p.math_warps(), p.cluster});
-  p.v.emplace(TMAConsumerPipeline::Shape{false, p.BN, p.ov_depth, p.num_kv_stages, 1, p.span_bytes, 2,
-                                         p.math_warps(), p.cluster});
+                                         p.element_bytes, p.math_warps(), p.cluster});
+  TMAConsumerPipeline::Shape v{false,           p.BN,           p.ov_depth, p.num_kv_stages, 1, p.v_span,
+                               p.element_bytes, p.math_warps(), p.cluster};
+  v.transposed = p.fp8;
+  p.v.emplace(v);
   p.dynamic = own_tiles;
   if (p.dynamic) p.work.emplace("work", 2, 1);
-  if (p.narrow) p.raw.emplace("raw", p.num_raw_stages, 1);
+  if (p.converts()) p.raw.emplace("raw", p.num_raw_stages, 1);
 
   p.smem_q = p.smem.add("q", p.q_stride() * p.num_math_warpgroups, 1024, "Q, 64 rows per consumer warpgroup");
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
   p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
-  if (p.narrow)
-    p.smem_raw = p.smem.add("raw", p.num_raw_stages * p.raw_slot_bytes(), 1024, "K and V in turn, as copied");
+  if (p.converts())
+    p.smem_raw = p.smem.add("raw", p.num_raw_stages * p.raw_slot_bytes(), 1024,
+                            p.fp8 ? "V as copied" : "K and V in turn, as copied");
   p.smem_o =
       p.separate_o ? p.smem.add("o", o, 1024, "O on its way out, 64 rows per consumer warpgroup") : p.smem_q;
   if (p.scales_by_token()) {
@@ -355,7 +374,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
       p.smem.add("mbar_q", 16 * p.num_math_warpgroups, 8, "Q full/empty per consumer warpgroup");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
   p.smem_v_barriers = p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
-  if (p.narrow)
+  if (p.converts())
     p.smem_raw_barriers =
         p.smem.add("mbar_raw", p.raw->barrier_bytes(), 8, "ring of copied tiles full/empty");
   p.smem_work_barriers =
@@ -363,22 +382,26 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.smem_work = p.dynamic ? p.smem.add("work", 8, 8, "work items handed to the consumers") : 0;
   if (p.smem.bytes() > kMostSmem) {
     const int stages = (kMostSmem - kSpare - std::max(q, o)) / per_stage;
-    int bn = p.narrow ? p.BN : (kMostSmem - kSpare - std::max(q, o)) / (4 * (p.depth + p.ov_depth)) / 16 * 16;
+    const int of_key = 2 * (p.depth + p.ov_depth) * p.element_bytes + (p.fp8 ? 2 * p.ov_depth : 0);
+    int bn = p.narrow ? p.BN : (kMostSmem - kSpare - std::max(q, o)) / of_key / step * step;
     while (p.narrow && bn > 16 && narrow_bytes(c, p.BM, bn) > kMostSmem) bn -= 16;
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
            fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), kMostSmem),
-           stages >= 2 && !p.narrow ? fmt::format("num_kv_stages {}", stages) : fmt::format("BN {}", bn));
+           stages >= 2 && !p.converts() ? fmt::format("num_kv_stages {}", stages) : fmt::format("BN {}", bn));
   }
 
   if (out.size() != before) return std::nullopt;
 
   p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
-  p.pv.emplace(p.math, p.ov_depth, Wgmma::A::registers, true);
+  p.pv.emplace(p.math, p.ov_depth, Wgmma::A::registers, !p.fp8);
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.ov_depth / 2;
   softmax.exp_offload = c.exp_offload.value_or(0.0);
-  p.watched_parts = watched_parts(p, c);
+  p.watched_parts = p.fp8 ? 0 : watched_parts(p, c);
+  // P up to 2^5 leaves what grows a factor of 14 before 448 is passed, and what is small 2^11 above the least
+  // of full precision.
+  if (p.fp8) softmax.top = 5, softmax.rescale_threshold = 3;
   softmax.watched_parts = p.watched_parts;
   if (p.watched_parts > 0) softmax.curve = p.modifier->enter_exponent();
   softmax.scale_log2 = p.scale_joins_factor() ? "factor" : p.modifier->scale_log2();

@@ -23,12 +23,16 @@ struct PrefillPlan {
   int depth, ov_depth, BM, BN, num_kv_stages, num_qk_stages;
   int cluster = 1;          ///< blocks that share K and V: each loads its part of a tile for all of them
   int num_math_warpgroups;  ///< BM / 64
-  int span_bytes;           ///< swizzle span of every tile
+  int span_bytes;           ///< swizzle span of the tiles of Q, K and V as they are copied
+  int o_span, v_span;       ///< of O's, and of V's as wgmma reads it
+  int element_bytes = 2;    ///< of Q, and of K and V as the products take them
   bool ragged;              ///< Q and O run over the rows of all sequences: every operand but contiguous
   bool lse, sink;
   bool narrow = false;  ///< K and V of one byte an element, widened on their way (sm90_prefill_convert.cpp)
+  bool fp8 = false;     ///< Q, K and V of FP8: V is turned round on its way (sm90_prefill_transpose.cpp)
   DType math;           ///< type of the products
   int num_raw_stages = 0;
+  bool packed = false;    ///< OnlineSoftmax::emit_packed
   bool dynamic;           ///< work items come from a counter, longest first
   int watched_parts = 0;  ///< of OnlineSoftmax::emit_watched; 0: every tile takes its maximum
   bool skips_tiles;       ///< warpgroups leave out last tiles that only later ones see
@@ -42,7 +46,7 @@ struct PrefillPlan {
   std::optional<MHAOperand> operand;
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<StagedPipeline> work;  ///< ring of work items, dynamic only
-  std::optional<StagedPipeline> raw;   ///< ring of tiles of bytes, K and V in turn, narrow only
+  std::optional<StagedPipeline> raw;   ///< ring of tiles as copied: narrow K and V in turn, V of FP8
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
   std::optional<OnlineSoftmax> softmax;
@@ -52,19 +56,21 @@ struct PrefillPlan {
   /// With one consumer warpgroup every thread may have 255 registers anyway.
   bool moves_registers() const { return num_math_warpgroups > 1; }
   int math_warps() const { return 4 * num_math_warpgroups; }
-  SmemTile q_tile() const { return {64, span_bytes, 2}; }  ///< one warpgroup's rows
-  SmemTile o_tile() const { return {64, span_bytes, 2}; }
-  int q_bytes() const { return 64 * depth * 2; }  ///< of one warpgroup
+  SmemTile q_tile() const { return {64, span_bytes, element_bytes}; }  ///< one warpgroup's rows
+  SmemTile o_tile() const { return {64, o_span, 2}; }
+  int q_bytes() const { return 64 * depth * element_bytes; }  ///< of one warpgroup
   int o_bytes() const { return 64 * ov_depth * 2; }
   /// Distance between the Q rows of two warpgroups, and between their O rows where O takes Q's place.
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
-  int panel_columns() const { return span_bytes / 2; }
+  int panel_columns() const { return span_bytes / element_bytes; }
+  int o_panel_columns() const { return o_span / 2; }
 
-  // Narrow K and V.
+  // Narrow K and V, and V of FP8: what is copied goes through the other warps of warpgroup 0.
+  bool converts() const { return narrow || fp8; }
   static constexpr int kConverterWarps = 3, kConverterThreads = 32 * kConverterWarps;
   int raw_span() const { return panel_columns(); }  ///< bytes of a row of a panel of bytes
-  int raw_slot_bytes() const { return BN * std::max(depth, ov_depth); }
+  int raw_slot_bytes() const { return BN * (fp8 ? ov_depth : std::max(depth, ov_depth)); }
   bool scales() const { return config.operand->quantization.has_value(); }
   /// Keys have scales of their own, which travel with the tiles.
   bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
@@ -73,7 +79,7 @@ struct PrefillPlan {
   /// The scale of K is part of softmax's factor, where scores are not modified before it.
   bool scale_joins_factor() const { return head_scale() && modifier->none(); }
   /// Consumers convert their rows of Q.
-  bool converts_q() const { return narrow && (config.dtype != math || scale_joins_factor()); }
+  bool converts_q() const { return (narrow && config.dtype != math) || scale_joins_factor(); }
   /// Index of the head's scale.
   const char* head_of_scales() const {
     return config.operand->quantization->granularity == Quantization::Granularity::per_head ? "work.kv_head"
@@ -84,14 +90,14 @@ struct PrefillPlan {
   /// Copies take a whole warp: a lane for each page or scale.
   bool warp_produces() const { return operand->table() || scales_by_token(); }
   /// Warps that read the slots of work items.
-  int work_readers() const { return math_warps() + (narrow ? kConverterWarps : 0); }
+  int work_readers() const { return math_warps() + (converts() ? kConverterWarps : 0); }
 
   /// Items without keys hand Q's rows over, too, where O takes their place; those of full attention over rows
   /// of one length are all of that kind or none is, and then there is nothing to wait for.
   bool hands_over_empty() const { return !separate_o && (mask->bounded_above() || ragged); }
   /// Where every item goes through Q's rows the producer, which has them back from all consumers before it
   /// publishes the next item, knows that they have read the slot it writes.
-  bool work_slots_free() const { return !separate_o && !ragged && !narrow; }
+  bool work_slots_free() const { return !separate_o && !ragged && !converts(); }
   /// Whether some KV tile may be seen whole by the 64 rows of a warpgroup: not under a window shorter than a
   /// tile and the rows' spread.
   bool whole_tiles() const { return !mask->bounded_below() || mask->most_common_keys(64) >= BN; }
@@ -115,8 +121,10 @@ struct PrefillPlan {
   bool needs_rows() const { return lse || mask->bounded_above() || mask->has_bits() || !modifier->none(); }
   /// True when a row may be without a visible key after any tile, not only at the ends of its range.
   bool hides_anywhere() const { return mask->has_bits() || modifier->may_hide(); }
-  int k_steps() const { return depth / 16; }  ///< wgmma steps of QK
-  int v_steps() const { return BN / 16; }     ///< wgmma steps of PV
+  int step_elements() const { return 32 / element_bytes; }
+  int k_steps() const { return depth / step_elements(); }  ///< wgmma steps of QK
+  int v_steps() const { return BN / step_elements(); }     ///< wgmma steps of PV
+  int p_registers() const { return BN / 8 * element_bytes; }
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.

@@ -30,7 +30,7 @@ void emit_load_q(Writer& w, const PrefillPlan& p) {
   }
 }
 
-// Where tiles of K or V are copied to: their own ring, or as bytes the ring that the converters read.
+// Where tiles of K or V are copied to: their own ring, or the one that the converters read.
 struct Landing {
   const StagedPipeline& ring;
   std::string base;                       // of the slots
@@ -45,6 +45,10 @@ struct Landing {
 };
 
 Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  if (p.fp8 && name[0] == 'v') {
+    const int panels = p.ov_depth / p.panel_columns();
+    return {*p.raw, "smem_raw", p.raw_slot_bytes(), p.span_bytes, panels, panels, p.raw_slot_bytes()};
+  }
   if (p.narrow)
     return {*p.raw,
             "smem_raw",
@@ -130,7 +134,7 @@ void emit_load_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& 
 // last tile.
 bool items_fit(const PrefillPlan& p) {
   const int tiles = p.mask->most_tiles(p.BM, p.BN);
-  return p.cluster == 1 && p.separate_o && !p.narrow && !p.operand->table() && tiles > 0 &&
+  return p.cluster == 1 && p.separate_o && !p.converts() && !p.operand->table() && tiles > 0 &&
          tiles <= p.num_kv_stages;
 }
 
@@ -144,12 +148,9 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   if (p.moves_registers()) w.line("SETMAXNREG_DEC({});", p.producer_registers);
   w.open("if ({})", warp ? "threadIdx.x < 32" : "threadIdx.x / 32 == 0 && elect_one()");
   if (warp) w.line("const int lane = threadIdx.x;");
-  if (p.narrow) {
-    p.raw->emit_state(w, true);
-  } else {
-    p.k->ring().emit_state(w, true);
-    p.v->ring().emit_state(w, true);
-  }
+  if (p.converts()) p.raw->emit_state(w, true);
+  if (!p.narrow) p.k->ring().emit_state(w, true);
+  if (!p.converts()) p.v->ring().emit_state(w, true);
   if (p.dynamic) p.work->emit_state(w, true);
   w.line("u32 q_phase = 1;");
   w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
@@ -164,8 +165,10 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
   w.line("#pragma unroll 1");
   if (items_fit(p)) w.comment("the stages are free: Q's rows were, and no item has more tiles than stages");
   w.open("for (--n; n >= {}; --n)", p.first_block());
+  // V of FP8 is on its way for longer.
+  if (p.fp8) emit_load_tile(w, p, *p.v, "v", "n + 1");
   emit_load_tile(w, p, *p.k, "k", "n", items_fit(p));
-  emit_load_tile(w, p, *p.v, "v", "n + 1", items_fit(p));
+  if (!p.fp8) emit_load_tile(w, p, *p.v, "v", "n + 1", items_fit(p));
   w.close();
   emit_load_tile(w, p, *p.v, "v", p.first_block());
   if (p.hands_over_empty()) {
@@ -201,9 +204,9 @@ void emit_producer(Writer& w, const PrefillPlan& p) {
     w.line("tile += {};", p.tile_step());
   }
   w.close();
-  if (p.narrow) {
+  if (p.converts()) {
     w.reopen("else if (threadIdx.x >= 32)");
-    emit_converter(w, p);
+    p.fp8 ? emit_transposer(w, p) : emit_converter(w, p);
   }
   w.close();
 }

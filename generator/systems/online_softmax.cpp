@@ -9,15 +9,20 @@ void OnlineSoftmax::use(Prelude& prelude) const {
   prelude.use("exp2_approx");
   prelude.use("rcp_approx");
   if (shape_.exp_offload > 0) prelude.use("exp2_fma");
+  if (shape_.top > 0) prelude.use("pack_e4m3"), prelude.use("own_register");
 }
 
 std::string OnlineSoftmax::log2_max(int r) const {
-  return fmt::format("row_max_{}", r) + (watched() ? "" : " * " + shape_.scale_log2);
+  return fmt::format("row_max_{}", r) + (in_log2() ? "" : " * " + shape_.scale_log2);
 }
 
 std::string OnlineSoftmax::logit(std::string_view score) const {
   if (shape_.curve) return fmt::format(fmt::runtime(shape_.curve->log2), score);
   return fmt::format("{} * {}", score, shape_.scale_log2);
+}
+
+std::string OnlineSoftmax::maximum(std::string_view score) const {
+  return shape_.top > 0 ? fmt::format("{} - {:.1f}f", logit(score), shape_.top) : logit(score);
 }
 
 std::string OnlineSoftmax::near_does(std::string_view least, std::string_view most) const {
@@ -57,8 +62,8 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
       "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, "
       "__shfl_xor_sync(0xffffffffu, "
       "max_1, 2));");
-  if (watched()) w.line("max_0 = {}; max_1 = {};", logit("max_0"), logit("max_1"));
-  const std::string factor = watched() ? "" : " * " + shape_.scale_log2;  // to log2 units
+  if (in_log2()) w.line("max_0 = {}; max_1 = {};", maximum("max_0"), maximum("max_1"));
+  const std::string factor = in_log2() ? "" : " * " + shape_.scale_log2;  // to log2 units
   if (first) {
     w.line("row_max_0 = max_0; row_max_1 = max_1;");
   } else {
@@ -173,7 +178,7 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
     for (const int lanes : {1, 2})
       w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
     const std::string max = fmt::format("max_{}", r);
-    w.line("{0} = fmaxf(row_{0}, {1});", max, logit(max));
+    w.line("{0} = fmaxf(row_{0}, {1});", max, maximum(max));
     w.line("const float beta_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
            masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
     w.line("alpha_{0} *= beta_{0}; row_sum_{0} *= beta_{0}; row_max_{0} = max_{0};", r);
@@ -182,6 +187,73 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
   for (int i = 0; i < begin; i += 4)
     w.line("e[{}] *= beta_0; e[{}] *= beta_0; e[{}] *= beta_1; e[{}] *= beta_1;", i, i + 1, i + 2, i + 3);
   exponentials(false);
+  w.close();
+  w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
+  w.close();
+}
+
+void OnlineSoftmax::emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end) {
+  for (int i = begin; i < end; i += 8) {
+    for (int r = 0; r < 4; r += 2)
+      w.line("{0}[{1}] = pack_e4m3({2}[{3}], {2}[{4}], {2}[{5}], {2}[{6}]);", to, i / 4 + r / 2, from, i + r,
+             i + r + 1, i + r + 4, i + r + 5);
+  }
+}
+
+void OnlineSoftmax::emit_packed_exp(Writer& w, bool masked) const {
+  // As in emit_watched_part.
+  const char* shift = masked ? "shift" : "row_max";
+  for (int r = 0; masked && r < 2; ++r) w.line("shift_{0} = fmaxf(row_max_{0}, -1e30f);", r);
+  w.line("sum_0a = sum_0b = sum_1a = sum_1b = 0.0f;");
+  for (int begin = 0; begin < shape_.score_regs; begin += 8) {
+    w.open("");
+    w.line("float e[8];");
+    for (int j = 0; j < 8; j += 2)
+      w.line("e[{}] = exp2_approx({}); e[{}] = exp2_approx({});", j, exponent(begin + j, shift, false), j + 1,
+             exponent(begin + j + 1, shift, false));
+    for (const int j : {0, 4})
+      w.line("sum_0a += e[{}]; sum_0b += e[{}]; sum_1a += e[{}]; sum_1b += e[{}];", j, j + 1, j + 2, j + 3);
+    for (int r = 0; r < 4; r += 2)
+      w.line("next[{}] = pack_e4m3(e[{}], e[{}], e[{}], e[{}]);", begin / 4 + r / 2, r, r + 1, r + 4, r + 5);
+    w.close();
+  }
+  w.line("sum_0a += sum_0b; sum_1a += sum_1b;");
+}
+
+void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
+  const int registers = shape_.score_regs / 4;
+  w.comment("P(n) by the maximum so far. Where it would be over 448 the maximum grew: a new one is found.");
+  w.line("u32 next[{}];", registers);
+  w.line("float alpha_0 = 1.0f, alpha_1 = 1.0f;");
+  w.line("bool rescale = false;");
+  w.open("");
+  w.line("float sum_0a, sum_0b, sum_1a, sum_1b;");
+  if (masked) w.line("float shift_0, shift_1;");
+  emit_packed_exp(w, masked);
+  w.comment("no sum over 448, no P over 448; else a byte of 448 (0x7e) tells");
+  w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 448.0f))");
+  w.line("u32 most = 0;");
+  for (int i = 0; i < registers; i += 2)
+    w.line("most |= (next[{}] + 0x02020202u) | (next[{}] + 0x02020202u);", i, i + 1);
+  w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0))");
+  w.line("float max_0 = s_acc[0], max_1 = s_acc[2];");
+  for (int i = 0; i < shape_.score_regs; i += 4) {
+    w.line(
+        "max_0 = fmaxf(max_0, fmaxf(s_acc[{}], s_acc[{}])); max_1 = fmaxf(max_1, fmaxf(s_acc[{}], "
+        "s_acc[{}]));",
+        i, i + 1, i + 2, i + 3);
+  }
+  for (int r = 0; r < 2; ++r) {
+    for (const int lanes : {1, 2})
+      w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
+    w.line("max_{0} = fmaxf(row_max_{0}, {1});", r, maximum(fmt::format("max_{}", r)));
+    w.line("alpha_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
+           masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
+    w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);
+  }
+  w.line("rescale = true;");
+  emit_packed_exp(w, masked);
+  w.close();
   w.close();
   w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
   w.close();
@@ -219,7 +291,7 @@ void OnlineSoftmax::emit_finish(Writer& w) const {
 }
 
 std::string OnlineSoftmax::lse(int r) const {
-  if (shape_.sink.empty() && watched()) {
+  if (shape_.sink.empty() && in_log2()) {
     return fmt::format(
         "row_sum_{0} > 0.0f ? (row_max_{0} + log2_approx(row_sum_{0})) * 0.693147181f : -kInfinity", r);
   }

@@ -39,6 +39,9 @@ class OnlineSoftmax {
     /// score_regs / parts registers beside S, and a vote. With it row_max is in log2 units.
     int watched_parts = 0;
     double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
+    /// Base-2 logarithm of P where a row's maximum stands. FP8 keeps small P apart from 0 only if this is
+    /// well above 0; it cancels in the division by the sum. With it row_max is in log2 units, and less this.
+    double top = 0;
     /// For softmax by parts only: what the logits are, unless scores times the factor below.
     std::optional<LogitCurve> curve;
     /// Emitted factors from the score registers to log2 units and to natural units.
@@ -62,6 +65,11 @@ class OnlineSoftmax {
   /// then (rarely after the first tiles) a new maximum is found, and what was computed before it is scaled.
   /// Exact either way: S stays as it is until its part has passed.
   void emit_watched(Writer& w, bool masked) const;
+  /// The same for P of FP8: `u32 next[score_regs / 4]` is P as the A operand of P V. Instead of a sum, P that
+  /// would not have fitted shows that the maximum grew, and S is all there still.
+  void emit_packed(Writer& w, bool masked) const;
+  /// P of FP8 in `to` from e or s_acc (`from`), four bytes a register, in the order of emit_packed.
+  static void emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end);
   /// O *= alpha, when any row of the warp grew past the threshold.
   void emit_rescale(Writer& w) const;
   /// After the last tile: row_sum over the quad and with the sink, inv_sum_{0,1} (0 for a row without visible
@@ -72,14 +80,16 @@ class OnlineSoftmax {
   std::string lse(int r) const;
 
  private:
-  bool watched() const { return shape_.watched_parts > 0; }
-  std::string log2_max(int r) const;                ///< row_max in log2 units, an expression
-  std::string logit(std::string_view score) const;  ///< of a score, in log2 units
+  bool in_log2() const { return shape_.watched_parts > 0 || shape_.top > 0; }
+  std::string log2_max(int r) const;                  ///< row_max in log2 units, an expression
+  std::string logit(std::string_view score) const;    ///< of a score, in log2 units
+  std::string maximum(std::string_view score) const;  ///< row_max of a row whose largest score it is, in_log2
   /// Whether the curve's cheap form does for rows whose maxima lie between `least` and `most`, a condition.
   std::string near_does(std::string_view least, std::string_view most) const;
   /// Score `i` in log2 units less its row's `name`_{r}, by the cheap form of the curve or not.
   std::string exponent(int i, std::string_view name, bool near) const;
   void emit_watched_part(Writer& w, int begin, int end, bool masked) const;
+  void emit_packed_exp(Writer& w, bool masked) const;
   Shape shape_;
 };
 

@@ -8,7 +8,7 @@ TMAConsumerPipeline::TMAConsumerPipeline(const Shape& shape)
             shape.stages_at_launch ? "num_kv_stages" : "") {}
 
 void TMAConsumerPipeline::emit_construct(Writer& w) const {
-  const auto fields = shape_.is_k ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
+  const auto fields = is_k_major() ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
   w.line("const u32 {0}_desc = {1} | {2:#x}u;", name(), descriptor_base("smem_" + name(), shape_.cluster),
          fields.low);
 }
@@ -19,7 +19,7 @@ std::string TMAConsumerPipeline::get() const {
 }
 
 std::string TMAConsumerPipeline::descriptor_high() const {
-  const auto fields = shape_.is_k ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
+  const auto fields = is_k_major() ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
   return fmt::format("{:#x}u", fields.high);
 }
 

@@ -1,6 +1,7 @@
 // TMAConsumerPipeline on sm_90a: the consumer side of the K or V ring (seed-systems.md 6). It waits for a
 // stage, hands out its wgmma descriptor and releases it; K may be split into `num_qk_stages` depth chunks
-// with their own barriers.
+// with their own barriers. V of one byte stands turned round (`transposed`): its rows are columns of V, since
+// 8-bit wgmma takes no other.
 //
 // Constants keep the documented names. One ring slot holds `full_kv_bytes`; chunk qk of a K slot starts at
 // qk * staged_k_bytes. K is k-major (rows = keys, contraction along depth), V mn-major (contraction along
@@ -30,11 +31,12 @@ class TMAConsumerPipeline {
     /// The launch says how many of the stages are in use: the emitted parameter num_kv_stages.
     bool stages_at_launch = false;
     int slot_bytes = 0;  ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
+    bool transposed = false;  ///< of V: a row is a column of V, its elements those of the keys
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
   // Derived constants (seed-systems.md 6.2).
-  bool is_k_major() const { return shape_.is_k; }
+  bool is_k_major() const { return shape_.is_k || shape_.transposed; }
   int num_qk_stages_effective() const { return shape_.is_k ? shape_.num_qk_stages : 1; }
   int BMN() const { return shape_.is_k ? shape_.BN : shape_.padded_depth; }
   int BK() const { return shape_.is_k ? shape_.padded_depth / shape_.num_qk_stages : shape_.BN; }
@@ -46,7 +48,9 @@ class TMAConsumerPipeline {
   int panel_columns() const { return tile().panel_columns(); }
   int num_panels() const { return shape_.padded_depth / panel_columns(); }
   int panels_per_chunk() const { return num_panels() / num_qk_stages_effective(); }
-  SmemTile tile() const { return {shape_.BN, shape_.span_bytes, shape_.element_bytes}; }
+  SmemTile tile() const {
+    return {shape_.transposed ? shape_.padded_depth : shape_.BN, shape_.span_bytes, shape_.element_bytes};
+  }
   const StagedPipeline& ring() const { return ring_; }
   int slot_bytes() const { return shape_.slot_bytes > 0 ? shape_.slot_bytes : full_kv_bytes(); }
   int ring_bytes() const { return slot_bytes() * shape_.num_kv_stages; }
@@ -59,6 +63,8 @@ class TMAConsumerPipeline {
   void emit_construct(Writer& w) const;
   /// get(): expression of the low descriptor word of the current slot.
   std::string get() const;
+  /// What contraction step `step` adds to it.
+  int step(int step) const { return is_k_major() ? k_major_step(tile(), step) : mn_major_step(tile(), step); }
   /// Upper descriptor word, a literal.
   std::string descriptor_high() const;
   /// wait<qk>(): until chunk qk of the current slot is in shared memory.

@@ -36,6 +36,12 @@ DescriptorFields mn_major_descriptor(const SmemTile& tile);
 /// its block from bit 24 on, which would run into the leading byte offset of a descriptor.
 std::string descriptor_base(const std::string& address, int cluster);
 
+/// What the swizzle of a span XORs into the 16-byte chunk of row `row`, an expression of its low bits.
+inline std::string swizzle_bits(int span_bytes, const std::string& row) {
+  if (span_bytes == 128) return "(" + row + " & 7)";
+  return "((" + row + (span_bytes == 64 ? " >> 1) & 3)" : " >> 2) & 1)");
+}
+
 /// Descriptor step (in 16-byte units) of contraction step `step` (16 two-byte or 32 one-byte elements each).
 int k_major_step(const SmemTile& tile, int step);
 int mn_major_step(const SmemTile& tile, int step);

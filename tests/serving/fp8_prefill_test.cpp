@@ -1,0 +1,170 @@
+// Prefill with Q, K and V of FP8 on sm_90a, on the emulated device: operand kinds, page sizes, masks,
+// modifiers and scales at the lengths where tiles end, in every tile width; P where a row's maximum grows.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+#include "generator/schedules/schedule.hpp"
+#include "runtime/problem/ladder.hpp"
+#include "runtime/problem/rounding.hpp"
+#include "runtime/problem/runner.hpp"
+#include "tests/serving/emulated.hpp"
+
+using namespace kiln;
+using kiln::test::emulated;
+
+namespace {
+
+Plan plan_of(const std::string& keys) {
+  nlohmann::ordered_json config = {{"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "fp8_e4m3"},
+                                   {"depth", 64},        {"mask", "causal"},       {"lse", true}};
+  config.update(nlohmann::ordered_json::parse("{" + keys + "}"));
+  return make_plan(parse_config(config.dump(), "test"));
+}
+
+std::string operand(const char* kind, const char* granularity) {
+  return fmt::format(R"("operand": {{{}, "quantization": {{"granularity": "{}"}}}})", kind, granularity);
+}
+
+void check_output_of(const Workload& work, const Config& resolved, const RunResult& result) {
+  const Semantics semantics = semantics_of(resolved, work);
+  const Reference reference =
+      reference_attention(work, semantics, choose_rows(work.shape, semantics.mask, 1e300, 0));
+  const CheckReport report = check_output(work, result.output, reference, tolerance_of(resolved));
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+}
+
+RunResult run(const Plan& plan, const Workload& work) {
+  const auto kernel = emulated().load(generate(plan));
+  EmulatorOptions how;
+  how.policy = EmulatorOptions::Policy::lazy;
+  RunOptions options;
+  options.emulator = &how;
+  return run_workload(emulated(), *kernel, work, options);
+}
+
+}  // namespace
+
+TEST_CASE("FP8 prefill up the ladder") {
+  const std::string paged_16 = R"("kind": "paged", "page_size": 16)";
+  const std::vector<std::string> configs{
+      R"("mask": "none", "depth": 128)",
+      R"("depth": 256)",
+      R"("operand": {"kind": "ragged"}, "depth": 128, "out_dtype": "fp16")",
+      R"("operand": {"kind": "continuous"}, "depth": 192, "ov_depth": 128)",
+      R"("operand": {"kind": "paged", "page_size": 64}, "depth": 256, "mask": "none")",
+      R"("operand": {"kind": "paged", "page_size": 256}, "mask": "custom")",
+      R"("operand": {"kind": "paged", "page_size": 2}, "depth": 64)",
+      R"("operand": {"kind": "paged", "page_size": 1}, "depth": 128, "sink": true)",
+      operand(R"("kind": "contiguous")", "per_tensor") + R"(, "depth": 96, "mask": {"sliding_window": 70})",
+      operand(R"("kind": "ragged")", "per_head") + R"(, "mask": {"chunked": 100})",
+      operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "sink": true)",
+      operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "score_mod": {"softcap": 20})",
+      operand(paged_16.c_str(), "per_tensor") + R"(, "score_mod": "alibi")",
+      R"x("score_mod": {"expr": "score + 0.01 * (k - q)"}, "depth": 128)x",
+      R"("depth": 32, "mask": "none")",
+      R"("depth": 160, "swizzle": "32B")",
+      // Rows of V in spans of 32, 64 and 128 bytes; Q in registers and in shared memory; P packed and not.
+      R"("depth": 128, "BN": 32, "mask": "none")",
+      R"("depth": 128, "BN": 64, "num_kv_stages": 2)",
+      R"("depth": 128, "BM": 128, "BN": 160, "mask": "none")",
+      R"("depth": 128, "BM": 128, "BN": 192, "mask": "none")",
+      R"("depth": 64, "BN": 256, "BM": 64, "mask": "none")",
+      R"("depth": 128, "BM": 192, "BN": 64, "schedule": "sm90_prefill_pingpong")",
+      R"("depth": 128, "BM": 64, "BN": 128, "schedule": "sm90_prefill", "mask": {"sliding_window": 300})",
+      R"("depth": 128, "mask": "none", "exp_offload": 0.25)",
+      R"("depth": 128, "BM": 128, "BN": 192, "mask": "none", "exp_offload": 0.5)",
+  };
+  std::uint64_t seed = 0;
+  for (const std::string& keys : configs) {
+    CAPTURE(keys);
+    const Plan plan = plan_of(keys);
+    for (const auto& proof : plan.schedule().layout_proofs()) {
+      CHECK_MESSAGE(proof.holds, proof.what);
+      CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
+    }
+    const KernelSource source = generate(plan);
+    const auto compiled = emulated().compile(source);
+    CHECK(compiled->spill_bytes == 0);
+    for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
+    EmulatorOptions how;
+    how.seed = ++seed;
+    how.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
+    const LadderRun run = run_cases(emulated(), plan, source, boundary_cases(plan.resolved(), true), how, 2);
+    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  }
+}
+
+TEST_CASE("FP8 prefill: chunks and single tokens at the ends of longer contexts, scales of zero and below") {
+  for (const char* keys : {R"("depth": 128)", R"("depth": 64)", R"("score_mod": {"softcap": 30})"}) {
+    CAPTURE(keys);
+    const Plan plan = plan_of(operand(R"("kind": "paged", "page_size": 16)", "per_head") + ", " + keys);
+    ProblemShape shape;
+    shape.heads_q = 6, shape.heads_kv = 3;
+    shape.depth = shape.ov_depth = plan.resolved().depth;
+    shape.ragged = true;
+    shape.lengths_q = {70, 1, 0, 130, 3, 1};
+    shape.lengths_k = {300, 197, 40, 130, 1, 0};
+    Workload work = random_workload(shape, plan.resolved(), 5);
+    work.k_scale->values = {0.0F, -work.k_scale->values[1], work.k_scale->values[2]};
+    check_output_of(work, plan.resolved(), run(plan, work));
+  }
+}
+
+TEST_CASE("FP8 prefill: maxima that grow by little and by much from tile to tile") {
+  // Keys come from the last to the first: scores that fall with the key's index grow tile by tile.
+  for (const char* keys :
+       {R"("depth": 128, "mask": "none")", R"("depth": 128, "mask": "none", "exp_offload": 0.25)",
+        R"("depth": 64)", R"("depth": 256, "BN": 96)"}) {
+    for (const double step : {-0.02, 0.002, 0.03, 0.3}) {
+      CAPTURE(keys);
+      CAPTURE(step);
+      const Plan plan = plan_of(keys);
+      ProblemShape shape;
+      shape.heads_q = 2, shape.heads_kv = 1;
+      shape.depth = shape.ov_depth = plan.resolved().depth;
+      shape.lengths_q = {70};
+      shape.lengths_k = {700};
+      Workload work = random_workload(shape, plan.resolved(), 9);
+      // Column 0 of Q is 8, of K a multiple of 1/4 that makes scores grow by `step` a key.
+      const auto depth = static_cast<std::size_t>(shape.depth);
+      for (std::size_t i = 0; i < work.q.size(); i += depth) work.q[i] = 8;
+      const double factor = *plan.resolved().scale * 8;
+      for (std::size_t key = 0; key < 700; ++key) {
+        const double wanted = (350.0 - static_cast<double>(key)) * step / factor;
+        std::vector<float> one{static_cast<float>(wanted)};
+        round_to(DType::fp8_e4m3, one);
+        work.k[key * depth] = one[0];
+      }
+      check_output_of(work, plan.resolved(), run(plan, work));
+    }
+  }
+}
+
+TEST_CASE("FP8 prefill: what it has not is refused at its key") {
+  const auto pointer_of = [](const std::string& keys) {
+    try {
+      plan_of(keys);
+    } catch (const Error& error) {
+      return error.violations().empty() ? std::string() : error.violations()[0].pointer;
+    }
+    return std::string("none");
+  };
+  const char* const paged = R"("kind": "paged", "page_size": 16)";
+  CHECK(pointer_of(operand(paged, "per_token")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(R"("kv_dtype": "int8")") == "/kv_dtype");
+  CHECK(pointer_of(R"("kv_dtype": "bf16")") == "/kv_dtype");
+  CHECK(pointer_of(R"("out_dtype": "f32")") == "/out_dtype");
+  CHECK(pointer_of(R"("depth": 80)") == "/depth");
+  CHECK(pointer_of(R"("depth": 128, "ov_depth": 48)") == "/ov_depth");
+  CHECK(pointer_of(R"("BN": 80)") == "/BN");
+  CHECK(pointer_of(R"("cluster": 2, "mask": "none")") == "/cluster");
+  CHECK(pointer_of(R"("fp8_flush_interval": 4)") == "/fp8_flush_interval");
+  CHECK(pointer_of(R"("depth": 128, "BN": 256)") == "/BN");
+  CHECK(pointer_of(R"("operand": {"kind": "paged", "page_size": 1})") == "/operand/page_size");
+  CHECK(pointer_of(R"("target": "sm_80")") == "/dtype");
+}
