@@ -194,6 +194,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   kv.page_size = page_size;
   kv.full_kv = *c.full_kv;
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
+  kv.v_in_rows = p.loop == PrefillLoop::v_in_k;
   p.k.emplace(kv);
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_columns, kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;

@@ -129,3 +129,14 @@ TEST_CASE("decode picks the schedule that takes its rows") {
   CHECK(v["num_mmas"] == 32);
   CHECK(mla.resources().smem_bytes > 2 * 64 * 576 * 2);
 }
+
+TEST_CASE("V in K's rows of 64 bytes is read without bank conflicts") {
+  if (!toolchain()) return;
+  for (const char* target : {"gfx90a", "gfx942"}) {
+    const Built& mla = build(config_text(target, "bf16", 576, R"("ov_depth": 512, "v_from_k": true)"));
+    for (const layout::Proof& proof : mla.plan.schedule().layout_proofs()) {
+      CHECK_MESSAGE(proof.holds, proof.what);
+      CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
+    }
+  }
+}

@@ -48,7 +48,9 @@ KVBuffer::Shape one_load(KVBuffer::Shape shape) {
 int block_pad(const KVBuffer::Shape& s) {
   const int row_bytes = s.bk_smem * static_cast<int>(size_of(s.mfma.type));
   const bool one_block = s.depth <= s.bk_smem || (is_fp8(s.mfma.type) && s.mfma.shape.m == 16);
-  return s.transpose || s.mfma.target == Target::gfx950 || row_bytes != 64 || one_block ? 0 : 64;
+  return (s.transpose && !s.v_in_rows) || s.mfma.target == Target::gfx950 || row_bytes != 64 || one_block
+             ? 0
+             : 64;
 }
 
 LdsTile tile_of(const KVBuffer::Shape& s) {

@@ -60,6 +60,7 @@ class KVBuffer {
     bool reg_staged = false, widens = false;
     DType stored = DType::fp8_e4m3;  ///< of what is widened
     int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns
+    bool v_in_rows = false;          ///< K whose stage V is read from, too
     /// A buffer that only reads: the stage that another one fills (V in K's columns, 2.7).
     std::optional<LdsTile> reads{};
   };
