@@ -133,7 +133,7 @@ std::string timeline_svg(const Plan& plan) {
   double last = 0;
   for (const TimelineSpan& span : timeline.spans) last = std::max(last, span.end);
   constexpr double kWidth = 1000, kLeft = 90, kLane = 26;
-  const double scale = (kWidth - kLeft - 10) / last;
+  const double scale = (kWidth - kLeft - 20) / last;  // half of the last clock label beyond it
   const double height = 24 + kLane * static_cast<double>(timeline.lanes.size()) + 44;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
