@@ -11,7 +11,7 @@ using emulator::amdgcn::InstructionView;
 
 struct Block {
   std::size_t first = 0, last = 0;  ///< instructions, inclusive
-  int mfma = 0, copies = 0;         ///< matrix instructions; copies to LDS, and exponentials
+  int mfma = 0, copies = 0;         ///< matrix instructions; copies to LDS, loads, exponentials
   std::vector<std::size_t> next;    ///< blocks
 };
 
@@ -37,7 +37,8 @@ std::vector<Block> make_blocks(const std::vector<InstructionView>& code) {
     block.last = std::min(after == leaders.end() ? code.size() : *after, code.size()) - 1;
     for (std::size_t i = block.first; i <= block.last; ++i) {
       block.mfma += code[i].kind == "mfma" ? 1 : 0;
-      block.copies += code[i].kind == "dma" || code[i].kind == "transcendental" ? 1 : 0;
+      const std::string_view kind = code[i].kind;
+      block.copies += kind == "dma" || kind == "vmem_load" || kind == "transcendental" ? 1 : 0;
     }
     block_of[block.first] = blocks.size();
     blocks.push_back(block);

@@ -10,7 +10,8 @@
 
 namespace kiln {
 
-/// One iteration of a loop: the way through it with the most matrix instructions, of equals the shortest.
+/// One iteration of a loop: the way through it with the most matrix instructions, of equals the one with the
+/// most copies, loads and exponentials (lanes without a row skip theirs), then the shortest.
 /// What is skipped on that way (masks at the edge, tiles that a wave does not see) is not part of it.
 struct AmdLoop {
   std::vector<std::size_t> path;  ///< indices of instructions, in the order of execution

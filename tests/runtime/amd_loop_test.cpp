@@ -91,6 +91,11 @@ TEST_CASE("the main loop is the innermost one with the most matrix instructions"
   REQUIRE(ways);
   CHECK(ways->path == Path{0, 1, 2, 3, 6, 7, 8});
   CHECK(ways->mfma == 2);
+  // Loads that only lanes with a row make are made by some lane of every wave.
+  const auto loads = main_loop(
+      code({{"mfma", -1}, {"branch", 3}, {"vmem_load", -1}, {"wait", -1}, {"branch", 0}, {"end", -1}}));
+  REQUIRE(loads);
+  CHECK(loads->path == Path{0, 1, 2, 3, 4});
   // A loop with two ways back to blocks before and after its first instruction.
   const auto rotated =
       main_loop(code({{"valu", -1}, {"mfma", -1}, {"branch", 0}, {"mfma", -1}, {"jump", 1}}));
