@@ -48,3 +48,13 @@ TEST_CASE("sm_90a with a scale for every n elements keeps to the registers of tw
       })
     check_no_spills(base, keys);
 }
+
+TEST_CASE("FP8 prefill past depth 128 keeps to the registers, whatever hides or moves its keys") {
+  const nlohmann::ordered_json config = {
+      {"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "fp8_e4m3"}, {"depth", 256}};
+  check_no_spills(config,
+                  R"({"mask": {"sliding_window": 70}, "operand": {"kind": "continuous"}, "lse": true})");
+  check_no_spills(config, R"({"mask": "causal", "operand": {"kind": "paged", "page_size": 16}})");
+  check_no_spills(config,
+                  R"({"depth": 192, "mask": "custom", "operand": {"kind": "paged", "page_size": 16}})");
+}
