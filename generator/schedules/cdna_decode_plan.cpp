@@ -9,6 +9,7 @@
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
+#include "generator/systems/kv_mma_op_constants.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -64,10 +65,19 @@ layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row) {
   return {2, 1, static_cast<int>(std::bit_width(static_cast<unsigned>(vectors_per_row * mfma.frag()))) - 2};
 }
 
+std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
+                                       int wave_vectors, Violations& out) {
+  const LdsSwizzle s(xor_swizzle(key));
+  if (s.map.is_valid() && wave_vectors % s.period_vectors(static_cast<int>(size_of(user.dtype))) == 0)
+    return s;
+  break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes inside the WN keys of a wave", "auto",
+             out);
+  return std::nullopt;
+}
+
 DecodePlan decode_plan_of(const Config& c) {
   DecodePlan p;
-  const auto& shape = *c.mma_shape;
-  p.mfma = {c.target, c.dtype, {shape[0], shape[1], shape[2]}};
+  p.mfma = Mfma::of(c);
   p.depth = c.depth, p.ov_depth = *c.ov_depth;
   p.BM = *c.BM, p.BN = *c.BN, p.WN = *c.WN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;
@@ -108,9 +118,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   if (!check_meaning(user, c, out)) return std::nullopt;
   c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
-  const auto& shape = *c.mma_shape;
-  if (!c.v_load) c.v_load = KVMmaOp::v_load_of({c.target, c.dtype, {shape[0], shape[1], shape[2]}});
-  const LdsSwizzle swizzle(xor_swizzle(*c.swizzle_k));
+  if (!c.v_load) c.v_load = v_loads_of(c).front();
   const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);
@@ -141,10 +149,8 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
     return std::nullopt;
   }
   const int size = static_cast<int>(size_of(c.dtype));
-  if (!swizzle.map.is_valid() || p.WN * p.BK * size / 16 % swizzle.period_vectors(size) != 0) {
-    refuse("V11", {"/swizzle_k", "/swizzle"}, "the swizzle permutes inside the WN keys of a wave", "auto");
-    return std::nullopt;
-  }
+  const auto swizzle = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", p.WN * p.BK * size / 16, out);
+  if (!swizzle) return std::nullopt;
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
   kv.page_size = page_size;
@@ -169,7 +175,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
     return std::nullopt;
   }
   if (kv.reg_staged) kv.dma_bytes = 4;  // of copies that are not made
-  kv.swizzle = swizzle;
+  kv.swizzle = *swizzle;
   p.k.emplace(kv);
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;

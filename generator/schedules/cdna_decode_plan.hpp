@@ -100,6 +100,10 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out);
 /// Of V's block form: 16 lanes touch 32 bytes of a row; the four rows of a read go to four parts of 128
 /// bytes.
 layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row);
+/// A swizzle of the config, or nothing and a violation at `pointer` where it moves anything out of the
+/// `wave_vectors` 16-byte vectors that one wave has of a tile.
+std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
+                                       int wave_vectors, Violations& out);
 /// The parts of a plan that both schedules take from the config as it is.
 DecodePlan decode_plan_of(const Config& config);
 /// Places of everything in LDS, blocks a CU and registers a lane, from the bytes of K and V.

@@ -6,6 +6,7 @@
 #include "generator/schedules/cdna_decode_plan.hpp"
 #include "generator/schedules/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
+#include "generator/systems/kv_mma_op_constants.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -42,31 +43,19 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   return check.passed();
 }
 
-std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
-                                       int wave_vectors, Violations& out) {
-  const LdsSwizzle s(xor_swizzle(key));
-  if (s.map.is_valid() && wave_vectors % s.period_vectors(static_cast<int>(size_of(user.dtype))) == 0)
-    return s;
-  break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes inside the WN keys of a wave", "auto",
-             out);
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) {
   Config c = with_rule_defaults(user);
   c.schedule = kName;
   if (!check_meaning(user, c, out)) return std::nullopt;
-  const auto& shape = *c.mma_shape;
-  const Mfma mfma{c.target, c.dtype, {shape[0], shape[1], shape[2]}};
-  if (!c.v_load) c.v_load = KVMmaOp::v_load_of(mfma);
+  if (!c.v_load) c.v_load = v_loads_of(c).front();
   const bool block = c.v_load == "block";
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   const int row_vectors = *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;
   if (!c.swizzle_v && !*c.v_from_k && c.swizzle) c.swizzle_v = *c.swizzle;
   if (!c.swizzle_v && !*c.v_from_k && block) {
-    const layout::Swizzle s = block_swizzle(mfma, row_vectors);
+    const layout::Swizzle s = block_swizzle(Mfma::of(c), row_vectors);
     c.swizzle_v = XorSwizzle{s.bits, s.base, s.shift, false};
   } else if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
     c.swizzle_v = c.target == Target::gfx950 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};

@@ -10,6 +10,7 @@
 #include "generator/schedules/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
+#include "generator/systems/kv_mma_op_constants.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::cdna {
@@ -105,8 +106,7 @@ void resolve_rest(Config& c) {
   };
   fill_swizzle(c.swizzle_k, default_swizzle_k(c));
   fill_swizzle(c.swizzle_v, *c.v_from_k ? xor_swizzle(*c.swizzle_k) : default_swizzle_v(c));
-  const auto& shape = *c.mma_shape;
-  if (!c.v_load) c.v_load = KVMmaOp::v_load_of({c.target, c.dtype, {shape[0], shape[1], shape[2]}});
+  if (!c.v_load) c.v_load = v_loads_of(c).front();
   if (!c.schedule) c.schedule = "cdna_prefill";
 }
 
@@ -139,8 +139,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   if (!swizzle_k || !swizzle_v) return std::nullopt;
 
   PrefillPlan p;
-  const auto& shape = *c.mma_shape;
-  p.mfma = {c.target, c.dtype, {shape[0], shape[1], shape[2]}};
+  p.mfma = Mfma::of(c);
   p.depth = c.depth, p.ov_depth = *c.ov_depth;
   p.BM = *c.BM, p.BN = *c.BN, p.BK = *c.BK;
   p.num_threads = *c.num_threads;

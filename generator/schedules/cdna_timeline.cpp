@@ -34,30 +34,26 @@ struct Costs {
   }
 };
 
-/// A unit that serves one request at a time, in the order they are made.
-struct Unit {
-  double free = 0;
-  double take(double ready, double cost) {
-    const double begin = std::max(ready, free);
-    free = begin + cost;
-    return begin;
-  }
-};
-
 constexpr int kTiles = 6;
+
+/// Draws the copy of K or V (`what`) of a tile; returns when it has landed.
+double copy_tile(Timeline& out, TimelineUnit& copies, const Costs& cost, char what, int tile, double ready) {
+  const double duration = what == 'K' ? cost.copy_k : cost.copy_v, begin = copies.take(ready, duration);
+  out.spans.push_back({0, begin, begin + duration, Kind::copy, fmt::format("{}{}", what, tile)});
+  return begin + duration;
+}
 
 Timeline in_step(const PrefillPlan& p, const Costs& cost) {
   Timeline out;
   const int waves = std::max(1, p.num_warps / 4);
   out.lanes = {"copies", "matrix unit"};
   for (int g = 0; g < waves; ++g) out.lanes.push_back(fmt::format("softmax, wave {}", g));
-  Unit copies;
+  TimelineUnit copies;
   std::vector<double> k_landed(kTiles + 1, 0), v_landed(kTiles + 1, 0);
   const auto copy = [&](char what, int tile, double ready) {
-    if (tile >= kTiles) return;
-    const double duration = what == 'K' ? cost.copy_k : cost.copy_v, begin = copies.take(ready, duration);
-    (what == 'K' ? k_landed : v_landed)[static_cast<std::size_t>(tile)] = begin + duration;
-    out.spans.push_back({0, begin, begin + duration, Kind::copy, fmt::format("{}{}", what, tile)});
+    if (tile < kTiles)
+      (what == 'K' ? k_landed : v_landed)[static_cast<std::size_t>(tile)] =
+          copy_tile(out, copies, cost, what, tile, ready);
   };
   copy('K', 0, 0);
   if (p.v_stages == 2) copy('V', 0, 0);
@@ -84,14 +80,12 @@ Timeline in_step(const PrefillPlan& p, const Costs& cost) {
 Timeline pingpong(const Costs& cost) {
   Timeline out;
   out.lanes = {"copies", "matrix unit", "softmax, early", "softmax, late"};
-  Unit copies;
+  TimelineUnit copies;
   // Slot s begins at `slot(s)`; before slot 0 the early wave has S(0), in slot 0 the late one.
   const double lasts = std::max(cost.softmax, cost.qk + cost.pv);
   const auto slot = [&](int s) { return cost.qk + s * lasts; };
   const auto copy = [&](char what, int tile, double ready) {
-    if (tile >= kTiles) return;
-    const double duration = what == 'K' ? cost.copy_k : cost.copy_v, begin = copies.take(ready, duration);
-    out.spans.push_back({0, begin, begin + duration, Kind::copy, fmt::format("{}{}", what, tile)});
+    if (tile < kTiles) copy_tile(out, copies, cost, what, tile, ready);
   };
   out.spans.push_back({1, 0, cost.qk, Kind::scores, "S0"});
   for (int group = 0; group < 2; ++group) {

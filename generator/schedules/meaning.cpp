@@ -41,26 +41,20 @@ void MeaningCheck::takes_16_bit() const {
 }
 
 void MeaningCheck::takes_16_bit_or_bytes() const {
-  using Granularity = Quantization::Granularity;
+  if (is_fp8(user_.dtype)) return takes_fp8();
   const DType kv = *filled_.kv_dtype;
-  const bool bytes = size_of(kv) == 1, narrow = is_16_bit(user_.dtype);
-  takes(narrow || is_fp8(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
-  takes(
-      kv == user_.dtype || (narrow && bytes), "/kv_dtype",
-      narrow ? "takes kv_dtype equal to dtype, FP8 or int8" : "takes kv_dtype equal to dtype where Q is FP8",
-      std::string(to_string(user_.dtype)));
+  const bool bytes = size_of(kv) == 1;
+  takes(is_16_bit(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
+  takes(kv == user_.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, FP8 or int8",
+        std::string(to_string(user_.dtype)));
   takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
   const auto& scales = filled_.operand->quantization;
   takes(!scales || bytes, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
   if (!scales || !bytes) return;
-  // Scales that differ from row to row are multiplied in where bytes become wider.
-  const std::string_view granularity = "/operand/quantization/granularity";
-  const bool by_row = scales_by_row(scales);
-  takes(!by_row || kv != user_.dtype, granularity, "takes a scale for a tensor or a head where Q is FP8",
-        "per_tensor, per_head");
-  takes(scales->granularity != Granularity::per_block || scales->block % 16 == 0 ||
+  takes(scales->granularity != Quantization::Granularity::per_block || scales->block % 16 == 0 ||
             scales->block >= std::max(user_.depth, *filled_.ov_depth),
-        granularity, "takes a scale for a multiple of 16 elements, or for a row", "16, 32, 64, 128");
+        "/operand/quantization/granularity", "takes a scale for a multiple of 16 elements, or for a row",
+        "16, 32, 64, 128");
 }
 
 void MeaningCheck::takes_kv_of_dtype() const {
@@ -80,8 +74,9 @@ void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
 
 void MeaningCheck::takes_fp8() const {
   const std::string name(to_string(user_.dtype));
-  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
   takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where Q is FP8", name);
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  // Scales that differ from row to row are multiplied in where bytes become wider.
   takes(!scales_by_row(filled_.operand->quantization), "/operand/quantization/granularity",
         "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
 }

@@ -28,16 +28,6 @@ std::string note(const LoopModel& m) {
       m.mma, m.exponentials, m.lanes, m.copy_bytes);
 }
 
-/// A resource that serves one request at a time, in the order they are made.
-struct Resource {
-  double free = 0;
-  double take(double ready, double cost) {
-    const double begin = std::max(ready, free);
-    free = begin + cost;
-    return begin;
-  }
-};
-
 }  // namespace
 
 Timeline overlapped_timeline(const LoopModel& m) {
@@ -46,7 +36,7 @@ Timeline overlapped_timeline(const LoopModel& m) {
   out.note = note(m);
   out.lanes = {"copies", "tensor cores"};
   for (int g = 0; g < m.consumers; ++g) out.lanes.push_back(fmt::format("softmax {}", g));
-  Resource copies, tensor;
+  TimelineUnit copies, tensor;
   const auto count = static_cast<std::size_t>(m.tiles);
   std::vector<double> k_released(count, 0), v_released(count, 0),
       ready(static_cast<std::size_t>(m.consumers), 0);
@@ -95,7 +85,7 @@ Timeline sequential_timeline(const LoopModel& m) {
   Timeline out;
   out.note = note(m) + " One block; others of the multiprocessor fill its gaps.";
   out.lanes = {"copies", "tensor cores", "softmax"};
-  Resource copies;
+  TimelineUnit copies;
   const auto count = static_cast<std::size_t>(m.tiles), ahead = static_cast<std::size_t>(m.stages - 1);
   std::vector<double> landed(count, 0);
   const auto copy = [&](std::size_t i, double ready) {

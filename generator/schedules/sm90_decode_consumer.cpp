@@ -81,7 +81,7 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   for (int i = 0; !p.upright && i < p.key_blocks(); ++i) {
     for (int step = 0; step < p.qk_steps(); ++step) {
       w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p.qk->name(step == 0),
-             i, (64 * p.k_span * i >> 4) + k_major_step(p.k->tile(), step), p.k->descriptor_high(),
+             i, (64 * p.k_span * i >> 4) + p.k->step(step), p.k->descriptor_high(),
              k_major_step(p.q_tile(), step), q_high);
     }
   }
@@ -224,8 +224,8 @@ void emit_pv(Writer& w, const DecodePlan& p) {
   for (int j = 0; !p.upright && j < p.out_blocks(); ++j) {
     for (int step = 0; step < p.BN / 16; ++step) {
       w.line("{}(o_acc_{}, descriptor(v_low + {}, {}), descriptor(p_desc + {}, {}));", p.pv->name(false), j,
-             (p.BN * 128 * j >> 4) + mn_major_step(p.v->tile(), step), p.v->descriptor_high(),
-             k_major_step(p.p_tile(), step), p_high);
+             (p.BN * 128 * j >> 4) + p.v->step(step), p.v->descriptor_high(), k_major_step(p.p_tile(), step),
+             p_high);
     }
   }
   w.line("wgmma_commit();");

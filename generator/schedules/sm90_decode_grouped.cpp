@@ -144,8 +144,7 @@ void emit_pv_grouped(Writer& w, const DecodePlan& p) {
     w.comment("columns {} to {} of V: a warp's 16 are of one group", 64 * block, 64 * block + 63);
     const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
     w.open("");
-    w.line("const u32 v_chunk = (({} + warp) ^ {}) << 4;", chunk,
-           span == 128 ? "(lane & 7)" : "((lane >> 1) & 3)");
+    w.line("const u32 v_chunk = (({} + warp) ^ {}) << 4;", chunk, swizzle_bits(span, "lane"));
     w.line("const u32 p_group = smem_p + min(({} + 16 * warp) / {}, {}) * {};", 64 * block, n, p.v_groups - 1,
            p.key_blocks() * p.BM * 128);
     w.line("u32 x[4], v_frag[8], b_frag[4];");

@@ -19,12 +19,6 @@ namespace {
 int loads_of(int span) {
   return span / 64;
 }
-/// Bits that the swizzle of a span XORs into the 16-byte chunk of a row: of row = `row` (an expression of its
-/// low bits).
-std::string xor_of(int span, const std::string& row) {
-  return span == 128 ? fmt::format("({} & 7)", row) : fmt::format("(({} >> 1) & 3)", row);
-}
-
 std::string slot(const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   return p.num_kv_stages > 1
              ? fmt::format("smem_{} + {} * {}", name, pipeline.ring().stage(), pipeline.slot_bytes())
@@ -52,7 +46,7 @@ void emit_store_q_fp8(Writer& w, const DecodePlan& p) {
          query_address(p));
   emit_sign(w, p, "0x80808080u");
   w.line("store_shared_16(smem_q + c / {0} * {1} + r * {2} + (((c % {0}) ^ {3}) << 4), x);", per_row,
-         p.BM * span, span, xor_of(span, "r"));
+         p.BM * span, span, swizzle_bits(span, "r"));
   w.close();
 }
 
@@ -93,7 +87,7 @@ void emit_qk_narrow(Writer& w, const DecodePlan& p) {
   w.line("const u32 k_at = {} + (16 * warp + (lane >> 2)) * {};", slot(p, *p.k, "k"), span);
   for (int load = 0; load < loads; ++load)
     w.line("const u32 k_chunk_{} = (({} * (lane & 3) + {}) ^ {}) << 4;", load, loads, load,
-           xor_of(span, "(lane >> 2)"));
+           swizzle_bits(span, "(lane >> 2)"));
   // Long rows: one panel's fragments at a time.
   const int held = p.k_fragment_registers(), steps = held / 4;
   w.line("u32 k_frag[{}];", held);
@@ -153,7 +147,7 @@ void emit_pv_narrow(Writer& w, const DecodePlan& p) {
     w.comment("columns {} to {} of V", 64 * block, 64 * block + 63);
     const int chunk = 4 * block % (span / 16), panel = 4 * block / (span / 16);
     w.line("u32 v_frag_{}[{}];", block, 4 * steps);
-    w.line("const u32 v_chunk_{} = (({} + warp) ^ {}) << 4;", block, chunk, xor_of(span, "lane"));
+    w.line("const u32 v_chunk_{} = (({} + warp) ^ {}) << 4;", block, chunk, swizzle_bits(span, "lane"));
     for (int keys = 0; keys < p.BN / 32; ++keys) {
       w.open("");
       w.line("u32 x[4];");

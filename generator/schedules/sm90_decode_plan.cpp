@@ -223,21 +223,20 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.room_beside = separate && p.upright && registers <= 112;  // of 168
   // What two stages of 8-bit tiles, or more of small ones, feed is a second warpgroup's work: one block alone
   // is slower at any length (bench/NOTES.md 78).
-  const bool wide_stages = !p.narrow && per_stage >= (3 << 14) / 2;
+  const bool choosable = p.ctas_per_sm == 2 && !p.narrow && per_stage >= 24 << 10;
   if (!c.num_kv_stages) {
     // Two blocks with two stages each keep the memory busy; more only queue, and blocks get less equal
     // shares.
     const int bytes = (p.upright ? 8 : 3) << 14;
     const int enough = p.v_in_k ? 8 : std::max(bytes / per_stage, 2);
     const int each = std::clamp(fitting(p.ctas_per_sm), 1, enough);
-    c.num_kv_stages = p.ctas_per_sm == 2 && wide_stages && fitting(1) >= 2 * each ? 2 * each : each;
+    c.num_kv_stages = choosable && fitting(1) >= 2 * each ? 2 * each : each;
   }
   p.num_kv_stages = *c.num_kv_stages;
   // Short launches do better with all stages in one block a multiprocessor: half the parts to add up, and one
   // ring for all that is on its way (bench/NOTES.md 73, 78).
-  p.stages_at_launch = p.ctas_per_sm == 2 && wide_stages && p.num_kv_stages >= 4 &&
-                       p.num_kv_stages % 2 == 0 && p.num_kv_stages / 2 <= fitting(2) &&
-                       p.num_kv_stages <= fitting(1);
+  p.stages_at_launch = choosable && p.num_kv_stages >= 4 && p.num_kv_stages % 2 == 0 &&
+                       p.num_kv_stages / 2 <= fitting(2) && p.num_kv_stages <= fitting(1);
   // V of one tile is still read when K of the next is multiplied.
   const int fewest = p.v_in_k ? 2 : 1;
   if (p.num_kv_stages < fewest || p.num_kv_stages > 16) {

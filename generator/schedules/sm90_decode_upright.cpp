@@ -69,7 +69,7 @@ void emit_upright_qk(Writer& w, const DecodePlan& p) {
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   for (int step = 0; step < p.depth / 16; ++step)
     w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
-           k_major_step(p.q_tile(), step), q_high, k_major_step(p.k->tile(), step), p.k->descriptor_high());
+           k_major_step(p.q_tile(), step), q_high, p.k->step(step), p.k->descriptor_high());
 }
 
 void emit_upright_probabilities(Writer& w, const DecodePlan& p) {
@@ -80,8 +80,7 @@ void emit_upright_probabilities(Writer& w, const DecodePlan& p) {
 void emit_upright_pv(Writer& w, const DecodePlan& p) {
   for (int step = 0; step < p.BN / 16; ++step)
     w.line("{}(o_acc, p[{}], p[{}], p[{}], p[{}], descriptor(v_low + {}, {}));", p.pv->name(false), 4 * step,
-           4 * step + 1, 4 * step + 2, 4 * step + 3, mn_major_step(p.v->tile(), step),
-           p.v->descriptor_high());
+           4 * step + 1, 4 * step + 2, 4 * step + 3, p.v->step(step), p.v->descriptor_high());
 }
 
 void emit_upright_sums(Writer& w) {

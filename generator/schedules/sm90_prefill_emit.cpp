@@ -17,6 +17,7 @@ const char* key_lengths(const PrefillPlan& p) {
 }
 
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  const int l2_promotion = p.fp8 ? 128 : 256;
   const auto map = [&](const char* role, int box_rows) {
     KernelParam param{KernelParam::Kind::tensor_map, role, {}};
     const bool out = std::string_view(role) == "o";
@@ -25,14 +26,14 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
                       {"head", 1},
                       {"batch", 1}};
     param.map.swizzle_bytes = out ? p.o_span : p.span_bytes;
-    param.map.l2_promotion_bytes = p.fp8 ? 128 : 256;
+    param.map.l2_promotion_bytes = l2_promotion;
     return param;
   };
   std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
                                   map("o", 16)};
   if (p.operand->table()) {
     for (const std::size_t i : {1u, 2u})
-      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, p.fp8 ? 128 : 256);
+      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, l2_promotion);
   }
   for (const std::size_t i : {1u, 2u})
     if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
@@ -171,11 +172,11 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
-  constexpr int kConverted = PrefillPlan::kConverterWarps;
-  p.k->ring().emit_init(w, p.narrow ? kConverted : 1, p.k->empty_arrivals());
-  p.v->ring().emit_init(w, p.converts() ? kConverted : 1, p.v->empty_arrivals());
+  constexpr int kConverters = PrefillPlan::kConverterWarps;
+  p.k->ring().emit_init(w, p.narrow ? kConverters : 1, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
   // One lane's bytes, and the lanes' copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.scales_by_token() ? 33 : 1, PrefillPlan::kConverterWarps);
+  if (p.converts()) p.raw->emit_init(w, p.scales_by_token() ? 33 : 1, kConverters);
   if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
   w.line("fence_mbarrier_init();");
   w.close();

@@ -7,12 +7,16 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::sm90 {
 namespace {
 
-constexpr int kMostSmem = 232448;
-constexpr int kSpare = 1024;  // of it, for barriers and alignment
+constexpr int kSpare = 1024;  // of shared memory, for barriers and alignment
+
+int most_smem() {
+  return target_info(Target::sm_90a).smem_bytes;
+}
 
 bool is_narrow(const Config& c) {
   return size_of(*c.kv_dtype) == 1 && !is_fp8(c.dtype);
@@ -106,7 +110,7 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   if (is_narrow(c)) BN = std::min(BN, 128);
   BN -= BN % step;
   const auto fits = [&] {
-    if (is_narrow(c) && narrow_bytes(c, 64 * num_math_warpgroups, BN) > kMostSmem) return false;
+    if (is_narrow(c) && narrow_bytes(c, 64 * num_math_warpgroups, BN) > most_smem()) return false;
     const ScoreLayout layout = mma_score_layout(BN / 2);
     const int mask = Mask(*c.mask, layout).live_registers();
     int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
@@ -310,8 +314,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   const int per_stage = p.BN * (p.depth + p.ov_depth) * p.element_bytes;
   if (!c.num_kv_stages) {
     const int raw = p.fp8 ? 2 * p.raw_slot_bytes() : 0;  // at least
-    const int with_o = (kMostSmem - kSpare - raw - q - o) / per_stage;
-    const int without = (kMostSmem - kSpare - raw - std::max(q, o)) / per_stage;
+    const int with_o = (most_smem() - kSpare - raw - q - o) / per_stage;
+    const int without = (most_smem() - kSpare - raw - std::max(q, o)) / per_stage;
     c.num_kv_stages = p.narrow ? 2 : std::clamp(with_o >= 2 ? with_o : without, 2, 4);
   }
   p.num_kv_stages = *c.num_kv_stages;
@@ -322,13 +326,13 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // Tiles of bytes: those on their way and the one that is widened. More than four need not be.
   int tiles = p.num_kv_stages * (per_stage + 2 * p.scale_bytes());
   if (p.converts()) {
-    const int tile = p.raw_slot_bytes() + p.scale_bytes(), room = kMostSmem - kSpare - tiles;
+    const int tile = p.raw_slot_bytes() + p.scale_bytes(), room = most_smem() - kSpare - tiles;
     const int with_o = (room - q - o) / tile;
     const int enough = p.fp8 ? 2 : 4;
     p.num_raw_stages = std::clamp(with_o >= enough ? with_o : (room - std::max(q, o)) / tile, 2, 4);
     tiles += p.num_raw_stages * tile;
   }
-  p.separate_o = q + o + tiles + kSpare <= kMostSmem;
+  p.separate_o = q + o + tiles + kSpare <= most_smem();
 
   if (c.operand->kind == OperandKind::paged) {
     const int page = *c.operand->page_size;
@@ -386,13 +390,13 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.smem_work_barriers =
       p.dynamic ? p.smem.add("mbar_work", p.work->barrier_bytes(), 8, "work ring full/empty") : 0;
   p.smem_work = p.dynamic ? p.smem.add("work", 8, 8, "work items handed to the consumers") : 0;
-  if (p.smem.bytes() > kMostSmem) {
-    const int stages = (kMostSmem - kSpare - std::max(q, o)) / per_stage;
+  if (p.smem.bytes() > most_smem()) {
+    const int stages = (most_smem() - kSpare - std::max(q, o)) / per_stage;
     const int of_key = 2 * (p.depth + p.ov_depth) * p.element_bytes + (p.fp8 ? 2 * p.ov_depth : 0);
-    int bn = p.narrow ? p.BN : (kMostSmem - kSpare - std::max(q, o)) / of_key / step * step;
-    while (p.narrow && bn > 16 && narrow_bytes(c, p.BM, bn) > kMostSmem) bn -= 16;
+    int bn = p.narrow ? p.BN : (most_smem() - kSpare - std::max(q, o)) / of_key / step * step;
+    while (p.narrow && bn > 16 && narrow_bytes(c, p.BM, bn) > most_smem()) bn -= 16;
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
-           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), kMostSmem),
+           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most_smem()),
            stages >= 2 && !p.converts() ? fmt::format("num_kv_stages {}", stages) : fmt::format("BN {}", bn));
   }
 

@@ -3,6 +3,7 @@
 // no measurement.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,17 @@ struct TimelineSpan {
   double begin = 0, end = 0;  ///< clock cycles of the multiprocessor
   Kind kind = Kind::copy;
   std::string text;
+};
+
+/// What serves one request at a time, in the order they are made.
+struct TimelineUnit {
+  double free = 0;
+  /// When a request that is `ready` by then begins.
+  double take(double ready, double cost) {
+    const double begin = std::max(ready, free);
+    free = begin + cost;
+    return begin;
+  }
 };
 
 struct Timeline {

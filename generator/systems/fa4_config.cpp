@@ -4,12 +4,16 @@
 #include <bit>
 #include <numeric>
 
+#include "generator/targets/target.hpp"
+
 namespace kiln {
 namespace {
 
-constexpr int kSmemBudget = 232448;
 constexpr int kTmemColumns = 512;
 
+int smem_budget() {
+  return target_info(Target::sm_100a).smem_bytes;
+}
 int align_down(int x, int to) {
   return x < 0 ? 0 : x / to * to;
 }
@@ -45,7 +49,7 @@ void fit_stages(FA4Config& c, int o_cols) {
   const int per_kv = c.BN * o_cols * size / (p.pair_cta ? 2 : 1) + 16;
   const int per_k = c.k_rows_per_cta * (c.rope_depth * rope_bytes + p.scale_bytes);
   const auto slot_bytes = [&](int slots) { return slots * per_kv + (slots + 1) / 2 * per_k; };
-  const int room = kSmemBudget - fixed_bytes(qk_derived);
+  const int room = smem_budget() - fixed_bytes(qk_derived);
   int slots = std::max(0, room / (per_kv + per_k / 2));
   if (slots > 0 && slot_bytes(slots) > room) --slots;
 
@@ -109,8 +113,9 @@ std::string FA4Config::problem() const {
   if (tmem_used > kTmemColumns)
     return "tensor memory of " + std::to_string(tmem_used) + " columns exceeds 512";
   if (num_kv_stages < (use_ws ? 4 : 2)) return "fewer than two stages of K and V fit shared memory";
-  if (smem_bytes > kSmemBudget)
-    return "shared memory of " + std::to_string(smem_bytes) + " bytes exceeds 232448";
+  if (smem_bytes > smem_budget())
+    return "shared memory of " + std::to_string(smem_bytes) + " bytes exceeds " +
+           std::to_string(smem_budget());
   if (p.pair_cta && !(p.qk_depth > 64 && p.qk_depth <= 128 && p.BM == 256))
     return "pair_cta wants BM 256 and 64 < depth <= 128";
   if (num_q == 1 && (p.pair_cta || p.qk_depth < 64 || p.qk_depth > 256))

@@ -29,6 +29,16 @@ nlohmann::ordered_json to_json(const KVMmaOpConstants& c) {
           {"k_group", c.k_group}};
 }
 
+std::vector<std::string_view> v_loads_of(const Config& c) {
+  const auto& shape = *c.mma_shape;
+  if (c.target != Target::gfx950) {
+    if (is_fp8(c.dtype)) return {"perm4x4"};
+    return {"perm4x4", "block"};
+  }
+  if (is_fp8(c.dtype)) return {shape[2] == 64 ? "tr8_32" : "tr8_16"};
+  return {shape[0] == 32 ? "tr32" : "tr16", "block"};
+}
+
 std::string v_loader_problem(DType dtype, const std::array<int, 3>& shape, int BN, int BK) {
   const auto text = [](int value) { return std::to_string(value); };
   if (!is_fp8(dtype)) {

@@ -3,7 +3,10 @@
 
 #include <array>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include <kiln/config.hpp>
 #include <kiln/types.hpp>
 #include <nlohmann/json.hpp>
 
@@ -25,6 +28,10 @@ struct KVMmaOpConstants {
 
 KVMmaOpConstants kv_mma_op_constants(const KVMmaOpParams& params);
 nlohmann::ordered_json to_json(const KVMmaOpConstants& constants);
+
+/// Ways V reaches the registers for a config's instruction on AMD targets (`v_load`, 1.2): the first is the
+/// default.
+std::vector<std::string_view> v_loads_of(const Config& config);
 
 /// 4.4 for AMD: why V with these tiles has no loader, or empty.
 std::string v_loader_problem(DType dtype, const std::array<int, 3>& mma_shape, int BN, int BK);

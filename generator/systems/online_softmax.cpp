@@ -138,6 +138,23 @@ void OnlineSoftmax::emit_watched(Writer& w, bool masked) const {
     emit_watched_part(w, begin, std::min(begin + part, shape_.score_regs), masked);
 }
 
+void OnlineSoftmax::emit_part_max(Writer& w, int begin, int end) const {
+  w.line("float max_0 = s_acc[{}], max_1 = s_acc[{}];", begin, begin + 2);
+  for (int i = begin; i < end; i += 4) {
+    w.line(
+        "max_0 = fmaxf(max_0, fmaxf(s_acc[{}], s_acc[{}])); max_1 = fmaxf(max_1, fmaxf(s_acc[{}], "
+        "s_acc[{}]));",
+        i, i + 1, i + 2, i + 3);
+  }
+}
+
+void OnlineSoftmax::emit_new_max(Writer& w, int r) const {
+  for (const int lanes : {1, 2})
+    w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
+  const std::string max = fmt::format("max_{}", r);
+  w.line("{0} = fmaxf(row_{0}, {1});", max, maximum(max));
+}
+
 void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked) const {
   const auto exponentials = [&](bool near) {
     // Without a visible key so far the maximum is -inf: beside the finite bound any visible score overflows,
@@ -167,18 +184,9 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
     limit = "limit";
   }
   w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > {}))", limit);
-  w.line("float max_0 = s_acc[{}], max_1 = s_acc[{}];", begin, begin + 2);
-  for (int i = begin; i < end; i += 4) {
-    w.line(
-        "max_0 = fmaxf(max_0, fmaxf(s_acc[{}], s_acc[{}])); max_1 = fmaxf(max_1, fmaxf(s_acc[{}], "
-        "s_acc[{}]));",
-        i, i + 1, i + 2, i + 3);
-  }
+  emit_part_max(w, begin, end);
   for (int r = 0; r < 2; ++r) {
-    for (const int lanes : {1, 2})
-      w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
-    const std::string max = fmt::format("max_{}", r);
-    w.line("{0} = fmaxf(row_{0}, {1});", max, maximum(max));
+    emit_new_max(w, r);
     w.line("const float beta_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
            masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
     w.line("alpha_{0} *= beta_{0}; row_sum_{0} *= beta_{0}; row_max_{0} = max_{0};", r);
@@ -192,11 +200,14 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
   w.close();
 }
 
-void OnlineSoftmax::emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end) {
+void OnlineSoftmax::emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end,
+                                   int first) {
   for (int i = begin; i < end; i += 8) {
-    for (int r = 0; r < 4; r += 2)
-      w.line("{0}[{1}] = pack_e4m3({2}[{3}], {2}[{4}], {2}[{5}], {2}[{6}]);", to, i / 4 + r / 2, from, i + r,
-             i + r + 1, i + r + 4, i + r + 5);
+    for (int r = 0; r < 4; r += 2) {
+      const int at = i + r - first;
+      w.line("{0}[{1}] = pack_e4m3({2}[{3}], {2}[{4}], {2}[{5}], {2}[{6}]);", to, i / 4 + r / 2, from, at,
+             at + 1, at + 4, at + 5);
+    }
   }
 }
 
@@ -213,8 +224,7 @@ void OnlineSoftmax::emit_packed_exp(Writer& w, bool masked) const {
              exponent(begin + j + 1, shift, false));
     for (const int j : {0, 4})
       w.line("sum_0a += e[{}]; sum_0b += e[{}]; sum_1a += e[{}]; sum_1b += e[{}];", j, j + 1, j + 2, j + 3);
-    for (int r = 0; r < 4; r += 2)
-      w.line("next[{}] = pack_e4m3(e[{}], e[{}], e[{}], e[{}]);", begin / 4 + r / 2, r, r + 1, r + 4, r + 5);
+    emit_pack_e4m3(w, "next", "e", begin, begin + 8, begin);
     w.close();
   }
   w.line("sum_0a += sum_0b; sum_1a += sum_1b;");
@@ -236,17 +246,9 @@ void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
   for (int i = 0; i < registers; i += 2)
     w.line("most |= (next[{}] + 0x02020202u) | (next[{}] + 0x02020202u);", i, i + 1);
   w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0))");
-  w.line("float max_0 = s_acc[0], max_1 = s_acc[2];");
-  for (int i = 0; i < shape_.score_regs; i += 4) {
-    w.line(
-        "max_0 = fmaxf(max_0, fmaxf(s_acc[{}], s_acc[{}])); max_1 = fmaxf(max_1, fmaxf(s_acc[{}], "
-        "s_acc[{}]));",
-        i, i + 1, i + 2, i + 3);
-  }
+  emit_part_max(w, 0, shape_.score_regs);
   for (int r = 0; r < 2; ++r) {
-    for (const int lanes : {1, 2})
-      w.line("max_{0} = fmaxf(max_{0}, __shfl_xor_sync(0xffffffffu, max_{0}, {1}));", r, lanes);
-    w.line("max_{0} = fmaxf(row_max_{0}, {1});", r, maximum(fmt::format("max_{}", r)));
+    emit_new_max(w, r);
     w.line("alpha_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
            masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
     w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);

@@ -68,8 +68,9 @@ class OnlineSoftmax {
   /// The same for P of FP8: `u32 next[score_regs / 4]` is P as the A operand of P V. Instead of a sum, P that
   /// would not have fitted shows that the maximum grew, and S is all there still.
   void emit_packed(Writer& w, bool masked) const;
-  /// P of FP8 in `to` from e or s_acc (`from`), four bytes a register, in the order of emit_packed.
-  static void emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end);
+  /// P of FP8 in `to` from scores `begin` to `end` of e or s_acc (`from`, which begins with score `first`),
+  /// four bytes a register, in the order of emit_packed.
+  static void emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end, int first = 0);
   /// O *= alpha, when any row of the warp grew past the threshold.
   void emit_rescale(Writer& w) const;
   /// After the last tile: row_sum over the quad and with the sink, inv_sum_{0,1} (0 for a row without visible
@@ -88,6 +89,9 @@ class OnlineSoftmax {
   std::string near_does(std::string_view least, std::string_view most) const;
   /// Score `i` in log2 units less its row's `name`_{r}, by the cheap form of the curve or not.
   std::string exponent(int i, std::string_view name, bool near) const;
+  /// max_{0,1}: of a lane's scores `begin` to `end`; then of a row, with its maximum so far.
+  void emit_part_max(Writer& w, int begin, int end) const;
+  void emit_new_max(Writer& w, int r) const;
   void emit_watched_part(Writer& w, int begin, int end, bool masked) const;
   void emit_packed_exp(Writer& w, bool masked) const;
   Shape shape_;

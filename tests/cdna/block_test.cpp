@@ -20,15 +20,6 @@ std::string decode(const char* target, const char* dtype, int depth, const std::
   return config_text(target, dtype, depth, kBlock + (more.empty() ? "" : ", " + more), "decode");
 }
 
-std::string refusal(const std::string& text) {
-  try {
-    make_plan(parse_config(text, "test"));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("a lane of the block form holds the keys frag * (l / N) + e of column l % N") {

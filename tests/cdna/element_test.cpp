@@ -22,15 +22,6 @@ std::string element(const char* key, int bits, int base, int shift, const std::s
       key, bits, base, shift, more.empty() ? "" : ", ", more);
 }
 
-std::string refusal(const std::string& text) {
-  try {
-    make_plan(parse_config(text, "test"));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 LdsTile tile(int element_bytes, XorSwizzle swizzle) {
   return {32, 64, 32, element_bytes, LdsSwizzle(swizzle), 0};
 }

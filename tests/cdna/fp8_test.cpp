@@ -127,14 +127,6 @@ TEST_CASE("FP8 kernels are compiled to what the plan says") {
 }
 
 TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are refused by name") {
-  const auto refusal = [](const std::string& config) -> std::string {
-    try {
-      make_plan(parse_config(config, "test"));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   CHECK(refusal(config_text("gfx90a", "fp8_e4m3", 128)).find("gfx90a does not compute in FP8") !=
         std::string::npos);
   CHECK(refusal(config_text("gfx942", "fp8_e4m3", 128)).find("gfx942 takes FP8 as fp8_e4m3fnuz only") !=

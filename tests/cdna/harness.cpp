@@ -38,6 +38,15 @@ std::string slurp(const std::string& path) {
 
 }  // namespace
 
+std::string refusal(const std::string& config) {
+  try {
+    make_plan(parse_config(config, "test"));
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 amd::Module compile(const KernelSource& source) {
   const fs::path folder = fs::path(KILN_BINARY_DIR) / "cdna_kernels";
   fs::create_directories(folder);

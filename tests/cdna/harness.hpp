@@ -19,6 +19,9 @@ bool toolchain();
 std::string config_text(const std::string& target, const std::string& dtype, int depth,
                         const std::string& more = "", const std::string& operation = "prefill");
 
+/// What a config is refused with; empty: it is not.
+std::string refusal(const std::string& config);
+
 struct Built {
   kiln::Plan plan;
   kiln::KernelSource source;

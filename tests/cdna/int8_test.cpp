@@ -142,14 +142,6 @@ TEST_CASE("a wait for all but the most that its counter counts has one mutant un
 }
 
 TEST_CASE("INT8 that no schedule widens is refused by name") {
-  const auto refusal = [](const std::string& config) -> std::string {
-    try {
-      make_plan(parse_config(config, "test"));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   const auto says = [&](const std::string& config, const char* what) {
     const std::string said = refusal(config);
     CAPTURE(said);

@@ -56,14 +56,6 @@ TEST_CASE("slots of ping-pong hold products or exponentials, not both") {
 }
 
 TEST_CASE("ping-pong refuses what its two groups cannot share") {
-  const auto refusal = [](const std::string& config) -> std::string {
-    try {
-      make_plan(parse_config(config, "test"));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   CHECK(refusal(pingpong("gfx950", 256)).find("/depth = 256") != std::string::npos);
   CHECK(refusal(pingpong("gfx950", 128, R"(, "BM": 128)")).find("has two groups of four waves") !=
         std::string::npos);

@@ -85,14 +85,6 @@ TEST_CASE("compiled kernels are what the plan says") {
 }
 
 TEST_CASE("a plan that no copy or load can serve is refused by name") {
-  const auto refusal = [](const std::string& config) -> std::string {
-    try {
-      make_plan(parse_config(config, "test"));
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   const std::string paged = R"("operand": {"kind": "paged", "page_size": 1}, "dma": "lds_direct")";
   CHECK(refusal(config_text("gfx942", "bf16", 128, paged)).find("/operand/page_size = 1: not-yet") !=
         std::string::npos);

@@ -6,6 +6,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules/amd_tiles.hpp"
 #include "generator/config/rules/rule_sets.hpp"
+#include "generator/systems/kv_mma_op_constants.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::rules {
@@ -83,20 +84,9 @@ std::string v11(const Config& c) {
   return problem;
 }
 
-/// Ways V reaches the registers for an instruction (1.2): the first is the default.
-std::vector<std::string_view> loads_of(const Config& c) {
-  const auto& shape = *c.mma_shape;
-  if (c.target != Target::gfx950) {
-    if (is_fp8(c.dtype)) return {"perm4x4"};
-    return {"perm4x4", "block"};
-  }
-  if (is_fp8(c.dtype)) return {shape[2] == 64 ? "tr8_32" : "tr8_16"};
-  return {shape[0] == 32 ? "tr32" : "tr16", "block"};
-}
-
 std::string v13_shape(const Config& c) {
   if (!c.v_load || !c.mma_shape) return "";
-  const auto legal = loads_of(c);
+  const auto legal = v_loads_of(c);
   if (std::find(legal.begin(), legal.end(), *c.v_load) != legal.end()) return "";
   const auto& [m, n, k] = *c.mma_shape;
   return fmt::format("v_load {} does not give the key order of {}x{}x{} on {}", *c.v_load, m, n, k,

@@ -61,12 +61,6 @@ int KVMmaOp::column_unit(const Mfma& mfma) {
   return mfma.shape.m * (natural ? 1 : is_fp8(mfma.type) ? 4 : 2);
 }
 
-std::string KVMmaOp::v_load_of(const Mfma& mfma) {
-  const bool wide = mfma.shape.m == 32;
-  if (mfma.target != Target::gfx950) return "perm4x4";
-  return is_fp8(mfma.type) ? (wide ? "tr8_32" : "tr8_16") : wide ? "tr32" : "tr16";
-}
-
 std::vector<ColumnGroup> KVMmaOp::column_groups(const Mfma& mfma, int cols, bool block) {
   std::vector<ColumnGroup> out;
   const int m = mfma.shape.m;

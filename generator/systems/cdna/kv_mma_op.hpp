@@ -57,8 +57,6 @@ class KVMmaOp {
   static int column_unit(const Mfma& mfma);
   /// V: `cols` output columns as groups, of the block form or not; empty when they do not divide.
   static std::vector<ColumnGroup> column_groups(const Mfma& mfma, int cols, bool block = false);
-  /// The `v_load` of a config that names none.
-  static std::string v_load_of(const Mfma& mfma);
 
   void use(Prelude& prelude) const;
   /// Addresses of this lane; `base` is the byte offset of stage 0 in LDS, `wave_col` the first column of V

@@ -10,6 +10,7 @@
 #include <array>
 #include <string>
 
+#include <kiln/config.hpp>
 #include <kiln/types.hpp>
 #include "generator/layout/mfma.hpp"
 #include "generator/systems/score_layout.hpp"
@@ -17,6 +18,12 @@
 namespace kiln::cdna {
 
 struct Mfma {
+  /// The instruction of a config that names its shape.
+  static Mfma of(const Config& config) {
+    const auto& [m, n, k] = *config.mma_shape;
+    return {config.target, config.dtype, {m, n, k}};
+  }
+
   Target target = Target::gfx90a;
   DType type = DType::bf16;
   layout::MfmaShape shape;
