@@ -32,8 +32,14 @@ void break_rule(const Config& user, std::string_view id, std::initializer_list<s
   std::vector<std::string> blamed = set_sources(user, list);
   if (blamed.empty()) blamed.emplace_back(list.front());
   for (const std::string& pointer : blamed) {
-    out.push_back(
-        {pointer, key_value_text(user, pointer), std::string(id) + ": " + std::string(what), legal});
+    Violation violation{pointer, key_value_text(user, pointer), std::string(id) + ": " + std::string(what),
+                        legal};
+    // Keys that follow from one another are checked each: what the user set is blamed once.
+    const auto said = [&](const Violation& v) {
+      return v.pointer == violation.pointer && v.rule == violation.rule &&
+             v.suggestion == violation.suggestion;
+    };
+    if (std::none_of(out.begin(), out.end(), said)) out.push_back(std::move(violation));
   }
 }
 

@@ -160,6 +160,11 @@ TEST_CASE("FP8 prefill: what it has not is refused at its key") {
   CHECK(pointer_of(R"("kv_dtype": "bf16")") == "/kv_dtype");
   CHECK(pointer_of(R"("out_dtype": "f32")") == "/out_dtype");
   CHECK(pointer_of(R"("depth": 80)") == "/depth");
+  try {
+    plan_of(R"("depth": 80)");
+  } catch (const Error& error) {
+    CHECK(error.violations().size() == 1);  // ov_depth follows from depth
+  }
   CHECK(pointer_of(R"("depth": 128, "ov_depth": 48)") == "/ov_depth");
   CHECK(pointer_of(R"("BN": 80)") == "/BN");
   CHECK(pointer_of(R"("cluster": 2, "mask": "none")") == "/cluster");
