@@ -21,8 +21,8 @@ Json stats_json(const CacheStats& s) {
 
 std::string stats_text(const CacheStats& s) {
   if (s.directory.empty()) return "memory only" + (s.problem.empty() ? "" : ": " + s.problem);
-  return fmt::format("{}: {} kernels, {} of {}{}", s.directory, s.entries, bytes_text(s.bytes),
-                     s.max_bytes == 0 ? "unlimited" : bytes_text(s.max_bytes),
+  return fmt::format("{}: {} {}, {} of {}{}", s.directory, s.entries, s.entries == 1 ? "kernel" : "kernels",
+                     bytes_text(s.bytes), s.max_bytes == 0 ? "unlimited" : bytes_text(s.max_bytes),
                      s.quarantined > 0 ? fmt::format(", {} damaged entries set aside", s.quarantined) : "");
 }
 
@@ -70,7 +70,8 @@ int verify(bool json) {
   if (json) {
     print_json({{"checked", result.checked}, {"bad", result.bad}});
   } else {
-    fmt::print("{} entries checked, {} damaged and set aside\n", result.checked, result.bad.size());
+    fmt::print("{} {} checked, {} damaged and set aside\n", result.checked,
+               result.checked == 1 ? "entry" : "entries", result.bad.size());
     for (const std::string& line : result.bad) fmt::print("  {}\n", line);
   }
   return result.bad.empty() ? 0 : 1;

@@ -59,6 +59,8 @@ ConfigText read_config_text(const std::string& argument) {
   const bool path_like = argument.find('/') != std::string::npos || argument.ends_with(".json");
   if (path_like || fs::is_regular_file(argument, ignored))
     return {argument, read_text(argument, kMaxConfigBytes)};
+  if (fs::is_directory(argument, ignored))
+    throw Error(ErrorCode::bad_input, "'" + argument + "' is a folder, a config file is wanted");
   std::vector<std::string_view> names;
   for (const ShippedConfig& config : shipped_configs()) {
     if (config.name == argument) return {config.name, config.text};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <kiln/kiln.hpp>
@@ -11,7 +12,7 @@
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
 #include "generator/config/report.hpp"
-#include "runtime/problem/files.hpp"
+#include "runtime/support/unfinished.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -38,7 +39,7 @@ constexpr CommandRow kCommands[] = {
 };
 
 extern "C" void on_interrupt(int signal) {
-  remove_unfinished_files();
+  remove_unfinished();
   // Ending by the signal itself tells a calling shell the truth.
   std::signal(signal, SIG_DFL);
   std::raise(signal);
@@ -70,15 +71,22 @@ std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
-// "unknown option '--sed' of kiln run; did you mean '--seed'?"
-std::string unknown_argument(const CLI::App& app, const std::string& argument) {
-  std::vector<std::string> names;
+// The command that was chosen, "kiln cache prune".
+std::string chosen(const CLI::App& app) {
   std::string where = "kiln";
-  const CLI::App* at = &app;
-  while (!at->get_subcommands().empty()) {
+  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
     at = at->get_subcommands().front();
     where += " " + at->get_name();
   }
+  return where;
+}
+
+// "unknown option '--sed' of kiln run; did you mean '--seed'?"
+std::string unknown_argument(const CLI::App& app, const std::string& argument) {
+  std::vector<std::string> names;
+  const std::string where = chosen(app);
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) at = at->get_subcommands().front();
   const bool option = argument.starts_with("-");
   if (option) {
     for (const CLI::Option* o : at->get_options()) {
@@ -89,6 +97,8 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
       names.push_back(command->get_name());
     }
   }
+  if (option && std::find(names.begin(), names.end(), argument) != names.end())
+    return fmt::format("{0} stands after the command: {1} {0}", argument, where);
   const std::vector<std::string_view> views(names.begin(), names.end());
   const std::string_view near = nearest(argument.substr(0, argument.find('=')), views);
   const char* kind = option ? "option" : names.empty() ? "argument" : "command";
@@ -99,7 +109,37 @@ std::string unknown_argument(const CLI::App& app, const std::string& argument) {
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> extras = app.remaining(true);
   if (!extras.empty()) return complain(unknown_argument(app, extras.front()), 2);
-  return complain(first_line(error.what()), 2);
+  const std::string text = first_line(error.what());
+  if (text == "A subcommand is required")
+    return complain(fmt::format("no command; see `{} --help`", chosen(app)), 2);
+  // "Could not convert: --seed = x"; nothing but numbers is converted.
+  constexpr std::string_view kConvert = "Could not convert: ";
+  if (const std::size_t equal = text.find(" = "); text.starts_with(kConvert) && equal != std::string::npos) {
+    return complain(
+        fmt::format("{}: '{}' is not a number that fits",
+                    text.substr(kConvert.size(), equal - kConvert.size()), text.substr(equal + 3)),
+        2);
+  }
+  return complain(text, 2);
+}
+
+// What the parser lets through: empty values, which would count as not given, negative numbers where there
+// are none, and files called "-".
+std::string value_problem(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    for (const std::string& value : option->results()) {
+      if (value.empty()) return name + " is empty";
+      if (value[0] == '-' && option->get_type_name() == "UINT")
+        return fmt::format("{} must be 0 or more, not {}", name, value);
+      if (value == "-" && (name == "--out" || name == "--html" || name == "--timeline" || name == "--lse"))
+        return name + " wants a file, not '-'; /dev/stdout is one";
+    }
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    if (std::string problem = value_problem(*command); !problem.empty()) return problem;
+  }
+  return {};
 }
 
 int run(int argc, char** argv) {
@@ -123,6 +163,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return usage_error(app, error);
   }
+  if (const std::string problem = value_problem(app); !problem.empty()) return complain(problem, 2);
   for (const auto& [command, action] : commands) {
     if (*command) return action();
   }

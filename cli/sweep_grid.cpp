@@ -6,19 +6,35 @@
 #include <map>
 #include <set>
 
+#include "generator/config/json_text.hpp"
+#include "generator/config/keys.hpp"
+#include "generator/config/report.hpp"
+
 namespace kiln::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr std::size_t kMaxCombinations = 1000000;
 
 [[noreturn]] void fail(const std::string& source, const std::string& what) {
   throw Error(ErrorCode::bad_input, source + ": " + what);
 }
 
+// A misspelt key would be refused in every combination, and the sweep would be an empty success.
+void require_keys(const Json& object, const std::string& source) {
+  for (const auto& [key, value] : object.items()) {
+    if (find_key(key) != nullptr || key == "$schema") continue;
+    std::vector<std::string_view> names;
+    for (const KeySpec& known : config_keys()) names.push_back(known.name);
+    const std::string_view near = nearest(key, names);
+    fail(source, "no config key is called " + value_text(key) +
+                     (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"));
+  }
+}
+
 void expand_grid(const Json& base, const Json& grid, std::size_t number, const std::string& source,
                  std::vector<Combination>& out) {
   if (!grid.is_object()) fail(source, "each grid is an object of key: [values]");
+  require_keys(grid, source);
   std::size_t total = 1;
   for (const auto& [key, values] : grid.items()) {
     if (!values.is_array() || values.empty()) fail(source, "grid key '" + key + "' needs a list of values");
@@ -55,13 +71,20 @@ std::vector<Pair> pairs_of(const Combination& c) {
 }  // namespace
 
 std::vector<Combination> expand_sweep(const std::string& text, const std::string& source_name) {
-  const Json sweep = Json::parse(text, nullptr, false);
+  Violations violations;
+  const Json sweep = read_json(text, violations);
+  throw_if_any(source_name, violations);
   if (!sweep.is_object() || !sweep.contains("grids") || !sweep["grids"].is_array() ||
       sweep["grids"].empty()) {
     fail(source_name, "not a sweep: {\"base\": {...}, \"grids\": [{\"key\": [values]}]} is wanted");
   }
   const Json base = sweep.value("base", Json::object());
   if (!base.is_object()) fail(source_name, "\"base\" is an object");
+  require_keys(base, source_name);
+  for (const auto& [key, value] : sweep.items()) {
+    if (key != "base" && key != "grids")
+      fail(source_name, value_text(key) + " is neither \"base\" nor \"grids\"");
+  }
   std::vector<Combination> combinations;
   for (std::size_t i = 0; i < sweep["grids"].size(); ++i)
     expand_grid(base, sweep["grids"][i], i, source_name, combinations);

@@ -150,6 +150,24 @@ std::string reason_of(const std::string& message) {
 
 }  // namespace
 
+bool nested_too_deep(std::string_view text) {
+  constexpr int kLevels = 64;
+  int depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    if (quoted) {
+      i += c == '\\' ? 1 : 0;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kLevels) return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
 Json read_json(std::string_view text, Violations& out) {
   if (text.size() > kMaxConfigBytes) {
     out.push_back({"", "",

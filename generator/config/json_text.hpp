@@ -15,4 +15,8 @@ constexpr std::size_t kMaxConfigBytes = 1u << 20;
 /// the result; its pointer is in `out`.
 Json read_json(std::string_view text, Violations& out);
 
+/// Whether brackets nest deeper than anything kiln reads (64 levels). nlohmann::json reads any depth, but
+/// writing such a value again recurses until the stack is full: texts from outside are asked first.
+bool nested_too_deep(std::string_view text);
+
 }  // namespace kiln

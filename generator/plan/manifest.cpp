@@ -5,6 +5,8 @@
 #include <kiln/error.hpp>
 #include <kiln/source.hpp>
 
+#include "generator/config/json_text.hpp"
+
 namespace kiln {
 namespace {
 
@@ -203,7 +205,8 @@ std::string to_json(const Manifest& m, int indent) {
   for (const KernelParam& param : m.params) params.push_back(param_json(param));
   for (const auto& e : m.expectations)
     expectations.push_back({{"instruction", e.instruction}, {"count", e.count}});
-  Json config = Json::parse(m.config_json, nullptr, false);
+  Json config =
+      nested_too_deep(m.config_json) ? Json(m.config_json) : Json::parse(m.config_json, nullptr, false);
   if (config.is_discarded()) config = m.config_json;
   Json out{
       {"name", m.name},
@@ -231,6 +234,7 @@ std::string to_json(const Manifest& m, int indent) {
 }
 
 Manifest manifest_from_json(std::string_view text) {
+  if (nested_too_deep(text)) malformed("nested too deep");
   const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
   if (!json.is_object()) malformed("not a JSON object");
   Manifest m;

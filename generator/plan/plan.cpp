@@ -4,6 +4,7 @@
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/plan/choose.hpp"
+#include "generator/plan/operand_report.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/targets/target.hpp"
 
@@ -21,7 +22,7 @@ std::string Plan::to_json(int indent) const {
   const nlohmann::ordered_json out{
       {"name", config_name(resolved())},
       {"resolved", config_to_dom(resolved())},
-      {"systems", schedule_->systems()},
+      {"systems", with_operand(resolved(), schedule_->systems())},
       {"resources",
        {{"smem_bytes", r.smem_bytes}, {"num_threads", r.num_threads}, {"max_registers", r.max_registers}}},
   };

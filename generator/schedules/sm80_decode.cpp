@@ -13,8 +13,12 @@ class Sm80Decode final : public Schedule {
   nlohmann::ordered_json systems() const override {
     const auto operand =
         plan_.operand->constants(plan_.BN, static_cast<int>(size_of(*plan_.config.kv_dtype)), plan_.depth);
-    return {{"mha_operand", {{"k", operand}, {"v", operand}}},
-            {"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+    nlohmann::ordered_json out{
+        {"mha_operand", {{"k", operand}, {"v", operand}}},
+        {"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+    const auto &k = plan_.k->kv_mma_op(), &v = plan_.v->kv_mma_op();
+    if (k && v) out["kv_mma_op"] = {{"k", k->constants()}, {"v", v->constants()}};
+    return out;
   }
   Resources resources() const override {
     return {plan_.smem_bytes, plan_.num_threads,

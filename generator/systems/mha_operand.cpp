@@ -83,7 +83,8 @@ nlohmann::ordered_json MHAOperand::constants(int BN, int element_bytes, int dept
           {"kv_sub_tile_rows", kv_sub_tile_rows(BN, P)},
           {"kv_num_sub_tiles", kv_num_sub_tiles(BN, P)},
           {"chunk_rows", chunk_rows()},
-          {"chunk", chunks()},
+          {"num_chunks", chunks()},
+          {"chunk", 1},  // table entries of one load of a lane
           {"row_bytes", depth * element_bytes}};
 }
 

@@ -36,7 +36,8 @@ class Program {
     if (size(program_, &bytes) != NvrtcApi::kSuccess) return {};
     std::string result(bytes, '\0');
     if (bytes > 0 && get(program_, result.data()) != NvrtcApi::kSuccess) return {};
-    if (terminated && !result.empty() && result.back() == '\0') result.pop_back();
+    // NVRTC 13 ends a log with more than one.
+    while (terminated && !result.empty() && result.back() == '\0') result.pop_back();
     return result;
   }
 

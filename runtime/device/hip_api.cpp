@@ -69,8 +69,9 @@ Api open_library() {
 std::string describe(const Api& api, Result result) {
   const char* name = api.error_name(result);
   const char* text = api.error_string(result);
-  return fmt::format("{} ({})", name == nullptr ? "HIP error " + std::to_string(result) : name,
-                     text == nullptr ? "unknown" : text);
+  const std::string known = name == nullptr ? "HIP error " + std::to_string(result) : name;
+  // Old drivers explain an error by its name.
+  return text == nullptr || known == text ? known : fmt::format("{} ({})", known, text);
 }
 
 }  // namespace

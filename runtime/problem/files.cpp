@@ -1,5 +1,4 @@
-// Atomic writes: temporary name in the same folder, write, rename. One name is remembered for the signal
-// handler.
+// Atomic writes: temporary name in the same folder, write, rename.
 #include "runtime/problem/files.hpp"
 
 #include <fcntl.h>
@@ -8,12 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
 #include <kiln/error.hpp>
+
+#include "runtime/support/unfinished.hpp"
 
 namespace kiln {
 namespace {
@@ -21,10 +21,6 @@ namespace {
 [[noreturn]] void fail(const std::string& what, const std::filesystem::path& path) {
   throw Error(ErrorCode::bad_input, what + " '" + path.string() + "': " + std::strerror(errno));
 }
-
-// The temporary file under way, in static storage so that a signal handler may read it.
-std::array<char, 4096> unfinished_name{};
-std::atomic<bool> unfinished{false};
 
 struct Descriptor {
   int value;
@@ -105,14 +101,10 @@ void write_atomically(const std::filesystem::path& name, std::span<const std::by
   std::string temporary = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
   const Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.value < 0) fail("cannot write", path);
-  if (temporary.size() < unfinished_name.size()) {
-    std::copy(temporary.c_str(), temporary.c_str() + temporary.size() + 1, unfinished_name.begin());
-    unfinished = true;
-  }
+  const Unfinished remembered(Unfinished::Kind::file, temporary);
   const auto abandon = [&] {
     const int cause = errno;
     ::unlink(temporary.c_str());
-    unfinished = false;
     errno = cause;
     fail("cannot write", path);
   };
@@ -122,15 +114,10 @@ void write_atomically(const std::filesystem::path& name, std::span<const std::by
   ::umask(mask);
   if (::fchmod(file.value, 0666 & ~mask) != 0) abandon();
   if (::rename(temporary.c_str(), path.c_str()) != 0) abandon();
-  unfinished = false;
 }
 
 void write_atomically(const std::filesystem::path& path, std::string_view text) {
   write_atomically(path, std::as_bytes(std::span(text.data(), text.size())));
-}
-
-void remove_unfinished_files() noexcept {
-  if (unfinished) ::unlink(unfinished_name.data());
 }
 
 }  // namespace kiln

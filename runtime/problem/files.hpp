@@ -22,8 +22,4 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit = std
 void write_atomically(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// Removes what write_atomically has under way in this process. Async-signal-safe; for the command's Ctrl-C
-/// handler.
-void remove_unfinished_files() noexcept;
-
 }  // namespace kiln

@@ -10,6 +10,8 @@
 #include <kiln/error.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/json_text.hpp"
+
 namespace kiln {
 namespace {
 
@@ -77,6 +79,7 @@ std::int64_t csv_length(const std::string& line, std::size_t column, std::string
 }
 
 std::int64_t json_length(const std::string& line, std::string_view name, std::size_t number) {
+  if (nested_too_deep(line)) fail(name, number, "nested too deep");
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (object.is_discarded() || !object.is_object()) fail(name, number, "not a JSON object");
   const auto found = object.find("input_length");

@@ -17,8 +17,12 @@ std::optional<LogLevel> log_level_from(std::string_view text) {
 Logger::Logger(const RuntimeOptions& options) : level_(LogLevel::warn), sink_(options.log) {
   if (options.log_level) {
     level_ = *options.log_level;
-  } else if (auto level = log_level_from(environment("KILN_LOG"))) {
-    level_ = *level;
+  } else if (const std::string chosen = environment("KILN_LOG"); !chosen.empty()) {
+    if (const auto level = log_level_from(chosen)) {
+      level_ = *level;
+    } else {
+      write(LogLevel::warn, "KILN_LOG is '" + chosen + "', not error, warn, info or debug");
+    }
   }
 }
 

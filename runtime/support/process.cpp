@@ -167,7 +167,10 @@ ProcessResult run_process(const ProcessRequest& request) {
     return result;
   }
   result.started = true;
-  wait_for(child, request.timeout_s, result);
+  {
+    const Unfinished remembered(child);
+    wait_for(child, request.timeout_s, result);
+  }
   result.output = output.contents();
   result.errors = errors.contents();
   return result;
@@ -182,6 +185,7 @@ ScratchFolder::ScratchFolder() {
                                                     base, std::strerror(errno)));
   }
   path_ = pattern;
+  remembered_.emplace(Unfinished::Kind::folder, path_);
 }
 
 ScratchFolder::~ScratchFolder() {

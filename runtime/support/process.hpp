@@ -1,10 +1,13 @@
 // A program run to its end in a process of its own, with its input and output in memory.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "runtime/support/unfinished.hpp"
 
 namespace kiln {
 
@@ -30,11 +33,12 @@ struct ProcessResult {
   std::string end() const;
 };
 
-/// Never throws for what the program does. Safe to call from several threads.
+/// Never throws for what the program does. Ended by remove_unfinished() as well. Safe to call from several
+/// threads.
 ProcessResult run_process(const ProcessRequest& request);
 
-/// An empty private folder that is removed with the object. Throws Error (environment) when there is no place
-/// for it.
+/// An empty private folder that is removed with the object, or by remove_unfinished(). Throws Error
+/// (environment) when there is no place for it.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -45,6 +49,7 @@ class ScratchFolder {
 
  private:
   std::string path_;
+  std::optional<Unfinished> remembered_;
 };
 
 }  // namespace kiln

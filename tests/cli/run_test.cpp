@@ -186,6 +186,13 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        std::string("run no_such_config"),
                                        std::string("cache"),
                                        std::string("cache sats"),
+                                       std::string("--json list"),
+                                       std::string("validate \"\""),
+                                       std::string("plan " KILN_SOURCE_DIR),
+                                       "run " + kConfig + " --lengths-q \"\"",
+                                       "run " + kConfig + " --seed -3",
+                                       "run " + kConfig + " --seed x",
+                                       "compile " + kConfig + " --out -",
                                        "compile " + kConfig + " --emit sass",
                                        "compile " + kConfig + " --emit hsaco --out x",
                                        "tune " + kConfig + " --limit 0",
@@ -203,8 +210,29 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
     CHECK(result.out.empty());
     CHECK_MESSAGE(is_one_line(result.err), result.err);
   }
+  CHECK(run_kiln("--json list").err.find("kiln list --json") != std::string::npos);
   CHECK(run_kiln("lst").err.find("did you mean 'list'") != std::string::npos);
   CHECK(run_kiln("run " + kConfig + " --sed 3").err.find("did you mean '--seed'") != std::string::npos);
+}
+
+TEST_CASE("a sweep that is none is refused, however it is broken") {
+  const std::string base = R"({"base": {"target": "sm_80", "operation": "prefill", "dtype": "bf16"}, )";
+  const std::string deep(400000, '[');
+  const std::pair<std::string, std::string> cases[] = {
+      {base + R"("grids": [{"depht": [64]}]})", "did you mean 'depth'"},
+      {base + R"("grids": [{"depth": [64]}], "grid": []})", "\"grid\" is neither"},
+      {base + R"("grids": [{"depth": [64], "depth": [128]}]})", "twice"},
+      {base + R"("grids": [{"depth": [64,]}]})", "line 1, column"},
+      {R"({"base": {"name": )" + deep + std::string(400000, ']') + R"(}, "grids": [{"depth": [64]}]})",
+       "deeper"},
+  };
+  for (const auto& [text, why] : cases) {
+    CAPTURE(text.substr(0, 200));
+    const auto result = run_kiln("sweep -", text);
+    CHECK(result.status == 2);
+    CHECK_MESSAGE(is_one_line(result.err), result.err);
+    CHECK(result.err.find(why) != std::string::npos);
+  }
 }
 
 TEST_CASE("verify --mutate counts what is caught") {

@@ -120,6 +120,13 @@ TEST_CASE("damaged manifests are refused at the damaged member") {
   CHECK(refusal(box).find("'box'") != std::string::npos);
   box["params"][0]["map"]["dims"][0]["box"] = 5'000'000'000;
   CHECK(refusal(box).find("'box'") != std::string::npos);
+  auto deep = good;
+  deep["config"] = std::string(300000, '[');
+  CHECK(manifest_from_json(to_json(manifest_from_json(deep.dump()))).config_json.size() == 300000);
+  std::string nested = good.dump();
+  nested.insert(nested.rfind("\"config\":") + 9,
+                std::string(300000, '[') + std::string(300000, ']') + ",\"x\":");
+  CHECK_THROWS_AS(manifest_from_json(nested), Error);
   for (const char* text : {"", "{", "[]", "null", "{\"name\": 1}"})
     CHECK_THROWS_AS(manifest_from_json(text), Error);
 }

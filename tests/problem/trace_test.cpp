@@ -50,6 +50,13 @@ TEST_CASE("what is not a trace is refused with its line") {
                        Error);
 }
 
+TEST_CASE("brackets without end are refused, not written into the message") {
+  const std::string deep(300000, '['), end(300000, ']');
+  CHECK_THROWS_WITH_AS(read("{\"input_length\": " + deep + end + "}\n"), doctest::Contains("t:1: nested"),
+                       Error);
+  CHECK(read("{\"note\": \"" + deep + "\\\"[\", \"input_length\": 3}\n") == std::vector<std::int64_t>{3});
+}
+
 TEST_CASE("random bytes never crash") {
   std::mt19937 random(1);
   for (int round = 0; round < 5000; ++round) {

@@ -1,9 +1,14 @@
 // Child processes: what they wrote, how they ended, and that none can hang or kill the caller.
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "runtime/support/process.hpp"
+#include "runtime/support/unfinished.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -65,4 +70,23 @@ TEST_CASE("a scratch folder goes with what is in it") {
   CHECK(!std::filesystem::exists(path));
   const test::ScopedEnv nowhere("TMPDIR", "/nowhere");
   CHECK(test::error_of([] { const ScratchFolder scratch; }) == ErrorCode::environment);
+}
+
+TEST_CASE("what a signal would leave behind is removed, and no more") {
+  const test::Scratch plain;
+  const std::string half = plain / "half", kept = plain / "kept", ready = plain / "ready";
+  for (const std::string& file : {half, kept}) std::ofstream(file) << "text";
+  { const Unfinished done(Unfinished::Kind::file, kept); }
+  const Unfinished under_way(Unfinished::Kind::file, half);
+  const ScratchFolder scratch;
+  for (int i = 0; i < 300; ++i) std::ofstream(scratch.path() + "/object" + std::to_string(i)) << i;
+  ProcessResult child;
+  std::thread waiting([&] { child = shell("touch " + ready + "; exec sleep 20"); });
+  while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  remove_unfinished();
+  waiting.join();
+  CHECK(child.signal == SIGTERM);
+  CHECK(!std::filesystem::exists(scratch.path()));
+  CHECK(!std::filesystem::exists(half));
+  CHECK(std::filesystem::exists(kept));
 }

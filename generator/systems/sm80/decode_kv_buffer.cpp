@@ -215,7 +215,20 @@ std::array<int, 4> DecodeStreamingKVBuffer::query_columns(int step) const {
 }
 
 nlohmann::ordered_json DecodeStreamingKVBuffer::constants() const {
-  nlohmann::ordered_json json = op_ ? op_->constants() : nlohmann::ordered_json::object();
+  // A warp has tiles of its own: no other one shares their columns. Strips are one instruction step wide.
+  const bool k = shape_.transpose;
+  const int frag = KVMmaOp::input_frag_size, num_mmas = (k ? shape_.WN : shape_.depth) / KVMmaOp::MMA_N;
+  const int rows = op_ ? op_->total_rows()
+                   : k ? 1
+                       : 2;  // bytes are widened a fragment, or two of V, at a time
+  nlohmann::ordered_json json{{"input_frag_size", frag},
+                              {"_num_warps_n", 1},
+                              {"num_mmas", num_mmas},
+                              {"num_k_mmas2", 1},
+                              {"mma_layout", {rows, frag}},
+                              {"_strip_rows", k ? shape_.WN : KVMmaOp::MMA_K},
+                              {"_strip_cols", k ? KVMmaOp::MMA_K : shape_.depth},
+                              {"num_strips", (k ? shape_.depth : shape_.WN) / KVMmaOp::MMA_K}};
   json["BN"] = shape_.WN;
   json["depth"] = shape_.depth;
   json["smem_stage_bytes"] = stage_bytes();

@@ -65,6 +65,8 @@ class DecodeStreamingKVBuffer {
   int output_tiles() const { return shape_.depth / 8; }
   int steps() const { return shape_.depth / 16; }
 
+  /// Of 16-bit rows; bytes are widened between its load and its product.
+  const std::optional<KVMmaOp>& kv_mma_op() const { return op_; }
   const SmemTile& tile() const { return tile_; }
   nlohmann::ordered_json constants() const;
   std::vector<layout::Proof> proofs() const;

@@ -127,6 +127,7 @@ nlohmann::ordered_json MHAOperand::constants(int element_bytes, int swizzle_byte
           {"num_pages", num_pages()},
           {"kv_sub_tile_rows", eff_page()},
           {"kv_num_sub_tiles", num_pages()},
+          {"chunk", 1},  // table entries of one load of a lane
           {"swizzle_granularity", swizzle_granularity(element_bytes, swizzle_bytes)},
           {"padded_depth", padded_depth(element_bytes, swizzle_bytes, depth)}};
 }
