@@ -167,6 +167,14 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   const std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_columns, p.v_slice_columns);
   if (columns.empty()) {
     const int together = is_fp8(c.dtype) ? 4 : 2;
+    if (p.loop == PrefillLoop::blocks) {
+      break_rule(user, "cdna_prefill", {"/full_kv", "/bk_smem"},
+                 fmt::format("columns of V are turned in {} of fragments: without full_kv a block of bk_smem "
+                             "({}) columns must hold whole ones, of {}",
+                             together == 2 ? "pairs" : "fours", *c.bk_smem, together * p.mfma.shape.m),
+                 "", out);
+      return std::nullopt;
+    }
     break_rule(user, "cdna_prefill", {"/ov_depth", "/depth"},
                fmt::format("columns of V are turned in {} of fragments: ov_depth is a multiple of {}",
                            together == 2 ? "pairs" : "fours", together * p.mfma.shape.m),

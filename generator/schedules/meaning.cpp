@@ -83,7 +83,7 @@ void MeaningCheck::takes_fp8() const {
 
 void MeaningCheck::takes_plain_rows() const {
   takes(!*filled_.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
-  takes(*filled_.nope_depth == user_.depth, "/nope_depth", "has no rope columns",
+  takes(user_.nope_depth.value_or(user_.depth) == user_.depth, "/nope_depth", "has no rope columns",
         std::to_string(user_.depth));
   takes(*filled_.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
   takes_rows_of_depth();

@@ -119,6 +119,26 @@ TEST_CASE("legal keys without an implementation are refused at their pointer, ne
   CHECK(out[1].pointer == "/depth");
 }
 
+TEST_CASE("a schedule's refusal blames keys that are set") {
+  const auto pointers = [](const char* text) {
+    std::vector<std::string> out;
+    try {
+      make_plan(parse_config(text, "test"));
+    } catch (const Error& error) {
+      for (const Violation& v : error.violations()) out.push_back(v.pointer);
+    }
+    return out;
+  };
+  using Pointers = std::vector<std::string>;
+  CHECK(pointers(R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 128,
+                     "rope_depth": 64})") == Pointers{"/rope_depth"});
+  CHECK(pointers(R"({"target": "gfx942", "operation": "decode", "dtype": "bf16", "depth": 128,
+                     "rope_depth": 64, "nope_depth": 64})") == Pointers{"/nope_depth", "/rope_depth"});
+  // V of two blocks of 64 columns, not 128 as its four fragments want: it is not the depth that is wrong.
+  CHECK(pointers(R"({"target": "gfx942", "operation": "prefill", "dtype": "fp8_e4m3fnuz", "depth": 128,
+                     "full_kv": false})") == Pointers{"/full_kv"});
+}
+
 TEST_CASE("every key is either taken by a schedule and shown as resolved, or refused") {
   // For each schedule and each key it might silently drop: the set value must come back in `resolved`.
   const Json values =
