@@ -22,8 +22,7 @@ void refuse_unsupported(const Config& config, std::string_view schedule,
 
 void refuse_value(const Config& config, std::string_view pointer, std::string_view what, std::string legal,
                   Violations& out) {
-  out.push_back({std::string(pointer), key_value_text(config, pointer), "not-yet: " + std::string(what),
-                 std::move(legal)});
+  break_rule(config, "not-yet", {pointer}, what, std::move(legal), out);
 }
 
 void break_rule(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,

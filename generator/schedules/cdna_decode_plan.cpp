@@ -27,7 +27,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes_plain_rows();
   check.takes_positive_scale();
   const bool widens = *m.kv_dtype != c.dtype;
-  check.takes(!widens || *m.dma == "reg_staged", "/dma", "widens bytes in registers", "reg_staged");
+  check.takes(!widens || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
   check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
   check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",
@@ -70,8 +70,10 @@ std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key
   const LdsSwizzle s(xor_swizzle(key));
   if (s.map.is_valid() && wave_vectors % s.period_vectors(static_cast<int>(size_of(user.dtype))) == 0)
     return s;
-  break_rule(user, "V11", {pointer, "/swizzle"}, "the swizzle permutes inside the WN keys of a wave", "auto",
-             out);
+  // The default fits all tiles but few: then it is the tile that does not.
+  const bool chosen = user.swizzle || (pointer == "/swizzle_k" ? user.swizzle_k : user.swizzle_v);
+  break_rule(user, "V11", {chosen ? pointer : "/WN", chosen ? "/swizzle" : "/BK"},
+             "the swizzle permutes inside the WN keys of a wave", chosen ? "auto" : "", out);
   return std::nullopt;
 }
 

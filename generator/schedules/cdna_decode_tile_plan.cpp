@@ -21,7 +21,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
               "reg_chunk_depth"});
   check.takes_16_bit_or_bytes();
-  check.takes(*m.kv_dtype == c.dtype || *m.dma == "reg_staged", "/dma", "widens bytes in registers",
+  check.takes(*m.kv_dtype == c.dtype || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers",
               "reg_staged");
   check.takes_rows_of_depth();
   check.takes_positive_scale();
@@ -31,7 +31,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(*m.smem_depth == align_up(c.depth, *m.bk_smem), "/smem_depth", "keeps depth columns",
               std::to_string(align_up(c.depth, *m.bk_smem)));
   const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
-  check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
+  check.takes(!c.num_smem_stages || *c.num_smem_stages == stages, "/num_smem_stages",
               "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");

@@ -54,7 +54,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!(pingpong && widens), "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(!(pingpong && staged) || widens, "/dma", "copies to LDS directly", "lds_direct");
-  check.takes(pingpong || !widens || staged, "/dma", "widens bytes in registers", "reg_staged");
+  check.takes(pingpong || !widens || !c.dma || staged, "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
   if (blocks) {
     check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",

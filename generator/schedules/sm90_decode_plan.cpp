@@ -165,8 +165,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
                               : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
   const int registers = tiles + p.mask->live_registers() + p.modifier->live_registers();
   if (registers > 200) {
-    refuse(kName, {"/BM", "/BN"}, fmt::format("S' and O' take {} registers a thread, at most 200", registers),
-           fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)));
+    refuse(kName, {"/BM", "/BN", "/depth", "/ov_depth"},
+           fmt::format("S' and O' take {} registers a thread, at most 200", registers),
+           p.BM > 16 ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)) : "");
     return std::nullopt;
   }
   if (c.operand->kind == OperandKind::paged) {
@@ -224,6 +225,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   // What two stages of 8-bit tiles, or more of small ones, feed is a second warpgroup's work: one block alone
   // is slower at any length (bench/NOTES.md 78).
   const bool choosable = p.ctas_per_sm == 2 && !p.narrow && per_stage >= 24 << 10;
+  if (!c.num_kv_stages && fitting(1) < 2) {
+    refuse(
+        "V15", {"/BN", "/depth", "/ov_depth"},
+        fmt::format("two stages of K and V take {} bytes of shared memory beside {} of Q and O, at most {}",
+                    2 * per_stage, other, target.smem_bytes),
+        "");
+    return std::nullopt;
+  }
   if (!c.num_kv_stages) {
     // Two blocks with two stages each keep the memory busy; more only queue, and blocks get less equal
     // shares.

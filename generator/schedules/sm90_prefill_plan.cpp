@@ -295,10 +295,10 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.producer_registers += lent_registers(c) * p.num_math_warpgroups;
   if (live > limit) {
     const int bn = (limit - p.ov_depth / 2) * 4 / 3 / step * step;
-    refuse("sm90_prefill", {"/BN"},
+    refuse("sm90_prefill", {"/BN", "/BM"},
            fmt::format("O, S and P take {} registers a thread; {} consumer warpgroups leave {}", live,
                        p.num_math_warpgroups, limit),
-           bn >= step ? fmt::format("{}", bn) : "fewer BM rows");
+           user.BN && bn >= step ? fmt::format("BN {}", bn) : "fewer BM rows");
     return std::nullopt;
   }
 

@@ -134,6 +134,15 @@ TEST_CASE("a schedule's refusal blames keys that are set") {
                      "rope_depth": 64})") == Pointers{"/rope_depth"});
   CHECK(pointers(R"({"target": "gfx942", "operation": "decode", "dtype": "bf16", "depth": 128,
                      "rope_depth": 64, "nope_depth": 64})") == Pointers{"/nope_depth", "/rope_depth"});
+  // Defaults that follow from what was set, and tiles that do not fit though nothing but the depth was.
+  CHECK(pointers(R"({"target": "gfx942", "operation": "decode", "dtype": "fp16", "depth": 64,
+                     "WM": 32})") == Pointers{"/WM"});
+  CHECK(pointers(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 512})") ==
+        Pointers{"/depth"});
+  CHECK(pointers(R"({"target": "sm_90a", "operation": "prefill", "dtype": "fp16", "depth": 256,
+                     "BM": 192})") == Pointers{"/BM"});
+  CHECK(pointers(R"({"target": "gfx90a", "operation": "decode", "dtype": "bf16", "depth": 192,
+                     "full_kv": false})") == Pointers{"/full_kv"});
   // V of two blocks of 64 columns, not 128 as its four fragments want: it is not the depth that is wrong.
   CHECK(pointers(R"({"target": "gfx942", "operation": "prefill", "dtype": "fp8_e4m3fnuz", "depth": 128,
                      "full_kv": false})") == Pointers{"/full_kv"});
