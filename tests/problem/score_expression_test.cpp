@@ -129,7 +129,7 @@ TEST_CASE("deep nesting is no crash") {
 
 // Each row holds an expression and the text that is emitted for it, as code.
 TEST_CASE("emitted text means what the tree means") {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  static constexpr float kInfinity = std::numeric_limits<float>::infinity();
   struct Case {
     const char* text;
     const char* emitted;
