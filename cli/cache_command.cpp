@@ -23,7 +23,7 @@ std::string stats_text(const CacheStats& s) {
   if (s.directory.empty()) return "memory only" + (s.problem.empty() ? "" : ": " + s.problem);
   return fmt::format("{}: {} {}, {} of {}{}", s.directory, s.entries, s.entries == 1 ? "kernel" : "kernels",
                      bytes_text(s.bytes), s.max_bytes == 0 ? "unlimited" : bytes_text(s.max_bytes),
-                     s.quarantined > 0 ? fmt::format(", {} damaged entries set aside", s.quarantined) : "");
+                     s.quarantined > 0 ? fmt::format(", {} set aside as damaged", s.quarantined) : "");
 }
 
 int stats(bool json) {
