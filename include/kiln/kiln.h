@@ -46,7 +46,8 @@ typedef struct {
   size_t size;
   const DLTensor *q, *k, *v; /* [batch, seqlen, heads, depth], ragged [total, heads, depth]; k and v paged:
                                 [num_pages, page_size, heads, depth], q and o then ragged; k and v
-                                have cache_depth in place of depth where the config has it */
+                                have cache_depth in place of depth where the config has it; v is
+                                ignored and may be NULL where it lies in K's rows (v_from_k) */
   DLTensor* o;
   DLTensor* lse; /* or NULL; f32 [batch, heads_q, seqlen_q], ragged [heads_q, total_q] */
   const DLTensor *cu_seqlens_q, *cu_seqlens_k; /* ragged: i32 [batch + 1]; else NULL */

@@ -171,7 +171,7 @@ kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* a
     kiln::AttentionArgs problem;
     problem.q = convert(args->q, "q");
     problem.k = convert(args->k, "k");
-    problem.v = convert(args->v, "v");
+    if (kernel->kernel->manifest().takes("v")) problem.v = convert(args->v, "v");  // else it lies in K's rows
     problem.o = convert(args->o, "o", true);
     problem.lse = convert.optional(args->lse, "lse", true);
     problem.cu_seqlens_q = convert.optional(args->cu_seqlens_q, "cu_seqlens_q");

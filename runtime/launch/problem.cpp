@@ -13,7 +13,10 @@ bool is_mapped(const Manifest& manifest, std::string_view role) {
 }
 
 void check_lse(Checker& check, const Manifest& manifest, const AttentionArgs& args, const Problem& problem) {
-  if (!manifest.writes_lse) return;
+  if (!manifest.writes_lse) {
+    check.require(!args.lse, "lse was given, but the kernel writes none (\"lse\": true in the config)");
+    return;
+  }
   check.require(args.lse.has_value(), "the kernel writes the log-sum-exp and was given no lse");
   if (!args.lse) return;
   const Tensor& lse = *args.lse;
@@ -114,6 +117,11 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   check.require(heads_divide, "{} query heads cannot share {} key heads evenly", problem.heads_q,
                 problem.heads_kv);
 
+  const std::string_view kind = to_string(problem.kind);
+  check.require(problem.ragged || !args.cu_seqlens_q,
+                "cu_seqlens_q was given, but the kernel takes {} operands", kind);
+  check.require((problem.ragged && !pages) || !args.cu_seqlens_k,
+                "cu_seqlens_k was given, but the kernel takes {} operands", kind);
   if (problem.ragged) {
     problem.total_q = args.q.shape[0];
     problem.total_k = pages ? args.k.shape[0] * args.k.shape[1] : args.k.shape[0];

@@ -172,6 +172,25 @@ TEST_CASE("negative and huge strides are refused where a tensor map is made") {
             "can be mapped"));
 }
 
+TEST_CASE("what a kernel does not take is refused, not ignored") {
+  const auto with = [](OperandKind kind, const auto& change) {
+    const AttentionArgs args = kind == OperandKind::contiguous ? contiguous() : ragged();
+    return refusal(manifest_of(kind), args, change);
+  };
+  CHECK(has(with(OperandKind::contiguous,
+                 [](auto& a) {
+                   a.lse = Tensor::dense(0x100, DType::f32, {2, 8, 300});
+                 }),
+            "lse was given"));
+  CHECK(has(
+      with(OperandKind::contiguous, [](auto& a) { a.cu_seqlens_q = Tensor::dense(0x100, DType::i32, {3}); }),
+      "cu_seqlens_q was given, but the kernel takes contiguous"));
+  CHECK(has(
+      with(OperandKind::contiguous, [](auto& a) { a.cu_seqlens_k = Tensor::dense(0x100, DType::i32, {3}); }),
+      "cu_seqlens_k was given"));
+  CHECK(with(OperandKind::ragged, [](auto&) {}).empty());
+}
+
 TEST_CASE("lse and ragged lengths") {
   Manifest dense = manifest_of(OperandKind::contiguous);
   dense.writes_lse = true;
