@@ -130,8 +130,7 @@ void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
   w.line("Range ahead = range;");
   w.line("Segment s;");
   w.open("if (next_segment(problem, ahead, s))");
-  operand.emit_lookup(w);  // what the loop looks up first is in L1 then
-  operand.emit_populate_ahead(w, "s.tile_begin", "s.tile_begin");
+  operand.emit_populate_first(w, "s.tile_begin");  // what the loop looks up first is in L1 then
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
@@ -164,7 +163,7 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
   w.comment("not earlier: what the launch after this one is promised counts from here");
   w.line("let_next_launch_begin();");
   p.stream->emit_loop_open(w);
-  p.operand->emit_lookup(w);
+  p.operand->emit_lookup(w, "s.tile_begin");
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
   p.operand->emit_populate_ahead(w, "n", "s.tile_begin");

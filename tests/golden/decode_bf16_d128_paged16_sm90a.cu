@@ -408,7 +408,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         Range ahead = range;
         Segment s;
         if (next_segment(problem, ahead, s)) {
-          int pages = num_pages;  // of the next 8 tiles, one a lane
+          int pages;  // of the first 8 tiles, one a lane
           const int key = s.tile_begin * 64 + lane * 16;
           pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
           const int page = __shfl_sync(0xffffffffu, pages, lane);
@@ -425,13 +425,18 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
-      int pages = num_pages;  // of the next 8 tiles, one a lane
+      int pages, next_pages;  // of 8 tiles, one a lane, and of as many after them
+      {
+        const int key = s.tile_begin * 64 + lane * 16;
+        next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+      }
       #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
         const int turn = (n - s.tile_begin) % 8;
         if (turn == 0) {
-          const int key = n * 64 + lane * 16;
-          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+          pages = next_pages;
+          const int key = (n + 8) * 64 + lane * 16;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
         }
         const int page = __shfl_sync(0xffffffffu, pages, turn * 4 + lane);
         // V(n) into the next slot
@@ -456,7 +461,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         Range ahead = range;
         Segment s;
         if (next_segment(problem, ahead, s)) {
-          int pages = num_pages;  // of the next 8 tiles, one a lane
+          int pages;  // of the first 8 tiles, one a lane
           const int key = s.tile_begin * 64 + lane * 16;
           pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
           const int page = __shfl_sync(0xffffffffu, pages, lane);
@@ -473,13 +478,18 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
-      int pages = num_pages;  // of the next 8 tiles, one a lane
+      int pages, next_pages;  // of 8 tiles, one a lane, and of as many after them
+      {
+        const int key = s.tile_begin * 64 + lane * 16;
+        next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+      }
       #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
         const int turn = (n - s.tile_begin) % 8;
         if (turn == 0) {
-          const int key = n * 64 + lane * 16;
-          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
+          pages = next_pages;
+          const int key = (n + 8) * 64 + lane * 16;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 16] : num_pages;
         }
         const int page = __shfl_sync(0xffffffffu, pages, turn * 4 + lane);
         // K(n) into the next slot

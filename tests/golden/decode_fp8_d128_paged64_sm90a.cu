@@ -452,7 +452,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         Range ahead = range;
         Segment s;
         if (next_segment(problem, ahead, s)) {
-          int pages = num_pages;  // of the next 16 tiles, one a lane
+          int pages;  // of the first 16 tiles, one a lane
           const int key = s.tile_begin * 128 + lane * 64;
           pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
           const int page = __shfl_sync(0xffffffffu, pages, lane);
@@ -470,13 +470,18 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     for (bool more = range.position < range.end; more;) {
       #pragma unroll 1
       while (next_segment(problem, range, s)) {
-        int pages = num_pages;  // of the next 16 tiles, one a lane
+        int pages, next_pages;  // of 16 tiles, one a lane, and of as many after them
+        {
+          const int key = s.tile_begin * 128 + lane * 64;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+        }
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
           const int turn = (n - s.tile_begin) % 16;
           if (turn == 0) {
-            const int key = n * 128 + lane * 64;
-            pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+            pages = next_pages;
+            const int key = (n + 16) * 128 + lane * 64;
+            next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
           }
           const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
           // V(n) into the next slot
@@ -517,7 +522,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         Range ahead = range;
         Segment s;
         if (next_segment(problem, ahead, s)) {
-          int pages = num_pages;  // of the next 16 tiles, one a lane
+          int pages;  // of the first 16 tiles, one a lane
           const int key = s.tile_begin * 128 + lane * 64;
           pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
           const int page = __shfl_sync(0xffffffffu, pages, lane);
@@ -535,13 +540,18 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     for (bool more = range.position < range.end; more;) {
       #pragma unroll 1
       while (next_segment(problem, range, s)) {
-        int pages = num_pages;  // of the next 16 tiles, one a lane
+        int pages, next_pages;  // of 16 tiles, one a lane, and of as many after them
+        {
+          const int key = s.tile_begin * 128 + lane * 64;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+        }
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
           const int turn = (n - s.tile_begin) % 16;
           if (turn == 0) {
-            const int key = n * 128 + lane * 64;
-            pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+            pages = next_pages;
+            const int key = (n + 16) * 128 + lane * 64;
+            next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
           }
           const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
           // K(n) into the next slot

@@ -36,26 +36,40 @@ void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
   }
 }
 
-void MHAOperand::emit_lookup(Writer& w) const {
+void MHAOperand::emit_look_up(Writer& w, const char* into, const std::string& n) const {
+  w.line("const int key = {} * {} + lane * {};", n, BN_, BN_ / num_pages());
+  w.line("{} = key < {} ? page_table[(long long){} * page_table_stride + key / {}] : num_pages;", into,
+         names_.seqlen_k, names_.batch, page_size_);
+}
+
+void MHAOperand::emit_populate_first(Writer& w, const std::string& n) const {
+  if (!looks_ahead()) return emit_populate(w, n);
+  w.line("int pages;  // of the first {} tiles, one a lane", 32 / num_pages());
+  emit_look_up(w, "pages", n);
+  emit_page_of(w, n, num_pages() == 1 ? "0" : "lane");
+}
+
+void MHAOperand::emit_lookup(Writer& w, const std::string& first) const {
   if (!looks_ahead()) return;
-  w.line("int pages = num_pages;  // of the next {} tiles, one a lane", 32 / num_pages());
+  w.line("int pages, next_pages;  // of {} tiles, one a lane, and of as many after them", 32 / num_pages());
+  w.open("");
+  emit_look_up(w, "next_pages", first);
+  w.close();
 }
 
 void MHAOperand::emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const {
   if (!looks_ahead()) return emit_populate(w, n);
-  const bool at_first = n == first;
-  if (!at_first) {
-    w.line("const int turn = ({} - {}) % {};", n, first, 32 / num_pages());
-    w.open("if (turn == 0)");
-  }
-  w.line("const int key = {} * {} + lane * {};", n, BN_, BN_ / num_pages());
-  w.line("pages = key < {} ? page_table[(long long){} * page_table_stride + key / {}] : num_pages;",
-         names_.seqlen_k, names_.batch, page_size_);
-  if (!at_first) w.close();
+  const int tiles = 32 / num_pages();
+  w.line("const int turn = ({} - {}) % {};", n, first, tiles);
+  w.open("if (turn == 0)");
+  w.line("pages = next_pages;");
+  emit_look_up(w, "next_pages", fmt::format("({} + {})", n, tiles));
+  w.close();
+  emit_page_of(w, n, num_pages() == 1 ? "turn" : fmt::format("turn * {} + lane", num_pages()));
+}
+
+void MHAOperand::emit_page_of(Writer& w, const std::string& n, const std::string& from) const {
   if (num_pages() == 1 && page_size_ != BN_) w.line("const int row = {} * {};", n, BN_);
-  const std::string from = num_pages() == 1 ? at_first ? "0" : "turn"
-                           : at_first       ? "lane"
-                                            : fmt::format("turn * {} + lane", num_pages());
   w.line("const int page = __shfl_sync(0xffffffffu, pages, {});", from);
 }
 

@@ -55,9 +55,12 @@ class MHAOperand {
   /// i + 32 in page_1, ...). Nothing for operands without a table.
   void emit_populate(Writer& w, const std::string& n) const;
   /// The same in a loop over the tiles from `first` on, after emit_lookup before the loop: with one load for
-  /// as many tiles as have 32 pages together, where that is more than one.
-  void emit_lookup(Writer& w) const;
+  /// as many tiles as have 32 pages together, where that is more than one, as many tiles before they are
+  /// needed.
+  void emit_lookup(Writer& w, const std::string& first) const;
   void emit_populate_ahead(Writer& w, const std::string& n, const std::string& first) const;
+  /// The same for one tile, by the load that emit_lookup makes for it.
+  void emit_populate_first(Writer& w, const std::string& n) const;
   /// Coordinates after the depth column of the piece that this lane issues, `row` and `page` as populate left
   /// them.
   std::string coordinates(const std::string& n, int round) const;
@@ -73,6 +76,8 @@ class MHAOperand {
   nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth) const;
 
  private:
+  void emit_look_up(Writer& w, const char* into, const std::string& n) const;
+  void emit_page_of(Writer& w, const std::string& n, const std::string& from) const;
   bool looks_ahead() const { return kind_ == OperandKind::paged && num_pages() <= 16; }
   OperandKind kind_;
   int page_size_;
