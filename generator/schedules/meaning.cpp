@@ -57,12 +57,6 @@ void MeaningCheck::takes_16_bit_or_bytes() const {
         "16, 32, 64, 128");
 }
 
-void MeaningCheck::takes_kv_of_dtype() const {
-  takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
-        std::string(to_string(user_.dtype)));
-  takes(!filled_.operand->quantization, "/operand/quantization", "takes no scales", "leave it out");
-}
-
 void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
   const DType kv = *filled_.kv_dtype;
   const bool bytes = kv == DType::fp8_e4m3 || kv == DType::int8;
@@ -124,17 +118,18 @@ void MeaningCheck::takes_positive_scale() const {
 }
 
 bool check_prefill_meaning(const Config& c, std::string_view schedule,
-                           std::initializer_list<std::string_view> own_keys, bool bytes, Violations& out) {
+                           std::initializer_list<std::string_view> own_keys, PrefillBytes bytes,
+                           Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, schedule, out);
   check.keys(own_keys);
-  const bool fp8 = bytes && is_fp8(c.dtype);
+  const bool fp8 = bytes == PrefillBytes::fp8 && is_fp8(c.dtype);
   if (fp8) {
     check.takes_fp8();
   } else {
     check.takes_16_bit();
-    bytes ? check.takes_kv_of_dtype_or_bytes() : check.takes_kv_of_dtype();
-    if (bytes) check.takes_one_scale_a_row();
+    check.takes_kv_of_dtype_or_bytes();
+    if (bytes != PrefillBytes::scales_in_rows) check.takes_one_scale_a_row();
   }
   check.takes_whole_prefill();
   check.takes_plain_rows();

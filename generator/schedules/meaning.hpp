@@ -26,8 +26,6 @@ class MeaningCheck {
   /// Q, K and V are bf16, fp16, or FP8 with a scale for a tensor or a head, or K and V are FP8 or int8 under
   /// a 16-bit Q with any scales; O is bf16 or fp16.
   void takes_16_bit_or_bytes() const;
-  /// K and V are of Q's type and have no scales.
-  void takes_kv_of_dtype() const;
   /// K and V are of Q's type, or fp8_e4m3 or int8, which may have scales.
   void takes_kv_of_dtype_or_bytes() const;
   /// Q being FP8, K and V are, too, with scales of a tensor or a head; O is bf16 or fp16.
@@ -54,10 +52,17 @@ class MeaningCheck {
   std::size_t before_;
 };
 
+/// What of 8 bits a prefill schedule takes, beside K and V of bytes with a scale for a tensor, a head or a
+/// key.
+enum class PrefillBytes {
+  fp8,            ///< Q, K and V of FP8, with a scale for a tensor or a head
+  scales_in_rows  ///< a scale for n elements
+};
+
 /// Checks the keys that sm80_prefill and sm90_prefill share; `own_keys` are those that only `schedule` takes.
-/// `bytes`: K and V may be bytes, with a scale for a tensor, a head or a key, or Q, K and V FP8, with one for
-/// a tensor or a head. False when something was refused.
+/// False when something was refused.
 bool check_prefill_meaning(const Config& config, std::string_view schedule,
-                           std::initializer_list<std::string_view> own_keys, bool bytes, Violations& out);
+                           std::initializer_list<std::string_view> own_keys, PrefillBytes bytes,
+                           Violations& out);
 
 }  // namespace kiln

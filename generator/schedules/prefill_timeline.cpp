@@ -10,7 +10,7 @@ namespace {
 using Kind = TimelineSpan::Kind;
 
 struct Costs {
-  double qk, pv, softmax, copy_k, copy_v;
+  double qk, pv, softmax, copy_k, copy_v, widen;
   explicit Costs(const LoopModel& m) {
     const double scores = static_cast<double>(m.rows) * m.BN;
     qk = scores * m.depth / m.mma;
@@ -18,6 +18,7 @@ struct Costs {
     softmax = std::max(scores / m.exponentials, scores * (m.instructions_per_score + 1) / m.lanes);
     copy_k = m.element_bytes * m.BN * m.depth / m.copy_bytes;
     copy_v = m.element_bytes * m.BN * m.ov_depth / m.copy_bytes;
+    widen = m.instructions_per_byte * m.BN * (m.depth + m.ov_depth) / m.lanes;
   }
 };
 
@@ -82,11 +83,13 @@ Timeline overlapped_timeline(const LoopModel& m) {
 
 Timeline sequential_timeline(const LoopModel& m) {
   const Costs cost(m);
+  const bool widens = cost.widen > 0;
   Timeline out;
   out.note = note(m) + " One block; others of the multiprocessor fill its gaps.";
-  out.lanes = {"copies", "tensor cores", "softmax"};
+  out.lanes = {"copies", "tensor cores", widens ? "softmax, widening (w)" : "softmax"};
   TimelineUnit copies;
-  const auto count = static_cast<std::size_t>(m.tiles), ahead = static_cast<std::size_t>(m.stages - 1);
+  const auto count = static_cast<std::size_t>(m.tiles),
+             ahead = static_cast<std::size_t>(widens ? m.stages : m.stages - 1);
   std::vector<double> landed(count, 0);
   const auto copy = [&](std::size_t i, double ready) {
     if (i >= count) return;
@@ -97,12 +100,16 @@ Timeline sequential_timeline(const LoopModel& m) {
   for (std::size_t i = 0; i < ahead; ++i) copy(i, 0);
   double now = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    copy(i + ahead, now);
+    if (!widens) copy(i + ahead, now);
     now = std::max(now, landed[i]);
     const auto span = [&](int lane, double duration, Kind kind, const std::string& text) {
       out.spans.push_back({lane, now, now + duration, kind, text});
       now += duration;
     };
+    if (widens) {
+      span(2, cost.widen, Kind::softmax, fmt::format("w{}", i));
+      copy(i + ahead, now);
+    }
     span(1, cost.qk, Kind::scores, fmt::format("S{}", i));
     span(2, cost.softmax, Kind::softmax, fmt::format("{}", i));
     span(1, cost.pv, Kind::output, fmt::format("PV{}", i));

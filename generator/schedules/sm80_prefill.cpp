@@ -23,6 +23,7 @@ class Sm80Prefill final : public Schedule {
     model.rows = plan_.BM, model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
     model.stages = plan_.num_stages;
     model.mma = 1024;  // mma.sync of an A100
+    if (plan_.narrow()) model.element_bytes = 1, model.instructions_per_byte = 3.5;
     return sequential_timeline(model);
   }
   KernelSource emit() const override { return sm80::emit_prefill(plan_); }

@@ -1,4 +1,5 @@
-// The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+// The text of an sm80_prefill kernel. Each function emits one phase, in the order they stand in the kernel;
+// the products have their own file.
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/parameters.hpp"
@@ -21,6 +22,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages"), add(Kind::i32, "key_capacity");
     add(Kind::i64, "k_stride_page"), add(Kind::i64, "v_stride_page");
   }
+  if (p.config.operand->quantization) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  p.scales->add_params(params);
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
   if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
@@ -41,6 +44,9 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem_q = smem_address(smem_bytes), smem_k = smem_q + {}, smem_v = smem_q + {};", p.smem_k,
          p.smem_v);
+  if (p.narrow())
+    w.line("const u32 smem_k_bytes = smem_q + {}, smem_v_bytes = smem_q + {};", p.smem_k_bytes,
+           p.smem_v_bytes);
   w.line("const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;");
   w.banner("work item: {} query rows of one head of one sequence", p.BM);
   if (p.mask->bounded_above()) {
@@ -72,9 +78,10 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     if (p.table() && !query)
       start = p.kind == OperandKind::paged ? "" : fmt::format(" + block * {}_stride_page", tensor);
     const char* fixed = query || !p.mask->bounded_below() ? " const" : "";
-    w.line("{0}u16*{5} {1}_head = {1}{2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ", tensor,
+    w.line("{0}{6}*{5} {1}_head = {1}{2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ", tensor,
            start, query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : first_column(p.config), fixed);
+           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : first_column(p.config), fixed,
+           !query && p.narrow() ? "u8" : "u16");
   }
   if (p.needs_rows())
     w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
@@ -112,8 +119,10 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   if (p.kind == OperandKind::continuous) rows = fmt::format("(block < 0 ? 0 : {})", rows);
   p.k->emit_construct(w, "smem_k", "k_head", "k_stride_seq", rows);
   p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", rows);
-  if (p.page_size > 0)
-    p.k->emit_pages(w, p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0");
+  if (p.page_size > 0) p.k->emit_pages(w, p.first_key());
+  p.scales->emit_construct(w, p.smem_scales, p.first_key(),
+                           p.kind == OperandKind::continuous ? "block < 0 ? 0 : seqlen_k" : "seqlen_k");
+  if (p.head_scale()) w.line("const float k_factor = k_scale[{}];", p.head_of_scales());
   w.banner("accumulators");
   w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.BN / 2, p.BN);
   w.line("float o_acc[{}];  // O: 16 x {}", p.ov_depth / 2, p.ov_depth);
@@ -127,34 +136,6 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
     std::string text;
     for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
     w.line("{}0.0f;", text);
-  }
-}
-
-// S = Q K(n)': the fragments of step j + 1 are loaded before the products of step j.
-void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
-  w.comment("S = Q K(n)'");
-  if (!p.q_in_registers) w.line("u32 q_reg[{}];", p.q->num_registers());
-  p.k->kv_mma_op().emit_registers(w);
-  struct Step {
-    int bk_tile, k_mma;
-  };
-  std::vector<Step> steps;
-  for (int bk_tile = 0; bk_tile < p.k->num_k_tiles(); ++bk_tile) {
-    for (int k_mma = 0; k_mma < p.k->k_steps(bk_tile); ++k_mma) steps.push_back({bk_tile, k_mma});
-  }
-  const auto load = [&](int j) {
-    if (!p.q_in_registers) p.q->emit_load_from_shared(w, j);
-    p.k->emit_load_from_shared(w, stage, steps[static_cast<std::size_t>(j)].bk_tile,
-                               steps[static_cast<std::size_t>(j)].k_mma);
-  };
-  const int count = static_cast<int>(steps.size());
-  load(0);
-  for (int j = 0; j < count; ++j) {
-    const Step& step = steps[static_cast<std::size_t>(j)];
-    w.comment("strip {}, step {}: depth {} .. {}{}", step.bk_tile, step.k_mma, 16 * j, 16 * j + 15,
-              j + 1 < count ? "; fragments of the next step first" : "");
-    if (j + 1 < count) load(j + 1);
-    p.k->kv_mma_op().emit_mma(w, fmt::format("q_reg + {}", 4 * j), "s_acc", step.bk_tile, step.k_mma, j == 0);
   }
 }
 
@@ -187,24 +168,7 @@ void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_max(w, p.may_hide_all(), false);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
-  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
-  for (int i = 0; i < p.BN / 4; i += 2) {
-    w.line("p[{0}] = {1}(s_acc[{2}], s_acc[{3}]); p[{4}] = {1}(s_acc[{5}], s_acc[{6}]);", i, pack, 2 * i,
-           2 * i + 1, i + 1, 2 * i + 2, 2 * i + 3);
-  }
-}
-
-void emit_pv(Writer& w, const PrefillPlan& p, int stage) {
-  w.comment("O += P V(n)");
-  p.v->kv_mma_op().emit_registers(w);
-  for (int bk_tile = 0; bk_tile < p.v->num_k_tiles(); ++bk_tile) {
-    for (int k_mma = 0; k_mma < p.v->k_steps(bk_tile); ++k_mma) {
-      const int key = bk_tile * p.BK + 16 * k_mma;
-      w.comment("strip {}, step {}: keys {} .. {}", bk_tile, k_mma, key, key + 15);
-      p.v->emit_load_from_shared(w, stage, bk_tile, k_mma);
-      p.v->kv_mma_op().emit_mma(w, fmt::format("p + {}", key / 4), "o_acc", bk_tile, k_mma, false);
-    }
-  }
+  emit_p(w, p);
 }
 
 void open_if_visible(Writer& w, const PrefillPlan& p) {
@@ -222,13 +186,18 @@ void emit_wait(Writer& w, int pending) {
   w.line("__syncthreads();");
 }
 
+// Starts the copies of the next tile into a stage.
+void emit_load(Writer& w, const PrefillPlan& p, int stage) {
+  p.k->emit_load_from_dram(w, stage);
+  p.v->emit_load_from_dram(w, stage);
+}
+
 // Two or more stages: tile n + stages - 1 is copied while tile n is computed.
 void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   const int ahead = p.num_stages - 1, next = (stage + ahead) % p.num_stages;
   w.banner("KV tile n in stage {}", stage);
   w.open("if (n + {} < num_tiles)", ahead);
-  p.k->emit_load_from_dram(w, next);
-  p.v->emit_load_from_dram(w, next);
+  emit_load(w, p, next);
   w.close();
   w.line("cp_async_commit();");
   open_if_visible(w, p);
@@ -264,28 +233,69 @@ void emit_single_stage_tile(Writer& w, const PrefillPlan& p) {
   emit_wait(w, 0);
 }
 
-void emit_main(Writer& w, const PrefillPlan& p) {
-  w.open("if (num_tiles > {})", p.first_tile());
+// Bytes: tile n is widened where tile n - 1 was, from a stage that then takes the copies of tile n + stages.
+void emit_narrow_tile(Writer& w, const PrefillPlan& p, int stage) {
+  w.banner("KV tile n, from stage {}", stage);
+  w.comment("it has landed: each thread widens the bytes that it copied, and no other");
+  w.line("CP_ASYNC_WAIT({});", p.num_stages - 1);
+  p.k->emit_widen(w, stage);
+  p.v->emit_widen(w, stage);
+  p.scales->emit_store(w);
+  p.scales->emit_load(w);
+  w.open("if (n + {} < num_tiles)", p.num_stages);
+  emit_load(w, p, stage);
+  w.close();
+  w.line("cp_async_commit();");
+  w.comment("every thread has widened its part");
+  w.line("__syncthreads();");
+  open_if_visible(w, p);
+  emit_qk(w, p, 0);
+  emit_softmax(w, p);
+  emit_pv(w, p, 0);
+  w.close();
+  w.line("if (++n == num_tiles) break;");
+  w.comment("every warp has finished this tile");
+  w.line("__syncthreads();");
+}
+
+// Q and the first tiles on their way.
+void emit_prologue(Writer& w, const PrefillPlan& p) {
   w.banner("prologue: Q and the first tiles on their way");
   p.q->emit_load_from_dram(w);
-  p.k->emit_load_from_dram(w, 0);
-  if (p.num_stages > 1) p.v->emit_load_from_dram(w, 0);
+  if (p.num_stages > 1 || p.narrow()) {
+    emit_load(w, p, 0);
+  } else {
+    p.k->emit_load_from_dram(w, 0);
+  }
+  p.scales->emit_load(w);
   w.line("cp_async_commit();");
-  for (int tile = 1; tile < p.num_stages - 1; ++tile) {
+  for (int tile = 1; tile < (p.narrow() ? p.num_stages : p.num_stages - 1); ++tile) {
     w.open("if ({} < num_tiles)",
            p.first_tile() == "0" ? std::to_string(tile) : fmt::format("first_tile + {}", tile));
-    p.k->emit_load_from_dram(w, tile);
-    p.v->emit_load_from_dram(w, tile);
+    emit_load(w, p, tile);
     w.close();
     w.line("cp_async_commit();");
   }
-  emit_wait(w, std::max(0, p.num_stages - 2));
-  if (p.q_in_registers) {
-    for (int step = 0; step < p.q->k_steps(); ++step) p.q->emit_load_from_shared(w, step);
-  }
+  // Bytes are waited for where they are widened, and Q with them unless it is read before.
+  if (!p.narrow()) emit_wait(w, std::max(0, p.num_stages - 2));
+  if (!p.q_in_registers) return;
+  if (p.narrow()) emit_wait(w, p.num_stages - 1);
+  for (int step = 0; step < p.q->k_steps(); ++step) p.q->emit_load_from_shared(w, step);
+}
+
+void emit_main(Writer& w, const PrefillPlan& p) {
+  w.open("if (num_tiles > {})", p.first_tile());
+  emit_prologue(w, p);
   w.open("for (int n = {};;)", p.first_tile());
-  if (p.num_stages == 1) emit_single_stage_tile(w, p);
-  for (int stage = 0; p.num_stages > 1 && stage < p.num_stages; ++stage) emit_tile(w, p, stage);
+  for (int stage = 0; stage < p.num_stages; ++stage) {
+    if (p.narrow()) {
+      emit_narrow_tile(w, p, stage);
+    } else if (p.num_stages == 1) {
+      emit_single_stage_tile(w, p);
+    } else {
+      emit_tile(w, p, stage);
+    }
+  }
   w.close();
   w.close();
 }
@@ -302,23 +312,40 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     }
     w.close();
   }
+  if (p.head_scale()) {
+    w.line("const float v_factor = v_scale[{}];", p.head_of_scales());
+    w.line("const float out_scale_0 = inv_sum_0 * v_factor, out_scale_1 = inv_sum_1 * v_factor;");
+  }
   w.comment("This warp's rows of Q's shared memory are its own: O takes their place.");
-  // With one stage the block has met since they were read, before V.
-  if (p.num_stages > 1) w.line("__syncwarp();");
+  // With one stage the block has met since they were read, before V; with bytes, before K, unless Q was read
+  // since.
+  if (p.narrow() ? !p.q_in_registers : p.num_stages > 1) w.line("__syncwarp();");
   p.o->emit_store(w, *p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
-                  "o_head + 16 * warp * o_stride_seq", "o_stride_seq", "seqlen_q - m_start - 16 * warp");
+                  "o_head + 16 * warp * o_stride_seq", "o_stride_seq", "seqlen_q - m_start - 16 * warp",
+                  p.head_scale() ? "out_scale" : "inv_sum");
 }
 
 std::string head_facts(const PrefillPlan& p) {
+  std::string memory;
+  const auto region = [&](int begin, int end, const char* what) {
+    if (begin < end) memory += fmt::format("\n  {:>7} .. {:>7}  {}", begin, end, what);
+  };
+  region(0, p.smem_k, "Q, then O on its way out");
+  region(p.smem_k, p.smem_v, p.narrow() ? "K" : "K stages");
+  region(p.smem_v, p.narrow() ? p.smem_scales : p.smem_bytes, p.narrow() ? "V" : "V stages");
+  if (p.narrow()) {
+    region(p.smem_scales, p.smem_k_bytes, "scales of the keys");
+    region(p.smem_k_bytes, p.smem_v_bytes, "K stages, as bytes");
+    region(p.smem_v_bytes, p.smem_bytes, "V stages, as bytes");
+  }
   return fmt::format(
       "Schedule sm80_prefill: {} query rows ({} warps of 16) by {} keys a tile, {} KV stage{}, strips of "
       "{}.\n"
       "Registers: at most {} a thread; Q {}.\n"
-      "Shared memory ({} bytes):\n"
-      "  {:>7} .. {:>7}  Q, then O on its way out\n  {:>7} .. {:>7}  K stages\n  {:>7} .. {:>7}  V stages",
+      "Shared memory ({} bytes):{}",
       p.BM, p.num_warps, p.BN, p.num_stages, p.num_stages == 1 ? "" : "s", p.BK, p.max_registers,
-      p.q_in_registers ? "stays in registers" : "is read from shared memory for every tile", p.smem_bytes, 0,
-      p.smem_k, p.smem_k, p.smem_v, p.smem_v, p.smem_bytes);
+      p.q_in_registers ? "stays in registers" : "is read from shared memory for every tile", p.smem_bytes,
+      memory);
 }
 
 Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
@@ -334,6 +361,7 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
   m.operation = p.config.operation;
   m.operand = p.config.operand->kind;
   m.page_size = p.page_size;
+  m.quantization = p.config.operand->quantization;
   m.dtype = p.config.dtype;
   m.kv_dtype = *p.config.kv_dtype;
   m.out_dtype = *p.config.out_dtype;
@@ -372,7 +400,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.raw(prelude.text());
   MHAOperand(p.kind, p.page_size, 1).emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads);
-  body.open("{}({})", source.manifest.entry, parameter_list(params));
+  body.open("{}({})", source.manifest.entry, parameter_list(params, {.kv_bytes = p.narrow()}));
   emit_work(body, p);
   emit_setup(body, p);
   emit_main(body, p);

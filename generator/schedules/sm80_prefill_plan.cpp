@@ -24,18 +24,24 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.q_in_registers = resolved->q_in_registers;
   p.max_registers = resolved->registers;
   p.smem_k = resolved->smem_q_bytes;
-  p.smem_v = p.smem_k + p.num_stages * resolved->smem_k_stage_bytes;
-  p.smem_bytes = p.smem_k + p.num_stages * resolved->smem_stage_bytes;
+  p.smem_bytes = resolved->smem_bytes;
 
   p.q.emplace(QTile::Shape{p.BM, p.depth, p.BK, p.num_threads, resolved->swizzle});
   p.o.emplace(QTile::Shape{p.BM, p.ov_depth, p.BK, p.num_threads, resolved->swizzle});
-  KVBuffer::Shape kv{true,         c.dtype,           p.BN,       *c.WN,
-                     p.BK,         p.depth,           *c.bk_smem, p.num_threads,
-                     p.num_stages, resolved->swizzle, p.page_size};
+  KVBuffer::Shape kv{true,         c.dtype,           p.BN,        *c.WN,
+                     p.BK,         p.depth,           *c.bk_smem,  p.num_threads,
+                     p.num_stages, resolved->swizzle, p.page_size, *c.kv_dtype};
   p.k.emplace(kv);
   kv.transpose = false;
   kv.depth = p.ov_depth;
   p.v.emplace(kv);
+  p.scales.emplace(c, p.BN, p.num_threads);
+  p.smem_v = p.smem_k + (p.narrow() ? 1 : p.num_stages) * p.k->tile_bytes();
+  if (p.narrow()) {
+    p.smem_scales = p.smem_v + p.v->tile_bytes();
+    p.smem_k_bytes = p.smem_scales + p.scales->tile_bytes();
+    p.smem_v_bytes = p.smem_k_bytes + p.num_stages * p.k->stage_bytes();
+  }
   OnlineSoftmax::Shape softmax;
   softmax.score_regs = p.BN / 2;
   softmax.output_regs = p.ov_depth / 2;

@@ -9,6 +9,7 @@
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm80/kv_buffer.hpp"
 #include "generator/systems/sm80/q_tile.hpp"
+#include "generator/systems/sm80/token_scales.hpp"
 
 namespace kiln::sm80 {
 
@@ -25,9 +26,12 @@ struct PrefillPlan {
       false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
   int max_registers = 0;
   int smem_k = 0, smem_v = 0, smem_bytes = 0;  ///< Q lies at 0
+  /// Of 8-bit rows, for which K and V are one tile of 16 bits: scales of its keys, and stages of bytes.
+  int smem_scales = 0, smem_k_bytes = 0, smem_v_bytes = 0;
 
   std::optional<QTile> q, o;  ///< O is staged in the rows of Q
   std::optional<KVBuffer> k, v;
+  std::optional<TokenScales> scales;
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
@@ -40,12 +44,26 @@ struct PrefillPlan {
   }
   /// The first KV tile a block visits; num_tiles is one past its last.
   std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
+  bool narrow() const { return k->narrow(); }
+  /// One scale for a head, or for all.
+  bool head_scale() const { return config.operand->quantization && !scales->any(); }
+  std::string head_of_scales() const {
+    const bool head = config.operand->quantization->granularity == Quantization::Granularity::per_head;
+    return head ? "kv_head" : "0";
+  }
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  /// First row of the first KV tile.
+  std::string first_key() const { return mask->bounded_below() ? "first_tile * " + std::to_string(BN) : "0"; }
   /// True when code names the lane's rows.
   bool needs_rows() const { return lse || mask->bounded_above() || mask->has_bits() || !modifier->none(); }
   /// True when a row may be without a visible key so far.
   bool may_hide_all() const { return mask->may_hide_all() || modifier->may_hide(); }
 };
+
+/// S = Q K(n)' from the tile in `stage`, and P and O += P V(n) (sm80_prefill_products.cpp).
+void emit_qk(Writer& w, const PrefillPlan& plan, int stage);
+void emit_p(Writer& w, const PrefillPlan& plan);
+void emit_pv(Writer& w, const PrefillPlan& plan, int stage);
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out);

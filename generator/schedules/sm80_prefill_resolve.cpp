@@ -5,11 +5,13 @@
 #include <algorithm>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
+#include "generator/systems/sm80/token_scales.hpp"
 
 namespace kiln::sm80 {
 namespace {
@@ -60,20 +62,55 @@ bool is_power_of_two(int x) {
   return x > 0 && (x & (x - 1)) == 0;
 }
 
+bool is_narrow(const Config& c) {
+  return c.kv_dtype && size_of(*c.kv_dtype) == 1;
+}
+
+bool check_scales(const Config& c, Violations& out) {
+  if (!c.operand || !c.operand->quantization) return true;
+  const auto before = out.size();
+  const Quantization& q = *c.operand->quantization;
+  if (q.scale_dtype != DType::f32)
+    refuse_value(c, "/operand/quantization", "sm80_prefill takes scales of f32", "f32", out);
+  for (const int depth : {c.depth, c.ov_depth.value_or(c.depth)}) {
+    const bool in_row = q.granularity == Quantization::Granularity::per_block && q.block < depth;
+    if (in_row && depth > 192) {
+      refuse_value(c, "/operand/quantization/granularity",
+                   "sm80_prefill has no registers for scales within a row over depth 192",
+                   "per_tensor, per_head, per_token", out);
+      break;
+    }
+    if (!in_row || (q.block % 32 == 0 && depth % q.block == 0)) continue;
+    refuse_value(c, "/operand/quantization/granularity",
+                 "sm80_prefill takes a scale for a multiple of 32 elements that divides the depth",
+                 depth % 64 == 0   ? "32, 64"
+                 : depth % 32 == 0 ? "32"
+                                   : "per_token",
+                 out);
+    break;
+  }
+  return out.size() == before;
+}
+
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(
       c, "sm80_prefill",
       {"BK", "swizzle", "num_kv_stages", "WM", "WN", "full_kv", "bk_smem", "smem_depth", "num_smem_stages"},
-      false, out);
+      PrefillBytes::scales_in_rows, out);
   if (!c.full_kv.value_or(true))
     refuse_value(c, "/full_kv", "sm80_prefill keeps whole rows in a stage", "true", out);
+  check_scales(c, out);
   return out.size() == before;
 }
 
-/// Registers that live through a tile; the rest is for fragments in flight and addresses.
-int live_registers(int ov_depth, int BN) {
-  return ov_depth / 2 + BN / 2 + BN / 4;
+/// Registers that live through a tile: O, S and P; where keys have scales those, too, and where they have
+/// several each the products of one group of columns and the scales on their way. The rest is for fragments
+/// in flight and addresses.
+int live_registers(const Config& c, int BN) {
+  const TokenScales scales(c, BN, 32);
+  const int times_s = scales.k_groups() > 1 ? 4 : scales.any() ? 2 : 1;
+  return *c.ov_depth / 2 + times_s * BN / 2 + BN / 4;
 }
 constexpr int kSpareRegisters = 56;
 
@@ -85,14 +122,20 @@ int widest(const Config& c) {
   return std::max(c.depth, *c.ov_depth);
 }
 
+/// Q, the tiles that fragments are read from, and the stages of copies: these tiles themselves, or bytes.
+int smem_bytes(const Config& c, int BM, int BN, int BK, int stages) {
+  const int depth = align_up(c.depth, BK), ov_depth = align_up(*c.ov_depth, BK);
+  const int q = BM * std::max(depth, ov_depth) * 2, tile = BN * (depth + ov_depth) * 2;
+  if (!is_narrow(c)) return q + stages * tile;
+  return q + tile + TokenScales(c, BN, 2 * BM).tile_bytes() + stages * tile / 2;
+}
+
 /// The default BN, halved until accumulators and one stage fit beside what the user chose.
 int default_bn(const Config& c, int BM) {
   int BN = default_tiles(widest(c)).BN;
   const auto fits = [&] {
-    const int depth = align_up(c.depth, c.BK.value_or(16)),
-              ov_depth = align_up(*c.ov_depth, c.BK.value_or(16));
-    return live_registers(*c.ov_depth, BN) <= registers_of(2 * BM) - kSpareRegisters &&
-           (BM * std::max(depth, ov_depth) + BN * (depth + ov_depth)) * 2 <= kSmemLimit;
+    return live_registers(c, BN) <= registers_of(2 * BM) - kSpareRegisters &&
+           smem_bytes(c, BM, BN, c.BK.value_or(16), 1) <= kSmemLimit;
   };
   while (BN > c.BK.value_or(16) && !fits()) BN /= 2;
   return std::max(BN, c.BK.value_or(16));
@@ -136,6 +179,18 @@ bool resolve_tiles(Config& c, const Config& user, Violations& out) {
     break_rule(user, "sm80_prefill", {"/BN", "/mask"},
                "tiles of a custom mask begin at whole 32-bit words of it",
                std::to_string(std::clamp((*c.BN + 16) / 32 * 32, 32, 256)), out);
+    return false;
+  }
+  if (is_narrow(c) && c.BK.value_or(64) > 64) {
+    break_rule(user, "sm80_prefill", {"/BK", "/kv_dtype"},
+               "strips of 8-bit keys are at most 64 columns, which are widened without bank conflicts", "64",
+               out);
+    return false;
+  }
+  if (scales_by_row(c.operand->quantization) && !is_power_of_two(*c.BN)) {
+    break_rule(user, "sm80_prefill", {"/BN", "/operand/quantization"},
+               "the scales of a tile's keys are copied by whole blocks of threads: BN is a power of two",
+               "32, 64, 128", out);
     return false;
   }
   if (!c.BK) c.BK = default_bk(c, *c.BN);
@@ -197,10 +252,12 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
   Config& c = r.config;
   const int v_columns = align_up(*c.ov_depth, *c.BK);
   r.smem_q_bytes = *c.BM * std::max(*c.smem_depth, v_columns) * 2;
-  r.smem_k_stage_bytes = *c.BN * *c.smem_depth * 2;
-  r.smem_stage_bytes = r.smem_k_stage_bytes + *c.BN * v_columns * 2;
-  const int fitting = (kSmemLimit - r.smem_q_bytes) / r.smem_stage_bytes;
-  const int wanted = default_tiles(widest(c)).stages;
+  const auto with_stages = [&](int stages) { return smem_bytes(c, *c.BM, *c.BN, *c.BK, stages); };
+  const int stage_bytes = with_stages(1) - with_stages(0);
+  const int fitting = (kSmemLimit - with_stages(0)) / stage_bytes;
+  // A stage of bytes is free once they are widened: the copies of the next tile fly during the products of
+  // one.
+  const int wanted = is_narrow(c) ? 1 : default_tiles(widest(c)).stages;
   if (!c.num_kv_stages) c.num_kv_stages = c.num_smem_stages.value_or(std::clamp(fitting, 1, wanted));
   if (!c.num_smem_stages) c.num_smem_stages = c.num_kv_stages;
   if (*c.num_smem_stages != *c.num_kv_stages || *c.num_kv_stages < 1 || *c.num_kv_stages > 4) {
@@ -208,17 +265,18 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
                "num_kv_stages and num_smem_stages are the same number from 1 to 4", "1, 2, 3, 4", out);
     return false;
   }
-  const int bytes = r.smem_q_bytes + *c.num_kv_stages * r.smem_stage_bytes;
-  if (bytes > kSmemLimit) {
+  r.smem_bytes = with_stages(*c.num_kv_stages);
+  if (r.smem_bytes > kSmemLimit) {
     exceed(user, "V15", {"/BN", "/BM", "/num_kv_stages", "/num_smem_stages", "/depth", "/ov_depth"},
-           fmt::format("shared memory is {} bytes, at most {}", bytes, kSmemLimit), suggest, out);
+           fmt::format("shared memory is {} bytes, at most {}", r.smem_bytes, kSmemLimit), suggest, out);
     return false;
   }
   r.registers = registers_of(*c.num_threads);
-  const int live = live_registers(*c.ov_depth, *c.BN);
+  const int live = live_registers(c, *c.BN);
   if (live > r.registers - kSpareRegisters) {
     exceed(user, "V32", {"/BN", "/BM", "/num_threads", "/depth", "/ov_depth"},
-           fmt::format("O, S and P take {} registers a thread, at most {} of {}", live,
+           fmt::format("O, S and P{} take {} registers a thread, at most {} of {}",
+                       TokenScales(c, *c.BN, *c.num_threads).any() ? " with scales of keys" : "", live,
                        r.registers - kSpareRegisters, r.registers),
            suggest, out);
     return false;

@@ -9,10 +9,10 @@ namespace kiln::sm80 {
 /// What the plan needs beside the resolved keys.
 struct Resolved {
   Config config;
-  layout::Swizzle swizzle;                           ///< vector domain
-  int smem_q_bytes = 0;                              ///< rows of Q, and of O on its way out
-  int smem_k_stage_bytes = 0, smem_stage_bytes = 0;  ///< a stage holds a K tile and a V tile
-  int registers = 0;                                 ///< 32-bit registers a thread may use
+  layout::Swizzle swizzle;  ///< vector domain
+  int smem_q_bytes = 0;     ///< rows of Q, and of O on its way out
+  int smem_bytes = 0;
+  int registers = 0;  ///< 32-bit registers a thread may use
   bool q_in_registers = false;
 };
 

@@ -143,7 +143,8 @@ bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(
       c, "sm90_prefill",
-      {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload", "pv_operand"}, true, out);
+      {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload", "pv_operand"},
+      PrefillBytes::fp8, out);
   if (c.pv_operand.value_or("registers") != "registers")
     refuse_value(c, "/pv_operand", "sm90_prefill keeps P in registers", "registers", out);
   return out.size() == before;

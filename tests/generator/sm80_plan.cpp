@@ -107,6 +107,29 @@ TEST_CASE("every tile knob is honoured") {
   }
 }
 
+TEST_CASE("8-bit keys: one tile of 16 bits, stages of bytes") {
+  const Json narrow = with(base(), {{"kv_dtype", "int8"}});
+  CHECK(plan_of(narrow).resources().smem_bytes == 16384 + 2 * 16384 + 16384);
+  CHECK(plan_of(with(narrow, {{"num_kv_stages", 3}})).resources().smem_bytes ==
+        16384 + 2 * 16384 + 3 * 16384);
+  const Json token = {{"kind", "paged"}, {"page_size", 16}, {"quantization", {{"granularity", "per_token"}}}};
+  const Plan plan = plan_of(with(narrow, {{"operand", token}}));
+  CHECK(plan.resources().smem_bytes == 16384 + 2 * 16384 + 2 * 64 * 4 + 16384);
+  const Json k = Json::parse(plan.to_json())["systems"]["kv_buffer"]["k"];
+  CHECK(k["smem_stage_bytes"] == 16384);
+  CHECK(k["byte_stage_bytes"] == 8192);
+  CHECK(k["vm_exact"] == 64 * 128 / 16 / 128);
+  // Products of a group of columns stand beside S: half the keys.
+  const Json rows = {{"kind", "contiguous"}, {"quantization", {{"granularity", 32}}}};
+  CHECK(plan_of(with(narrow, {{"operand", rows}})).resolved().BN == 32);
+  CHECK(plan_of(with(narrow, {{"depth", 256}})).resources().smem_bytes == 65536 + 65536 + 32768);
+  for (const auto& proof : plan.schedule().layout_proofs()) {
+    CAPTURE(proof.what);
+    CHECK(proof.holds);
+    CHECK(proof.bank_conflicts == 0);
+  }
+}
+
 TEST_CASE("what cannot work is refused at its key") {
   CHECK(refused_at(with(base(), {{"BK", 48}}), "/BK", "V8"));
   CHECK(refused_at(with(base(), {{"depth", 112}, {"BK", 64}}), "/BK",
@@ -152,7 +175,7 @@ TEST_CASE("defaults give way to what the user chose") {
 }
 
 TEST_CASE("what is not there yet says so, and names what is") {
-  CHECK(refused_at(with(base(), {{"kv_dtype", "int8"}}), "/kv_dtype", "not-yet"));
+  CHECK(refused_at(with(base(), {{"group", 4}}), "/group", "not-yet"));
   CHECK(refused_at(with(base(), {{"reg_chunk_depth", 64}}), "/reg_chunk_depth", "not-yet"));
 }
 

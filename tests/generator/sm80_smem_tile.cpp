@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "generator/systems/sm80/smem_tile.hpp"
+#include "generator/systems/sm80/tile_widening.hpp"
 
 using namespace kiln;
 using namespace kiln::sm80;
@@ -22,6 +23,33 @@ TEST_CASE("copies and fragment reads are proven for every block width, swizzle a
       for (int threads : {32, 64, 128, 256, 512}) CHECK(TileCopy("t", tile, threads).proves());
     }
   }
+}
+
+TEST_CASE("bytes that are widened go where the 16-bit tile has their elements") {
+  struct Case {
+    int block_cols;
+    Swizzle swizzle;
+  };
+  for (const Case& c : {Case{16, {1, 0, 3}}, Case{32, {2, 0, 3}}, Case{64, {3, 0, 3}}}) {
+    for (const int rows : {16, 48, 64, 128}) {
+      const SmemTile wide{rows, c.block_cols + 16, c.block_cols, c.swizzle}, bytes = tile_of_bytes(wide);
+      for (const int threads : {32, 64, 128, 256, 512}) {
+        const TileCopy copy("k", bytes, threads, true);
+        const TileWidening widening("k", wide, threads, DType::int8, DType::bf16);
+        CHECK(copy.proves());
+        CHECK(copy.bank_conflicts() == 0);
+        CHECK(widening.proves(copy));
+        CHECK(widening.bank_conflicts() == 0);
+      }
+    }
+  }
+  // Rows of 256 bytes: eight lanes' vectors lie in four banks' worth of two lines.
+  CHECK(TileWidening("k", SmemTile{64, 128, 128, {3, 0, 4}}, 128, DType::int8, DType::bf16).bank_conflicts() >
+        0);
+  // The bytes of another tile are not this one's.
+  const SmemTile wide{64, 64, 64, {3, 0, 3}}, narrow{64, 64, 32, {2, 0, 3}};
+  CHECK_FALSE(TileWidening("k", wide, 128, DType::int8, DType::bf16)
+                  .proves(TileCopy("k", tile_of_bytes(narrow), 128, true)));
 }
 
 TEST_CASE("a lane part that is no power of two breaks the split, and the proof says so") {

@@ -1,5 +1,5 @@
-// Prefill over caches of one byte an element on sm_90a, on the emulated device: operand kinds, page sizes,
-// masks and scales at the lengths where tiles end; what the converters make of E4M3 and int8 is exact.
+// Prefill over caches of one byte an element on sm_90a and sm_80, on the emulated device: operand kinds, page
+// sizes, masks and scales at the lengths where tiles end; what is made of E4M3 and int8 is exact.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -38,35 +38,8 @@ void check_output_of(const Workload& work, const Config& resolved, const RunResu
   for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
 }
 
-}  // namespace
-
-TEST_CASE("prefill over bytes up the ladder") {
-  const std::string contiguous = R"("kind": "contiguous")", ragged = R"("kind": "ragged")",
-                    continuous = R"("kind": "continuous")";
-  const auto paged = [](int size) { return fmt::format(R"("kind": "paged", "page_size": {})", size); };
-  const std::vector<std::string> configs{
-      R"("mask": "none", "lse": true)",
-      R"("operand": {"kind": "ragged"}, "kv_dtype": "int8", "dtype": "fp16")",
-      operand(contiguous.c_str(), kTensor) + R"(, "kv_dtype": "int8", "mask": "none")",
-      operand(contiguous.c_str(), kToken) + R"(, "depth": 128, "mask": "none", "lse": true)",
-      operand(ragged.c_str(), kToken) + R"(, "kv_dtype": "int8", "depth": 128)",
-      operand(ragged.c_str(), "64") + R"(, "mask": {"chunked": 100})",
-      operand(continuous.c_str(), kHead) +
-          R"(, "depth": 96, "mask": {"sliding_window": 70}, "dtype": "fp16")",
-      operand(continuous.c_str(), kToken) + R"(, "mask": "custom")",
-      operand(paged(16).c_str(), kToken) + R"(, "depth": 128, "sink": true, "lse": true)",
-      operand(paged(2).c_str(), kHead) + R"(, "kv_dtype": "int8")",
-      operand(paged(8).c_str(), kToken) + R"(, "depth": 80, "mask": "none")",
-      operand(paged(64).c_str(), kHead) + R"(, "depth": 128, "score_mod": {"softcap": 20}, "lse": true)",
-      operand(paged(256).c_str(), kTensor) + R"(, "dtype": "fp16", "score_mod": "alibi", "lse": true)",
-      operand(paged(16).c_str(), kToken) + R"(, "depth": 256)",
-      operand(paged(16).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "lse": true)",
-      operand(paged(16).c_str(), kHead) +
-          R"(, "depth": 256, "mask": {"sliding_window": 70}, "dtype": "fp16")",
-      operand(paged(2).c_str(), kTensor) + R"(, "depth": 256, "kv_dtype": "int8", "lse": true)",
-      operand(paged(16).c_str(), kHead) + R"(, "BM": 192, "schedule": "sm90_prefill_pingpong")",
-      operand(paged(16).c_str(), kHead) + R"(, "BM": 64, "num_kv_stages": 3)",
-  };
+// Every config compiled without spills, and run at the lengths where tiles end.
+void check_up_the_ladder(const std::vector<std::string>& configs) {
   std::uint64_t seed = 0;
   for (const std::string& keys : configs) {
     CAPTURE(keys);
@@ -84,11 +57,71 @@ TEST_CASE("prefill over bytes up the ladder") {
   }
 }
 
+std::string paged(int size) {
+  return fmt::format(R"("kind": "paged", "page_size": {})", size);
+}
+constexpr const char *kContiguous = R"("kind": "contiguous")", *kRagged = R"("kind": "ragged")",
+                     *kContinuous = R"("kind": "continuous")";
+
+}  // namespace
+
+TEST_CASE("prefill over bytes up the ladder on sm_80") {
+  std::vector<std::string> configs{
+      R"("mask": "none", "lse": true)",
+      R"("operand": {"kind": "ragged"}, "kv_dtype": "int8", "dtype": "fp16", "num_kv_stages": 3)",
+      operand(kContiguous, kTensor) + R"(, "kv_dtype": "int8", "mask": "none")",
+      operand(kContiguous, kToken) + R"(, "depth": 128, "mask": "none", "lse": true, "BM": 128)",
+      operand(kRagged, kToken) + R"(, "kv_dtype": "int8", "depth": 128, "num_kv_stages": 2)",
+      operand(kRagged, "64") + R"(, "mask": {"chunked": 100}, "depth": 192, "ov_depth": 128)",
+      operand(kContinuous, kHead) + R"(, "depth": 96, "mask": {"sliding_window": 70}, "dtype": "fp16")",
+      operand(kContinuous, "32") + R"(, "mask": "custom", "kv_dtype": "int8", "BM": 16)",
+      operand(paged(16).c_str(), kToken) + R"(, "depth": 128, "sink": true, "lse": true)",
+      operand(paged(1).c_str(), kHead) + R"(, "kv_dtype": "int8", "BN": 48)",
+      operand(paged(24).c_str(), kToken) + R"(, "mask": {"sliding_window": 70}, "BM": 32, "BN": 128)",
+      operand(paged(64).c_str(), kHead) + R"(, "depth": 128, "score_mod": {"softcap": 20}, "lse": true)",
+      operand(paged(256).c_str(), kTensor) + R"(, "dtype": "fp16", "score_mod": "alibi", "lse": true)",
+      operand(paged(16).c_str(), kToken) + R"(, "depth": 256, "kv_dtype": "int8")",
+      operand(paged(8).c_str(), "32") + R"(, "depth": 192, "lse": true, "dtype": "fp16")",
+      operand(paged(16).c_str(), kTensor) + R"(, "depth": 256, "mask": "custom")",
+      operand(paged(2).c_str(), kToken) + R"(, "depth": 80, "swizzle": "none")",
+      operand(paged(16).c_str(), kHead) +
+          R"(, "depth": 64, "head_dim_offset": 16, "cache_depth": 96, "BK": 32, "kv_dtype": "int8")",
+  };
+  for (std::string& keys : configs) keys += R"(, "target": "sm_80")";
+  check_up_the_ladder(configs);
+}
+
+TEST_CASE("prefill over bytes up the ladder on sm_90a") {
+  check_up_the_ladder({
+      R"("mask": "none", "lse": true)",
+      R"("operand": {"kind": "ragged"}, "kv_dtype": "int8", "dtype": "fp16")",
+      operand(kContiguous, kTensor) + R"(, "kv_dtype": "int8", "mask": "none")",
+      operand(kContiguous, kToken) + R"(, "depth": 128, "mask": "none", "lse": true)",
+      operand(kRagged, kToken) + R"(, "kv_dtype": "int8", "depth": 128)",
+      operand(kRagged, "64") + R"(, "mask": {"chunked": 100})",
+      operand(kContinuous, kHead) + R"(, "depth": 96, "mask": {"sliding_window": 70}, "dtype": "fp16")",
+      operand(kContinuous, kToken) + R"(, "mask": "custom")",
+      operand(paged(16).c_str(), kToken) + R"(, "depth": 128, "sink": true, "lse": true)",
+      operand(paged(2).c_str(), kHead) + R"(, "kv_dtype": "int8")",
+      operand(paged(8).c_str(), kToken) + R"(, "depth": 80, "mask": "none")",
+      operand(paged(64).c_str(), kHead) + R"(, "depth": 128, "score_mod": {"softcap": 20}, "lse": true)",
+      operand(paged(256).c_str(), kTensor) + R"(, "dtype": "fp16", "score_mod": "alibi", "lse": true)",
+      operand(paged(16).c_str(), kToken) + R"(, "depth": 256)",
+      operand(paged(16).c_str(), kHead) + R"(, "depth": 192, "ov_depth": 128, "lse": true)",
+      operand(paged(16).c_str(), kHead) +
+          R"(, "depth": 256, "mask": {"sliding_window": 70}, "dtype": "fp16")",
+      operand(paged(2).c_str(), kTensor) + R"(, "depth": 256, "kv_dtype": "int8", "lse": true)",
+      operand(paged(16).c_str(), kHead) + R"(, "BM": 192, "schedule": "sm90_prefill_pingpong")",
+      operand(paged(16).c_str(), kHead) + R"(, "BM": 64, "num_kv_stages": 3)",
+  });
+}
+
 TEST_CASE("chunks of prompts and single tokens at the ends of longer contexts, scales of zero and below") {
-  for (const char* modifier : {R"("none")", R"({"softcap": 30})"}) {
-    CAPTURE(modifier);
+  for (const std::string keys :
+       {R"("score_mod": "none")", R"("score_mod": {"softcap": 30})", R"("target": "sm_80")"}) {
+    CAPTURE(keys);
     const Plan plan = plan_of(operand(R"("kind": "paged", "page_size": 16)", kHead) +
-                              R"(, "kv_dtype": "int8", "lse": true, "score_mod": )" + modifier);
+                              R"(, "kv_dtype": "int8", "lse": true, )" + keys);
     ProblemShape shape;
     shape.heads_q = 6, shape.heads_kv = 3;
     shape.depth = shape.ov_depth = 64;
@@ -125,6 +158,13 @@ TEST_CASE("what prefill over bytes has not is refused at its key") {
   CHECK(pointer_of(R"("cluster": 2, "mask": "none")") == "/cluster");
   CHECK(pointer_of(operand(paged, kToken) + R"(, "BN": 80)") == "/BN");
   CHECK(pointer_of(R"("depth": 256, "BN": 96)") == "/BN");
+  const std::string sm80 = R"(, "target": "sm_80")";
+  CHECK(pointer_of(operand(paged, "16") + sm80) == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "32") + sm80 + R"(, "depth": 256)") == "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, kToken) + sm80 + R"(, "BN": 48)") == "/BN");
+  CHECK(pointer_of(operand(paged, kToken) + sm80 + R"(, "BN": 128, "BK": 128)") == "/BK");
+  CHECK(pointer_of(R"("num_kv_stages": 4, "depth": 256)" + sm80) == "/num_kv_stages");
+  CHECK(pointer_of(R"("dtype": "fp8_e4m3")" + sm80) == "/dtype");
   // 16-bit rows of 64 bytes cannot be copied one at a time, either.
   CHECK(pointer_of(R"("kv_dtype": "bf16", "depth": 96, "operand": {"kind": "paged", "page_size": 1})") ==
         "/operand/page_size");

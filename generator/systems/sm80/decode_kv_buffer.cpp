@@ -4,6 +4,7 @@
 
 #include "generator/systems/decode_streaming_constants.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/systems/sm80/tile_widening.hpp"
 
 namespace kiln::sm80 {
 
@@ -38,8 +39,7 @@ DecodeStreamingKVBuffer::DecodeStreamingKVBuffer(const Shape& shape, const MHAOp
 }
 
 std::string DecodeStreamingKVBuffer::widen() const {
-  return fmt::format("widen_{}_{}", shape_.stored == DType::int8 ? "int8" : "e4m3",
-                     to_string(shape_.compute));
+  return widen_function(shape_.stored, shape_.compute);
 }
 
 void DecodeStreamingKVBuffer::use(Prelude& prelude) const {

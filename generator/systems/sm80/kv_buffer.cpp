@@ -18,7 +18,7 @@ KVBufferConstants constants_of(const KVBuffer::Shape& shape) {
   params.transpose = shape.transpose;
   params.smem_depth = align_up(shape.depth, shape.bk_smem);
   params.bk_smem = shape.bk_smem;
-  params.num_smem_stages = shape.num_smem_stages;
+  params.num_smem_stages = size_of(shape.stored) == 1 ? 1 : shape.num_smem_stages;
   params.wave = 32;
   return kv_buffer_constants(params);
 }
@@ -32,7 +32,9 @@ KVBuffer::KVBuffer(const Shape& shape)
       stage_{shape.BN, shape.depth, shape.bk_smem, shape.swizzle},
       op_({shape.in_type, num_mmas(), num_k_mmas2(), num_k_tiles(), shape.BN, shape.BK, shape.transpose},
           stage_),
-      copy_(name(), stage_, shape.num_threads) {}
+      copy_(name(), narrow() ? tile_of_bytes(stage_) : stage_, shape.num_threads, narrow()) {
+  if (narrow()) widening_.emplace(name(), stage_, shape.num_threads, shape.stored, shape.in_type);
+}
 
 int KVBuffer::k_steps(int bk_tile) const {
   const int extent = shape_.transpose ? shape_.depth : shape_.WN;
@@ -42,6 +44,7 @@ int KVBuffer::k_steps(int bk_tile) const {
 void KVBuffer::use(Prelude& prelude) const {
   prelude.use("cp_async");
   op_.use(prelude);
+  if (narrow()) prelude.use("byte_type"), widening_->use(prelude);
 }
 
 void KVBuffer::emit_construct(Writer& w, const std::string& base, const std::string& first,
@@ -49,13 +52,16 @@ void KVBuffer::emit_construct(Writer& w, const std::string& base, const std::str
   const std::string n = name();
   w.comment("{}: copies of this thread ({} rows apart), fragment addresses of this lane",
             shape_.transpose ? "K" : "V", copy_.rows_per_pass());
-  copy_.emit_construct(w, base);
+  copy_.emit_construct(w, narrow() ? base + "_bytes" : base);
+  if (narrow()) widening_->emit_construct(w, base);
+  const char* const type = narrow() ? "u8" : "u16";
+  const int vector = narrow() ? 16 : 8;
   if (shape_.page_size > 0) {
-    w.line("const u16* const {0}_column = {1} + 8 * {0}_chunk;", n, first);
+    w.line("const {2}* const {0}_column = {1} + {3} * {0}_chunk;", n, first, type, vector);
     op_.emit_construct(w, base);
     return;
   }
-  w.line("const u16* {0}_src = {1} + {0}_row * {2} + 8 * {0}_chunk;", n, first, stride);
+  w.line("const {3}* {0}_src = {1} + {0}_row * {2} + {4} * {0}_chunk;", n, first, stride, type, vector);
   if (copy_.passes() > 1) w.line("const long long {}_pass = {} * {};", n, copy_.rows_per_pass(), stride);
   w.line("int {0}_rows = {1} - {0}_row;", n, rows);
   op_.emit_construct(w, base);
@@ -97,21 +103,33 @@ void KVBuffer::emit_load_from_dram(Writer& w, int stage) const {
   w.line("{0}_src += {1} * {0}_stride_seq; {0}_rows -= {1};", n, shape_.BN);
 }
 
-void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int k_mma) const {
-  op_.emit_load(w, bk_tile, k_mma, stage * stage_bytes());
+void KVBuffer::emit_widen(Writer& w, int stage) const {
+  w.comment("{}(n): this thread's bytes of stage {} to 16 bits", shape_.transpose ? "K" : "V", stage);
+  widening_->emit(w, copy_, stage * stage_bytes());
+}
+
+void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int k_mma,
+                                     KVMmaOp::Range range) const {
+  op_.emit_load(w, bk_tile, k_mma, narrow() ? 0 : stage * tile_bytes(), range);
 }
 
 nlohmann::ordered_json KVBuffer::constants() const {
   KVBufferConstants c = constants_;
   c.vm_exact = copy_.copies_per_thread();  // cp.async instructions a warp issues per load
-  return to_json(c);
+  nlohmann::ordered_json json = to_json(c);
+  if (narrow()) json["byte_stage_bytes"] = stage_bytes();
+  return json;
 }
 
 std::vector<layout::Proof> KVBuffer::proofs() const {
   const std::string n = shape_.transpose ? "K" : "V";
-  return {{n + " stage: bijection", stage_.layout().is_bijection(), 0},
-          {n + " copies: cp.async", copy_.proves(), copy_.bank_conflicts()},
-          {n + " fragments: ldmatrix", op_.reader().proves(), op_.reader().bank_conflicts()}};
+  std::vector<layout::Proof> proofs{
+      {n + " stage: bijection", stage_.layout().is_bijection(), 0},
+      {n + " copies: cp.async", copy_.proves(), copy_.bank_conflicts()},
+      {n + " fragments: ldmatrix", op_.reader().proves(), op_.reader().bank_conflicts()}};
+  if (narrow())
+    proofs.push_back({n + " widened: st.shared", widening_->proves(copy_), widening_->bank_conflicts()});
+  return proofs;
 }
 
 }  // namespace kiln::sm80

@@ -18,9 +18,9 @@ void KVMmaOp::emit_registers(Writer& w) const {
   w.line("u32 {}_reg[{}];  // {} fragments of 16x8", name(), num_registers(), total_rows());
 }
 
-void KVMmaOp::emit_load(Writer& w, int bk_tile, int k_mma, int stage_offset) const {
+void KVMmaOp::emit_load(Writer& w, int bk_tile, int k_mma, int stage_offset, Range range) const {
   const int step = bk_tile * shape_.BK + k_mma * MMA_K;  // first depth column (K) or key (V)
-  for (int mma = 0; mma < shape_.num_mmas; mma += 2) {
+  for (int mma = range.first; mma < end_of(range); mma += 2) {
     const int n = mma * MMA_N;
     const std::string address =
         shape_.transpose_b ? reader_.at(n, step, stage_offset) : reader_.at(step, n, stage_offset);
@@ -30,9 +30,9 @@ void KVMmaOp::emit_load(Writer& w, int bk_tile, int k_mma, int stage_offset) con
 }
 
 void KVMmaOp::emit_mma(Writer& w, const std::string& a, const std::string& c, int bk_tile, int k_mma,
-                       bool first) const {
+                       bool first, Range range) const {
   const char* type = shape_.in_type == DType::bf16 ? "bf16" : "fp16";
-  for (int mma = 0; mma < shape_.num_mmas; ++mma) {
+  for (int mma = range.first; mma < end_of(range); ++mma) {
     w.line("mma_{}{}({} + {}, {}, {}_reg + {});", type, first ? "_first" : "", c, 4 * mma, a, name(),
            mma_tile_at(bk_tile, k_mma) + mma * input_frag_size / 2);
   }

@@ -16,8 +16,14 @@
 
 namespace kiln::sm80 {
 
+/// Some of a step's fragments: `count` from `first` on, both even; by default all.
+struct FragmentRange {
+  int first = 0, count = -1;
+};
+
 class KVMmaOp {
  public:
+  using Range = FragmentRange;
   struct Shape {
     DType in_type = DType::bf16;
     int num_mmas = 0;     ///< fragments along keys (K) or depth (V)
@@ -38,22 +44,23 @@ class KVMmaOp {
   void use(Prelude& prelude) const;
   void emit_construct(Writer& w, const std::string& base) const { reader_.emit_construct(w, base); }
   void emit_registers(Writer& w) const;
-  /// Loads step `k_mma` of strip `bk_tile`: `num_mmas` fragments, from the stage at byte `stage_offset`.
-  void emit_load(Writer& w, int bk_tile, int k_mma, int stage_offset) const;
+  /// Loads step `k_mma` of strip `bk_tile`, from the stage at byte `stage_offset`.
+  void emit_load(Writer& w, int bk_tile, int k_mma, int stage_offset, Range range = {}) const;
   /// mma_tile_at[bk_tile, kg]: first register of that row block.
   int mma_tile_at(int bk_tile, int k_mma) const {
     return (bk_tile % shape_.num_k_tiles * rows_per_k_tile() + k_mma * shape_.num_mmas) * input_frag_size / 2;
   }
-  /// c += a * B for all fragments of one step. `a`: pointer expression of the A fragment; `first`: c is
+  /// c += a * B for the fragments of one step. `a`: pointer expression of the A fragment; `first`: c is
   /// overwritten.
-  void emit_mma(Writer& w, const std::string& a, const std::string& c, int bk_tile, int k_mma,
-                bool first) const;
+  void emit_mma(Writer& w, const std::string& a, const std::string& c, int bk_tile, int k_mma, bool first,
+                Range range = {}) const;
 
   const FragmentReader& reader() const { return reader_; }
   nlohmann::ordered_json constants() const;
 
  private:
   std::string name() const { return shape_.transpose_b ? "k" : "v"; }
+  int end_of(Range range) const { return range.count < 0 ? shape_.num_mmas : range.first + range.count; }
 
   Shape shape_;
   FragmentReader reader_;

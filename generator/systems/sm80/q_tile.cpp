@@ -39,15 +39,15 @@ void QTile::emit_load_from_shared(Writer& w, int step) const {
 }
 
 void QTile::emit_store(Writer& w, const std::string& pack, const std::string& first,
-                       const std::string& stride, const std::string& rows) const {
+                       const std::string& stride, const std::string& rows, const std::string& scale) const {
   const int per_row = tile_.vectors_per_row();
   o_write_.emit(w, "smem_q_warp", fmt::format("(lane >> 2) * {}", per_row), "4 * (lane & 3)");
   for (int j = 0; j < shape_.depth / 8; ++j) {
     const int i = 4 * j;
-    w.line("store_shared_32({0}, {1}(o_acc[{2}] * inv_sum_0, o_acc[{3}] * inv_sum_0));", o_write_.at(0, j),
-           pack, i, i + 1);
-    w.line("store_shared_32({0}, {1}(o_acc[{2}] * inv_sum_1, o_acc[{3}] * inv_sum_1));", o_write_.at(8, j),
-           pack, i + 2, i + 3);
+    for (int r = 0; r < 2; ++r) {
+      w.line("store_shared_32({0}, {1}(o_acc[{2}] * {4}_{5}, o_acc[{3}] * {4}_{5}));", o_write_.at(8 * r, j),
+             pack, i + 2 * r, i + 2 * r + 1, scale, r);
+    }
   }
   w.line("__syncwarp();");
   const int rows_per_pass = std::max(1, 32 / per_row);

@@ -32,11 +32,11 @@ class QTile {
   /// q_reg[4 * step ..] = A fragment of k-step `step`.
   void emit_load_from_shared(Writer& w, int step) const;
 
-  /// O: fragments scaled by inv_sum_{0,1}, converted by `pack`, staged in shared memory and stored as 16-byte
+  /// O: fragments scaled by SCALE_{0,1}, converted by `pack`, staged in shared memory and stored as 16-byte
   /// rows. `first`: pointer to this warp's first row of O, `stride`: its row distance, `rows`: rows of the
   /// sequence from there.
   void emit_store(Writer& w, const std::string& pack, const std::string& first, const std::string& stride,
-                  const std::string& rows) const;
+                  const std::string& rows, const std::string& scale) const;
 
   std::vector<layout::Proof> proofs() const;
   /// Of emit_store: staging of O through the tile's rows.

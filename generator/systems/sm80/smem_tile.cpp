@@ -103,8 +103,12 @@ bool FragmentReader::proves() const {
   return true;
 }
 
-TileCopy::TileCopy(std::string name, const SmemTile& tile, int num_threads)
-    : tile_(tile), num_threads_(num_threads), name_(name), address_(name + "_dst", tile, num_threads) {
+TileCopy::TileCopy(const std::string& name, const SmemTile& tile, int num_threads, bool bytes)
+    : tile_(tile),
+      num_threads_(num_threads),
+      bytes_(bytes),
+      name_(name),
+      address_(name + "_dst", tile, num_threads) {
   for (int pass = 0; pass < passes(); ++pass) address_.want(pass * rows_per_pass(), 0);
 }
 
@@ -129,9 +133,9 @@ void TileCopy::emit(Writer& w, int offset) const {
       [&](int pass) { return fmt::format("{}_rows > {}", name_, pass * rows_per_pass()); });
 }
 
-void TileCopy::emit_from(Writer& w, int offset, const std::function<std::string(int)>& source,
-                         const std::function<std::string(int)>& valid) const {
+std::vector<TileCopy::Piece> TileCopy::pieces() const {
   const int per_row = tile_.vectors_per_row();
+  std::vector<Piece> out;
   for (int block = 0; block < tile_.blocks(); ++block) {
     const int chunks = std::min(per_row, tile_.cols / 8 - block * per_row);
     for (int pass = 0; pass < passes(); ++pass) {
@@ -141,11 +145,24 @@ void TileCopy::emit_from(Writer& w, int offset, const std::function<std::string(
       if (left < num_threads_) guard = fmt::format("thread < {}", left);
       if (chunks < per_row)
         guard += fmt::format("{}{}_chunk < {}", guard.empty() ? "" : " && ", name_, chunks);
-      std::string src = source(pass);
-      if (block > 0) src += fmt::format(" + {}", block * tile_.block_cols);
-      w.line("{}cp_async_16({}, {}, {});", guard.empty() ? "" : "if (" + guard + ") ",
-             address_.at(pass * rows_per_pass(), block * per_row, offset), src, valid(pass));
+      out.push_back({block, pass, guard});
     }
+  }
+  return out;
+}
+
+std::string TileCopy::address(const Piece& piece, int offset) const {
+  return address_.at(piece.pass * rows_per_pass(), piece.block * tile_.vectors_per_row(), offset);
+}
+
+void TileCopy::emit_from(Writer& w, int offset, const std::function<std::string(int)>& source,
+                         const std::function<std::string(int)>& valid) const {
+  for (const Piece& piece : pieces()) {
+    std::string src = source(piece.pass);
+    if (piece.block > 0) src += fmt::format(" + {}", piece.block * tile_.block_cols * (bytes_ ? 2 : 1));
+    if (bytes_) src = fmt::format("(const u16*)({})", src);
+    w.line("{}cp_async_16({}, {}, {});", piece.guard.empty() ? "" : "if (" + piece.guard + ") ",
+           address(piece, offset), src, valid(piece.pass));
   }
 }
 

@@ -26,7 +26,7 @@ namespace kiln::sm80 {
 
 struct SmemTile {
   int rows = 0, cols = 0;
-  int block_cols = 64;        ///< a power of two, at least 16
+  int block_cols = 64;        ///< a power of two, at least 16 where ldmatrix reads
   layout::Swizzle swizzle{};  ///< vector domain
 
   int vectors_per_row() const { return block_cols / 8; }
@@ -96,7 +96,18 @@ class FragmentReader {
 /// Shared memory <- global memory: all threads, 16 bytes a copy, neighbours along a row first.
 class TileCopy {
  public:
-  TileCopy(std::string name, const SmemTile& tile, int num_threads);
+  /// `bytes`: rows in global memory are of bytes, two for each column of the tile.
+  TileCopy(const std::string& name, const SmemTile& tile, int num_threads, bool bytes = false);
+
+  /// One copy of every thread, 16 bytes of a row in a block of columns, and which threads have such a piece
+  /// (an emitted condition; empty: all).
+  struct Piece {
+    int block, pass;
+    std::string guard;
+  };
+  std::vector<Piece> pieces() const;
+  /// Expression of where this thread's part of a piece lies, `offset` bytes further.
+  std::string address(const Piece& piece, int offset) const;
 
   int passes() const;  ///< copies of a thread per block of columns
   int rows_per_pass() const { return num_threads_ / tile_.vectors_per_row(); }
@@ -119,6 +130,7 @@ class TileCopy {
  private:
   SmemTile tile_;
   int num_threads_;
+  bool bytes_;
   std::string name_;
   LaneAddress address_;
 };
