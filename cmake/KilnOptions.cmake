@@ -6,7 +6,7 @@ if(KILN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 # Programs run from the build folder on machines with other distributions: keep the C++ runtime inside.
-if(NOT KILN_SANITIZE AND NOT KILN_FUZZ)
+if(NOT KILN_SANITIZE AND NOT KILN_SANITIZE_THREADS AND NOT KILN_FUZZ)
   add_link_options(-static-libstdc++ -static-libgcc)
 endif()
 
@@ -20,6 +20,10 @@ if(KILN_SANITIZE)
   target_compile_options(kiln_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all
                                                 -fno-omit-frame-pointer -g -Wno-error)
   target_link_options(kiln_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(KILN_SANITIZE_THREADS)
+  target_compile_options(kiln_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer -O1 -gline-tables-only -Wno-error)
+  target_link_options(kiln_options INTERFACE -fsanitize=thread)
 endif()
 if(KILN_FUZZ)
   # Every library is instrumented: without that libFuzzer is blind. The fuzzers themselves add their main().
