@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -149,7 +151,12 @@ std::string Clang::translate(const CompileJob& job, const std::string& text, con
   const std::string& name = job.source.manifest.name;
   const ScratchFolder scratch;
   const std::string input = name + suffix, output = scratch.path() + "/output";
-  std::ofstream(scratch.path() + "/" + input, std::ios::binary) << text;
+  std::ofstream file(scratch.path() + "/" + input, std::ios::binary);
+  if (!(file << text) || !file.flush()) {
+    throw Error(ErrorCode::environment, fmt::format("cannot write the compiler's input in {}: {}; set TMPDIR",
+                                                    scratch.path(), std::strerror(errno)));
+  }
+  file.close();
   ProcessRequest request;
   request.arguments = std::move(arguments);
   request.arguments.insert(request.arguments.begin(), found().path);
@@ -164,7 +171,8 @@ std::string Clang::translate(const CompileJob& job, const std::string& text, con
   if (summary.empty()) summary = clang.end();
   const bool lacks = summary.find("unable to create target") != std::string::npos ||
                      summary.find("invalid target ID") != std::string::npos ||
-                     summary.find("No available targets") != std::string::npos;
+                     summary.find("No available targets") != std::string::npos ||
+                     log.find("No space left on device") != std::string::npos;
   throw Error(
       lacks ? ErrorCode::environment : ErrorCode::compile,
       fmt::format("clang {} refused {} for {}: {}\n{}", found().major, input, job.target, summary, log));

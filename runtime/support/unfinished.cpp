@@ -34,9 +34,11 @@ int take() {
   return -1;
 }
 
-/// The files of a folder, then the folder. readdir() allocates, the system call below it does not.
-void remove_folder(const char* path) {
-  const int folder = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+constexpr int kMaxLevels = 4;
+
+/// What is in a folder, then the folder. readdir() allocates, the system call below it does not.
+void remove_folder(int parent, const char* path, int level = 0) {
+  const int folder = ::openat(parent, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0) return;
   struct Entry {  // linux_dirent64, which no header declares
     std::uint64_t inode;
@@ -52,12 +54,15 @@ void remove_folder(const char* path) {
     for (long at = 0; at < got;) {
       std::uint16_t length = 0;
       std::memcpy(&length, entries.data() + at + offsetof(Entry, length), sizeof length);
-      ::unlinkat(folder, entries.data() + at + kNameAt, 0);
+      const char* name = entries.data() + at + kNameAt;
+      const bool dots = std::strcmp(name, ".") == 0 || std::strcmp(name, "..") == 0;
+      if (!dots && ::unlinkat(folder, name, 0) != 0 && level < kMaxLevels)
+        remove_folder(folder, name, level + 1);
       at += length;
     }
   }
   ::close(folder);
-  ::rmdir(path);
+  ::unlinkat(parent, path, AT_REMOVEDIR);
 }
 
 }  // namespace
@@ -87,7 +92,7 @@ void remove_unfinished() noexcept {
   for (const Slot& slot : slots) {
     const int state = slot.state;
     if (state == kFile) ::unlink(slot.path.data());
-    if (state == kFolder) remove_folder(slot.path.data());
+    if (state == kFolder) remove_folder(AT_FDCWD, slot.path.data());
   }
 }
 

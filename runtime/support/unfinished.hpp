@@ -22,7 +22,7 @@ class Unfinished {
   int slot_ = -1;
 };
 
-/// Ends the remembered children, then removes the files, and the folders with the files in them.
+/// Ends the remembered children, then removes the files, and the folders with what is in them.
 /// Async-signal-safe; for the command's Ctrl-C handler.
 void remove_unfinished() noexcept;
 

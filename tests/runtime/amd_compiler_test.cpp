@@ -2,6 +2,9 @@
 // when they are missing, too old, refuse a source, or die.
 #include <doctest/doctest.h>
 
+#include <sys/resource.h>
+
+#include <csignal>
 #include <filesystem>
 
 #include "runtime/compiler/clang.hpp"
@@ -122,6 +125,23 @@ TEST_CASE("a refused HIP source is an error with the compiler's words") {
     CHECK(message.find("bad.hip") != std::string::npos);
     CHECK(read_file(scratch / "cache/failed/bad.hip") == bad.text);
   }
+}
+
+TEST_CASE("no room for the compiler's files is the machine's fault, not the source's") {
+  Clang clang;
+  if (!usable(clang, "gfx90a")) return;
+  const KernelSource source = hip_source("large", "// " + std::string(100000, 'x') + "\n", "gfx90a");
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  const rlimit small{1000, limit.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string message;
+  const auto code = error_of([&] { clang.compile({source, "gfx90a"}); }, &message);
+  setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, before);
+  CHECK(code == ErrorCode::environment);
+  CHECK(message.find("set TMPDIR") != std::string::npos);
 }
 
 TEST_CASE("a compiler that dies takes one compile with it and no more") {

@@ -80,6 +80,8 @@ TEST_CASE("what a signal would leave behind is removed, and no more") {
   const Unfinished under_way(Unfinished::Kind::file, half);
   const ScratchFolder scratch;
   for (int i = 0; i < 300; ++i) std::ofstream(scratch.path() + "/object" + std::to_string(i)) << i;
+  std::filesystem::create_directories(scratch.path() + "/a/b/c");
+  std::ofstream(scratch.path() + "/a/b/deep") << "text";
   ProcessResult child;
   std::thread waiting([&] { child = shell("touch " + ready + "; exec sleep 20"); });
   while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
