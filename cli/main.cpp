@@ -38,6 +38,9 @@ constexpr CommandRow kCommands[] = {
     {"doctor", "What was found: compilers, drivers, devices, cache", add_doctor},
 };
 
+constexpr const char* kConfigHelp =
+    "CONFIG is a path, the name of a shipped config (`kiln list`), or - for standard input.";
+
 extern "C" void on_interrupt(int signal) {
   remove_unfinished();
   // Ending by the signal itself tells a calling shell the truth.
@@ -146,16 +149,15 @@ int run(int argc, char** argv) {
   CLI::App app("kiln: attention kernels from JSON configs", "kiln");
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(0, 1);
-  app.footer(
-      "`kiln COMMAND --help` explains a command. CONFIG is a path, the name of a shipped config, or - for "
-      "standard input.");
   Common common;
   std::vector<std::pair<CLI::App*, Action>> commands;
   for (const CommandRow& row : kCommands) {
     CLI::App* command = app.add_subcommand(row.name, row.help);
     command->add_flag("--json", common.json, "One JSON document on standard output");
     commands.emplace_back(command, row.add(*command, common));
+    if (command->get_option_no_throw("CONFIG") != nullptr) command->footer(kConfigHelp);
   }
+  app.footer(std::string("`kiln COMMAND --help` explains a command. ") + kConfigHelp);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
