@@ -1,6 +1,8 @@
 // Rules of the tiles: warp grid, strips, matrix instructions. V1 V2 V3 V8 V9 V10 V22.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 #include "generator/systems/kv_mma_op_constants.hpp"
@@ -93,6 +95,15 @@ std::string v9(const Config& c) {
 std::string v10_strip(const Config& c) {
   return not_multiple("BK", c.BK, "MMA_K", mma(c, 2));
 }
+/// K is read 16 bytes a lane, whatever one instruction takes of them: half a read has no registers.
+std::string v10_read(const Config& c) {
+  const std::optional<int> m = mma(c, 0);
+  if (!m || *m <= 0 || !c.BK) return "";
+  const int columns = 64 / *m * (16 / static_cast<int>(size_of(c.dtype)));
+  if (*c.BK % std::max(columns, 1) == 0) return "";
+  return fmt::format("BK ({}) must be a multiple of the {} columns that one 16-byte read of K covers", *c.BK,
+                     columns);
+}
 std::string v10_shape(const Config& c) {
   if (!c.mma_shape || find_matrix_instruction(c.target, c.dtype, *c.mma_shape) != nullptr) return "";
   if (target_info(c.target).matrix.empty()) return "";
@@ -164,6 +175,7 @@ std::vector<Rule> tile_rules() {
       {"V8", "9.2 V8, 6.2", kTma, {"/BK", "/depth", "/num_qk_stages"}, v8_tma},
       {"V9", "9.2 V9", kWarpTiled, {"/BN", "/BK"}, v9},
       {"V10", "9.2 V10", kWarpTiled, {"/BK", "/mma_shape"}, v10_strip},
+      {"V10", "1.2, 4.4", kAmd, {"/BK", "/mma_shape"}, v10_read},
       {"V10", "1.2, hopper.md 2.1", kAllTargets, {"/mma_shape"}, v10_shape},
       {"V10", "4.4", kAmd, {"/BK", "/BN", "/mma_shape"}, v10_value},
       {"V22", "9.2 V22", kAmd, {"/num_threads", "/BN", "/WN"}, v22_warps},
