@@ -126,13 +126,16 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return complain(text, 2);
 }
 
-// What the parser lets through: empty values, which would count as not given, negative numbers where there
-// are none, and files called "-".
+// What the parser lets through: empty values, which would count as not given, control characters, negative
+// numbers where there are none, and files called "-".
 std::string value_problem(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
     for (const std::string& value : option->results()) {
       if (value.empty()) return name + " is empty";
+      // It would be printed in messages, and terminals obey such characters.
+      const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+      if (std::any_of(value.begin(), value.end(), control)) return name + " has a control character in it";
       if (value[0] == '-' && option->get_type_name() == "UINT")
         return fmt::format("{} must be 0 or more, not {}", name, value);
       if (value == "-" && (name == "--out" || name == "--html" || name == "--timeline" || name == "--lse"))

@@ -188,6 +188,7 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        std::string("cache sats"),
                                        std::string("--json list"),
                                        std::string("validate \"\""),
+                                       std::string("validate \"$(printf 'a\\033[31mb')\""),
                                        std::string("plan " KILN_SOURCE_DIR),
                                        "run " + kConfig + " --lengths-q \"\"",
                                        "run " + kConfig + " --seed -3",
