@@ -2,6 +2,8 @@
 // stand in the kernel; the end of a segment stands in cdna_decode_epilogue.cpp.
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
@@ -329,8 +331,10 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   describe_rows(p.config, m);
   m.writes_lse = p.lse;
   m.scale = *p.config.scale;
-  const int tile =
-      ceil_div(p.depth, p.mfma.shape.k) * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
+  // What one read of K covers is multiplied whole: steps past the depth are left out by the read.
+  const int read = std::max(p.mfma.vector_k(), p.mfma.shape.k);
+  const int k_steps = ceil_div(p.depth, read) * (read / p.mfma.shape.k);
+  const int tile = k_steps * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
   const int tiles = p.streaming ? 1 : p.k_stages;
   m.expectations = {{p.mfma.mnemonic(), tiles * tile}};
   const int elements = p.BN / p.mfma.shape.k * p.output_tiles() * p.mfma.frag();
