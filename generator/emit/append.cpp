@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
@@ -198,23 +199,12 @@ KernelSource make_append_kernel(const Config& config) {
   const AppendPlan p = plan_append(config);
   const auto params = params_of(p);
   KernelSource source;
-  Manifest& m = source.manifest;
-  m.name = "append_" + config_name(p.config);
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(p.config.target));
-  m.config_json = to_json(p.config, -1);
+  Manifest& m = source.manifest = manifest_of(p.config, "append_");
   m.num_threads = kThreads;
   m.grid = {GridRule::Kind::tiles, kRows, 1, 0};
   m.params = params;
-  m.operation = p.config.operation;
-  m.operand = p.config.operand->kind;
-  m.page_size = p.operand.paged() ? *p.config.operand->page_size : 0;
-  m.quantization = p.config.operand->quantization;
-  m.dtype = m.out_dtype = p.config.dtype;
-  m.kv_dtype = *p.config.kv_dtype;
-  m.depth = p.config.depth;
-  m.ov_depth = *p.config.ov_depth;
-  describe_rows(p.config, m);
+  m.out_dtype = m.dtype;  // of the new rows, as they come
+  m.writes_lse = false;
   m.scale = 1;
 
   Writer body;

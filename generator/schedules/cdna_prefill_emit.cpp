@@ -2,6 +2,7 @@
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/cdna_prefill_parts.hpp"
 
@@ -221,27 +222,11 @@ std::string head_facts(const PrefillPlan& p) {
 }
 
 Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
-  Manifest m;
-  m.name = *p.config.name;
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(p.config.target));
-  m.config_json = to_json(p.config, -1);
+  Manifest m = manifest_of(p.config);
   m.num_threads = p.num_threads;
   m.smem_bytes = p.smem_bytes;
   m.grid = {GridRule::Kind::tiles, p.BM, 1};
   m.params = std::move(params);
-  m.operation = p.config.operation;
-  m.operand = p.config.operand->kind;
-  m.dtype = p.config.dtype;
-  m.kv_dtype = *p.config.kv_dtype;
-  m.out_dtype = *p.config.out_dtype;
-  m.page_size = p.kind == OperandKind::paged ? *p.config.operand->page_size : 0;
-  m.depth = p.depth;
-  m.ov_depth = p.ov_depth;
-  describe_rows(p.config, m);
-  m.writes_lse = p.lse;
-  m.scale = *p.config.scale;
-  m.quantization = p.config.operand->quantization;
   const auto products = [](const KVBuffer& buffer) {
     int sum = 0;
     for (int strip = 0; strip < buffer.num_k_tiles(); ++strip) sum += buffer.kv_mma_op().products(strip);

@@ -10,32 +10,6 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   emit_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true});
 }
 
-namespace {
-
-// -inf where a row does not see the key; in a branch, since most tiles are seen whole.
-void emit_mask(Writer& w, const PrefillPlan& p) {
-  const std::string first_key = fmt::format("n * {}", p.BN);
-  if (p.mask->has_bits()) {
-    p.mask->emit_load(w, p.score_context(), first_key, true);
-    p.mask->emit_apply(w, p.score_context(), first_key, {});
-    return;
-  }
-  if (p.mask->bounded_below()) {
-    w.comment("an end of some row's keys lies in this tile");
-    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", p.BN);
-  } else if (p.mask->bounded_above()) {
-    w.comment("the end of some row's keys lies in this tile");
-    w.open("if ((n + 1) * {} > clean_end)", p.BN);
-  } else {
-    w.comment("the sequence ends in this tile");
-    w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
-  }
-  p.mask->emit_apply(w, p.score_context(), first_key, {});
-  w.close();
-}
-
-}  // namespace
-
 void emit_key_scales(Writer& w, const PrefillPlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {}", p.BN),
                          p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k");
@@ -44,7 +18,7 @@ void emit_key_scales(Writer& w, const PrefillPlan& p) {
 void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.row_scales.emit_apply(w, p.scores());
   p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
-  emit_mask(w, p);
+  p.mask->emit_apply_where_cut(w, p.score_context(), p.BN);
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w);
   p.softmax->emit_rescale(w);

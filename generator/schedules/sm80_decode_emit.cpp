@@ -3,6 +3,7 @@
 
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
 
@@ -292,28 +293,13 @@ void emit_main(Writer& w, const DecodePlan& p) {
 }
 
 Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
-  Manifest m;
-  m.name = *p.config.name;
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(p.config.target));
-  m.config_json = to_json(p.config, -1);
+  Manifest m = manifest_of(p.config);
   m.num_threads = p.num_threads;
   m.smem_bytes = p.smem_bytes;
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = std::move(params);
-  m.operation = p.config.operation;
-  m.operand = p.config.operand->kind;
-  m.page_size = p.operand->paged() ? *p.config.operand->page_size : 0;
-  m.quantization = p.quantization;
-  m.dtype = p.config.dtype;
-  m.kv_dtype = *p.config.kv_dtype;
-  m.out_dtype = *p.config.out_dtype;
-  m.depth = m.ov_depth = p.depth;
-  describe_rows(p.config, m);
-  m.writes_lse = p.lse;
-  m.scale = *p.config.scale;
   m.expectations = {{"mma.sync.aligned.m16n8k16", 2 * (p.WN / 8) * (p.depth / 16)}};
   return m;
 }

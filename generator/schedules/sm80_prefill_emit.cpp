@@ -2,6 +2,7 @@
 // the products have their own file.
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_prefill_plan.hpp"
 
@@ -139,31 +140,9 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   }
 }
 
-// -inf where a row does not see the key; in a branch, since most tiles are seen whole.
-void emit_mask(Writer& w, const PrefillPlan& p) {
-  const std::string first_key = fmt::format("n * {}", p.BN);
-  if (p.mask->has_bits()) {
-    p.mask->emit_load(w, p.score_context(), first_key, true);
-    p.mask->emit_apply(w, p.score_context(), first_key, {});
-    return;
-  }
-  if (p.mask->bounded_below()) {
-    w.comment("an end of some row's keys lies in this tile");
-    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", p.BN);
-  } else if (p.mask->bounded_above()) {
-    w.comment("the end of some row's keys lies in this tile");
-    w.open("if ((n + 1) * {} > clean_end)", p.BN);
-  } else {
-    w.comment("the sequence ends in this tile");
-    w.open("if ((n + 1) * {} > seqlen_k)", p.BN);
-  }
-  p.mask->emit_apply(w, p.score_context(), first_key, {});
-  w.close();
-}
-
 void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
-  emit_mask(w, p);
+  p.mask->emit_apply_where_cut(w, p.score_context(), p.BN);
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w, p.may_hide_all(), false);
   p.softmax->emit_rescale(w);
@@ -349,27 +328,11 @@ std::string head_facts(const PrefillPlan& p) {
 }
 
 Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
-  Manifest m;
-  m.name = *p.config.name;
-  m.entry = entry_name(m.name);
-  m.target = std::string(to_string(p.config.target));
-  m.config_json = to_json(p.config, -1);
+  Manifest m = manifest_of(p.config);
   m.num_threads = p.num_threads;
   m.smem_bytes = p.smem_bytes;
   m.grid = {GridRule::Kind::tiles, p.BM, 1};
   m.params = std::move(params);
-  m.operation = p.config.operation;
-  m.operand = p.config.operand->kind;
-  m.page_size = p.page_size;
-  m.quantization = p.config.operand->quantization;
-  m.dtype = p.config.dtype;
-  m.kv_dtype = *p.config.kv_dtype;
-  m.out_dtype = *p.config.out_dtype;
-  m.depth = p.depth;
-  m.ov_depth = p.ov_depth;
-  describe_rows(p.config, m);
-  m.writes_lse = p.lse;
-  m.scale = *p.config.scale;
   m.expectations = {{"mma.sync.aligned.m16n8k16", p.num_stages * (p.BN / 8) * (p.depth + p.ov_depth) / 16}};
   return m;
 }

@@ -2,8 +2,8 @@
 // in their own files.
 #include <fmt/ranges.h>
 
-#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_decode_parts.hpp"
 
@@ -235,11 +235,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.close();
 
   KernelSource source;
-  Manifest& m = source.manifest;
-  m.name = name;
-  m.entry = entry_name(name);
-  m.target = std::string(to_string(p.config.target));
-  m.config_json = to_json(p.config, -1);
+  Manifest& m = source.manifest = manifest_of(p.config);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem_bytes();
   if (p.stages_at_launch) {
@@ -249,18 +245,6 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = params;
-  m.operation = p.config.operation;
-  m.operand = p.config.operand->kind;
-  m.dtype = p.config.dtype;
-  m.kv_dtype = *p.config.kv_dtype;
-  m.out_dtype = *p.config.out_dtype;
-  m.page_size = p.config.operand->page_size.value_or(0);
-  m.quantization = p.config.operand->quantization;
-  m.depth = p.depth;
-  m.ov_depth = p.ov_depth;
-  describe_rows(p.config, m);
-  m.writes_lse = p.lse;
-  m.scale = *p.config.scale;
   const auto expect = [&](int n, int k, int count) {
     m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}", n, k), count});
   };

@@ -3,8 +3,8 @@
 // the kernel.
 #include <fmt/ranges.h>
 
-#include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_prefill_parts.hpp"
 
@@ -255,28 +255,12 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.close();
 
   KernelSource source;
-  Manifest& m = source.manifest;
-  m.name = name;
-  m.entry = entry_name(name);
-  m.target = std::string(to_string(p.config.target));
-  m.config_json = to_json(p.config, -1);
+  Manifest& m = source.manifest = manifest_of(p.config);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
   m.grid = {GridRule::Kind::persistent, p.BM * p.cluster, 1};
   m.cluster = {p.cluster, 1, 1};
   m.params = params;
-  m.operation = p.config.operation;
-  m.operand = p.config.operand->kind;
-  m.dtype = p.config.dtype;
-  m.kv_dtype = *p.config.kv_dtype;
-  m.out_dtype = *p.config.out_dtype;
-  m.page_size = p.config.operand->page_size.value_or(0);
-  m.quantization = p.config.operand->quantization;
-  m.depth = p.depth;
-  m.ov_depth = p.ov_depth;
-  describe_rows(p.config, m);
-  m.writes_lse = p.lse;
-  m.scale = *p.config.scale;
   // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
   const int bodies =
       (p.whole_tiles() ? 1 : 0) + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);

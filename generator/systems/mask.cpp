@@ -111,4 +111,25 @@ void Mask::emit_apply(Writer& w, const ScoreContext& c, const std::string& first
   }
 }
 
+void Mask::emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys) const {
+  const std::string first_key = fmt::format("n * {}", keys);
+  if (has_bits()) {
+    emit_load(w, context, first_key, true);
+    emit_apply(w, context, first_key, {});
+    return;
+  }
+  if (bounded_below()) {
+    w.comment("an end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {0} > clean_end || n * {0} < clean_begin)", keys);
+  } else if (bounded_above()) {
+    w.comment("the end of some row's keys lies in this tile");
+    w.open("if ((n + 1) * {} > clean_end)", keys);
+  } else {
+    w.comment("the sequence ends in this tile");
+    w.open("if ((n + 1) * {} > seqlen_k)", keys);
+  }
+  emit_apply(w, context, first_key, {});
+  w.close();
+}
+
 }  // namespace kiln

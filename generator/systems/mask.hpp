@@ -65,6 +65,10 @@ class Mask {
   /// Scores of keys that are not visible become -inf. `first_key`: expression of the tile's first key. With a
   /// bitmask, emit_load of the same tile comes before, in the same block.
   void emit_apply(Writer& w, const ScoreContext& context, const std::string& first_key, Sides sides) const;
+  /// The same for tile `n` of `keys` in a loop over all of a block's tiles, most of which every row sees
+  /// whole: in a branch on the emitted `clean_begin` and `clean_end`, or `seqlen_k` (the load, where there is
+  /// a bitmask).
+  void emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys) const;
 
  private:
   void emit_bits(Writer& w) const;

@@ -1,0 +1,32 @@
+#include "generator/emit/manifest_of.hpp"
+
+#include "generator/emit/head.hpp"
+
+namespace kiln {
+
+Manifest manifest_of(const Config& c, const std::string& prefix) {
+  Manifest m;
+  m.name = prefix + config_name(c);
+  m.entry = entry_name(m.name);
+  m.target = std::string(to_string(c.target));
+  m.config_json = to_json(c, -1);
+  m.operation = c.operation;
+  m.operand = c.operand->kind;
+  m.page_size = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  m.quantization = c.operand->quantization;
+  m.dtype = c.dtype;
+  m.kv_dtype = *c.kv_dtype;
+  m.out_dtype = *c.out_dtype;
+  m.depth = c.depth;
+  m.ov_depth = *c.ov_depth;
+  // left out where head rows of K and V are read whole
+  if (*c.cache_depth != c.depth) {
+    m.cache_depth = *c.cache_depth;
+    m.head_dim_offset = *c.head_dim_offset;
+  }
+  m.writes_lse = c.lse.value_or(false);
+  m.scale = *c.scale;
+  return m;
+}
+
+}  // namespace kiln

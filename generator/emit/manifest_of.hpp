@@ -1,0 +1,15 @@
+// What a manifest says of a kernel's config.
+#pragma once
+
+#include <string>
+
+#include <kiln/source.hpp>
+
+namespace kiln {
+
+/// Name, entry, target, config, operation, operand, types, depths and scale of a resolved config; threads,
+/// memory, grid, parameters and what to expect of the program are the emitter's to add. `prefix`: of a kernel
+/// that goes with the config's own.
+Manifest manifest_of(const Config& resolved, const std::string& prefix = "");
+
+}  // namespace kiln
