@@ -39,13 +39,14 @@ void fill_amd(Config& c) {
   const auto [mma_m, mma_n, mma_k] = *c.mma_shape;
   const bool fp8_wide_k = is_fp8(c.dtype) && mma_k == 128;
   const bool alias = *c.v_from_k;
+  const int columns = std::max(c.depth, *c.ov_depth);  // O takes registers, and V LDS, as Q and K do
   // 512 columns of K and of V do not fit 64 KiB beside each other: they pass in blocks.
   fill(c.full_kv, !prefill || gfx950 || c.depth <= 256 || alias);
   const bool blocks = !*c.full_kv;
   // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks (cdna.md 8).
   const bool wide_rows = c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
                          (gfx950    ? blocks || (alias && !prefill)
-                          : prefill ? blocks || (c.depth <= 128 && !alias)
+                          : prefill ? blocks || (columns <= 128 && !alias)
                                     : false);
   fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
   const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
@@ -60,10 +61,10 @@ void fill_amd(Config& c) {
     // Two waves a SIMD hide each other's softmax where O leaves them half the registers (cdna.md 11).
     const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
     const int waves = c.num_threads ? *c.num_threads / 64
-                      : c.target == Target::gfx90a || c.depth > 128 || (staged && c.depth > 64) ? 4
+                      : c.target == Target::gfx90a || columns > 128 || (staged && columns > 64) ? 4
                                                                                                 : 8;
     fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
-    const int fitting = c.depth > 128 && !blocks ? 32 : 64;
+    const int fitting = columns > 128 && !blocks ? 32 : 64;
     fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
     fill(c.WN, *c.BN);
   } else {
@@ -84,7 +85,7 @@ void fill_amd(Config& c) {
   if (*c.WM > 0 && *c.WN > 0)
     fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));
   fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
-  const bool tight = !gfx950 && prefill && c.depth > 64;
+  const bool tight = !gfx950 && prefill && columns > 64;
   fill(c.double_buffer, prefill && !tight && !blocks && !staged);
   fill(c.double_buffer_k_only,
        !blocks && !staged && ((!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256)));

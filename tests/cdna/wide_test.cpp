@@ -27,6 +27,24 @@ TEST_CASE("192 columns of K, 128 of V") {
   }
 }
 
+TEST_CASE("more columns of V than of K: tiles follow the wider") {
+  for (const std::string& target : kTargets) {
+    for (const auto& [depth, ov_depth] :
+         {std::pair{64, 192}, {80, 192}, {96, 192}, {128, 192}, {64, 256}, {128, 256}, {192, 256}}) {
+      CAPTURE(depth);
+      CAPTURE(ov_depth);
+      const std::string config =
+          config_text(target, "fp16", depth, fmt::format(R"("ov_depth": {})", ov_depth));
+      CHECK_NOTHROW(make_plan(parse_config(config, "test")));
+      // These spilled with the tiles of their depth.
+      if (ov_depth == 192 && depth < 100 && toolchain()) check_compiled(config, true);
+    }
+  }
+  if (!toolchain()) return;
+  check_kernel(config_text("gfx942", "fp16", 80, R"("ov_depth": 192, "mask": "causal", "lse": true)"),
+               {{20, 100}}, true, 2, 1);
+}
+
 TEST_CASE("512 columns: blocks through a ring on 64 KiB of LDS, whole rows on 160 KiB") {
   if (!toolchain()) return;
   for (const std::string& target : kTargets) {
