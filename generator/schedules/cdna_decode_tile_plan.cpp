@@ -126,13 +126,14 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   }
   p.config = std::move(c);
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.wave_columns, p.columns, p.pack_out()});
-  // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
+  // What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses,
+  // the softmax. They want 90 to 110 and spill nothing with 80.
   const int lasting = 4 * p.q->num_vectors() + (p.output_tiles() + p.score_tiles()) * p.mfma.accum() +
                       p.k_tile->staging_registers() + p.v_tile->staging_registers();
-  if (lasting + 64 > p.max_registers) {
+  if (lasting + 80 > p.max_registers) {
     break_rule(
         user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
-        fmt::format("Q, O and S take {} registers of a lane and the loop at least 64 more; {} waves leave {}",
+        fmt::format("Q, O and S take {} registers of a lane and the loop about 80 more; {} waves leave {}",
                     lasting, p.num_warps, p.max_registers),
         "", out);
     return std::nullopt;

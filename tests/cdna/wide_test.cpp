@@ -135,6 +135,19 @@ TEST_CASE("decode over wide rows compiles to what the plan says") {
   }
 }
 
+TEST_CASE("decode tiles whose waves would spill are refused") {
+  for (const char* keys :
+       {R"("BM": 128, "schedule": "cdna_decode")", R"("BM": 64, "schedule": "cdna_decode")"}) {
+    CAPTURE(keys);
+    const int spilling = keys[6] == '1' ? 192 : 256;  // 16 waves of 56 and 64 lasting registers
+    CHECK_THROWS_WITH_AS(
+        make_plan(parse_config(config_text("gfx950", "fp16", spilling, keys, "decode"), "test")),
+        doctest::Contains("V32"), Error);
+  }
+  const std::string fits = R"("BM": 64, "schedule": "cdna_decode")";
+  CHECK_NOTHROW(make_plan(parse_config(config_text("gfx950", "fp16", 128, fits, "decode"), "test")));
+}
+
 TEST_CASE("decode picks the schedule that takes its rows") {
   const auto schedule = [](const std::string& config) {
     return *make_plan(parse_config(config, "test")).resolved().schedule;
