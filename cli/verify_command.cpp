@@ -43,6 +43,15 @@ class Findings {
   Json list_ = Json::array();
 };
 
+void add_run(const LadderRun& run, const std::string& what, Findings& findings) {
+  for (const std::string& failure : run.check.failures)
+    findings.add("L3", "wrong-result", run.policy + ": " + failure);
+  for (const auto& f : run.findings) findings.add("L3", f.kind, run.policy + ": " + f.message);
+  findings.level(
+      "L3", fmt::format("{} completion, {}: {}, relative error {}", run.policy, what,
+                        run.passed() ? good("passed") : bad("failed"), short_number(run.check.all.rel_err)));
+}
+
 void climb_emulated(const Options& options, const Plan& plan, const KernelSource& source, Runtime& runtime,
                     Findings& findings) {
   const std::vector<LadderCase> cases = boundary_cases(plan.resolved(), options.quick);
@@ -56,13 +65,11 @@ void climb_emulated(const Options& options, const Plan& plan, const KernelSource
     const auto before = static_cast<LaunchBefore>(i % 3);
     const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2, before);
     progress("");
-    for (const std::string& failure : run.check.failures)
-      findings.add("L3", "wrong-result", run.policy + ": " + failure);
-    for (const auto& f : run.findings) findings.add("L3", f.kind, run.policy + ": " + f.message);
-    findings.level("L3", fmt::format("{} completion, seed {}: {}, relative error {}", run.policy,
-                                     runs[i].seed, run.passed() ? good("passed") : bad("failed"),
-                                     short_number(run.check.all.rel_err)));
+    add_run(run, fmt::format("seed {}", runs[i].seed), findings);
   }
+  if (!has_exact_cases(plan.resolved())) return;
+  const PosedCases exact = pose_exact_cases(plan.resolved(), cases, options.seed, 2);
+  add_run(run_posed(runtime, source, exact, runs[1]), "exact products", findings);
 }
 
 void climb_layouts(const Plan& plan, Findings& findings) {

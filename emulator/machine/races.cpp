@@ -332,17 +332,20 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
         if ((s.mask & mask) != 0) judge(s, at);
     }
     if (write) {
-      for (Slot& r : cell.reads) {
-        if (r.epoch != 0 && (r.mask & mask) != 0 && r.agent != self && !silent && !ordered(r))
-          conflict(w, op, lane, block, at, r, true, false, unit);
-        r.epoch = 0;
-      }
+      // Reads of other bytes of the cell stay: their writer is yet to come.
+      const auto overtake = [&](Slot& r) {
+        if (r.epoch == 0 || (r.mask & mask) == 0) return;
+        if (r.agent != self && !silent && !ordered(r)) conflict(w, op, lane, block, at, r, true, false, unit);
+        r.mask &= static_cast<std::uint16_t>(~mask);
+        if (r.mask == 0) r.epoch = 0;
+      };
+      for (Slot& r : cell.reads) overtake(r);
       if (cell.more) {
-        for (const Slot& r : more_reads_[key])
-          if ((r.mask & mask) != 0 && r.agent != self && !silent && !ordered(r))
-            conflict(w, op, lane, block, at, r, true, false, unit);
-        more_reads_.erase(key);
-        cell.more = false;
+        auto& more = more_reads_[key];
+        for (Slot& r : more) overtake(r);
+        std::erase_if(more, [](const Slot& r) { return r.epoch == 0; });
+        cell.more = !more.empty();
+        if (!cell.more) more_reads_.erase(key);
       }
       const bool joins = cell.write.agent == self && cell.write.epoch == epoch;  // the latest write
       if (!joins || cell.split) overwrite(cell, key, mask, joins);
@@ -357,20 +360,25 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
       }
     } else {
       Slot* free = nullptr;
+      // Of an agent the latest read of a byte counts. An earlier one of other bytes keeps its place, and so
+      // does another lane's until this lane knows of it.
+      const auto replaces = [&](const Slot& r) {
+        if (r.epoch == 0 || r.agent != self) return false;
+        if (r.epoch == epoch) return true;
+        return (r.mask & ~mask) == 0 && !(by_thread && lane >= 0 && !w.lanes.knows(lane, r.lanes, r.epoch));
+      };
       for (Slot& r : cell.reads) {
-        if (r.epoch != 0 && r.agent == self) {
-          // Another lane's earlier read keeps its place until this lane knows of it.
-          if (by_thread && r.epoch != epoch && lane >= 0 && !w.lanes.knows(lane, r.lanes, r.epoch)) continue;
+        if (replaces(r)) {
           free = &r;
           break;
         }
-        if (free == nullptr && (r.epoch == 0 || ordered(r))) free = &r;
+        if (free == nullptr && (r.epoch == 0 || (r.agent != self && (r.mask & ~mask) == 0 && ordered(r))))
+          free = &r;
       }
       if (free == nullptr) {  // more readers than slots, none of them known to this one
         auto& more = more_reads_[key];
         cell.more = true;
-        const auto mine =
-            std::find_if(more.begin(), more.end(), [&](const Slot& s) { return s.agent == self; });
+        const auto mine = std::find_if(more.begin(), more.end(), replaces);
         free = mine != more.end() ? &*mine : &more.emplace_back();
       }
       note(*free);

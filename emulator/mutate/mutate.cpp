@@ -148,12 +148,14 @@ void Mutator::wgmma() {
   for (const std::size_t i : {1, 2}) {
     if (in_->operands[i].kind == Operand::Kind::vector) continue;
     const std::string which = i == 1 ? "A" : "B";
+    const std::size_t before = out_.size();
     change_operand("swizzle bit of descriptor " + which, i, "xor", "0x4000000000000000", true);
     change_operand("descriptor " + which + " 32 bytes on", i, "add", "2", true);
-    if (in_->operands[1].kind == Operand::Kind::vector)
-      out_.back().with_zeros = "{ .reg .b32 kiln_zero; mov.b32 kiln_zero, 0; wgmma.fence.sync.aligned; " +
-                               statement_->with_operand(1, "{kiln_zero, kiln_zero, kiln_zero, kiln_zero}") +
-                               " }";
+    if (in_->operands[1].kind != Operand::Kind::vector) continue;
+    const std::string zeros = "{ .reg .b32 kiln_zero; mov.b32 kiln_zero, 0; wgmma.fence.sync.aligned; " +
+                              statement_->with_operand(1, "{kiln_zero, kiln_zero, kiln_zero, kiln_zero}") +
+                              " }";
+    for (std::size_t m = before; m < out_.size(); ++m) out_[m].with_zeros = zeros;
   }
 }
 

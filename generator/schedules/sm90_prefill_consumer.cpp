@@ -322,12 +322,12 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
 
 }  // namespace
 
-void emit_next_item(Writer& w, const PrefillPlan& p) {
+void emit_next_item(Writer& w, const PrefillPlan& p, bool consumer) {
   if (p.dynamic) {
     w.comment("next work item");
     p.work->emit_wait_full(w, 0);
     w.line("tile = work_slots[{}];", p.work->stage());
-    if (!p.work_slots_free()) {
+    if (!consumer || !p.q_frees_work_slots()) {
       w.line("__syncwarp();");
       w.line("if (lane == 0) mbarrier_arrive({});", p.work->empty(0));
     }
@@ -429,7 +429,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.close();
   emit_epilogue(w, p);
   w.close();
-  emit_next_item(w, p);
+  emit_next_item(w, p, true);
   w.close();
   if (p.separate_o) w.line("if (lane == 0) bulk_wait_read();");
 }

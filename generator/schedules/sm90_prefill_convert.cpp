@@ -156,7 +156,7 @@ void emit_converter(Writer& w, const PrefillPlan& p) {
   w.close();
   emit_tile(w, p, *p.v, false);
   w.close();
-  emit_next_item(w, p);
+  emit_next_item(w, p, false);
   w.close();
 }
 

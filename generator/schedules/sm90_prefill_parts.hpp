@@ -28,7 +28,7 @@ void emit_widen_q(Writer& w, const PrefillPlan& p);
 /// L1 proof of the tile of K or V that the converters store.
 layout::Proof converter_proof(const PrefillPlan& p, const char* name, int depth);
 /// After an item, of all but the producer: `tile` becomes the next one.
-void emit_next_item(Writer& w, const PrefillPlan& p);
+void emit_next_item(Writer& w, const PrefillPlan& p, bool consumer);
 /// Body of warpgroups 1..n: 64 query rows each.
 void emit_consumer(Writer& w, const PrefillPlan& p);
 

@@ -89,15 +89,19 @@ struct PrefillPlan {
   int scale_bytes() const { return scales_by_token() ? 4 * BN : 0; }
   /// Copies take a whole warp: a lane for each page or scale.
   bool warp_produces() const { return operand->table() || scales_by_token(); }
-  /// Warps that read the slots of work items.
-  int work_readers() const { return math_warps() + (converts() ? kConverterWarps : 0); }
+  /// Warps that tell the producer that they have read a slot of work items.
+  int work_readers() const {
+    return (q_frees_work_slots() ? 0 : math_warps()) + (converts() ? kConverterWarps : 0);
+  }
 
   /// Items without keys hand Q's rows over, too, where O takes their place; those of full attention over rows
   /// of one length are all of that kind or none is, and then there is nothing to wait for.
   bool hands_over_empty() const { return !separate_o && (mask->bounded_above() || ragged); }
   /// Where every item goes through Q's rows the producer, which has them back from all consumers before it
-  /// publishes the next item, knows that they have read the slot it writes.
-  bool work_slots_free() const { return !separate_o && !ragged && !converts(); }
+  /// publishes the next item, knows that they have read the slot it writes. Of converters it knows that only
+  /// by what they do for items with keys.
+  bool q_frees_work_slots() const { return !separate_o && !ragged; }
+  bool work_slots_free() const { return q_frees_work_slots() && !converts(); }
   /// Whether some KV tile may be seen whole by the 64 rows of a warpgroup: not under a window shorter than a
   /// tile and the rows' spread.
   bool whole_tiles() const { return !mask->bounded_below() || mask->most_common_keys(64) >= BN; }

@@ -174,7 +174,7 @@ void emit_transposer(Writer& w, const PrefillPlan& p) {
   w.open("for (int n = work.num_blocks - {}; n >= {}; --n)", p.ragged ? 2 : 1, p.first_block());
   emit_tile(w, p, false);
   w.close();
-  emit_next_item(w, p);
+  emit_next_item(w, p, false);
   w.close();
 }
 

@@ -41,8 +41,9 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
   return cases;
 }
 
-PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
-                      std::int64_t heads_q) {
+namespace {
+
+ProblemShape shape_of(const Config& resolved, const std::vector<LadderCase>& cases, std::int64_t heads_q) {
   ProblemShape shape;
   shape.heads_q = heads_q;
   shape.heads_kv = std::max<std::int64_t>(1, heads_q / 2);
@@ -58,13 +59,36 @@ PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cas
     shape.lengths_q.push_back(c.q);
     shape.lengths_k.push_back(c.k);
   }
-  PosedCases posed;
-  posed.work = random_workload(shape, resolved, seed);
+  return shape;
+}
+
+PosedCases posed_with(const Config& resolved, Workload work, const Tolerance& tolerance) {
+  PosedCases posed{std::move(work), {}, tolerance};
   const Semantics semantics = semantics_of(resolved, posed.work);
-  posed.reference =
-      reference_attention(posed.work, semantics, choose_rows(shape, semantics.mask, 1e300, seed));
-  posed.tolerance = tolerance_of(resolved);
+  posed.reference = reference_attention(
+      posed.work, semantics, choose_rows(posed.work.shape, semantics.mask, 1e300, posed.work.seed));
   return posed;
+}
+
+}  // namespace
+
+PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                      std::int64_t heads_q) {
+  return posed_with(resolved, random_workload(shape_of(resolved, cases, heads_q), resolved, seed),
+                    tolerance_of(resolved));
+}
+
+bool has_exact_cases(const Config& resolved) {
+  return is_fp8(resolved.dtype) && !is_fp8(resolved.out_dtype.value_or(resolved.dtype)) &&
+         resolved.score_mod.value_or(ScoreMod{}).kind == ScoreMod::Kind::none;
+}
+
+PosedCases pose_exact_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                            std::int64_t heads_q) {
+  Config wide = resolved;  // no error but O's rounding
+  wide.dtype = *resolved.out_dtype;
+  return posed_with(resolved, exact_workload(shape_of(resolved, cases, heads_q), resolved, seed),
+                    tolerance_of(wide));
 }
 
 Residency residency_of(std::uint64_t seed) {
@@ -74,7 +98,12 @@ Residency residency_of(std::uint64_t seed) {
 LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
                     const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
                     std::int64_t heads_q, LaunchBefore before) {
-  const PosedCases posed = pose_cases(plan.resolved(), cases, emulator.seed, heads_q);
+  return run_posed(runtime, source, pose_cases(plan.resolved(), cases, emulator.seed, heads_q), emulator,
+                   before);
+}
+
+LadderRun run_posed(Runtime& runtime, const KernelSource& source, const PosedCases& posed,
+                    const EmulatorOptions& emulator, LaunchBefore before) {
   const std::shared_ptr<Kernel> kernel = runtime.load(source);
   RunOptions options;
   options.emulator = &emulator;

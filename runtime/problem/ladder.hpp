@@ -33,6 +33,12 @@ struct PosedCases {
 PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
                       std::int64_t heads_q);
 
+/// FP8 products leave a result that is off by up to 4 %, and so is one that took a few keys' rows of V for
+/// others'. Of exact_workload a right kernel is off by O's rounding only. For configs that have it.
+bool has_exact_cases(const Config& resolved);
+PosedCases pose_exact_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                            std::int64_t heads_q);
+
 /// Kernels whose launch chooses the stages meet both choices under runs of even and odd seeds.
 Residency residency_of(std::uint64_t seed);
 
@@ -50,6 +56,10 @@ struct LadderRun {
 LadderRun run_cases(Runtime& runtime, const Plan& plan, const KernelSource& source,
                     const std::vector<LadderCase>& cases, const EmulatorOptions& emulator,
                     std::int64_t heads_q, LaunchBefore before = LaunchBefore::any);
+
+/// One run of cases that were posed before.
+LadderRun run_posed(Runtime& runtime, const KernelSource& source, const PosedCases& posed,
+                    const EmulatorOptions& emulator, LaunchBefore before = LaunchBefore::any);
 
 std::string_view to_string(EmulatorOptions::Policy policy);
 

@@ -190,4 +190,14 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
   return work;
 }
 
+Workload exact_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
+  Workload work = random_workload(shape, resolved, seed);
+  std::fill(work.q.begin(), work.q.end(), 0.0F);
+  for (float& x : work.v_from_k ? work.k : work.v) x = std::copysign(1.0F, x);
+  if (auto& scales = work.v_from_k ? work.k_scale : work.v_scale)
+    for (std::size_t i = 0; i < scales->values.size(); ++i)
+      scales->values[i] = static_cast<float>(1 << (mix(seed + i) % 3));
+  return work;
+}
+
 }  // namespace kiln

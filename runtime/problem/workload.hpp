@@ -74,6 +74,11 @@ MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed);
 /// maxima grow through the tiles. Same seed, same values, on any machine.
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
 
+/// The same with Q of zeros, and V of ones with random signs and scales 1, 2 and 4: every probability of a
+/// row is the same, and types of few bits hold every product and sum as it is, unless scores are modified by
+/// position. What is left of the error is O's rounding.
+Workload exact_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
+
 /// `count` standard normal values of stream `stream` of `seed`.
 std::vector<float> random_normal(std::size_t count, std::uint64_t seed, std::uint64_t stream);
 

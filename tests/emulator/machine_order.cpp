@@ -99,6 +99,28 @@ TEST_CASE("a flag in shared memory orders with release and acquire, or with fenc
         pass("st.release.cta.shared.u32 [%r3+1024], 1;", "ld.relaxed.cta.shared.u32 %r7, [%r3+1024];\n"));
 }
 
+TEST_CASE("neither a read nor a write beside makes a read forgotten") {
+  // Thread 32 reads word 0, publishes something, and touches word 1 of the same 16 bytes; thread 0 writes.
+  const auto beside = [](const std::string& touch, const std::string& address) {
+    return two_warps(
+        "@%p1 st.shared.u32 [%r3+1024], 0; @%p1 st.shared.v2.u32 [%r3], {1, 2};\n"
+        "@%p1 mbarrier.init.shared.b64 [%r2], 1; bar.sync 0; setp.lt.u32 %p3, %t, 32; @!%p3 bra R;\n"
+        "@!%p1 bra E;\nL: ld.relaxed.cta.shared.u32 %r7, [%r3+1024]; setp.eq.u32 %p5, %r7, 0; @%p5 bra L;\n"
+        "st.shared.u32 [" +
+        address +
+        "], 7; bra E;\nR: setp.ne.u32 %p4, %t, 32; @%p4 bra E;\n"
+        "ld.shared.u32 %r6, [%r3]; mbarrier.arrive.shared.b64 _, [%r2];\n" +
+        touch +
+        " add.u32 %r6, %r6, %r8; st.global.u32 [%o], %r6; st.relaxed.cta.shared.u32 [%r3+1024], 1;\nE:");
+  };
+  const std::string none = "mov.u32 %r8, 0;", read = "ld.shared.u32 %r8, [%r3+4];",
+                    write = "mov.u32 %r8, 0; st.shared.u32 [%r3+4], 5;";
+  for (const std::string& touch : {none, read, write}) finds("shared-race", beside(touch, "%r3"));
+  finds("shared-race", beside(read, "%r3+4"));
+  clean(beside(none, "%r3+4"));
+  clean(beside(read, "%r3+8"));
+}
+
 namespace {
 
 const std::string kPeer =

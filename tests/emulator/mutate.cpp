@@ -44,6 +44,15 @@ TEST_CASE("every synchronisation has its mutants") {
             .size() == 4);
 }
 
+TEST_CASE("a product of registers has both its mutants tried with zeros") {
+  const std::string product =
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, {%r5, %r6, %r7, %r8}, %d2, "
+      "1, 1, 1, 0;";
+  const auto all = mutations(shared_kernel(product));
+  CHECK(all.size() == 2);
+  for (const Mutation& m : all) CHECK(m.with_zeros.find("{kiln_zero, kiln_zero") != std::string::npos);
+}
+
 TEST_CASE("a mutant changes one statement, keeps the lines, and decodes") {
   const std::string ptx = shared_kernel(
       "@%p1 mbarrier.init.shared.b64 [%r2], 1;\n@!%p1 bar.sync 0;\nmbarrier.try_wait.parity.shared.b64\n  "

@@ -5,7 +5,10 @@
 #include <functional>
 #include <limits>
 
+#include <kiln/generator.hpp>
+
 #include "runtime/problem/check.hpp"
+#include "runtime/problem/ladder.hpp"
 #include "runtime/problem/rounding.hpp"
 
 using namespace kiln;
@@ -108,6 +111,33 @@ TEST_CASE("requests of numbers that the output type does not hold are off by no 
   CHECK(tiny_request(fp16.least) < 5e-4);
   c.output.o[last] += 0x1p-12F;  // what the type does hold still counts
   CHECK(tiny_request(fp16.least) > 4e-2);
+}
+
+TEST_CASE("an exact problem shows one wrong key of a hundred, which FP8's tolerance hides") {
+  const Config config = make_plan(parse_config(R"({"target": "sm_90a", "operation": "prefill", "depth": 64,
+      "dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}}})",
+                                               "test"))
+                            .resolved();
+  CHECK(has_exact_cases(config));
+  for (const bool exact : {false, true}) {
+    const PosedCases posed = (exact ? pose_exact_cases : pose_cases)(config, {{60, 100}}, 3, 2);
+    Output output;
+    output.o.resize(120 * 64), output.lse.resize(120);
+    for (std::size_t i = 0; i < 120; ++i) {
+      const auto row =
+          static_cast<std::size_t>(posed.reference.rows[i].row * 2 + posed.reference.rows[i].head);
+      for (std::size_t d = 0; d < 64; ++d)
+        output.o[row * 64 + d] = static_cast<float>(posed.reference.o[i * 64 + d]);
+      output.lse[row] = static_cast<float>(posed.reference.lse[i]);
+    }
+    round_to(DType::bf16, output.o);
+    const auto check = [&] { return check_output(posed.work, output, posed.reference, posed.tolerance); };
+    CHECK(check().passed());
+    if (exact) CHECK(check().all.rel_err < 2e-3);
+    // A row takes another key's V in place of one: as much of the row as a hundredth of the sum makes.
+    for (std::size_t d = 0; d < 64; ++d) output.o[d] += (d % 2 == 0 ? 2.0F : 0.0F) / 100;
+    CHECK(check().passed() == !exact);
+  }
 }
 
 TEST_CASE("poison is counted by element") {
