@@ -199,6 +199,16 @@ bool anything_pending(const Cluster& c) {
   return false;
 }
 
+namespace {
+bool is_awaited(const Cluster& c, std::uint32_t mbarrier) {
+  for (const auto& b : c.blocks)
+    for (const Warp& w : b->warps)
+      for (const Group& g : w.others)
+        if (g.wait.kind == WaitKind::mbarrier && g.wait.id == mbarrier) return true;
+  return false;
+}
+}  // namespace
+
 bool complete_one(Cluster& c, bool at_random) {
   if (at_random) {
     const std::uint64_t dice = c.random();
@@ -217,16 +227,13 @@ bool complete_one(Cluster& c, bool at_random) {
       return true;
     }
   }
-  // Late completion prefers what some group waits for, so that everything else stays late.
-  for (std::size_t i = 0; i < c.bulk.size(); ++i)
-    for (const auto& b : c.blocks)
-      for (const Warp& w : b->warps)
-        for (const Group& g : w.others)
-          if (g.wait.kind == WaitKind::mbarrier && c.bulk[i].kind != BulkCopy::Kind::store &&
-              g.wait.id == c.bulk[i].mbarrier) {
-            complete_bulk(c, i);
-            return true;
-          }
+  // Late completion prefers what some group waits for, so that everything else stays late; of that the
+  // newest, so that whoever waits for a later copy gets as far ahead of the others as the program lets it.
+  for (std::size_t i = c.bulk.size(); i-- > 0;)
+    if (c.bulk[i].kind != BulkCopy::Kind::store && is_awaited(c, c.bulk[i].mbarrier)) {
+      complete_bulk(c, i);
+      return true;
+    }
   for (const auto& b : c.blocks)
     for (Warp& w : b->warps)
       if (!w.copies.pending.empty()) {
