@@ -112,9 +112,13 @@ void emit_pass_turn(Writer& w, const PrefillPlan& p) {
 // Tiles from n down that lie behind the keys of all rows of this warpgroup, but not of a later one. At least
 // one tile stays, the peeled one.
 //
-// Their slots are handed back unseen. That may complete the phase of an earlier tile too soon, but the
-// producer goes on to these tiles only once it has Q's rows of every warpgroup back (its K(n) it had before
-// it sent this Q), and by then each of them has released all K, and all V but the last, of the item before.
+// K is waited for all the same: a wait tells a tile only from the one before it in its slot, and would take
+// the coming of a skipped tile for that of the next one there. In turns the last warpgroup, which skips
+// nothing, has seen K before the next turn. And it waits for V before it gives back the K whose slot the next
+// V in that place comes after, so V's slots go back unseen.
+// That may complete the phase of an earlier tile too soon, but the producer goes on to these tiles only once
+// it has Q's rows of every warpgroup back, and by then each of them has released all V, but the last, of the
+// item before.
 void emit_skip(Writer& w, const PrefillPlan& p) {
   const int most = (p.BM - 64 + p.BN - 1) / p.BN;
   w.comment("tiles that only later warpgroups see");
@@ -123,10 +127,9 @@ void emit_skip(Writer& w, const PrefillPlan& p) {
   w.line("#pragma unroll 1");
   w.open("for (; n >= own_blocks; --n)");
   // Converters may be behind the producer and not have asked for the slots yet.
-  if (most >= p.num_kv_stages || p.narrow) {
-    for (int qk = 0; qk < p.num_qk_stages; ++qk) p.k->emit_wait(w, qk);
-    p.v->emit_wait(w, 0);
-  }
+  const bool all = most >= p.num_kv_stages || p.narrow;
+  for (int qk = 0; qk < p.num_qk_stages && (all || !p.ping_pong); ++qk) p.k->emit_wait(w, qk);
+  if (all) p.v->emit_wait(w, 0);
   p.k->emit_release_all(w);
   p.v->emit_release_all(w);
   if (p.ping_pong) emit_take_turn(w), emit_pass_turn(w, p);

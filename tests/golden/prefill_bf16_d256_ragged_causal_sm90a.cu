@@ -443,6 +443,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
           #pragma unroll 1
           for (; n >= own_blocks; --n) {
+            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             k_phase ^= k_stage; k_stage ^= 1;
             if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);

@@ -480,6 +480,7 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
           const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
           #pragma unroll 1
           for (; n >= own_blocks; --n) {
+            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
             if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
             if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
             if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
