@@ -1,5 +1,6 @@
 #include "generator/schedules/sm80_decode.hpp"
 
+#include "generator/schedules/sm80_decode_latent.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
 
 namespace kiln {
@@ -35,9 +36,40 @@ class Sm80Decode final : public Schedule {
   sm80::DecodePlan plan_;
 };
 
+class Sm80DecodeLatent final : public Schedule {
+ public:
+  explicit Sm80DecodeLatent(sm80::LatentPlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    const auto operand =
+        plan_.operand->constants(plan_.BN, static_cast<int>(size_of(*plan_.config.kv_dtype)), plan_.depth);
+    return {{"mha_operand", {{"k", operand}, {"v", operand}}},
+            {"kv_mma_op", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+  }
+  Resources resources() const override {
+    return {plan_.smem_bytes, plan_.num_threads,
+            std::min(255, 65536 / plan_.num_threads / plan_.ctas_per_sm / 8 * 8)};
+  }
+  KernelSource emit() const override { return sm80::emit_decode_latent(plan_); }
+  std::vector<layout::Proof> layout_proofs() const override {
+    return {{"K stage: bijection", plan_.tile.layout().is_bijection(), 0},
+            {"K copies: cp.async", plan_.copy->proves(), plan_.copy->bank_conflicts()},
+            {"K fragments: ldmatrix", plan_.k->reader().proves(), plan_.k->reader().bank_conflicts()},
+            {"V fragments: ldmatrix", plan_.v->reader().proves(), plan_.v->reader().bank_conflicts()}};
+  }
+
+ private:
+  sm80::LatentPlan plan_;
+};
+
 }  // namespace
 
 std::unique_ptr<Schedule> make_sm80_decode(Config config, Violations& out) {
+  if (config.v_from_k.value_or(false)) {
+    auto plan = sm80::plan_decode_latent(std::move(config), out);
+    return plan ? std::make_unique<Sm80DecodeLatent>(std::move(*plan)) : nullptr;
+  }
   auto plan = sm80::plan_decode(std::move(config), out);
   return plan ? std::make_unique<Sm80Decode>(std::move(*plan)) : nullptr;
 }

@@ -6,6 +6,7 @@
 // and
 //   V in separate groups, so that the copies of K(n + stages) start as soon as S = Q K(n)' is done.
 // - Copies run ahead across the ends of work items, so that an item's epilogue costs no bandwidth.
+// - V in K's rows (MLA) has its own form, with tiles of the block: sm80_decode_latent.hpp.
 // - Work is split over the keys by StreamK (generator/systems/stream_k.hpp); the last block of an item
 //   combines.
 #pragma once

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
+#include "generator/schedules/sm80_decode_output.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/mha_operand.hpp"
 #include "generator/systems/online_softmax.hpp"
@@ -49,8 +50,13 @@ struct DecodePlan {
   /// One scale for a head, or for all.
   bool head_scale() const { return quantization && scale_group == 0; }
   int scale_stage_floats() const { return scale_group == 0 ? 0 : WN * k->groups(); }
-  /// A partial result: O, then maximum and sum of each row.
-  int partial_floats() const { return BM * depth + 2 * BM; }
+  DecodeOutput output() const {
+    return {
+        BM,       depth,          num_threads,  ragged(),
+        lse,      sink,           head_scale(), *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
+        &*stream, smem_bytes - 16};
+  }
+  int partial_floats() const { return output().partial_floats(); }
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.

@@ -47,6 +47,8 @@ TEST_CASE("sm_80 reads a part of each cache row") {
   check("sm_80", "prefill", 80, 128, 40, kPages, {{20, 140}});
   check("sm_80", "decode", 64, 576, 512, "", {{2, 140}});
   check("sm_80", "decode", 64, 96, 8, kPages, {{2, 140}});
+  check("sm_80", "decode", 576, 640, 32, R"("ov_depth": 512, "v_from_k": true)", {{2, 70}});
+  check("sm_80", "prefill", 64, 96, 16, R"("kv_dtype": "int8", "operand": {"kind": "ragged"})", {{20, 140}});
   check("sm_80", "decode", 64, 96, 16, R"("kv_dtype": "int8", "operand": {"kind": "ragged"})", {{2, 140}});
 }
 

@@ -164,10 +164,15 @@ TEST_CASE("scales of zero and below") {
 }
 
 TEST_CASE("a latent cache: V is the first columns of K's rows") {
-  run_and_check("sm_90a",
-                std::string(kPaged) +
-                    R"(, "depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)",
-                6, 21);
+  for (const char* target : {"sm_90a", "sm_80"}) {
+    run_and_check(target,
+                  std::string(kPaged) +
+                      R"(, "depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true)",
+                  6, 21);
+  }
+  // Rows of several blocks of packed queries, of which the last is not full.
+  run_and_check("sm_80", std::string(kPaged) + R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)", 30,
+                23);
   run_and_check(
       "sm_90a",
       R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3", "depth": 576, "ov_depth": 512, "v_from_k": true)",

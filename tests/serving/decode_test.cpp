@@ -86,6 +86,12 @@ TEST_CASE("every operand kind and element type up the ladder") {
       R"("operand": {"kind": "paged", "page_size": 2, "quantization": {"granularity": 32}}, "kv_dtype": "int8", "mask": "causal")",
       R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}}, "kv_dtype": "fp8_e4m3", "dtype": "fp16")",
       R"("operand": {"kind": "contiguous", "quantization": {"granularity": "per_tensor"}}, "kv_dtype": "int8", "dtype": "fp16")",
+      // V in K's rows.
+      R"("v_from_k": true, "depth": 576, "ov_depth": 512, "mask": "causal", "lse": true)",
+      R"("v_from_k": true, "depth": 576, "ov_depth": 512, "operand": {"kind": "paged", "page_size": 1}, "mask": "custom", "dtype": "fp16", "sink": true)",
+      R"("v_from_k": true, "depth": 208, "ov_depth": 128, "operand": {"kind": "ragged"}, "mask": {"sliding_window": 70}, "BM": 16, "lse": true)",
+      R"("v_from_k": true, "depth": 320, "ov_depth": 256, "operand": {"kind": "paged", "page_size": 24}, "BM": 32, "BN": 32, "score_mod": {"softcap": 20}, "split_kv": 3, "lse": true)",
+      R"("v_from_k": true, "depth": 448, "ov_depth": 384, "operand": {"kind": "continuous"}, "num_kv_stages": 2, "score_mod": "alibi", "split_kv": 1)",
       // Append and chunked prefill: queries at the end of a longer context, beside decodes of one row.
       R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 16}, "mask": "causal", "lse": true)",
       R"("operation": "prefill", "operand": {"kind": "paged", "page_size": 5}, "mask": {"sliding_window": 70}, "num_kv_stages": 1)",
@@ -221,5 +227,12 @@ TEST_CASE("what sm80_decode does not take is refused with what it takes") {
   CHECK(refusal(R"("num_kv_stages": 30)").find("V15") != std::string::npos);
   CHECK(refusal(R"("kv_dtype": "int8", "operand": {"kind": "paged", "quantization": {"granularity": 8}})")
             .find("32") != std::string::npos);
-  CHECK(refusal(R"("v_from_k": true)").find("/v_from_k") != std::string::npos);
+  CHECK(refusal(R"("v_from_k": true)").find("ov_depth is 128") != std::string::npos);
+  const std::string latent = R"("v_from_k": true, "depth": 576, "ov_depth": 512, )";
+  CHECK(refusal(latent + R"("kv_dtype": "fp8_e4m3")").find("/kv_dtype") != std::string::npos);
+  CHECK(refusal(latent + R"("BM": 48)").find("/BM") != std::string::npos);
+  CHECK(refusal(latent + R"("BN": 64)").find("/BN") != std::string::npos);
+  CHECK(refusal(latent + R"("num_threads": 128, "BM": 64)").find("/num_threads") != std::string::npos);
+  CHECK(refusal(latent + R"("num_kv_stages": 6)").find("V15") != std::string::npos);
+  CHECK(refusal(latent + R"("depth": 592)").find("/depth") != std::string::npos);
 }

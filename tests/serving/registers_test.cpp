@@ -35,6 +35,19 @@ TEST_CASE("sm_80 at depth 256 over pages, with a sink and log-sum-exps, keeps to
     check_no_spills(base, keys);
 }
 
+TEST_CASE("sm_80 over a latent cache has half of O in registers, and what masks and modifiers keep") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_80"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 576},
+      {"ov_depth", 512},   {"v_from_k", true},      {"sink", true},    {"lse", true}};
+  for (
+      const char* keys : {
+          R"({"operand": {"kind": "paged", "page_size": 16}, "mask": "causal", "score_mod": {"softcap": 20}})",
+          R"({"operand": {"kind": "paged", "page_size": 1}, "mask": {"sliding_window": 70}, "score_mod": "alibi"})",
+          R"({"operand": {"kind": "continuous"}, "mask": "custom", "dtype": "fp16", "score_mod": "alibi"})",
+      })
+    check_no_spills(base, keys);
+}
+
 TEST_CASE("sm_90a with a scale for every n elements keeps to the registers of two blocks") {
   const nlohmann::ordered_json base = {{"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "fp16"},
                                        {"depth", 128},       {"mask", "causal"},      {"kv_dtype", "int8"}};

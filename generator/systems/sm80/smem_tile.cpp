@@ -157,11 +157,22 @@ std::string TileCopy::address(const Piece& piece, int offset) const {
 
 void TileCopy::emit_from(Writer& w, int offset, const std::function<std::string(int)>& source,
                          const std::function<std::string(int)>& valid) const {
+  emit_pieces(w, "", offset, source, valid);
+}
+
+void TileCopy::emit_from(Writer& w, const std::string& offset, const std::function<std::string(int)>& source,
+                         const std::function<std::string(int)>& valid) const {
+  emit_pieces(w, offset + " + ", 0, source, valid);
+}
+
+void TileCopy::emit_pieces(Writer& w, const std::string& further, int offset,
+                           const std::function<std::string(int)>& source,
+                           const std::function<std::string(int)>& valid) const {
   for (const Piece& piece : pieces()) {
     std::string src = source(piece.pass);
     if (piece.block > 0) src += fmt::format(" + {}", piece.block * tile_.block_cols * (bytes_ ? 2 : 1));
     if (bytes_) src = fmt::format("(const u16*)({})", src);
-    w.line("{}cp_async_16({}, {}, {});", piece.guard.empty() ? "" : "if (" + piece.guard + ") ",
+    w.line("{}cp_async_16({}{}, {}, {});", piece.guard.empty() ? "" : "if (" + piece.guard + ") ", further,
            address(piece, offset), src, valid(piece.pass));
   }
 }

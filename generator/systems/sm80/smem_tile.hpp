@@ -123,11 +123,18 @@ class TileCopy {
   /// pass, as expressions.
   void emit_from(Writer& w, int offset, const std::function<std::string(int)>& source,
                  const std::function<std::string(int)>& valid) const;
+  /// The same, further by the value of an emitted expression.
+  void emit_from(Writer& w, const std::string& offset, const std::function<std::string(int)>& source,
+                 const std::function<std::string(int)>& valid) const;
   int bank_conflicts() const;
   /// Every vector of the tile is written exactly once, where the layout has it.
   bool proves() const;
 
  private:
+  void emit_pieces(Writer& w, const std::string& further, int offset,
+                   const std::function<std::string(int)>& source,
+                   const std::function<std::string(int)>& valid) const;
+
   SmemTile tile_;
   int num_threads_;
   bool bytes_;

@@ -1,0 +1,135 @@
+// What sm80_decode over a latent cache takes, and what unset keys become.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/schedules/meaning.hpp"
+#include "generator/schedules/sm80_decode_latent.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
+
+namespace kiln::sm80 {
+namespace {
+
+constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
+constexpr const char* kName = "sm80_decode";
+
+bool check_meaning(const Config& c, Violations& out) {
+  const Config m = with_shared_defaults(c);
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"num_kv_stages"});
+  check.takes_16_bit();
+  check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where V lies in K's rows",
+              std::string(to_string(c.dtype)));
+  check.takes(!m.operand->quantization, "/operand/quantization", "takes no scales for 16-bit keys",
+              "leave it out");
+  check.takes_rows_of_depth();
+  check.takes_positive_scale();
+  if (c.depth % 16 != 0 || c.depth > 576) {
+    break_rule(c, kName, {"/depth"}, "depth is a multiple of 16, at most 576, where V lies in K's rows",
+               std::to_string(std::min((c.depth + 15) / 16 * 16, 576)), out);
+  }
+  // Warps of a pair take whole blocks of shared memory each.
+  if (const int n = *m.ov_depth; n % 128 != 0 || n > 512) {
+    break_rule(c, kName, {"/ov_depth", "/depth"}, "ov_depth is 128, 256, 384 or 512 where V lies in K's rows",
+               std::to_string(std::clamp((n + 127) / 128 * 128, 128, 512)), out);
+  }
+  return check.passed();
+}
+
+int smem_bytes(const LatentPlan& p, int stages) {
+  return p.BM * p.depth * 2 + stages * p.tile.bytes() + 16;
+}
+
+}  // namespace
+
+ScoreContext LatentPlan::score_context() const {
+  ScoreContext context;
+  context.rows = {{"position_0", "(s.kv_head * group + packed_0 % group)"},
+                  {"position_1", "(s.kv_head * group + packed_1 % group)"}};
+  context.batch = "s.batch";
+  context.seqlen_q = "s.sequence.seqlen_q";
+  context.seqlen_k = "s.sequence.seqlen_k";
+  return context;
+}
+
+DecodeOutput LatentPlan::output() const {
+  return {BM,       ov_depth,       num_threads, ragged(),
+          lse,      sink,           false,       *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
+          &*stream, smem_bytes - 16};
+}
+
+std::optional<LatentPlan> plan_decode_latent(Config c, Violations& out) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
+  const auto before = out.size();
+  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
+                          const std::string& what,
+                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  LatentPlan p;
+  p.depth = c.depth;
+  p.ov_depth = *c.ov_depth;
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  c.schedule = kName;
+
+  const std::array<int, 3> shape{KVMmaOp::MMA_M, KVMmaOp::MMA_N, KVMmaOp::MMA_K};
+  if (c.mma_shape.value_or(shape) != shape)
+    refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
+  c.mma_shape = shape;
+  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 4 : 64;
+  if (*c.BM != 16 && *c.BM != 32 && *c.BM != 64) {
+    refuse(kName, {"/BM", "/num_threads"}, "16 packed rows for each of 1, 2 or 4 pairs of warps",
+           "16, 32, 64");
+    return std::nullopt;
+  }
+  if (c.num_threads.value_or(4 * *c.BM) != 4 * *c.BM)
+    refuse(kName, {"/num_threads", "/BM"}, "64 threads for 16 rows of BM", std::to_string(4 * *c.BM));
+  c.num_threads = 4 * *c.BM;
+  if (!c.BN) c.BN = 16;  // 32 spill a few registers with most masks and modifiers
+  if (*c.BN != 16 && *c.BN != 32) {
+    refuse("V3", {"/BN"},
+           "BN is 16 or 32 where V lies in K's rows: beside half of O there is no room for more", "16, 32");
+    return std::nullopt;
+  }
+  p.BM = *c.BM, p.BN = *c.BN, p.num_threads = *c.num_threads;
+  p.tile = {p.BN, p.depth, LatentPlan::kBlockColumns, layout::Swizzle{3, 0, 3}};
+
+  const int fitting = (kSmemLimit - smem_bytes(p, 0)) / p.tile.bytes();
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 2, 4);
+  p.num_stages = *c.num_kv_stages;
+  if (p.num_stages < 2 || p.num_stages > std::min(fitting, 16)) {
+    refuse("V15", {"/num_kv_stages", "/BM", "/BN", "/depth"},
+           fmt::format("{} stages of {} bytes do not fit the {} of a block beside Q, or are less than 2",
+                       p.num_stages, p.tile.bytes(), kSmemLimit),
+           std::to_string(std::clamp(fitting, 2, 16)));
+    return std::nullopt;
+  }
+  p.smem_k = p.BM * p.depth * 2;
+  p.smem_bytes = smem_bytes(p, p.num_stages);
+  p.ctas_per_sm = std::clamp(167936 / (p.smem_bytes + 1024), 1, 256 / p.num_threads);
+
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), 1);
+  p.copy.emplace("k", p.tile, p.num_threads);
+  // One step's fragments at a time: other warps' products hide their way, and no registers are left for two.
+  p.k.emplace(KVMmaOp::Shape{c.dtype, p.BN / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, true}, p.tile);
+  p.v.emplace(
+      KVMmaOp::Shape{c.dtype, LatentPlan::kBlockColumns / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, false},
+      p.tile);
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
+  ScoreLayout scores = mma_score_layout(p.BN / 2);
+  if (p.BN == 16) scores.lane_bit = "(first_key & 16) + 2 * (lane & 3)";  // half a word of a mask
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
+  OnlineSoftmax::Shape softmax;
+  softmax.score_regs = p.BN / 2;
+  softmax.output_regs = p.half() / 2;
+  p.softmax.emplace(softmax);
+  if (out.size() != before) return std::nullopt;
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::sm80
