@@ -41,7 +41,13 @@ void MeaningCheck::takes_16_bit() const {
 }
 
 void MeaningCheck::takes_16_bit_or_bytes() const {
-  if (is_fp8(user_.dtype)) return takes_fp8();
+  if (is_fp8(user_.dtype)) {
+    takes_fp8();
+    // Scales that differ from row to row are multiplied in where bytes become wider.
+    takes(!scales_by_row(filled_.operand->quantization), "/operand/quantization/granularity",
+          "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
+    return;
+  }
   const DType kv = *filled_.kv_dtype;
   const bool bytes = size_of(kv) == 1;
   takes(is_16_bit(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
@@ -70,9 +76,6 @@ void MeaningCheck::takes_fp8() const {
   const std::string name(to_string(user_.dtype));
   takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where Q is FP8", name);
   takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
-  // Scales that differ from row to row are multiplied in where bytes become wider.
-  takes(!scales_by_row(filled_.operand->quantization), "/operand/quantization/granularity",
-        "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
 }
 
 void MeaningCheck::takes_plain_rows() const {
@@ -126,6 +129,7 @@ bool check_prefill_meaning(const Config& c, std::string_view schedule,
   const bool fp8 = bytes == PrefillBytes::fp8 && is_fp8(c.dtype);
   if (fp8) {
     check.takes_fp8();
+    check.takes_one_scale_a_row();
   } else {
     check.takes_16_bit();
     check.takes_kv_of_dtype_or_bytes();

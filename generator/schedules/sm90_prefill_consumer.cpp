@@ -30,7 +30,7 @@ void emit_qk(Writer& w, const PrefillPlan& p, bool here) {
 }
 
 void emit_pv(Writer& w, const PrefillPlan& p) {
-  if (!p.scales_by_token()) p.v->emit_wait(w, 0);  // else P took V's scales
+  if (!p.narrow_tokens()) p.v->emit_wait(w, 0);  // else P took V's scales
   w.line("const u32 v_low = {};", p.v->get());
   w.line("wgmma_fence();");
   for (int step = 0; step < p.v_steps(); ++step) {
@@ -60,14 +60,22 @@ void emit_key_scales(Writer& w, const PrefillPlan& p) {
   w.open("");
   emit_scale_address(w, p, *p.k, "k");
   for (int i = 0; i < p.BN / 2; i += 4) {
-    w.line("const float2 k_scale_{} = load_shared_float2(k_scale_at + {});", i / 4, 8 * i);
+    w.line("const float2 k_scale_{} = {}(load_shared_float2(k_scale_at + {}){});", i / 4,
+           p.fp8 ? "times" : "", 8 * i, p.fp8 ? ", query_scale" : "");
     w.line(
         "s_acc[{0}] *= k_scale_{4}.x; s_acc[{1}] *= k_scale_{4}.y; s_acc[{2}] *= k_scale_{4}.x; s_acc[{3}] "
         "*= k_scale_{4}.y;",
         i, i + 1, i + 2, i + 3, i / 4);
   }
   w.close();
-  w.line("__syncwarp();  // every lane has read its scales");
+  if (p.narrow) w.line("__syncwarp();  // every lane has read its scales");
+}
+
+// K's slot goes back when S is there, or, with the scales of V that it holds in FP8, when P is.
+void emit_release_k(Writer& w, const PrefillPlan& p, bool packed) {
+  if (p.fp8_tokens() != packed) return;
+  if (packed) w.line("__syncwarp();  // every lane has read its scales");
+  p.k->emit_release_all(w);
 }
 
 // S becomes what softmax takes: modified, and -inf where a row does not see the key.
@@ -149,7 +157,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   if (p.ping_pong) emit_take_turn(w);
   w.comment("S(n) = Q K(n)'");
   // Where P(n+1) took V's scales, V(n+1) had come, which is converted after K(n).
-  emit_qk(w, p, p.scales_by_token());
+  emit_qk(w, p, p.narrow_tokens());
   w.comment("O += P(n+1) V(n+1)");
   emit_pv(w, p);
   // Products of both warpgroups share the tensor pipe. Where softmax is the longer part and tiles differ, S
@@ -159,8 +167,9 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   w.line("WGMMA_WAIT(1);");
   if (p.ping_pong && late) emit_pass_turn(w, p);
   emit_key_scales(w, p);
-  p.k->emit_release_all(w);
+  emit_release_k(w, p, false);
   emit_visible(w, p, sides);
+  if (p.fp8_tokens()) emit_scale_address(w, p, *p.k, "v");
   w.comment("softmax(n), while P(n+1) V(n+1) runs");
   // Tiles at the ends of the rows' ranges are few, and the mask wants registers that watching needs.
   const bool inside = !sides.upper && !sides.lower;
@@ -172,7 +181,9 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   } else {
     p.softmax->emit_max(w, masked, false);
     p.softmax->emit_exp(w, 0, p.BN / 2, masked);
+    if (p.fp8_tokens()) p.softmax->emit_weigh(w);
   }
+  emit_release_k(w, p, true);
   w.line("WGMMA_WAIT(0);");
   p.v->emit_release_all(w);
   p.softmax->emit_rescale(w);
@@ -379,6 +390,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
     if (p.scale_joins_factor())
       w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
   }
+  if (p.fp8_tokens()) w.line("const float query_scale = q_scale[0];");
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
@@ -406,10 +418,13 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   emit_qk(w, p, false);
   w.line("WGMMA_WAIT(0);");
   emit_key_scales(w, p);
-  p.k->emit_release_all(w);
+  emit_release_k(w, p, false);
   emit_visible(w, p, {});
+  if (p.fp8_tokens()) emit_scale_address(w, p, *p.k, "v");
   p.softmax->emit_max(w, true, true);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
+  if (p.fp8_tokens()) p.softmax->emit_weigh(w);
+  emit_release_k(w, p, true);
   emit_pack(w, p, "s_acc");
   w.close();
   emit_remaining_tiles(w, p);
@@ -420,7 +435,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("WGMMA_WAIT(0);");
   // Of the tiles before they have been, before the scales of K. Where O takes Q's place the slot is not
   // filled again before the next Q is sent for, which is after the warps have met.
-  if (p.scales_by_token() && p.separate_o) w.line("__syncwarp();  // every lane has read its scales of V");
+  if (p.narrow_tokens() && p.separate_o) w.line("__syncwarp();  // every lane has read its scales of V");
   p.v->emit_release_all(w);
   w.close();
   if (p.hands_over_empty()) {

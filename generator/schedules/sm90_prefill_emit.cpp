@@ -157,8 +157,9 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
     p.raw->emit_addresses(w, p.smem_raw_barriers);
   }
   if (p.scales_by_token()) {
-    w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {}, smem_raw_scales = smem + {};",
-           p.smem_scales, p.smem_scales + p.num_kv_stages * p.scale_bytes(), p.smem_raw_scales);
+    w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {};", p.smem_scales,
+           p.smem_scales + p.num_kv_stages * p.scale_bytes());
+    if (p.narrow) w.line("const u32 smem_raw_scales = smem + {};", p.smem_raw_scales);
   }
   if (p.dynamic) {
     p.work->emit_addresses(w, p.smem_work_barriers);
@@ -173,10 +174,10 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
   constexpr int kConverters = PrefillPlan::kConverterWarps;
-  p.k->ring().emit_init(w, p.narrow ? kConverters : 1, p.k->empty_arrivals());
+  p.k->ring().emit_init(w, p.narrow ? kConverters : p.fp8_tokens() ? 33 : 1, p.k->empty_arrivals());
   p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
   // One lane's bytes, and the lanes' copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.scales_by_token() ? 33 : 1, kConverters);
+  if (p.converts()) p.raw->emit_init(w, p.narrow_tokens() ? 33 : 1, kConverters);
   if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
   w.line("fence_mbarrier_init();");
   w.close();
@@ -219,7 +220,13 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.narrow) use_converter(prelude, p);
   if (p.fp8) use_transposer(prelude, p);
-  if (p.lse) prelude.use("log2_approx");
+  if (p.lse || p.fp8_tokens()) prelude.use("log2_approx");
+  if (p.fp8_tokens()) {
+    prelude.use("copy_async_4"), prelude.use("load_shared_float2");
+    prelude.add("times",
+                "__device__ __forceinline__ float2 times(float2 x, float y) { return make_float2(x.x * y, "
+                "x.y * y); }\n");
+  }
   p.softmax->use(prelude);
   p.modifier->use(prelude);
   p.qk->add_to(prelude, true);

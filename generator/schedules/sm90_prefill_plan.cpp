@@ -105,6 +105,12 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
            : wide <= 192            ? 112
            : has_fixed_modifier(c)  ? 80
                                     : 64;
+  // With scales of keys wider ones spill, and past depth 192 over pages these do, too, unless a bounded mask
+  // has ends of its own.
+  if (fp8 && scales_by_row(c.operand->quantization)) {
+    const bool bounded = c.mask->kind != MaskConfig::Kind::none && c.mask->kind != MaskConfig::Kind::custom;
+    BN = wide > 192 && c.operand->kind == OperandKind::paged && !bounded ? 32 : 64;
+  }
   const int step =
       fp8 || c.mask->kind == MaskConfig::Kind::custom || scales_by_row(c.operand->quantization) ? 32 : 16;
   if (is_narrow(c)) BN = std::min(BN, 128);
@@ -243,6 +249,11 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     refuse("sm90_prefill", {"/num_qk_stages", "/kv_dtype"}, "K of bytes is widened at once", "1");
     return std::nullopt;
   }
+  if (p.fp8_tokens() && p.num_qk_stages != 1) {
+    refuse("sm90_prefill", {"/num_qk_stages", "/operand/quantization"}, "scales of keys come with a whole K",
+           "1");
+    return std::nullopt;
+  }
   if (panels % p.num_qk_stages != 0) {
     refuse("V26", {"/num_qk_stages"},
            fmt::format("num_qk_stages divides the {} swizzle panels of a K row", panels),
@@ -312,7 +323,8 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
 
   // Shared memory: as many stages as fit, at least two, unless told.
   const int q = p.q_bytes() * p.num_math_warpgroups, o = p.o_bytes() * p.num_math_warpgroups;
-  const int per_stage = p.BN * (p.depth + p.ov_depth) * p.element_bytes;
+  const int per_stage =
+      p.BN * (p.depth + p.ov_depth) * p.element_bytes + (p.fp8_tokens() ? 2 * p.scale_bytes() : 0);
   if (!c.num_kv_stages) {
     const int raw = p.fp8 ? 2 * p.raw_slot_bytes() : 0;  // at least
     const int with_o = (most_smem() - kSpare - raw - q - o) / per_stage;
@@ -325,9 +337,10 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
     return std::nullopt;
   }
   // Tiles of bytes: those on their way and the one that is widened. More than four need not be.
-  int tiles = p.num_kv_stages * (per_stage + 2 * p.scale_bytes());
+  int tiles = p.num_kv_stages * (per_stage + (p.narrow ? 2 * p.scale_bytes() : 0));
   if (p.converts()) {
-    const int tile = p.raw_slot_bytes() + p.scale_bytes(), room = most_smem() - kSpare - tiles;
+    const int tile = p.raw_slot_bytes() + (p.narrow ? p.scale_bytes() : 0),
+              room = most_smem() - kSpare - tiles;
     const int with_o = (room - q - o) / tile;
     const int enough = p.fp8 ? 2 : 4;
     p.num_raw_stages = std::clamp(with_o >= enough ? with_o : (room - std::max(q, o)) / tile, 2, 4);
@@ -378,8 +391,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   if (p.scales_by_token()) {
     p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), 16,
                                "scales of each key: K stages, V stages");
-    p.smem_raw_scales =
-        p.smem.add("raw_scales", p.num_raw_stages * p.scale_bytes(), 16, "the same of tiles as copied");
+    if (p.narrow)
+      p.smem_raw_scales =
+          p.smem.add("raw_scales", p.num_raw_stages * p.scale_bytes(), 16, "the same of tiles as copied");
   }
   p.smem_q_barriers =
       p.smem.add("mbar_q", 16 * p.num_math_warpgroups, 8, "Q full/empty per consumer warpgroup");
@@ -414,6 +428,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   // of full precision.
   if (p.fp8) softmax.top = 5, softmax.rescale_threshold = 3;
   softmax.watched_parts = p.watched_parts;
+  softmax.weighted = p.fp8_tokens();
   if (p.watched_parts > 0) softmax.curve = p.modifier->enter_exponent();
   softmax.scale_log2 = p.scale_joins_factor() ? "factor" : p.modifier->scale_log2();
   softmax.scale = p.scale_joins_factor() ? "(factor * 0.693147181f)" : p.modifier->scale();

@@ -74,6 +74,10 @@ struct PrefillPlan {
   bool scales() const { return config.operand->quantization.has_value(); }
   /// Keys have scales of their own, which travel with the tiles.
   bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
+  /// Those of 8-bit K and V under a wider Q are in the slots of K and V, where converters leave them; in FP8
+  /// both are copied to K's slot, since P takes V's before it is rounded.
+  bool narrow_tokens() const { return narrow && scales_by_token(); }
+  bool fp8_tokens() const { return fp8 && scales_by_token(); }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }
   /// The scale of K is part of softmax's factor, where scores are not modified before it.

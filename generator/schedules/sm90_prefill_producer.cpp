@@ -63,7 +63,15 @@ Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, co
 
 // Scales of the tile's keys, copied by every lane into the slot of the raw ring.
 void emit_load_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block) {
-  if (!p.scales_by_token()) return;
+  if (!p.scales_by_token() || (p.fp8 && name[0] == 'v')) return;
+  if (p.fp8) {
+    const auto& ring = p.k->ring();
+    const int v = p.smem_scales + p.num_kv_stages * p.scale_bytes();
+    p.operand->emit_load_scales(w, "(" + block + ")", {"k", 1, p.smem_scales, ring.stage()});
+    p.operand->emit_load_scales(w, "(" + block + ")", {"v", 1, v, ring.stage()});
+    w.line("copy_async_arrive({});", ring.full(0));
+    return;
+  }
   p.operand->emit_load_scales(w, "(" + block + ")", {name, 1, p.smem_raw_scales, p.raw->stage()});
   w.line("copy_async_arrive({});", p.raw->full(0));
 }

@@ -22,6 +22,7 @@ std::string OnlineSoftmax::logit(std::string_view score) const {
 }
 
 std::string OnlineSoftmax::maximum(std::string_view score) const {
+  if (shape_.weighted) return fmt::format("{} - {:.1f}f", score, shape_.top);
   return shape_.top > 0 ? fmt::format("{} - {:.1f}f", logit(score), shape_.top) : logit(score);
 }
 
@@ -43,10 +44,51 @@ void OnlineSoftmax::emit_reset(Writer& w) const {
   w.line("float row_sum_0 = 0.0f, row_sum_1 = 0.0f;");
 }
 
+void OnlineSoftmax::emit_weights(Writer& w, int i) const {
+  w.line("const float2 v_scale_{} = load_shared_float2(v_scale_at + {});", i / 4, 8 * i);
+}
+
+void OnlineSoftmax::emit_weighted_logits(Writer& w, int i) const {
+  emit_weights(w, i);
+  // A weight of 0 must leave the sum what a float holds: 2^-64 in its place.
+  w.line(
+      "const float log_x = log2_approx(fmaxf(fabsf(v_scale_{0}.x), 5.421e-20f)), log_y = "
+      "log2_approx(fmaxf(fabsf(v_scale_{0}.y), 5.421e-20f));",
+      i / 4);
+  for (int j = 0; j < 4; ++j)
+    w.line("const float l_{} = fmaf(s_acc[{}], {}, log_{});", j, i + j, shape_.scale_log2,
+           j % 2 == 0 ? 'x' : 'y');
+}
+
+void OnlineSoftmax::emit_weigh(Writer& w) const {
+  w.comment("P times the scales of V");
+  for (int i = 0; i < shape_.score_regs; i += 4) {
+    w.open("");
+    emit_weights(w, i);
+    w.line(
+        "s_acc[{0}] *= v_scale_{4}.x; s_acc[{1}] *= v_scale_{4}.y; s_acc[{2}] *= v_scale_{4}.x; s_acc[{3}] "
+        "*= "
+        "v_scale_{4}.y;",
+        i, i + 1, i + 2, i + 3, i / 4);
+    w.close();
+  }
+}
+
 void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
   // Two chains per row: the maximum of a fragment is a long dependency otherwise.
-  w.line("float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];");
-  for (int i = 4; i < shape_.score_regs; i += 4) {
+  if (shape_.weighted)
+    w.line("float max_0a = -kInfinity, max_0b = -kInfinity, max_1a = -kInfinity, max_1b = -kInfinity;");
+  else
+    w.line("float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];");
+  for (int i = 0; shape_.weighted && i < shape_.score_regs; i += 4) {
+    w.open("");
+    emit_weighted_logits(w, i);
+    w.line(
+        "max_0a = fmaxf(max_0a, l_0); max_0b = fmaxf(max_0b, l_1); max_1a = fmaxf(max_1a, l_2); max_1b = "
+        "fmaxf(max_1b, l_3);");
+    w.close();
+  }
+  for (int i = 4; !shape_.weighted && i < shape_.score_regs; i += 4) {
     w.line(
         "max_0a = fmaxf(max_0a, s_acc[{}]); max_0b = fmaxf(max_0b, s_acc[{}]); max_1a = fmaxf(max_1a, "
         "s_acc[{}]); "
@@ -139,6 +181,16 @@ void OnlineSoftmax::emit_watched(Writer& w, bool masked) const {
 }
 
 void OnlineSoftmax::emit_part_max(Writer& w, int begin, int end) const {
+  if (shape_.weighted) {
+    w.line("float max_0 = -kInfinity, max_1 = -kInfinity;");
+    for (int i = begin; i < end; i += 4) {
+      w.open("");
+      emit_weighted_logits(w, i);
+      w.line("max_0 = fmaxf(max_0, fmaxf(l_0, l_1)); max_1 = fmaxf(max_1, fmaxf(l_2, l_3));");
+      w.close();
+    }
+    return;
+  }
   w.line("float max_0 = s_acc[{}], max_1 = s_acc[{}];", begin, begin + 2);
   for (int i = begin; i < end; i += 4) {
     w.line(
@@ -224,6 +276,13 @@ void OnlineSoftmax::emit_packed_exp(Writer& w, bool masked) const {
              exponent(begin + j + 1, shift, false));
     for (const int j : {0, 4})
       w.line("sum_0a += e[{}]; sum_0b += e[{}]; sum_1a += e[{}]; sum_1b += e[{}];", j, j + 1, j + 2, j + 3);
+    for (int j = 0; shape_.weighted && j < 8; j += 4) {
+      emit_weights(w, begin + j);
+      w.line(
+          "e[{0}] *= v_scale_{4}.x; e[{1}] *= v_scale_{4}.y; e[{2}] *= v_scale_{4}.x; e[{3}] *= "
+          "v_scale_{4}.y;",
+          j, j + 1, j + 2, j + 3, (begin + j) / 4);
+    }
     emit_pack_e4m3(w, "next", "e", begin, begin + 8, begin);
     w.close();
   }
@@ -240,12 +299,22 @@ void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
   w.line("float sum_0a, sum_0b, sum_1a, sum_1b;");
   if (masked) w.line("float shift_0, shift_1;");
   emit_packed_exp(w, masked);
-  w.comment("no sum over 448, no P over 448; else a byte of 448 (0x7e) tells");
-  w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 448.0f))");
-  w.line("u32 most = 0;");
-  for (int i = 0; i < registers; i += 2)
-    w.line("most |= (next[{}] + 0x02020202u) | (next[{}] + 0x02020202u);", i, i + 1);
-  w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0))");
+  if (shape_.weighted) {
+    w.comment(
+        "a byte of 448 (0x7e) of either sign tells; or, of keys without weight, a sum that leaves no room");
+    w.line("u32 most = 0;");
+    for (int i = 0; i < registers; i += 2)
+      w.line("most |= ((next[{}] & 0x7f7f7f7fu) + 0x02020202u) | ((next[{}] & 0x7f7f7f7fu) + 0x02020202u);",
+             i, i + 1);
+    w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0 || fmaxf(sum_0a, sum_1a) > 1e30f))");
+  } else {
+    w.comment("no sum over 448, no P over 448; else a byte of 448 (0x7e) tells");
+    w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 448.0f))");
+    w.line("u32 most = 0;");
+    for (int i = 0; i < registers; i += 2)
+      w.line("most |= (next[{}] + 0x02020202u) | (next[{}] + 0x02020202u);", i, i + 1);
+    w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0))");
+  }
   emit_part_max(w, 0, shape_.score_regs);
   for (int r = 0; r < 2; ++r) {
     emit_new_max(w, r);
@@ -256,7 +325,7 @@ void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
   w.line("rescale = true;");
   emit_packed_exp(w, masked);
   w.close();
-  w.close();
+  if (!shape_.weighted) w.close();
   w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
   w.close();
 }

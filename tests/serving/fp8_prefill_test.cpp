@@ -64,6 +64,13 @@ TEST_CASE("FP8 prefill up the ladder") {
       operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "sink": true)",
       operand(paged_16.c_str(), "per_head") + R"(, "depth": 128, "score_mod": {"softcap": 20})",
       operand(paged_16.c_str(), "per_tensor") + R"(, "score_mod": "alibi")",
+      operand(R"("kind": "contiguous")", "per_token") + R"(, "mask": "none", "depth": 128)",
+      operand(R"("kind": "ragged")", "per_token") + R"(, "depth": 128, "sink": true)",
+      operand(R"("kind": "continuous")", "per_token"),
+      operand(paged_16.c_str(), "per_token") + R"(, "depth": 256)",
+      operand(paged_16.c_str(), "per_token") + R"(, "depth": 128, "mask": {"sliding_window": 70})",
+      operand(paged_16.c_str(), "per_token") + R"(, "mask": "custom")",
+      operand(R"("kind": "paged", "page_size": 2)", "per_token") + R"(, "score_mod": {"softcap": 20})",
       R"x("score_mod": {"expr": "score + 0.01 * (k - q)"}, "depth": 128)x",
       R"("depth": 32, "mask": "none")",
       R"("depth": 160, "swizzle": "32B")",
@@ -155,7 +162,10 @@ TEST_CASE("FP8 prefill: what it has not is refused at its key") {
     return std::string("none");
   };
   const char* const paged = R"("kind": "paged", "page_size": 16)";
-  CHECK(pointer_of(operand(paged, "per_token")) == "/operand/quantization/granularity");
+  CHECK(pointer_of(R"("operand": {"kind": "ragged", "quantization": {"granularity": 32}})") ==
+        "/operand/quantization/granularity");
+  CHECK(pointer_of(operand(paged, "per_token") + R"(, "depth": 256, "num_qk_stages": 2)") ==
+        "/num_qk_stages");
   CHECK(pointer_of(R"("kv_dtype": "int8")") == "/kv_dtype");
   CHECK(pointer_of(R"("kv_dtype": "bf16")") == "/kv_dtype");
   CHECK(pointer_of(R"("out_dtype": "f32")") == "/out_dtype");
