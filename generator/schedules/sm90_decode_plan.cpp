@@ -115,9 +115,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
     p.k_groups = std::max(p.depth / q->block, 1);
     p.v_groups = std::max(p.ov_depth / q->block, 1);
   }
-  // Rows of panels; pieces of one row, as pages of one row are, have to be 128 bytes: a tensor copy begins at
-  // whole 128 bytes of shared memory.
-  const bool single_rows = c.operand->kind == OperandKind::paged && *c.operand->page_size == 1;
+  // Rows of panels; pieces of one row, as those of pages of an odd number of rows are, have to be 128 bytes:
+  // a tensor copy begins at whole 128 bytes of shared memory.
+  const bool single_rows = c.operand->kind == OperandKind::paged && *c.operand->page_size % 2 == 1;
   const auto span = [&](int depth) {
     return single_rows ? 128 : std::min(128, (depth * p.kv_bytes + 63) / 64 * 64);
   };
@@ -170,17 +170,6 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
            p.BM > 16 ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)) : "");
     return std::nullopt;
   }
-  if (c.operand->kind == OperandKind::paged) {
-    const int page = *c.operand->page_size;
-    if (page < 1 || (p.BN % page != 0 && page % p.BN != 0)) {
-      int legal = p.BN;
-      while (legal > 1 && legal > page) legal /= 2;
-      refuse("V16", {"/operand/page_size", "/BN"},
-             fmt::format("a page is a divisor or a multiple of the {} keys of a tile", p.BN),
-             std::to_string(legal));
-      return std::nullopt;
-    }
-  }
   const SwizzleMode swizzle = p.k_span == 128 ? SwizzleMode::b128 : SwizzleMode::b64;
   const auto* asked = c.swizzle ? std::get_if<SwizzleMode>(&*c.swizzle) : nullptr;
   if (c.swizzle && (!asked || *asked != swizzle)) {
@@ -199,7 +188,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
                      : "the matrix instruction is m64 n(BM), keys on the M side",
            fmt::format("[64, {}, {}]", shape[1], shape[2]));
   c.mma_shape = shape;
-  p.producer_warps = !p.v_in_k && kv_num_sub_tiles(p.BN, c.operand->page_size.value_or(0)) > 1 ? 2 : 1;
+  const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  p.producer_warps = !p.v_in_k && MHAOperand::piece_rows(p.BN, page) < p.BN ? 2 : 1;
   if (c.num_threads && *c.num_threads != p.num_threads())
     refuse(kName, {"/num_threads"},
            p.producer_warps == 1 ? "one consumer warpgroup and one producer warp"

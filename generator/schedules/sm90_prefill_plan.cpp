@@ -126,9 +126,12 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
     return live_registers(c, BN) + mask + modifier + lent <= register_limit(c, num_math_warpgroups, ragged);
   };
   const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  while (BN > step && !fits()) BN -= step;
+  // Rather a narrower tile of whole pages, or whole tiles a page; of others each piece is a copy.
+  const int widest = BN;
   const auto cuts = [&] { return page == 0 || BN % page == 0 || page % BN == 0; };
-  while (BN > step && !(fits() && cuts())) BN -= step;
-  return BN;
+  while (BN > step && !cuts()) BN -= step;
+  return cuts() ? BN : widest;
 }
 
 int swizzle_span(SwizzleMode mode) {
@@ -348,17 +351,6 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   p.separate_o = q + o + tiles + kSpare <= most_smem();
 
-  if (c.operand->kind == OperandKind::paged) {
-    const int page = *c.operand->page_size;
-    if (p.BN % page != 0 && page % p.BN != 0) {
-      int legal = 16;
-      while (2 * legal <= page) legal *= 2;
-      refuse("V16", {"/operand/page_size", "/BN"},
-             fmt::format("a page is a divisor or a multiple of the {} keys of a tile", p.BN),
-             std::to_string(legal));
-      return std::nullopt;
-    }
-  }
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
                     OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
   const int row_bytes = p.narrow ? p.raw_span() : p.span_bytes;

@@ -115,6 +115,39 @@ TEST_CASE("every operand kind and element type up the ladder") {
   }
 }
 
+TEST_CASE("pages on sm_90a that neither divide a tile nor are whole tiles") {
+  const std::string by_token = R"(, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3")";
+  const auto pages = [](int rows) {
+    return R"("operand": {"kind": "paged", "page_size": )" + std::to_string(rows);
+  };
+  const std::string configs[] = {
+      pages(48) + R"(}, "mask": "causal")",
+      pages(5) + R"(}, "depth": 128, "lse": true)",
+      pages(100) + R"(}, "mask": {"sliding_window": 70})",
+      pages(48) + by_token,
+      pages(7) + by_token + R"(, "depth": 128)",
+      pages(40) + R"(}, "v_from_k": true, "depth": 576, "ov_depth": 512)",
+      pages(48) + R"(}, "operation": "prefill", "mask": "causal", "BN": 64)",
+      pages(9) + R"(}, "operation": "prefill", "depth": 128, "mask": "custom")",
+      pages(20) + by_token + R"(, "operation": "prefill", "depth": 128, "mask": "causal")",
+  };
+  std::uint64_t seed = 0;
+  for (const std::string& text : configs) {
+    CAPTURE(text);
+    const Built built = build(R"("target": "sm_90a", )" + text);
+    const auto compiled = emulated().compile(built.source);
+    CHECK(compiled->spill_bytes == 0);
+    EmulatorOptions emulator;
+    emulator.seed = seed++;
+    emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
+    emulator.num_sms = 3;
+    const LadderRun run = run_cases(emulated(), built.plan, built.source,
+                                    boundary_cases(built.plan.resolved(), true), emulator, 2);
+    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  }
+}
+
 TEST_CASE("a launch may rely on what the one before leaves alone, and on no more") {
   for (const char* keys : {R"("operand": {"kind": "paged", "page_size": 16})",
                            R"("operand": {"kind": "paged", "page_size": 128}, "BM": 64)",

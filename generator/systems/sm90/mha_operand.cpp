@@ -28,7 +28,7 @@ void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
   for (int round = 0; round < rounds(); ++round) {
     const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
     const std::string lane = round == 0 ? "lane" : fmt::format("(lane + {})", 32 * round);
-    const std::string piece = num_pages() == 1 ? "" : fmt::format(" + {} * {}", lane, page_size_);
+    const std::string piece = num_pages() == 1 ? "" : fmt::format(" + {} * {}", lane, eff_page());
     w.line("const int row{} = {} * {}{};", suffix, n, BN_, piece);
     const std::string issued = num_pages() > 1 && !issues(round).empty() ? issues(round) + " && " : "";
     w.line("const int page{0} = {1}row{0} < {2} ? page_table[{3} + row{0} / {4}] : num_pages;", suffix,
@@ -69,7 +69,9 @@ void MHAOperand::emit_populate_ahead(Writer& w, const std::string& n, const std:
 }
 
 void MHAOperand::emit_page_of(Writer& w, const std::string& n, const std::string& from) const {
-  if (num_pages() == 1 && page_size_ != BN_) w.line("const int row = {} * {};", n, BN_);
+  if (eff_page() != page_size_)
+    w.line("const int row = {} * {}{};", n, BN_,
+           num_pages() == 1 ? "" : fmt::format(" + lane * {}", eff_page()));
   w.line("const int page = __shfl_sync(0xffffffffu, pages, {});", from);
 }
 
@@ -83,9 +85,8 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
     case OperandKind::continuous:
       return fmt::format("{} * {}, {}, page", n, BN_, names_.kv_head);
     case OperandKind::paged:
-      if (num_pages() > 1) return fmt::format("0, {}, page{}", names_.kv_head, suffix);
-      if (page_size_ == BN_) return fmt::format("0, {}, page", names_.kv_head);
-      return fmt::format("row % {}, {}, page", page_size_, names_.kv_head);
+      if (eff_page() == page_size_) return fmt::format("0, {}, page{}", names_.kv_head, suffix);
+      return fmt::format("row{0} % {1}, {2}, page{0}", suffix, page_size_, names_.kv_head);
   }
   return {};
 }
@@ -110,9 +111,9 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
       at = "(long long)key";
     }
     if (num_pages() > 1) {
-      const int round = 32 * i / page_size_ / 32;
+      const int round = 32 * i / eff_page() / 32;
       w.line("const int key_page = __shfl_sync(0xffffffffu, page{}, ({} + lane) / {} % 32);",
-             round == 0 ? "" : fmt::format("_{}", round), 32 * i, page_size_);
+             round == 0 ? "" : fmt::format("_{}", round), 32 * i, eff_page());
       page = "key_page";
     }
     at += fmt::format(" * {} + {}", names_.heads_kv, names_.kv_head);

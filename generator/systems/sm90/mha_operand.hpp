@@ -11,6 +11,7 @@
 // num_pages) read as zeros, which the copy engine guarantees: a bad table entry never becomes a wild access.
 #pragma once
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -37,14 +38,20 @@ struct ScaleSlot {
 
 class MHAOperand {
  public:
-  /// `page_size`: of paged operands; a divisor or a multiple of BN.
+  /// `page_size`: of paged operands.
   MHAOperand(OperandKind kind, int page_size, int BN, OperandNames names = {})
       : kind_(kind), page_size_(page_size), BN_(BN), names_(std::move(names)) {}
 
   bool table() const { return kind_ == OperandKind::paged || kind_ == OperandKind::continuous; }
   int paged_rows() const { return kind_ == OperandKind::paged ? page_size_ : 0; }
-  int eff_page() const { return kv_sub_tile_rows(BN_, paged_rows()); }
-  int num_pages() const { return kv_num_sub_tiles(BN_, paged_rows()); }
+  int eff_page() const { return piece_rows(BN_, paged_rows()); }
+  int num_pages() const { return BN_ / eff_page(); }
+  /// Rows of a box: the documented kv_sub_tile_rows, and of pages that neither divide a tile nor are whole
+  /// tiles, which it does not know, the most that no page end and no tile end cuts.
+  static int piece_rows(int BN, int page_size) {
+    const bool whole = page_size == 0 || BN % page_size == 0 || page_size % BN == 0;
+    return whole ? kv_sub_tile_rows(BN, page_size) : std::gcd(BN, page_size);
+  }
 
   /// Tensor map of K or V in panels of `panel_columns` columns.
   TensorMapSpec map(int panel_columns, int span_bytes, int l2_promotion_bytes) const;
