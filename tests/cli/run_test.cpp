@@ -201,7 +201,7 @@ TEST_CASE("bad usage: one line on standard error, nothing on standard output, st
                                        "run " + kConfig + " --tuned",
                                        "run " + kConfig + " --scale 0 --device emulated --seqlen-q 16",
                                        "run " + kConfig + " --scale -1 --device emulated --seqlen-q 16",
-                                       "inspect --html /nonexistent/x.html " + kConfig,
+                                       "inspect --html " KILN_SOURCE_DIR "/CMakeLists.txt/x.html " + kConfig,
                                        "plan " + kConfig + " " + kConfig,
                                        std::string("emulate /nonexistent.ptx"),
                                        std::string("sweep " KILN_SOURCE_DIR "/CMakeLists.txt")}) {
