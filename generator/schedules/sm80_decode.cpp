@@ -12,8 +12,7 @@ class Sm80Decode final : public Schedule {
 
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
-    const auto operand =
-        plan_.operand->constants(plan_.BN, static_cast<int>(size_of(*plan_.config.kv_dtype)), plan_.depth);
+    const auto operand = plan_.operand_constants();
     nlohmann::ordered_json out{
         {"mha_operand", {{"k", operand}, {"v", operand}}},
         {"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
@@ -21,10 +20,7 @@ class Sm80Decode final : public Schedule {
     if (k && v) out["kv_mma_op"] = {{"k", k->constants()}, {"v", v->constants()}};
     return out;
   }
-  Resources resources() const override {
-    return {plan_.smem_bytes, plan_.num_threads,
-            std::min(255, 65536 / plan_.num_threads / plan_.ctas_per_sm / 8 * 8)};
-  }
+  Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_decode(plan_); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
@@ -42,15 +38,11 @@ class Sm80DecodeLatent final : public Schedule {
 
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
-    const auto operand =
-        plan_.operand->constants(plan_.BN, static_cast<int>(size_of(*plan_.config.kv_dtype)), plan_.depth);
+    const auto operand = plan_.operand_constants();
     return {{"mha_operand", {{"k", operand}, {"v", operand}}},
             {"kv_mma_op", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
   }
-  Resources resources() const override {
-    return {plan_.smem_bytes, plan_.num_threads,
-            std::min(255, 65536 / plan_.num_threads / plan_.ctas_per_sm / 8 * 8)};
-  }
+  Resources resources() const override { return plan_.resources(); }
   KernelSource emit() const override { return sm80::emit_decode_latent(plan_); }
   std::vector<layout::Proof> layout_proofs() const override {
     return {{"K stage: bijection", plan_.tile.layout().is_bijection(), 0},

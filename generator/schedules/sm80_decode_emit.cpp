@@ -1,10 +1,5 @@
 // The text of an sm80_decode kernel, in the order it stands in the kernel; the epilogue has its own file.
-#include <fmt/ranges.h>
-
 #include "generator/emit/cache_rows.hpp"
-#include "generator/emit/head.hpp"
-#include "generator/emit/manifest_of.hpp"
-#include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
 
 namespace kiln::sm80 {
@@ -12,33 +7,16 @@ namespace {
 
 using Kind = KernelParam::Kind;
 
-std::vector<KernelParam> kernel_params(const DecodePlan& p) {
-  std::vector<KernelParam> params;
+std::vector<KernelParam> cache_params(const DecodePlan& p) {
+  std::vector<KernelParam> params = p.operand->params();
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
-  add(Kind::pointer, "q"), add(Kind::pointer, "o");
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
-  add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
-  for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
-  if (p.quantization) {
-    add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
-    if (p.scale_group > 0 && p.config.operand->kind != OperandKind::ragged) {
-      const char* first = p.operand->table() ? "page" : "batch";
-      add(Kind::i64, fmt::format("k_scale_stride_{}", first));
-      add(Kind::i64, fmt::format("v_scale_stride_{}", first));
-    }
+  if (!p.quantization) return params;
+  add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.scale_group > 0 && p.config.operand->kind != OperandKind::ragged) {
+    const char* first = p.operand->table() ? "page" : "batch";
+    add(Kind::i64, fmt::format("k_scale_stride_{}", first));
+    add(Kind::i64, fmt::format("v_scale_stride_{}", first));
   }
-  for (const auto& m : p.stream->members())
-    add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
-  if (p.lse && p.ragged()) add(Kind::i32, "total_q");
-  for (const char* tensor : {"q", "o"}) {
-    for (const char* axis : {"batch", "seq", "head"}) {
-      if (p.ragged() && std::string_view(axis) == "batch") continue;
-      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-    }
-  }
-  for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
-  for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return params;
 }
 
@@ -58,10 +36,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line(
       "float2* const warp_rows = (float2*)(smem_bytes + {});  // maximum and sum of each row, of each warp",
       p.smem_rows);
-  std::vector<std::string> members;
-  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
-  w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
-  w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
+  emit_problem(w, p);
   if (!p.q_in_registers)
     w.line("const u32 smem_q = smem_address(smem_bytes) + {} + lane * 16;  // Q as this lane's fragments",
            p.smem_q);
@@ -148,20 +123,9 @@ void emit_loader(Writer& w, const DecodePlan& p) {
   w.line("for (int stage = 0; stage < {}; ++stage) {{ load_k(stage); load_v(stage); }}", p.num_stages);
 }
 
-// Q as A fragments: packed row r is query position r / group and query head r % group.
+// Q as A fragments.
 void emit_load_q(Writer& w, const DecodePlan& p) {
-  w.comment(
-      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-  for (int r = 0; r < 2; ++r) {
-    w.line("const int packed_{0} = s.m_block * {1} + (lane >> 2) + {2}, position_{0} = packed_{0} / group;",
-           r, p.BM, 8 * r);
-    w.line("const bool real_{0} = (lane >> 2) + {1} < rows;", r, 8 * r);
-    w.line(
-        "const u16* const q_row_{0} = q + {1}(s.sequence.q_start + position_{0}) * q_stride_seq + (s.kv_head "
-        "* "
-        "group + packed_{0} % group) * q_stride_head + {2} * (lane & 3);",
-        r, p.ragged() ? "" : "s.batch * q_stride_batch + ", p.k->bytes() ? 4 : 2);
-  }
+  emit_query_rows(w, p, "", p.k->bytes() ? 4 : 2);
   if (!p.q_in_registers) {
     w.comment("every warp reads some of the steps, shared memory gathers them");
     w.open("for (int step = warp; step < {}; step += {})", p.k->steps(), p.num_warps);
@@ -192,30 +156,6 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
   }
 }
 
-// Where the tiles lie that some row sees in part.
-void emit_limits(Writer& w, const DecodePlan& p) {
-  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
-  if (!p.mask->has_bits()) {
-    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k"));
-  }
-  if (p.mask->bounded_below()) {
-    w.line("const int clean_first = {};",
-           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM)));
-  }
-  p.modifier->emit_rows(w, p.score_context());
-  p.mask->emit_rows(w, p.score_context());
-}
-
-void emit_mask(Writer& w, const DecodePlan& p) {
-  p.modifier->emit_apply(w, p.score_context(), "first_key");
-  if (p.mask->has_bits()) return p.mask->emit_apply(w, p.score_context(), "first_key", {});
-  w.open("if (first_key + {} > clean_end{})", p.WN,
-         p.mask->bounded_below() ? " || first_key < clean_first" : "");
-  p.mask->emit_apply(w, p.score_context(), "first_key", {});
-  w.close();
-}
-
 void emit_tile(Writer& w, const DecodePlan& p) {
   w.line("const int first_key = n * {} + warp * {};", p.BN, p.WN);
   w.line("const bool visible = first_key < s.sequence.seqlen_k;  // else only zeros came");
@@ -241,7 +181,7 @@ void emit_tile(Writer& w, const DecodePlan& p) {
   w.line("__syncwarp();");
   w.line("load_k(stage);");
   w.open("if (visible)");
-  emit_mask(w, p);
+  emit_mask(w, p, p.WN);
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w, true, false);
   p.softmax->emit_rescale(w);
@@ -278,30 +218,13 @@ void emit_main(Writer& w, const DecodePlan& p) {
     const bool head = p.quantization->granularity == Quantization::Granularity::per_head;
     w.line("const float k_factor = k_scale[{0}], v_factor = v_scale[{0}];", head ? "s.kv_head" : "0");
   }
-  p.softmax->emit_reset(w);
-  for (int i = 0; i < p.depth / 2; i += 8) {
-    std::string text;
-    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
-    w.line("{}0.0f;", text);
-  }
+  emit_reset(w, p, p.depth / 2);
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
   emit_tile(w, p);
   w.close();
   emit_decode_epilogue(w, p);
   w.close();
-}
-
-Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
-  Manifest m = manifest_of(p.config);
-  m.num_threads = p.num_threads;
-  m.smem_bytes = p.smem_bytes;
-  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
-  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
-  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
-  m.params = std::move(params);
-  m.expectations = {{"mma.sync.aligned.m16n8k16", 2 * (p.WN / 8) * (p.depth / 16)}};
-  return m;
 }
 
 std::string head_facts(const DecodePlan& p) {
@@ -322,39 +245,18 @@ std::string head_facts(const DecodePlan& p) {
 
 KernelSource emit_decode(const DecodePlan& p) {
   Prelude prelude("sm80.cuh");
-  for (const char* section : {"smem_address", "load_global_32", "rcp_approx"}) prelude.use(section);
+  use_common(prelude, p);
   if (p.k->bytes()) prelude.use("load_q_interleaved");
   if (!p.q_in_registers) prelude.use("shared_128");
   if (p.scale_group > 0) prelude.use("cp_async_small");
-  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
   p.v->use(prelude);
-  p.softmax->use(prelude);
-  p.modifier->use(prelude);
-
-  const auto params = kernel_params(p);
-  KernelSource source;
-  source.manifest = manifest(p, params);
-  Writer body;
-  body.line("#define kInfinity __int_as_float(0x7f800000)");
-  body.blank();
-  body.raw(prelude.text());
-  p.stream->emit_functions(body);
-  p.operand->emit_functions(body);
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads, p.ctas_per_sm);
-  body.open("{}({})", source.manifest.entry, parameter_list(params, {.kv_bytes = p.k->bytes()}));
-  emit_setup(body, p);
-  emit_loader(body, p);
-  emit_main(body, p);
-  body.close();
-
-  const std::string head = kernel_head(source.manifest.name, source.manifest.config_json, head_facts(p),
-                                       fmt::format("nvcc -arch=sm_80 -cubin {}.cu", source.manifest.name));
-  source.head_bytes = head.size();
-  source.text = head + body.take();
-  return source;
+  return decode_source(p, prelude, kernel_params(p, cache_params(p)), 2 * (p.WN / 8) * (p.depth / 16),
+                       p.k->bytes(), head_facts(p), [&](Writer& w) {
+                         emit_setup(w, p);
+                         emit_loader(w, p);
+                         emit_main(w, p);
+                       });
 }
 
 }  // namespace kiln::sm80

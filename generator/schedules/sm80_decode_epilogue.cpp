@@ -25,8 +25,7 @@ void emit_exchange(Writer& w, const DecodePlan& p, int first_column) {
 void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   const int threads_per_row = p.num_threads / p.BM, each = p.kExchangeColumns / threads_per_row;
   w.banner("the warps' results become one");
-  const DecodeOutput out = p.output();
-  emit_finish(w, out);
+  emit_finish(w, p, p.head_scale());
   for (int r = 0; r < 2; ++r) {
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
@@ -90,7 +89,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
           "*(uint2*)(output_row(out_row) + {0} + out_column) = make_uint2({1}(sum_{2}.x * out_factor, "
           "sum_{2}.y * "
           "out_factor), {1}(sum_{2}.z * out_factor, sum_{2}.w * out_factor));",
-          first + c, out.pack, c);
+          first + c, p.pack(), c);
       w.reopen("else");
       w.line("*(float4*)(part + out_row * {} + {} + out_column) = sum_{};", p.depth, first + c, c);
       w.close();
@@ -102,7 +101,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.banner("a part of an item: the last to arrive combines");
   w.open("if (!s.whole)");
   w.line("if (out_real && out_column == 0) *((float2*)(part + {}) + out_row) = out_stats;", p.BM * p.depth);
-  emit_arrival(w, out);
+  emit_arrival(w, p);
   w.close();
 }
 

@@ -12,39 +12,22 @@
 
 #include <optional>
 
-#include "generator/schedules/schedule.hpp"
-#include "generator/schedules/sm80_decode_output.hpp"
-#include "generator/systems/mask.hpp"
-#include "generator/systems/mha_operand.hpp"
-#include "generator/systems/online_softmax.hpp"
-#include "generator/systems/score_mod.hpp"
+#include "generator/schedules/sm80_decode_base.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
 
 namespace kiln::sm80 {
 
-struct LatentPlan {
-  Config config;  ///< resolved
-
+struct LatentPlan : DecodeBase {
   static constexpr int kBlockColumns = 64;  ///< of a block of shared memory: rows of 128 bytes
   static constexpr int kChunk = 4;  ///< fragments of V that are loaded together: few registers are left
-  int depth = 0, ov_depth = 0, BM = 0, BN = 0, num_threads = 0, num_stages = 0, ctas_per_sm = 1;
-  bool lse = false, sink = false;
-  int smem_k = 0, smem_bytes = 0;  ///< Q lies at 0
+  int smem_k = 0;                   ///< Q lies at 0
 
   SmemTile tile;  ///< of K
-  std::optional<MHAOperand> operand;
   std::optional<TileCopy> copy;
   std::optional<KVMmaOp> k, v;  ///< V: of the columns of a block
-  std::optional<OnlineSoftmax> softmax;
-  std::optional<StreamK> stream;
-  std::optional<Mask> mask;
-  std::optional<ScoreModifier> modifier;
 
   int steps() const { return depth / KVMmaOp::MMA_K; }
   int half() const { return ov_depth / 2; }
-  bool ragged() const { return config.operand->kind != OperandKind::contiguous; }
-  ScoreContext score_context() const;
-  DecodeOutput output() const;
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken.

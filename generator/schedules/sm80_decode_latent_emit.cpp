@@ -1,38 +1,15 @@
 // The text of sm80_decode over a latent cache, in the order it stands in the kernel.
-#include <fmt/ranges.h>
-
 #include "generator/emit/cache_rows.hpp"
-#include "generator/emit/head.hpp"
-#include "generator/emit/manifest_of.hpp"
-#include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm80_decode_latent.hpp"
 
 namespace kiln::sm80 {
 namespace {
 
-using Kind = KernelParam::Kind;
-
-std::vector<KernelParam> kernel_params(const LatentPlan& p) {
-  std::vector<KernelParam> params;
-  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
-  add(Kind::pointer, "q"), add(Kind::pointer, "o");
-  if (p.lse) add(Kind::pointer, "lse");
-  if (p.sink) add(Kind::pointer, "sink");
-  add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
-  for (KernelParam& param : p.operand->params()) {
-    if (param.role != "v" && !param.role.starts_with("v_")) params.push_back(std::move(param));
-  }
-  for (const auto& m : p.stream->members())
-    add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
-  if (p.lse && p.ragged()) add(Kind::i32, "total_q");
-  for (const char* tensor : {"q", "o"}) {
-    for (const char* axis : {"batch", "seq", "head"}) {
-      if (p.ragged() && std::string_view(axis) == "batch") continue;
-      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-    }
-  }
-  for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
-  for (const char* name : p.modifier->factors()) add(Kind::f32, name);
+/// Those of K: V lies in its rows.
+std::vector<KernelParam> cache_params(const LatentPlan& p) {
+  std::vector<KernelParam> params = p.operand->params();
+  std::erase_if(params,
+                [](const KernelParam& param) { return param.role == "v" || param.role.starts_with("v_"); });
   return params;
 }
 
@@ -45,10 +22,7 @@ void emit_setup(Writer& w, const LatentPlan& p) {
   w.line(
       "const u32 smem_q = smem_address(smem_bytes) + warp_row * {} + lane * 16;  // as this lane's fragments",
       p.depth * 2);
-  std::vector<std::string> members;
-  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
-  w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
-  w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
+  emit_problem(w, p);
   if (p.modifier->scale_log2() != "scale_log2")
     w.line("const float scale_log2 = {};  // of modified scores", p.modifier->scale_log2());
 }
@@ -96,19 +70,7 @@ void emit_loader(Writer& w, const LatentPlan& p) {
 }
 
 void emit_load_q(Writer& w, const LatentPlan& p) {
-  w.comment(
-      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-  for (int r = 0; r < 2; ++r) {
-    w.line("const int row_{0} = warp_row + (lane >> 2) + {1}, packed_{0} = s.m_block * {2} + row_{0};", r,
-           8 * r, p.BM);
-    w.line("const int position_{0} = packed_{0} / group;", r);
-    w.line("const bool real_{0} = row_{0} < rows;", r);
-    w.line(
-        "const u16* const q_row_{0} = q + {1}(s.sequence.q_start + position_{0}) * q_stride_seq + (s.kv_head "
-        "* "
-        "group + packed_{0} % group) * q_stride_head + 2 * (lane & 3);",
-        r, p.ragged() ? "" : "s.batch * q_stride_batch + ");
-  }
+  emit_query_rows(w, p, "warp_row", 2);
   w.comment("each warp of a pair brings every other step");
   w.line("#pragma unroll 2");
   w.open("for (int step = half; step < {}; step += 2)", p.steps());
@@ -117,30 +79,6 @@ void emit_load_q(Writer& w, const LatentPlan& p) {
     w.line("q_reg[{1}] = real_{0} ? load_global_32(q_row_{0} + 16 * step + 8) : 0u;", r, 2 + r);
   }
   w.line("store_shared_128(smem_q + 512 * step, q_reg);");
-  w.close();
-}
-
-// Where the tiles lie that some row sees in part.
-void emit_limits(Writer& w, const LatentPlan& p) {
-  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
-  if (!p.mask->has_bits()) {
-    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k"));
-  }
-  if (p.mask->bounded_below()) {
-    w.line("const int clean_first = {};",
-           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM)));
-  }
-  p.modifier->emit_rows(w, p.score_context());
-  p.mask->emit_rows(w, p.score_context());
-}
-
-void emit_mask(Writer& w, const LatentPlan& p) {
-  p.modifier->emit_apply(w, p.score_context(), "first_key");
-  if (p.mask->has_bits()) return p.mask->emit_apply(w, p.score_context(), "first_key", {});
-  w.open("if (first_key + {} > clean_end{})", p.BN,
-         p.mask->bounded_below() ? " || first_key < clean_first" : "");
-  p.mask->emit_apply(w, p.score_context(), "first_key", {});
   w.close();
 }
 
@@ -154,7 +92,7 @@ void emit_products(Writer& w, const LatentPlan& p) {
     p.k->emit_load(w, step, 0, 0);
     p.k->emit_mma(w, "q_reg", "s_acc", step, 0, step == 0);
   }
-  emit_mask(w, p);
+  emit_mask(w, p, p.BN);
   w.comment("P = exp2(S - max), O follows the maximum");
   p.softmax->emit_max(w, true, false);
   p.softmax->emit_rescale(w);
@@ -195,9 +133,8 @@ void emit_tile(Writer& w, const LatentPlan& p) {
 }
 
 void emit_epilogue(Writer& w, const LatentPlan& p) {
-  const DecodeOutput out = p.output();
   w.banner("the end of a segment");
-  emit_finish(w, out);
+  emit_finish(w, p, false);
   for (int r = 0; r < 2; ++r) {
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
@@ -205,14 +142,14 @@ void emit_epilogue(Writer& w, const LatentPlan& p) {
   w.line("const bool first_lane = half == 0 && (lane & 3) == 0;");
   w.line("const int column = half * {} + 2 * (lane & 3);", p.half());
   const bool splits = p.stream->splits();
-  if (splits) w.line("float* const part = {};", p.stream->part(out.partial_floats()));
+  if (splits) w.line("float* const part = {};", p.stream->part(p.partial_floats()));
   for (int r = 0; r < 2; ++r) {
     w.open("if (real_{})", r);
     if (splits) w.open("if (s.whole)");
     w.line("const float factor = finish(row_{0}, row_max_{0}, row_sum_{0}, first_lane);", r);
     w.line("u16* const dst = output_row(row_{}) + column;", r);
     for (int tile = 0; tile < p.half() / 8; ++tile) {
-      w.line("*(u32*)(dst + {}) = {}(o_acc[{}] * factor, o_acc[{}] * factor);", 8 * tile, out.pack,
+      w.line("*(u32*)(dst + {}) = {}(o_acc[{}] * factor, o_acc[{}] * factor);", 8 * tile, p.pack(),
              4 * tile + 2 * r, 4 * tile + 2 * r + 1);
     }
     if (splits) {
@@ -231,7 +168,7 @@ void emit_epilogue(Writer& w, const LatentPlan& p) {
   if (!splits) return;
   w.banner("a part of an item: the last to arrive combines");
   w.open("if (!s.whole)");
-  emit_arrival(w, out);
+  emit_arrival(w, p);
   w.close();
 }
 
@@ -251,12 +188,7 @@ void emit_main(Writer& w, const LatentPlan& p) {
   emit_loader(w, p);
   emit_load_q(w, p);
   emit_limits(w, p);
-  p.softmax->emit_reset(w);
-  for (int i = 0; i < p.half() / 2; i += 8) {
-    std::string text;
-    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
-    w.line("{}0.0f;", text);
-  }
+  emit_reset(w, p, p.half() / 2);
   w.line("int stage = 0;");
   w.line("#pragma unroll 1");
   w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
@@ -264,18 +196,6 @@ void emit_main(Writer& w, const LatentPlan& p) {
   w.close();
   emit_epilogue(w, p);
   w.close();
-}
-
-Manifest manifest(const LatentPlan& p, std::vector<KernelParam> params) {
-  Manifest m = manifest_of(p.config);
-  m.num_threads = p.num_threads;
-  m.smem_bytes = p.smem_bytes;
-  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
-  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.output().partial_floats());
-  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.output().partial_floats());
-  m.params = std::move(params);
-  m.expectations = {{"mma.sync.aligned.m16n8k16", p.BN / 8 * p.steps() + p.BN / 16 * p.half() / 8}};
-  return m;
 }
 
 std::string head_facts(const LatentPlan& p) {
@@ -293,37 +213,16 @@ std::string head_facts(const LatentPlan& p) {
 
 KernelSource emit_decode_latent(const LatentPlan& p) {
   Prelude prelude("sm80.cuh");
-  for (const char* section : {"smem_address", "load_global_32", "rcp_approx", "cp_async", "shared_128"})
-    prelude.use(section);
-  prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  use_common(prelude, p);
+  for (const char* section : {"cp_async", "shared_128"}) prelude.use(section);
   prelude.use(p.config.dtype == DType::bf16 ? "mma_bf16_first" : "mma_fp16_first");
-  if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
   p.v->use(prelude);
-  p.softmax->use(prelude);
-  p.modifier->use(prelude);
-
-  const auto params = kernel_params(p);
-  KernelSource source;
-  source.manifest = manifest(p, params);
-  Writer body;
-  body.line("#define kInfinity __int_as_float(0x7f800000)");
-  body.blank();
-  body.raw(prelude.text());
-  p.stream->emit_functions(body);
-  p.operand->emit_functions(body);
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads, p.ctas_per_sm);
-  body.open("{}({})", source.manifest.entry, parameter_list(params));
-  emit_setup(body, p);
-  emit_main(body, p);
-  body.close();
-
-  const std::string head = kernel_head(source.manifest.name, source.manifest.config_json, head_facts(p),
-                                       fmt::format("nvcc -arch=sm_80 -cubin {}.cu", source.manifest.name));
-  source.head_bytes = head.size();
-  source.text = head + body.take();
-  return source;
+  return decode_source(p, prelude, kernel_params(p, cache_params(p)),
+                       p.BN / 8 * p.steps() + p.BN / 16 * p.half() / 8, false, head_facts(p), [&](Writer& w) {
+                         emit_setup(w, p);
+                         emit_main(w, p);
+                       });
 }
 
 }  // namespace kiln::sm80

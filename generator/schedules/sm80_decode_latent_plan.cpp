@@ -8,11 +8,11 @@
 #include "generator/schedules/meaning.hpp"
 #include "generator/schedules/sm80_decode_latent.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::sm80 {
 namespace {
 
-constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
 constexpr const char* kName = "sm80_decode";
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -43,22 +43,6 @@ int smem_bytes(const LatentPlan& p, int stages) {
 }
 
 }  // namespace
-
-ScoreContext LatentPlan::score_context() const {
-  ScoreContext context;
-  context.rows = {{"position_0", "(s.kv_head * group + packed_0 % group)"},
-                  {"position_1", "(s.kv_head * group + packed_1 % group)"}};
-  context.batch = "s.batch";
-  context.seqlen_q = "s.sequence.seqlen_q";
-  context.seqlen_k = "s.sequence.seqlen_k";
-  return context;
-}
-
-DecodeOutput LatentPlan::output() const {
-  return {BM,       ov_depth,       num_threads, ragged(),
-          lse,      sink,           false,       *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
-          &*stream, smem_bytes - 16};
-}
 
 std::optional<LatentPlan> plan_decode_latent(Config c, Violations& out) {
   const Config user = c;
@@ -97,19 +81,19 @@ std::optional<LatentPlan> plan_decode_latent(Config c, Violations& out) {
   p.BM = *c.BM, p.BN = *c.BN, p.num_threads = *c.num_threads;
   p.tile = {p.BN, p.depth, LatentPlan::kBlockColumns, layout::Swizzle{3, 0, 3}};
 
-  const int fitting = (kSmemLimit - smem_bytes(p, 0)) / p.tile.bytes();
+  const int fitting = (target_info(Target::sm_80).smem_bytes - smem_bytes(p, 0)) / p.tile.bytes();
   if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 2, 4);
   p.num_stages = *c.num_kv_stages;
   if (p.num_stages < 2 || p.num_stages > std::min(fitting, 16)) {
     refuse("V15", {"/num_kv_stages", "/BM", "/BN", "/depth"},
            fmt::format("{} stages of {} bytes do not fit the {} of a block beside Q, or are less than 2",
-                       p.num_stages, p.tile.bytes(), kSmemLimit),
+                       p.num_stages, p.tile.bytes(), target_info(Target::sm_80).smem_bytes),
            std::to_string(std::clamp(fitting, 2, 16)));
     return std::nullopt;
   }
   p.smem_k = p.BM * p.depth * 2;
   p.smem_bytes = smem_bytes(p, p.num_stages);
-  p.ctas_per_sm = std::clamp(167936 / (p.smem_bytes + 1024), 1, 256 / p.num_threads);
+  p.set_row_systems(c, p.BN, p.half());
 
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), 1);
   p.copy.emplace("k", p.tile, p.num_threads);
@@ -118,15 +102,6 @@ std::optional<LatentPlan> plan_decode_latent(Config c, Violations& out) {
   p.v.emplace(
       KVMmaOp::Shape{c.dtype, LatentPlan::kBlockColumns / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, false},
       p.tile);
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
-  ScoreLayout scores = mma_score_layout(p.BN / 2);
-  if (p.BN == 16) scores.lane_bit = "(first_key & 16) + 2 * (lane & 3)";  // half a word of a mask
-  p.mask.emplace(*c.mask, scores);
-  p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
-  OnlineSoftmax::Shape softmax;
-  softmax.score_regs = p.BN / 2;
-  softmax.output_regs = p.half() / 2;
-  p.softmax.emplace(softmax);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);
   return p;

@@ -9,11 +9,11 @@
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::sm80 {
 namespace {
 
-constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
 constexpr const char* kName = "sm80_decode";
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -78,7 +78,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
                           const std::string& what,
                           const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
   DecodePlan p;
-  p.depth = c.depth;
+  p.depth = p.ov_depth = c.depth;
   p.lse = *c.lse;
   p.sink = *c.sink;
   c.schedule = kName;
@@ -130,28 +130,19 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   // As many stages as fit one block, up to four tiles on their way.
   p.num_stages = 1;
   set_memory(p);
-  const int stage_bytes = p.smem_q, fitting = (kSmemLimit - (p.smem_bytes - stage_bytes)) / stage_bytes;
+  const int stage_bytes = p.smem_q,
+            fitting = (target_info(Target::sm_80).smem_bytes - (p.smem_bytes - stage_bytes)) / stage_bytes;
   if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 1, 4);
   p.num_stages = *c.num_kv_stages;
   if (p.num_stages < 1 || p.num_stages > std::min(fitting, 16)) {
     refuse("V15", {"/num_kv_stages", "/BN", "/WN", "/depth"},
            fmt::format("{} stages of {} bytes do not fit the {} of a block", p.num_stages, stage_bytes,
-                       kSmemLimit),
+                       target_info(Target::sm_80).smem_bytes),
            std::to_string(std::clamp(fitting, 1, 16)));
     return std::nullopt;
   }
   set_memory(p);
-  // Registers allow eight warps a multiprocessor.
-  p.ctas_per_sm = std::clamp(167936 / (p.smem_bytes + 1024), 1, 256 / p.num_threads);
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)});
-  ScoreLayout scores = mma_score_layout(p.WN / 2);
-  if (p.WN == 16) scores.lane_bit = "(first_key & 16) + 2 * (lane & 3)";  // half a word of a mask
-  p.mask.emplace(*c.mask, scores);
-  p.modifier.emplace(*c.score_mod, mma_score_layout(p.WN / 2));
-  OnlineSoftmax::Shape softmax;
-  softmax.score_regs = p.WN / 2;
-  softmax.output_regs = p.depth / 2;
-  p.softmax.emplace(softmax);
+  p.set_row_systems(c, p.WN, p.depth);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);
   return p;

@@ -12,14 +12,13 @@
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/sm80/kv_mma_op.hpp"
 #include "generator/systems/sm80/token_scales.hpp"
+#include "generator/targets/target.hpp"
 
 namespace kiln::sm80 {
 namespace {
 
 /// `suggest`: look for the nearest legal values of a broken limit (which resolves many configs).
 std::optional<Resolved> resolve(const Config& user, bool suggest, Violations& out);
-
-constexpr int kSmemLimit = 166912;  // 163 KiB of a block on sm_80
 
 struct Tiles {
   int BM, BN, stages;
@@ -135,7 +134,7 @@ int default_bn(const Config& c, int BM) {
   int BN = default_tiles(widest(c)).BN;
   const auto fits = [&] {
     return live_registers(c, BN) <= registers_of(2 * BM) - kSpareRegisters &&
-           smem_bytes(c, BM, BN, c.BK.value_or(16), 1) <= kSmemLimit;
+           smem_bytes(c, BM, BN, c.BK.value_or(16), 1) <= target_info(Target::sm_80).smem_bytes;
   };
   while (BN > c.BK.value_or(16) && !fits()) BN /= 2;
   return std::max(BN, c.BK.value_or(16));
@@ -254,7 +253,7 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
   r.smem_q_bytes = *c.BM * std::max(*c.smem_depth, v_columns) * 2;
   const auto with_stages = [&](int stages) { return smem_bytes(c, *c.BM, *c.BN, *c.BK, stages); };
   const int stage_bytes = with_stages(1) - with_stages(0);
-  const int fitting = (kSmemLimit - with_stages(0)) / stage_bytes;
+  const int fitting = (target_info(Target::sm_80).smem_bytes - with_stages(0)) / stage_bytes;
   // A stage of bytes is free once they are widened: the copies of the next tile fly during the products of
   // one.
   const int wanted = is_narrow(c) ? 1 : default_tiles(widest(c)).stages;
@@ -266,9 +265,11 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
     return false;
   }
   r.smem_bytes = with_stages(*c.num_kv_stages);
-  if (r.smem_bytes > kSmemLimit) {
+  if (r.smem_bytes > target_info(Target::sm_80).smem_bytes) {
     exceed(user, "V15", {"/BN", "/BM", "/num_kv_stages", "/num_smem_stages", "/depth", "/ov_depth"},
-           fmt::format("shared memory is {} bytes, at most {}", r.smem_bytes, kSmemLimit), suggest, out);
+           fmt::format("shared memory is {} bytes, at most {}", r.smem_bytes,
+                       target_info(Target::sm_80).smem_bytes),
+           suggest, out);
     return false;
   }
   r.registers = registers_of(*c.num_threads);

@@ -11,8 +11,10 @@
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/runner.hpp"
 #include "tests/serving/emulated.hpp"
+#include "tests/serving/ladder_check.hpp"
 
 using namespace kiln;
+using kiln::test::check_at_tile_ends;
 using kiln::test::emulated;
 using kiln::test::ints;
 using kiln::test::upload;
@@ -101,17 +103,7 @@ TEST_CASE("every operand kind and element type up the ladder") {
   for (const char* keys : configs) {
     const std::string text = keys;
     CAPTURE(text);
-    const Built built = build(keys);
-    const auto compiled = emulated().compile(built.source);
-    for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
-    EmulatorOptions emulator;
-    emulator.seed = seed++;
-    emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
-    emulator.num_sms = 3;
-    const LadderRun run = run_cases(emulated(), built.plan, built.source,
-                                    boundary_cases(built.plan.resolved(), true), emulator, 2);
-    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
-    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+    check_at_tile_ends(build(keys).plan, ++seed, 3);
   }
 }
 
@@ -134,17 +126,7 @@ TEST_CASE("pages on sm_90a that neither divide a tile nor are whole tiles") {
   std::uint64_t seed = 0;
   for (const std::string& text : configs) {
     CAPTURE(text);
-    const Built built = build(R"("target": "sm_90a", )" + text);
-    const auto compiled = emulated().compile(built.source);
-    CHECK(compiled->spill_bytes == 0);
-    EmulatorOptions emulator;
-    emulator.seed = seed++;
-    emulator.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
-    emulator.num_sms = 3;
-    const LadderRun run = run_cases(emulated(), built.plan, built.source,
-                                    boundary_cases(built.plan.resolved(), true), emulator, 2);
-    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
-    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+    check_at_tile_ends(build(R"("target": "sm_90a", )" + text).plan, ++seed, 3);
   }
 }
 

@@ -11,8 +11,10 @@
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/runner.hpp"
 #include "tests/serving/emulated.hpp"
+#include "tests/serving/ladder_check.hpp"
 
 using namespace kiln;
+using kiln::test::check_at_tile_ends;
 using kiln::test::emulated;
 
 namespace {
@@ -93,16 +95,7 @@ TEST_CASE("FP8 prefill up the ladder") {
       CHECK_MESSAGE(proof.holds, proof.what);
       CHECK_MESSAGE(proof.bank_conflicts == 0, proof.what);
     }
-    const KernelSource source = generate(plan);
-    const auto compiled = emulated().compile(source);
-    CHECK(compiled->spill_bytes == 0);
-    for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
-    EmulatorOptions how;
-    how.seed = ++seed;
-    how.policy = seed % 2 == 0 ? EmulatorOptions::Policy::lazy : EmulatorOptions::Policy::random;
-    const LadderRun run = run_cases(emulated(), plan, source, boundary_cases(plan.resolved(), true), how, 2);
-    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
-    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+    check_at_tile_ends(plan, ++seed);
   }
 }
 
