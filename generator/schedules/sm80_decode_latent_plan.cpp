@@ -32,7 +32,8 @@ bool check_meaning(const Config& c, Violations& out) {
   }
   // Warps of a pair take whole blocks of shared memory each.
   if (const int n = *m.ov_depth; n % 128 != 0 || n > 512) {
-    break_rule(c, kName, {"/ov_depth", "/depth"}, "ov_depth is 128, 256, 384 or 512 where V lies in K's rows",
+    break_rule(c, kName, {c.ov_depth ? "/ov_depth" : "/depth"},
+               "ov_depth is 128, 256, 384 or 512 where V lies in K's rows",
                std::to_string(std::clamp((n + 127) / 128 * 128, 128, 512)), out);
   }
   return check.passed();
