@@ -1,17 +1,18 @@
 // sweep: every combination of a grid up the ladder: validate, generate twice, compile, and with --run check
-// on the emulated device.
+// on the emulated device. --shard takes one of n parts, so that n processes share the work.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
 #include <kiln/kiln.hpp>
-#include <map>
 #include <numeric>
 #include <random>
 
 #include "cli/commands.hpp"
 #include "cli/config_source.hpp"
 #include "cli/output.hpp"
+#include "cli/sweep_cover.hpp"
 #include "cli/sweep_grid.hpp"
 #include "runtime/analysis/amd_checks.hpp"
 #include "runtime/problem/ladder.hpp"
@@ -20,32 +21,58 @@ namespace kiln::cli {
 namespace {
 
 struct Options {
-  std::string file;
-  bool run = false, cover = false, no_compile = false, square = false;
+  std::string file, shard;
+  bool run = false, cover = false, list = false, no_compile = false, square = false;
   std::uint64_t seed = 0;
-  std::size_t limit = 0, sample = 0;
+  std::size_t limit = 0, sample = 0, strength = 2;
   double minutes = 0;
 };
 
-struct Member {
-  const Combination* combination;
-  Plan plan;
-  KernelSource source;
+// One of `parts` equal parts of a list: every entry whose position leaves `part` (from 0).
+struct Shard {
+  std::size_t part = 0, parts = 1;
+  bool has(std::size_t position) const { return position % parts == part; }
+};
+
+// "3/8", from 1; empty text is all.
+Shard parse_shard(const std::string& text) {
+  if (text.empty()) return {};
+  Shard shard;
+  const char *begin = text.data(), *end = begin + text.size();
+  const auto [slash, first] = std::from_chars(begin, end, shard.part);
+  bool right = first == std::errc() && slash != end && *slash == '/';
+  if (right) {
+    const auto [rest, second] = std::from_chars(slash + 1, end, shard.parts);
+    right = second == std::errc() && rest == end && shard.part >= 1 && shard.part <= shard.parts;
+  }
+  if (!right)
+    throw Error(ErrorCode::bad_input, fmt::format("--shard: '{}' is not i/n with i of 1 to n", text));
+  --shard.part;
+  return shard;
+}
+
+// What is compiled: entries of the valid combinations, those that --run runs first.
+struct Selection {
+  std::vector<std::size_t> order;
+  std::size_t run = 0;
 };
 
 class Sweep {
  public:
-  Sweep(const Options& options, bool json) : options_(options), json_(json) {}
+  Sweep(const Options& options, bool json)
+      : options_(options), json_(json), shard_(parse_shard(options.shard)) {}
 
   int run() {
     const ConfigText text = read_config_text(options_.file);
     const std::vector<Combination> combinations = expand_sweep(text.text, text.source_name);
     total_ = combinations.size();
     validate(combinations);
-    std::vector<const Combination*> valid;
-    for (const Member& member : members_) valid.push_back(member.combination);
-    cover_ = options_.sample > 0 ? random_subset() : covering_subset(valid);
-    if (!options_.no_compile) compile_and_run();
+    const Selection selection = select();
+    if (options_.list) {
+      list(selection);
+      return failed_.empty() ? 0 : 1;
+    }
+    if (!options_.no_compile) compile_and_run(selection);
     report();
     return failed_.empty() ? 0 : 1;
   }
@@ -57,20 +84,23 @@ class Sweep {
     if (!json_) fmt::print("{} {} {}: {}\n", bad("failed"), level, name, error.substr(0, 2000));
   }
 
-  // L0 for all; a valid config must also generate, and the same bytes twice.
+  static KernelSource source_of(const std::string& config) {
+    return generate(make_plan(parse_config(config, "sweep")));
+  }
+
+  // L0 for all; this shard's part of the valid ones must also generate, and the same bytes twice.
   void validate(const std::vector<Combination>& combinations) {
     for (const Combination& combination : combinations) {
-      progress(fmt::format("generating {} of {}", valid_ + invalid_, total_));
+      progress(fmt::format("generating {} of {}", valid_.size() + invalid_, total_));
       const std::string text = combination.config.dump();
       try {
-        Plan plan = make_plan(parse_config(text, "sweep"));
-        ++valid_;
-        KernelSource source = generate(plan);
-        if (generate(make_plan(parse_config(text, "sweep"))).text != source.text) {
+        const Plan plan = make_plan(parse_config(text, "sweep"));
+        valid_.push_back(&combination);
+        if (options_.list || !shard_.has(valid_.size() - 1)) continue;
+        const KernelSource source = generate(plan);
+        if (source_of(text).text != source.text)
           fail(source.manifest.name, "generate", "two generations differ");
-        }
         ++generated_;
-        members_.push_back({&combination, std::move(plan), std::move(source)});
       } catch (const Error& error) {
         if (error.code() == ErrorCode::bad_config) {
           ++invalid_;
@@ -83,12 +113,40 @@ class Sweep {
 
   // Combinations that no pairing rule chose.
   std::vector<std::size_t> random_subset() const {
-    std::vector<std::size_t> all(members_.size()), drawn;
+    std::vector<std::size_t> all(valid_.size()), drawn;
     std::iota(all.begin(), all.end(), std::size_t{0});
     std::mt19937_64 random(options_.seed);
     std::sample(all.begin(), all.end(), std::back_inserter(drawn), options_.sample, random);
     std::shuffle(drawn.begin(), drawn.end(), random);
     return drawn;
+  }
+
+  // Covering members first, so that a bounded sweep spends its time where values meet.
+  Selection select() {
+    Selection selection;
+    std::vector<std::size_t>& order = selection.order;
+    order = options_.sample > 0 ? random_subset() : covering_subset(valid_, options_.strength);
+    covering_ = order.size();
+    if (!options_.cover && options_.sample == 0) {
+      std::vector<bool> taken(valid_.size());
+      for (const std::size_t i : order) taken[i] = true;
+      for (std::size_t i = 0; i < valid_.size(); ++i) {
+        if (!taken[i]) order.push_back(i);
+      }
+    }
+    if (options_.limit > 0 && order.size() > options_.limit) order.resize(options_.limit);
+    selection.run = options_.run ? std::min(covering_, order.size()) : 0;
+    return selection;
+  }
+
+  void list(const Selection& selection) const {
+    progress("");
+    Json configs = Json::array();
+    for (std::size_t i = 0; i < selection.order.size(); ++i) {
+      if (shard_.has(i)) configs.push_back(valid_[selection.order[i]]->config);
+    }
+    if (json_) return print_json(configs);
+    for (const Json& config : configs) fmt::print("{}\n", config.dump());
   }
 
   bool out_of_time() {
@@ -97,51 +155,44 @@ class Sweep {
     return true;
   }
 
-  // Covering members first, so that a bounded sweep spends its time where values meet.
-  void compile_and_run() {
+  void compile_and_run(const Selection& selection) {
     RuntimeOptions runtime_options;
     runtime_options.device = "emulated";
     Runtime runtime(runtime_options);
-    std::vector<std::size_t> order = cover_;
-    if (options_.limit > 0 && order.size() > options_.limit) order.resize(options_.limit);
-    const std::size_t covering = order.size();
-    if (!options_.cover && options_.sample == 0) {
-      for (std::size_t i = 0; i < members_.size(); ++i) {
-        if (std::find(cover_.begin(), cover_.end(), i) == cover_.end()) order.push_back(i);
-      }
-      if (options_.limit > 0 && order.size() > options_.limit) order.resize(options_.limit);
-    }
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      if (out_of_time()) continue;
-      const Member& member = members_[order[i]];
-      progress(fmt::format("[{}/{}] {}", i + 1, order.size(), member.source.manifest.name));
+    for (std::size_t i = 0; i < selection.order.size(); ++i) {
+      if (!shard_.has(i) || out_of_time()) continue;
+      const std::string text = valid_[selection.order[i]]->config.dump();
+      progress(fmt::format("[{}/{}] {}", i + 1, selection.order.size(), text));
       try {
-        climb(runtime, member, options_.run && i < covering);
+        climb(runtime, text, i, i < selection.run);
       } catch (const Error& error) {
         if (error.code() == ErrorCode::environment) throw;
-        fail(member.source.manifest.name, "compile", error.what());
+        fail(text, "compile", error.what());
       }
     }
   }
 
-  void climb(Runtime& runtime, const Member& member, bool run) {
-    const std::string& name = member.source.manifest.name;
-    const auto binary = runtime.compile(member.source);
+  void climb(Runtime& runtime, const std::string& text, std::size_t position, bool run) {
+    const Plan plan = make_plan(parse_config(text, "sweep"));
+    const KernelSource source = generate(plan);
+    const std::string& name = source.manifest.name;
+    const auto binary = runtime.compile(source);
     ++compiled_;
     std::vector<std::string> broken = binary->warnings;
-    for (std::string& line : amd_static_checks(member.plan, member.source.manifest, *binary))
+    for (std::string& line : amd_static_checks(plan, source.manifest, *binary))
       broken.push_back(std::move(line));
     if (!broken.empty()) return fail(name, "L2", fmt::format("{}", fmt::join(broken, "; ")));
     if (!run) return;
     EmulatorOptions emulator;
-    // The policy changes from member to member, so that a sweep meets all three.
+    // The policy changes from member to member, so that a sweep meets all three; whoever runs a member, it
+    // is the same.
     constexpr EmulatorOptions::Policy kPolicies[] = {
         EmulatorOptions::Policy::random, EmulatorOptions::Policy::lazy, EmulatorOptions::Policy::eager};
-    emulator.policy = kPolicies[run_ % 3];
-    emulator.seed = options_.seed + run_;
+    emulator.policy = kPolicies[position % 3];
+    emulator.seed = options_.seed + position;
     ++run_;
-    const LadderRun result = run_cases(runtime, member.plan, member.source,
-                                       boundary_cases(member.plan.resolved(), !options_.square), emulator, 2);
+    const LadderRun result =
+        run_cases(runtime, plan, source, boundary_cases(plan.resolved(), !options_.square), emulator, 2);
     if (result.passed()) {
       ++passed_;
       return;
@@ -151,37 +202,37 @@ class Sweep {
                                 : result.findings.front().kind + ": " + result.findings.front().message;
     fail(name, "L3",
          fmt::format("{} completion, seed {}: {} (config {})", result.policy, emulator.seed, why,
-                     member.source.manifest.config_json));
+                     source.manifest.config_json));
   }
 
   void report() const {
     progress("");
     if (json_) {
       print_json({{"total", total_},
-                  {"valid", valid_},
+                  {"valid", valid_.size()},
                   {"invalid", invalid_},
                   {"generated", generated_},
                   {"compiled", compiled_},
                   {"passed", passed_},
                   {"failed", failed_},
                   {"run", run_},
-                  {"covering", cover_.size()},
+                  {"covering", covering_},
                   {"skipped", skipped_}});
       return;
     }
     fmt::print(
         "{} combinations: {} valid, {} refused; {} generated, {} compiled, {} of {} runs passed, {} "
         "failed{}\n",
-        total_, valid_, invalid_, generated_, compiled_, passed_, run_, failed_.size(),
+        total_, valid_.size(), invalid_, generated_, compiled_, passed_, run_, failed_.size(),
         skipped_ > 0 ? fmt::format("; {} not reached in the time given", skipped_) : "");
   }
 
   const Options& options_;
   bool json_;
+  Shard shard_;
   Stopwatch watch_;
-  std::vector<Member> members_;
-  std::vector<std::size_t> cover_;
-  std::size_t total_ = 0, valid_ = 0, invalid_ = 0, generated_ = 0, compiled_ = 0, run_ = 0, passed_ = 0,
+  std::vector<const Combination*> valid_;
+  std::size_t total_ = 0, invalid_ = 0, generated_ = 0, covering_ = 0, compiled_ = 0, run_ = 0, passed_ = 0,
               skipped_ = 0;
   Json failed_ = Json::array();
 };
@@ -192,10 +243,17 @@ Action add_sweep(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
   command.add_option("SWEEP", options->file, "Sweep file")->required();
   command.add_flag("--run", options->run, "Run a covering subset on the emulated device and check it");
-  command.add_flag("--cover", options->cover, "Compile only the covering subset: every pair of values once");
+  command.add_flag("--cover", options->cover, "Compile only the covering subset");
+  command
+      .add_option("--strength", options->strength,
+                  "How many keys' values meet in the covering subset: 1 to 4, default 2, every pair")
+      ->check(CLI::Range(1, 4));
   command.add_option(
       "--sample", options->sample,
       "Compile, and with --run check, this many drawn at random (--seed) instead of the covering subset");
+  command.add_option("--shard", options->shard,
+                     "i/n: compile and run only the i-th of n equal parts of what is selected");
+  command.add_flag("--list", options->list, "Print the selected configs and stop");
   command.add_flag("--no-compile", options->no_compile, "Stop after generating");
   command.add_flag("--long", options->square, "With --run: the longest problems too");
   command.add_option("--limit", options->limit, "Compile at most this many");

@@ -1,10 +1,7 @@
-// Cross products, and a greedy pairwise cover of what is left of them after validation.
+// Cross products of the grids of a sweep file.
 #include "cli/sweep_grid.hpp"
 
-#include <array>
 #include <kiln/error.hpp>
-#include <map>
-#include <set>
 
 #include "generator/config/json_text.hpp"
 #include "generator/config/keys.hpp"
@@ -54,20 +51,6 @@ void expand_grid(const Json& base, const Json& grid, std::size_t number, const s
   }
 }
 
-// (position a, value a, position b, value b), with positions of different grids kept apart.
-using Pair = std::array<std::size_t, 5>;
-
-std::vector<Pair> pairs_of(const Combination& c) {
-  std::vector<Pair> pairs;
-  for (std::size_t a = 1; a < c.choice.size(); ++a) {
-    for (std::size_t b = a + 1; b < c.choice.size(); ++b)
-      pairs.push_back({c.choice[0], a, c.choice[a], b, c.choice[b]});
-  }
-  // A grid with one key still wants each of its values.
-  if (c.choice.size() == 2) pairs.push_back({c.choice[0], 1, c.choice[1], 0, 0});
-  return pairs;
-}
-
 }  // namespace
 
 std::vector<Combination> expand_sweep(const std::string& text, const std::string& source_name) {
@@ -89,30 +72,6 @@ std::vector<Combination> expand_sweep(const std::string& text, const std::string
   for (std::size_t i = 0; i < sweep["grids"].size(); ++i)
     expand_grid(base, sweep["grids"][i], i, source_name, combinations);
   return combinations;
-}
-
-std::vector<std::size_t> covering_subset(const std::vector<const Combination*>& combinations) {
-  std::vector<std::vector<Pair>> pairs;
-  std::set<Pair> open;
-  for (const Combination* c : combinations) {
-    pairs.push_back(pairs_of(*c));
-    open.insert(pairs.back().begin(), pairs.back().end());
-  }
-  std::vector<std::size_t> chosen;
-  while (!open.empty()) {
-    std::size_t best = 0, best_gain = 0;
-    for (std::size_t i = 0; i < pairs.size(); ++i) {
-      std::size_t gain = 0;
-      for (const Pair& pair : pairs[i]) gain += open.count(pair);
-      if (gain > best_gain) {
-        best = i;
-        best_gain = gain;
-      }
-    }
-    for (const Pair& pair : pairs[best]) open.erase(pair);
-    chosen.push_back(best);
-  }
-  return chosen;
 }
 
 }  // namespace kiln::cli

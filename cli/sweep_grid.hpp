@@ -1,7 +1,7 @@
 // The combinations of a sweep file: {"base": {...}, "grids": [{key: [values...]}]}; null leaves the key out.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,9 +16,5 @@ struct Combination {
 /// Every combination, in the order written. Throws Error (bad_input): malformed file, more than 10^6
 /// combinations.
 std::vector<Combination> expand_sweep(const std::string& text, const std::string& source_name);
-
-/// A small subset of `combinations` (indices) in which every pair of values that occurs together in some
-/// combination occurs together. Greedy, the same for the same input.
-std::vector<std::size_t> covering_subset(const std::vector<const Combination*>& combinations);
 
 }  // namespace kiln::cli
