@@ -28,6 +28,7 @@ from peers import Kernel, Watchdog, check, cuda, rel
 LAYOUT = "bshd"  # of contiguous keys
 SERIAL = False
 RESIDENCY = False
+MAX_BLOCKS = []
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -350,7 +351,7 @@ class Read:
         return launch
 
 
-def launches_of(k, caches, batch, hq, before=0, residency="by_work"):
+def launches_of(k, caches, batch, hq, before=0, residency="by_work", max_blocks=0):
     """One decode step over each of the caches; `before` as the runtime's LaunchBefore."""
     m = k.m
     contiguous = k.kind == "contiguous"
@@ -359,7 +360,7 @@ def launches_of(k, caches, batch, hq, before=0, residency="by_work"):
     lse = torch.empty((batch, hq, 1) if contiguous else (hq, batch), device="cuda")
     cu_q = torch.arange(batch + 1, dtype=torch.int32, device="cuda")
     return [k.prepare(q, c["k"], c["v"], o, None if contiguous else c["lengths"], c.get("table"), lse, cu_q, c.get("cu_k"), 1,
-                      c.get("k_scale"), c.get("v_scale"), None, before, residency=residency) for c in caches]
+                      c.get("k_scale"), c.get("v_scale"), None, before, max_blocks, residency) for c in caches]
 
 
 def kv_bytes(m, keys, hk):
@@ -401,6 +402,9 @@ def time_together(kernels, read, batch, length, hq, hk, reps, cudnn):
             # The launch before promised to leave lengths and tables alone.
             sizes[k.name + "+tables"] = size
             graphs[k.name + "+tables"] = Graph(launches_of(k, caches, batch, hq, 1) * repeat)
+        for blocks in MAX_BLOCKS:
+            sizes[f"{k.name}+{blocks}"] = size
+            graphs[f"{k.name}+{blocks}"] = Graph(launches_of(k, caches, batch, hq, 1, max_blocks=blocks) * repeat)
         for residency in ("alone", "shared") if RESIDENCY and "stages" in k.m else ():
             sizes[f"{k.name}+{residency}"] = size
             graphs[f"{k.name}+{residency}"] = Graph(launches_of(k, caches, batch, hq, 1, residency) * repeat)
@@ -468,10 +472,11 @@ def main():
     ap.add_argument("--ragged", metavar="TRACE", help="request trace (CSV or JSON lines) whose lengths are timed, too")
     ap.add_argument("--serial", action="store_true", help="launches that do not overlap")
     ap.add_argument("--layout", default="bshd", choices=("bshd", "bhsd"))
+    ap.add_argument("--blocks", type=lambda x: [int(n) for n in x.split(",")], default=[], help="also time launches of at most so many blocks (N,M,...)")
     ap.add_argument("--residency", action="store_true", help="also time both choices of stages, whatever the work (with the promise about tables)")
     a = ap.parse_args()
-    global LAYOUT, SERIAL, RESIDENCY
-    LAYOUT, SERIAL, RESIDENCY = a.layout, a.serial, a.residency
+    global LAYOUT, SERIAL, RESIDENCY, MAX_BLOCKS
+    LAYOUT, SERIAL, RESIDENCY, MAX_BLOCKS = a.layout, a.serial, a.residency, a.blocks
     torch.manual_seed(1)
     random.seed(1)
     torch.zeros(1, device="cuda")
