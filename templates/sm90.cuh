@@ -215,6 +215,12 @@ __device__ __forceinline__ void stmatrix_x4_trans(u32 address, u32 r0, u32 r1, u
                : "memory");
 }
 
+//@ section stmatrix_x2_trans needs types
+// Two of them: lanes 0 to 15 give the addresses.
+__device__ __forceinline__ void stmatrix_x2_trans(u32 address, u32 r0, u32 r1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(r0), "r"(r1) : "memory");
+}
+
 //@ section atomic_add_acq_rel
 // Adds, after everything this thread has seen is visible to the device; what the other adders did before is visible after.
 __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {

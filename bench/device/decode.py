@@ -104,6 +104,12 @@ class Decode(Kernel):
         if max_blocks:
             grid = min(grid, max_blocks)
         team = max(d for d in range(1, hk + 1) if hk % d == 0 and (d == 1 or (d <= grid and grid % d * 25 <= grid)))
+        # The runtime's even_blocks: short launches cut between items.
+        size = tiles * m["grid"]["block_keys"] * (m["depth"] + m["ov_depth"]) * k.element_size()
+        if not max_blocks and size <= (4 << 20) * sms:
+            teams, each = grid // team, batch * heads // team
+            even = [t for t in range(teams, 0, -1) if 20 * t >= 19 * teams and (each % t == 0 or (t % each == 0 and t // each <= 32))]
+            grid = even[0] * team if even else grid
         items = batch * heads + team
         bytes_needed = max(most * m.get("workspace_bytes_per_block", 0), items * m.get("workspace_bytes_per_item", 0), 4)
         if not hasattr(self, "workspace") or self.workspace.numel() * 4 < bytes_needed:

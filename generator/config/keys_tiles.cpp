@@ -37,7 +37,7 @@ std::vector<KeySpec> tile_keys() {
   constexpr TargetSet warp_tiled = kAmd | only(Target::sm_80);
   return {
       mma_shape_key(),
-      int_key("BM", &Config::BM, {16, 512, 16}, kAllTargets, "rows of Q in a block tile"),
+      int_key("BM", &Config::BM, {8, 512, 8}, kAllTargets, "rows of Q in a block tile"),
       int_key("BN", &Config::BN, {16, 512, 16}, kAllTargets, "rows of K and V in a block tile"),
       int_key("BK", &Config::BK, {8, 1024, 8}, kAllTargets, "width of a strip along the contraction"),
       int_key("WM", &Config::WM, {16, 512, 16}, warp_tiled, "rows of Q in a warp tile"),

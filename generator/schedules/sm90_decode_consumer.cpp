@@ -34,10 +34,12 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     const int chunks = 8 * p.q_panels(), real = p.depth / 8;
     w.comment(
         "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
+    constexpr int threads = DecodePlan::kConsumerThreads;
+    const int copies = p.BM * chunks;
     w.line("#pragma unroll");
-    w.open("for (int round = 0; round < {}; ++round)", p.BM * chunks / DecodePlan::kConsumerThreads);
-    w.line("const int i = {0} * round + threadIdx.x, r = i / {1}, c = i % {1};", DecodePlan::kConsumerThreads,
-           chunks);
+    w.open("for (int round = 0; round < {}; ++round)", (copies + threads - 1) / threads);
+    w.line("const int i = {0} * round + threadIdx.x, r = i / {1}, c = i % {1};", threads, chunks);
+    if (copies % threads != 0) w.line("if (i >= {}) break;", copies);
     w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
     w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
     w.line("if (r < rows{}) load_16_bytes(at, {});", chunks > real ? fmt::format(" && c < {}", real) : "",
@@ -123,7 +125,7 @@ void emit_max(Writer& w, const DecodePlan& p) {
   w.line("named_barrier_sync(1, {});  // also: every warp's product with P(n - 1) is done",
          DecodePlan::kConsumerThreads);
   w.line("bool grew = false;");
-  w.line("float alpha[{0}], base[{0}];", p.columns());
+  w.line("float before[{0}], base[{0}];", p.columns());
   for (int c = 0; c < p.columns(); c += 2) {
     w.open("");
     for (int i = 0; i < 4; ++i)
@@ -131,23 +133,22 @@ void emit_max(Writer& w, const DecodePlan& p) {
              i * p.BM + row_of(c));
     for (int e = 0; e < 2; ++e) {
       const char* member = e == 0 ? "x" : "y";
+      w.line("before[{0}] = row_max[{0}];", c + e);
       w.line(
-          "const float new_{0} = fmaxf(row_max[{1}], fmaxf(fmaxf(m_0.{0}, m_1.{0}), fmaxf(m_2.{0}, "
-          "m_3.{0})));",
+          "row_max[{1}] = fmaxf(row_max[{1}], fmaxf(fmaxf(m_0.{0}, m_1.{0}), fmaxf(m_2.{0}, m_3.{0})));",
           member, c + e);
-      w.line("base[{0}] = new_{1} == -kInfinity ? 0.0f : new_{1} * factor;", c + e, member);
-      w.line("alpha[{0}] = exp2_approx(row_max[{0}] * factor - base[{0}]);", c + e);
-      w.line("grew = grew || new_{0} > row_max[{1}];", member, c + e);
-      w.line("row_max[{0}] = new_{1};", c + e, member);
+      w.line("base[{0}] = row_max[{0}] == -kInfinity ? 0.0f : row_max[{0}] * factor;", c + e);
+      w.line("grew = grew || row_max[{0}] > before[{0}];", c + e);
     }
     w.close();
   }
   w.open("if (__any_sync(0xffffffffu, grew))");
   for (int c = 0; c < p.columns(); ++c) {
     const auto [a, b] = registers_of(c);
-    w.line("row_sum[{0}] *= alpha[{0}];", c);
+    w.line("const float alpha_{0} = exp2_approx(before[{0}] * factor - base[{0}]);", c);
+    w.line("row_sum[{0}] *= alpha_{0};", c);
     for (int j = 0; j < p.out_blocks(); ++j)
-      w.line("o_acc_{0}[{1}] *= alpha[{3}]; o_acc_{0}[{2}] *= alpha[{3}];", j, a, b, c);
+      w.line("o_acc_{0}[{1}] *= alpha_{3}; o_acc_{0}[{2}] *= alpha_{3};", j, a, b, c);
   }
   w.close();
 }

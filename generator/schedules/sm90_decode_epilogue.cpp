@@ -20,6 +20,7 @@ void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, cons
                           : fmt::format("{}[{}] * {}[{}]", acc, r, factor, 2 * (r / 4) + r % 2);
   };
   const auto pair = [&](int r) { return fmt::format("{}({}, {})", pack, reg(r), reg(r + 1)); };
+  if (p.s_regs() == 4) return w.line("stmatrix_x2_trans({}, {}, {});", at, pair(0), pair(2));
   for (int r = 0; r < p.s_regs(); r += 8)
     w.line("stmatrix_x4_trans({} + {}, {}, {}, {}, {});", at, 2 * r * 128, pair(r), pair(r + 2), pair(r + 4),
            pair(r + 6));

@@ -130,13 +130,20 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.separate = separate;
   c.schedule = kName;
 
-  // 16 rows hold the usual groups (4 to 8 query heads a KV head, up to 16) and cost no more copies than 8.
-  // Wide outputs, as of a latent cache, leave registers for no more.
+  // 16 rows hold the usual groups with a few drafted tokens. A group that is known and has at most 8 heads
+  // takes 8: half of the exponentials (bench/NOTES.md 106). Wide outputs, as of a latent cache, leave registers
+  // for no more than 16.
   const int most = p.ov_depth <= 256 ? 64 : 16;
-  if (!c.BM) c.BM = std::min(most, c.group ? std::clamp((*c.group + 15) / 16 * 16, 16, 64) : 16);
+  if (!c.BM) {
+    const int heads = c.group.value_or(16);
+    c.BM = heads <= 8 && !p.grouped() ? 8 : std::min(most, (heads + 15) / 16 * 16);
+  }
   p.BM = *c.BM;
-  if (p.BM % 16 != 0 || p.BM < 16 || p.BM > 128) {
-    refuse(kName, {"/BM"}, "BM, the packed query rows, is a multiple of 16 up to 128",
+  const bool eight = p.BM == 8 && !p.grouped();
+  if (!eight && (p.BM % 16 != 0 || p.BM < 16 || p.BM > 128)) {
+    refuse(kName, {"/BM"},
+           p.grouped() ? "BM, the packed query rows, is a multiple of 16 up to 128"
+                       : "BM, the packed query rows, is 8 or a multiple of 16 up to 128",
            std::to_string(std::clamp((p.BM + 15) / 16 * 16, 16, 128)));
     return std::nullopt;
   }

@@ -252,16 +252,26 @@ std::int64_t most_blocks(const Manifest& manifest, int num_sms) {
   return std::int64_t{std::max(num_sms, 1)} * std::max(manifest.grid.ctas_per_sm, 1);
 }
 
-void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem) {
-  if (!manifest.stages) return;
-  constexpr std::int64_t kShortBytes = std::int64_t{2} << 20;  // bench/NOTES.md 78
+namespace {
+
+/// Keys and values that a stream_k launch reads, at most `megabytes` for each multiprocessor.
+bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& problem, int num_sms) {
   const std::int64_t tile_bytes = std::int64_t{manifest.grid.block_keys} *
                                   (manifest.depth + manifest.ov_depth) *
                                   static_cast<std::int64_t>(size_of(manifest.kv_dtype));
-  const std::int64_t bytes = problem.num_tiles * problem.kv_tiles * tile_bytes;
-  if (residency == Residency::by_work)
-    residency = problem.max_blocks == 0 && bytes <= kShortBytes * std::max(num_sms, 1) ? Residency::alone
-                                                                                       : Residency::shared;
+  return problem.num_tiles * problem.kv_tiles * tile_bytes <=
+         (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
+}
+
+}  // namespace
+
+void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem) {
+  if (!manifest.stages) return;
+  constexpr int kShort = 2;  // bench/NOTES.md 78
+  if (residency == Residency::by_work) {
+    const bool alone = problem.max_blocks == 0 && reads_at_most(kShort, manifest, problem, num_sms);
+    residency = alone ? Residency::alone : Residency::shared;
+  }
   problem.num_kv_stages = residency == Residency::alone ? manifest.stages->alone : manifest.stages->shared;
 }
 
@@ -293,6 +303,20 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
   return 1;
 }
 
+std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
+  constexpr int kShort = 4;  // bench/NOTES.md 107
+  constexpr std::int64_t kMostParts = 32;
+  const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
+  const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);
+  const std::int64_t teams = blocks / team, items = problem.num_tiles / team;
+  if (items == 0 || problem.max_blocks > 0 || !reads_at_most(kShort, manifest, problem, num_sms)) return blocks;
+  for (std::int64_t t = teams; 20 * t >= 19 * teams && t > 0; --t) {
+    const bool whole = items % t == 0, divided = t % items == 0 && t / items <= kMostParts;
+    if (whole || divided) return t * team;
+  }
+  return blocks;
+}
+
 bool waits_for_launch_before(const Manifest& manifest) {
   return std::any_of(
       manifest.expectations.begin(), manifest.expectations.end(),
@@ -321,7 +345,7 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
     geometry.grid = {narrow(problem.num_m_blocks), narrow(problem.heads_q), narrow(problem.batch)};
   } else if (manifest.grid.kind == GridRule::Kind::stream_k) {
     const std::int64_t tiles = problem.num_tiles * problem.kv_tiles;
-    geometry.grid = {narrow(std::min(tiles, stream_blocks(manifest, problem, num_sms))), 1, 1};
+    geometry.grid = {narrow(std::min(tiles, even_blocks(manifest, problem, num_sms))), 1, 1};
   } else {
     // A work item belongs to a whole cluster; at least one cluster even where the device claims fewer SMs.
     const std::int64_t size = std::max(cluster[0], 1);

@@ -56,6 +56,11 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
 /// device but for a 25th.
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms);
 
+/// Blocks of a stream_k grid whose Problem::team_heads is settled: stream_blocks(), or for short launches up
+/// to a twentieth fewer where items of one length are then cut evenly: a team has whole items, or an item
+/// whole teams, no more than the 32 parts that lanes hold. Cuts elsewhere leave more parts to combine.
+std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms);
+
 /// True for a program that itself waits (griddepcontrol.wait, one of the manifest's expectations) for the
 /// launch before it on the stream before it touches memory: its set-up may overlap with the end of that one.
 bool waits_for_launch_before(const Manifest& manifest);

@@ -1,17 +1,17 @@
 // decode_fp8_d128_paged64_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_fp8_d128_paged64_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,16,16],"BM":16,"BN":128,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"schedule":"sm90_decode"}
-// Schedule sm90_decode: 16 packed query rows by 128 keys a tile, 2 KV stages, 2 blocks a multiprocessor.
-// Shared memory (78192 bytes):
+// Config: {"name":"decode_fp8_d128_paged64_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,8,16],"BM":8,"BN":128,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":2,"schedule":"sm90_decode"}
+// Schedule sm90_decode: 8 packed query rows by 128 keys a tile, 2 KV stages, 2 blocks a multiprocessor.
+// Shared memory (71920 bytes):
 //         0 ..   32768  k          K stages
 //     32768 ..   65536  v          V stages
-//     65536 ..   69632  q          Q: the packed query rows
-//     69632 ..   73728  p          P, rows = query rows
-//     73728 ..   77824  o          O on its way out
-//     77824 ..   78080  max        maximum of each row, of each warp
-//     78080 ..   78176  mbar       K, V and cell rings
-//     78176 ..   78184  cells      cells handed to the consumers
-//     78184 ..   78192  flag       arrivals at the item before this block
+//     65536 ..   67584  q          Q: the packed query rows
+//     67584 ..   69632  p          P, rows = query rows
+//     69632 ..   71680  o          O on its way out
+//     71680 ..   71808  max        maximum of each row, of each warp
+//     71808 ..   71904  mbar       K, V and cell rings
+//     71904 ..   71912  cells      cells handed to the consumers
+//     71912 ..   71920  flag       arrivals at the item before this block
 //
 // Regenerate: kiln generate decode_fp8_d128_paged64_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin decode_fp8_d128_paged64_sm90a.cu
@@ -134,11 +134,9 @@ __device__ __forceinline__ uint4 bf16_to_fp16(uint4 x) {
   return make_uint4(bf16x2_to_fp16(x.x), bf16x2_to_fp16(x.y), bf16x2_to_fp16(x.z), bf16x2_to_fp16(x.w));
 }
 
-// As stmatrix_x4 with every matrix transposed on its way.
-__device__ __forceinline__ void stmatrix_x4_trans(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1),
-               "r"(r2), "r"(r3)
-               : "memory");
+// Two of them: lanes 0 to 15 give the addresses.
+__device__ __forceinline__ void stmatrix_x2_trans(u32 address, u32 r0, u32 r1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address), "r"(r0), "r"(r1) : "memory");
 }
 
 // Adds, after everything this thread has seen is visible to the device; what the other adders did before is visible after.
@@ -201,23 +199,23 @@ __device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
       : "memory");
 }
 
-// d += A (64 x 16, registers) * B (16 x 16, K contiguous) in f16.
-__device__ __forceinline__ void wgmma_m64n16k16_rs(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+// d += A (64 x 16, registers) * B (16 x 8, K contiguous) in f16.
+__device__ __forceinline__ void wgmma_m64n8k16_rs(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, {%8, %9, %10, %11}, %12, 1, 1, 1, 0;\n"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {"
+      "%0, %1, %2, %3"
+      "}, {%4, %5, %6, %7}, %8, 1, 1, 1, 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 
-// d = A (64 x 16, registers) * B (16 x 16, K contiguous) in f16.
-__device__ __forceinline__ void wgmma_m64n16k16_rs_first(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+// d = A (64 x 16, registers) * B (16 x 8, K contiguous) in f16.
+__device__ __forceinline__ void wgmma_m64n8k16_rs_first(float (&d)[4], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
   asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7"
-      "}, {%8, %9, %10, %11}, %12, 0, 1, 1, 0;\n"
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7])
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {"
+      "%0, %1, %2, %3"
+      "}, {%4, %5, %6, %7}, %8, 0, 1, 1, 0;\n"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 
@@ -281,7 +279,7 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
 }
 
 __device__ __forceinline__ int packed_blocks(const Problem& problem) {
-  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 15) / 16;
+  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 7) / 8;
 }
 
 // Cells: one a team, then shorter ones for whoever is done first. Those of teams start at floor(cell * fixed / teams).
@@ -414,12 +412,12 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   #else
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
-  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 73728;
-  const u32 smem_p = smem + 69632;
-  const u32 mbar_k_full = smem + 78080, mbar_k_empty = smem + 78096;
-  const u32 mbar_v_full = smem + 78112, mbar_v_empty = smem + 78128;
-  const u32 mbar_cell_full = smem + 78144, mbar_cell_empty = smem + 78160;
-  int* const cell_slots = (int*)(smem_bytes + 78176);
+  const u32 smem_k = smem + 0, smem_v = smem + 32768, smem_q = smem + 65536, smem_o = smem + 69632;
+  const u32 smem_p = smem + 67584;
+  const u32 mbar_k_full = smem + 71808, mbar_k_empty = smem + 71824;
+  const u32 mbar_v_full = smem + 71840, mbar_v_empty = smem + 71856;
+  const u32 mbar_cell_full = smem + 71872, mbar_cell_empty = smem + 71888;
+  int* const cell_slots = (int*)(smem_bytes + 71904);
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
 
@@ -599,17 +597,17 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     const u32 p_desc = (smem_p >> 4) | 0x10000u;
     // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
-    float* const row_exchange = (float*)(smem_bytes + 77824);
-    int* const arrivals_before = (int*)(smem_bytes + 78184);
+    float* const row_exchange = (float*)(smem_bytes + 71680);
+    int* const arrivals_before = (int*)(smem_bytes + 71912);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
     u32 v_phase = 0;
-    float s_acc_0[8];  // S': keys 0 to 63
-    float s_acc_1[8];  // S': keys 64 to 127
-    float o_acc_0[8];  // O': columns 0 to 63 of V
-    float o_acc_1[8];  // O': columns 64 to 127 of V
-    float row_max[4], row_sum[4];
+    float s_acc_0[4];  // S': keys 0 to 63
+    float s_acc_1[4];  // S': keys 64 to 127
+    float o_acc_0[4];  // O': columns 0 to 63 of V
+    float o_acc_1[4];  // O': columns 64 to 127 of V
+    float row_max[2], row_sum[2];
     u32 cell_stage = 0;
     u32 cell_phase = 0;
     Segment s;
@@ -617,13 +615,13 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     for (bool more = range.position < range.end; more;) {
       #pragma unroll 1
       while (next_segment(problem, range, s)) {
-        const int rows = min(16, group * s.sequence.seqlen_q - s.m_block * 16);  // packed rows that exist
+        const int rows = min(8, group * s.sequence.seqlen_q - s.m_block * 8);  // packed rows that exist
         const float key_scale = k_scale[s.kv_head], value_scale = v_scale[s.kv_head];
         // the factor stays positive: Q takes the sign of the scale, and a scale of 0
         factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);
         // Q: packed row r is query position r / group and query head r % group; in FP16, permuted as K will be read
-        for (int i = threadIdx.x; i < 256; i += 128) {
-          const int r = i / 16, c = i % 16, packed = s.m_block * 16 + r, position = packed / group;
+        for (int i = threadIdx.x; i < 128; i += 128) {
+          const int r = i / 16, c = i % 16, packed = s.m_block * 8 + r, position = packed / group;
           uint4 x = make_uint4(0, 0, 0, 0);
           if (r < rows) x = *(const uint4*)(q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
           x = bf16_to_fp16(x);
@@ -633,7 +631,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           x.z = (x.z ^ sign) & keep;
           x.w = (x.w ^ sign) & keep;
           const int t = c / 4 % 4, load = c / 2 % 2;
-          const u32 at = smem_q + (c / 16 * 2 + load) * 2048 + r * 128 + 4 * t;
+          const u32 at = smem_q + (c / 16 * 2 + load) * 1024 + r * 128 + 4 * t;
           const int chunk = 4 * (c % 2);
           store_shared(at + (((chunk + 0) ^ (r % 8)) << 4), x.x);
           store_shared(at + (((chunk + 1) ^ (r % 8)) << 4), x.y);
@@ -644,13 +642,9 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         named_barrier_sync(1, 128);
         row_max[0] = -kInfinity; row_sum[0] = 0.0f;
         row_max[1] = -kInfinity; row_sum[1] = 0.0f;
-        row_max[2] = -kInfinity; row_sum[2] = 0.0f;
-        row_max[3] = -kInfinity; row_sum[3] = 0.0f;
         o_acc_0[0] = o_acc_0[1] = o_acc_0[2] = o_acc_0[3] = 0.0f;
-        o_acc_0[4] = o_acc_0[5] = o_acc_0[6] = o_acc_0[7] = 0.0f;
         o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
-        o_acc_1[4] = o_acc_1[5] = o_acc_1[6] = o_acc_1[7] = 0.0f;
-        const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
+        const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 8 / group) + 1);  // keys before it are hidden from no row by their end
         #pragma unroll 1
         for (int n = s.tile_begin; n < s.tile_end; ++n) {
           // S' = K(n) Q'
@@ -675,14 +669,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
             k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
           }
           wgmma_fence();
-          wgmma_m64n16k16_rs_first(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 4, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 6, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 128, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 130, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 132, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_0, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 134, 0x40000040u));
+          wgmma_m64n8k16_rs_first(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 4, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 6, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 64, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 66, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 68, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_0, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 70, 0x40000040u));
           wgmma_commit();
           // keys 64 to 127
           WGMMA_WAIT(0);  // the fragments are free again
@@ -701,14 +695,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
             k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
           }
           wgmma_fence();
-          wgmma_m64n16k16_rs_first(s_acc_1, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 4, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 6, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 128, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 130, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 132, 0x40000040u));
-          wgmma_m64n16k16_rs(s_acc_1, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 134, 0x40000040u));
+          wgmma_m64n8k16_rs_first(s_acc_1, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 4, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 6, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 64, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 66, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 68, 0x40000040u));
+          wgmma_m64n8k16_rs(s_acc_1, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 70, 0x40000040u));
           wgmma_commit();
           __syncwarp();  // every lane has read its part of K
           if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
@@ -716,101 +710,60 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           k_phase ^= k_stage; k_stage ^= 1;
           if ((n + 1) * 128 > clean_end) {
             // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
-            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 16 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
-            const int end_2 = min(s.sequence.seqlen_k, (s.m_block * 16 + 8 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
-            const int end_3 = min(s.sequence.seqlen_k, (s.m_block * 16 + 9 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 8 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
+            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 8 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 128) - (16 * warp + (lane >> 2));
             if (0 >= end_0) s_acc_0[0] = -kInfinity; if (0 >= end_1) s_acc_0[1] = -kInfinity;
             if (8 >= end_0) s_acc_0[2] = -kInfinity; if (8 >= end_1) s_acc_0[3] = -kInfinity;
-            if (0 >= end_2) s_acc_0[4] = -kInfinity; if (0 >= end_3) s_acc_0[5] = -kInfinity;
-            if (8 >= end_2) s_acc_0[6] = -kInfinity; if (8 >= end_3) s_acc_0[7] = -kInfinity;
             if (64 >= end_0) s_acc_1[0] = -kInfinity; if (64 >= end_1) s_acc_1[1] = -kInfinity;
             if (72 >= end_0) s_acc_1[2] = -kInfinity; if (72 >= end_1) s_acc_1[3] = -kInfinity;
-            if (64 >= end_2) s_acc_1[4] = -kInfinity; if (64 >= end_3) s_acc_1[5] = -kInfinity;
-            if (72 >= end_2) s_acc_1[6] = -kInfinity; if (72 >= end_3) s_acc_1[7] = -kInfinity;
           }
           // maximum of each row over the tile
-          float tile_max[4];
+          float tile_max[2];
           tile_max[0] = fmaxf(fmaxf(s_acc_0[0], s_acc_0[2]), fmaxf(s_acc_1[0], s_acc_1[2]));
           tile_max[1] = fmaxf(fmaxf(s_acc_0[1], s_acc_0[3]), fmaxf(s_acc_1[1], s_acc_1[3]));
-          tile_max[2] = fmaxf(fmaxf(s_acc_0[4], s_acc_0[6]), fmaxf(s_acc_1[4], s_acc_1[6]));
-          tile_max[3] = fmaxf(fmaxf(s_acc_0[5], s_acc_0[7]), fmaxf(s_acc_1[5], s_acc_1[7]));
           tile_max[0] = fmaxf(tile_max[0], __shfl_xor_sync(0xffffffffu, tile_max[0], 4));
           tile_max[1] = fmaxf(tile_max[1], __shfl_xor_sync(0xffffffffu, tile_max[1], 4));
-          tile_max[2] = fmaxf(tile_max[2], __shfl_xor_sync(0xffffffffu, tile_max[2], 4));
-          tile_max[3] = fmaxf(tile_max[3], __shfl_xor_sync(0xffffffffu, tile_max[3], 4));
           tile_max[0] = fmaxf(tile_max[0], __shfl_xor_sync(0xffffffffu, tile_max[0], 8));
           tile_max[1] = fmaxf(tile_max[1], __shfl_xor_sync(0xffffffffu, tile_max[1], 8));
-          tile_max[2] = fmaxf(tile_max[2], __shfl_xor_sync(0xffffffffu, tile_max[2], 8));
-          tile_max[3] = fmaxf(tile_max[3], __shfl_xor_sync(0xffffffffu, tile_max[3], 8));
           tile_max[0] = fmaxf(tile_max[0], __shfl_xor_sync(0xffffffffu, tile_max[0], 16));
           tile_max[1] = fmaxf(tile_max[1], __shfl_xor_sync(0xffffffffu, tile_max[1], 16));
-          tile_max[2] = fmaxf(tile_max[2], __shfl_xor_sync(0xffffffffu, tile_max[2], 16));
-          tile_max[3] = fmaxf(tile_max[3], __shfl_xor_sync(0xffffffffu, tile_max[3], 16));
           if (lane < 4) {
-            *(float2*)(row_exchange + warp * 16 + 0 + 2 * lane) = make_float2(tile_max[0], tile_max[1]);
-            *(float2*)(row_exchange + warp * 16 + 8 + 2 * lane) = make_float2(tile_max[2], tile_max[3]);
+            *(float2*)(row_exchange + warp * 8 + 0 + 2 * lane) = make_float2(tile_max[0], tile_max[1]);
           }
           named_barrier_sync(1, 128);  // also: every warp's product with P(n - 1) is done
           bool grew = false;
-          float alpha[4], base[4];
+          float before[2], base[2];
           {
             const float2 m_0 = *(const float2*)(row_exchange + 0 + 2 * (lane & 3));
-            const float2 m_1 = *(const float2*)(row_exchange + 16 + 2 * (lane & 3));
-            const float2 m_2 = *(const float2*)(row_exchange + 32 + 2 * (lane & 3));
-            const float2 m_3 = *(const float2*)(row_exchange + 48 + 2 * (lane & 3));
-            const float new_x = fmaxf(row_max[0], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
-            base[0] = new_x == -kInfinity ? 0.0f : new_x * factor;
-            alpha[0] = exp2_approx(row_max[0] * factor - base[0]);
-            grew = grew || new_x > row_max[0];
-            row_max[0] = new_x;
-            const float new_y = fmaxf(row_max[1], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
-            base[1] = new_y == -kInfinity ? 0.0f : new_y * factor;
-            alpha[1] = exp2_approx(row_max[1] * factor - base[1]);
-            grew = grew || new_y > row_max[1];
-            row_max[1] = new_y;
-          }
-          {
-            const float2 m_0 = *(const float2*)(row_exchange + 8 + 2 * (lane & 3));
-            const float2 m_1 = *(const float2*)(row_exchange + 24 + 2 * (lane & 3));
-            const float2 m_2 = *(const float2*)(row_exchange + 40 + 2 * (lane & 3));
-            const float2 m_3 = *(const float2*)(row_exchange + 56 + 2 * (lane & 3));
-            const float new_x = fmaxf(row_max[2], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
-            base[2] = new_x == -kInfinity ? 0.0f : new_x * factor;
-            alpha[2] = exp2_approx(row_max[2] * factor - base[2]);
-            grew = grew || new_x > row_max[2];
-            row_max[2] = new_x;
-            const float new_y = fmaxf(row_max[3], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
-            base[3] = new_y == -kInfinity ? 0.0f : new_y * factor;
-            alpha[3] = exp2_approx(row_max[3] * factor - base[3]);
-            grew = grew || new_y > row_max[3];
-            row_max[3] = new_y;
+            const float2 m_1 = *(const float2*)(row_exchange + 8 + 2 * (lane & 3));
+            const float2 m_2 = *(const float2*)(row_exchange + 16 + 2 * (lane & 3));
+            const float2 m_3 = *(const float2*)(row_exchange + 24 + 2 * (lane & 3));
+            before[0] = row_max[0];
+            row_max[0] = fmaxf(row_max[0], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
+            base[0] = row_max[0] == -kInfinity ? 0.0f : row_max[0] * factor;
+            grew = grew || row_max[0] > before[0];
+            before[1] = row_max[1];
+            row_max[1] = fmaxf(row_max[1], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
+            base[1] = row_max[1] == -kInfinity ? 0.0f : row_max[1] * factor;
+            grew = grew || row_max[1] > before[1];
           }
           if (__any_sync(0xffffffffu, grew)) {
-            row_sum[0] *= alpha[0];
-            o_acc_0[0] *= alpha[0]; o_acc_0[2] *= alpha[0];
-            o_acc_1[0] *= alpha[0]; o_acc_1[2] *= alpha[0];
-            row_sum[1] *= alpha[1];
-            o_acc_0[1] *= alpha[1]; o_acc_0[3] *= alpha[1];
-            o_acc_1[1] *= alpha[1]; o_acc_1[3] *= alpha[1];
-            row_sum[2] *= alpha[2];
-            o_acc_0[4] *= alpha[2]; o_acc_0[6] *= alpha[2];
-            o_acc_1[4] *= alpha[2]; o_acc_1[6] *= alpha[2];
-            row_sum[3] *= alpha[3];
-            o_acc_0[5] *= alpha[3]; o_acc_0[7] *= alpha[3];
-            o_acc_1[5] *= alpha[3]; o_acc_1[7] *= alpha[3];
+            const float alpha_0 = exp2_approx(before[0] * factor - base[0]);
+            row_sum[0] *= alpha_0;
+            o_acc_0[0] *= alpha_0; o_acc_0[2] *= alpha_0;
+            o_acc_1[0] *= alpha_0; o_acc_1[2] *= alpha_0;
+            const float alpha_1 = exp2_approx(before[1] * factor - base[1]);
+            row_sum[1] *= alpha_1;
+            o_acc_0[1] *= alpha_1; o_acc_0[3] *= alpha_1;
+            o_acc_1[1] *= alpha_1; o_acc_1[3] *= alpha_1;
           }
           // P(n) = exp2(S' - max), and its row sums
           s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0])); s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
           s_acc_0[1] = exp2_approx(fmaf(s_acc_0[1], factor, -base[1])); s_acc_0[3] = exp2_approx(fmaf(s_acc_0[3], factor, -base[1])); row_sum[1] += s_acc_0[1] + s_acc_0[3];
-          s_acc_0[4] = exp2_approx(fmaf(s_acc_0[4], factor, -base[2])); s_acc_0[6] = exp2_approx(fmaf(s_acc_0[6], factor, -base[2])); row_sum[2] += s_acc_0[4] + s_acc_0[6];
-          s_acc_0[5] = exp2_approx(fmaf(s_acc_0[5], factor, -base[3])); s_acc_0[7] = exp2_approx(fmaf(s_acc_0[7], factor, -base[3])); row_sum[3] += s_acc_0[5] + s_acc_0[7];
-          stmatrix_x4_trans(smem_p + 0 + transposed_at + 0, pack_fp16(s_acc_0[0], s_acc_0[1]), pack_fp16(s_acc_0[2], s_acc_0[3]), pack_fp16(s_acc_0[4], s_acc_0[5]), pack_fp16(s_acc_0[6], s_acc_0[7]));
+          stmatrix_x2_trans(smem_p + 0 + transposed_at, pack_fp16(s_acc_0[0], s_acc_0[1]), pack_fp16(s_acc_0[2], s_acc_0[3]));
           s_acc_1[0] = exp2_approx(fmaf(s_acc_1[0], factor, -base[0])); s_acc_1[2] = exp2_approx(fmaf(s_acc_1[2], factor, -base[0])); row_sum[0] += s_acc_1[0] + s_acc_1[2];
           s_acc_1[1] = exp2_approx(fmaf(s_acc_1[1], factor, -base[1])); s_acc_1[3] = exp2_approx(fmaf(s_acc_1[3], factor, -base[1])); row_sum[1] += s_acc_1[1] + s_acc_1[3];
-          s_acc_1[4] = exp2_approx(fmaf(s_acc_1[4], factor, -base[2])); s_acc_1[6] = exp2_approx(fmaf(s_acc_1[6], factor, -base[2])); row_sum[2] += s_acc_1[4] + s_acc_1[6];
-          s_acc_1[5] = exp2_approx(fmaf(s_acc_1[5], factor, -base[3])); s_acc_1[7] = exp2_approx(fmaf(s_acc_1[7], factor, -base[3])); row_sum[3] += s_acc_1[5] + s_acc_1[7];
-          stmatrix_x4_trans(smem_p + 2048 + transposed_at + 0, pack_fp16(s_acc_1[0], s_acc_1[1]), pack_fp16(s_acc_1[2], s_acc_1[3]), pack_fp16(s_acc_1[4], s_acc_1[5]), pack_fp16(s_acc_1[6], s_acc_1[7]));
+          stmatrix_x2_trans(smem_p + 1024 + transposed_at, pack_fp16(s_acc_1[0], s_acc_1[1]), pack_fp16(s_acc_1[2], s_acc_1[3]));
           // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
           const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
           if (v_rows < 128) {
@@ -860,14 +813,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
             x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_0[30] = narrow_to_fp16(x[3]); v_frag_0[31] = narrow_to_fp16(x[3] >> 16);
           }
           wgmma_fence();
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[0], v_frag_0[1], v_frag_0[2], v_frag_0[3], descriptor(p_desc + 0, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[4], v_frag_0[5], v_frag_0[6], v_frag_0[7], descriptor(p_desc + 2, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[8], v_frag_0[9], v_frag_0[10], v_frag_0[11], descriptor(p_desc + 4, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[12], v_frag_0[13], v_frag_0[14], v_frag_0[15], descriptor(p_desc + 6, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[16], v_frag_0[17], v_frag_0[18], v_frag_0[19], descriptor(p_desc + 128, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[20], v_frag_0[21], v_frag_0[22], v_frag_0[23], descriptor(p_desc + 130, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[24], v_frag_0[25], v_frag_0[26], v_frag_0[27], descriptor(p_desc + 132, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[28], v_frag_0[29], v_frag_0[30], v_frag_0[31], descriptor(p_desc + 134, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[0], v_frag_0[1], v_frag_0[2], v_frag_0[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[4], v_frag_0[5], v_frag_0[6], v_frag_0[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[8], v_frag_0[9], v_frag_0[10], v_frag_0[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[12], v_frag_0[13], v_frag_0[14], v_frag_0[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[16], v_frag_0[17], v_frag_0[18], v_frag_0[19], descriptor(p_desc + 64, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[20], v_frag_0[21], v_frag_0[22], v_frag_0[23], descriptor(p_desc + 66, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[24], v_frag_0[25], v_frag_0[26], v_frag_0[27], descriptor(p_desc + 68, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_0, v_frag_0[28], v_frag_0[29], v_frag_0[30], v_frag_0[31], descriptor(p_desc + 70, 0x40000040u));
           wgmma_commit();
           WGMMA_WAIT(0);
           // columns 64 to 127 of V
@@ -906,14 +859,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
             x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_1[30] = narrow_to_fp16(x[3]); v_frag_1[31] = narrow_to_fp16(x[3] >> 16);
           }
           wgmma_fence();
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[0], v_frag_1[1], v_frag_1[2], v_frag_1[3], descriptor(p_desc + 0, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[4], v_frag_1[5], v_frag_1[6], v_frag_1[7], descriptor(p_desc + 2, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[8], v_frag_1[9], v_frag_1[10], v_frag_1[11], descriptor(p_desc + 4, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[12], v_frag_1[13], v_frag_1[14], v_frag_1[15], descriptor(p_desc + 6, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[16], v_frag_1[17], v_frag_1[18], v_frag_1[19], descriptor(p_desc + 128, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[20], v_frag_1[21], v_frag_1[22], v_frag_1[23], descriptor(p_desc + 130, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[24], v_frag_1[25], v_frag_1[26], v_frag_1[27], descriptor(p_desc + 132, 0x40000040u));
-          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[28], v_frag_1[29], v_frag_1[30], v_frag_1[31], descriptor(p_desc + 134, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[0], v_frag_1[1], v_frag_1[2], v_frag_1[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[4], v_frag_1[5], v_frag_1[6], v_frag_1[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[8], v_frag_1[9], v_frag_1[10], v_frag_1[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[12], v_frag_1[13], v_frag_1[14], v_frag_1[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[16], v_frag_1[17], v_frag_1[18], v_frag_1[19], descriptor(p_desc + 64, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[20], v_frag_1[21], v_frag_1[22], v_frag_1[23], descriptor(p_desc + 66, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[24], v_frag_1[25], v_frag_1[26], v_frag_1[27], descriptor(p_desc + 68, 0x40000040u));
+          wgmma_m64n8k16_rs(o_acc_1, v_frag_1[28], v_frag_1[29], v_frag_1[30], v_frag_1[31], descriptor(p_desc + 70, 0x40000040u));
           wgmma_commit();
           WGMMA_WAIT(0);
           __syncwarp();  // every lane has read its part of V
@@ -924,111 +877,66 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         // ---- row sums over the lanes and warps
         row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 4);
         row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 4);
-        row_sum[2] += __shfl_xor_sync(0xffffffffu, row_sum[2], 4);
-        row_sum[3] += __shfl_xor_sync(0xffffffffu, row_sum[3], 4);
         row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 8);
         row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 8);
-        row_sum[2] += __shfl_xor_sync(0xffffffffu, row_sum[2], 8);
-        row_sum[3] += __shfl_xor_sync(0xffffffffu, row_sum[3], 8);
         row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 16);
         row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 16);
-        row_sum[2] += __shfl_xor_sync(0xffffffffu, row_sum[2], 16);
-        row_sum[3] += __shfl_xor_sync(0xffffffffu, row_sum[3], 16);
         if (lane < 4) {
-          *(float2*)(row_exchange + warp * 16 + 0 + 2 * lane) = make_float2(row_sum[0], row_sum[1]);
-          *(float2*)(row_exchange + warp * 16 + 8 + 2 * lane) = make_float2(row_sum[2], row_sum[3]);
+          *(float2*)(row_exchange + warp * 8 + 0 + 2 * lane) = make_float2(row_sum[0], row_sum[1]);
         }
         named_barrier_sync(1, 128);
-        row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)] + row_exchange[32 + 2 * (lane & 3)] + row_exchange[48 + 2 * (lane & 3)];
-        row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[33 + 2 * (lane & 3)] + row_exchange[49 + 2 * (lane & 3)];
-        row_sum[2] = row_exchange[8 + 2 * (lane & 3)] + row_exchange[24 + 2 * (lane & 3)] + row_exchange[40 + 2 * (lane & 3)] + row_exchange[56 + 2 * (lane & 3)];
-        row_sum[3] = row_exchange[9 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)] + row_exchange[41 + 2 * (lane & 3)] + row_exchange[57 + 2 * (lane & 3)];
+        row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[8 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)] + row_exchange[24 + 2 * (lane & 3)];
+        row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[9 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)];
 
         // ---- output
         if (s.whole) {
           // the whole item: through shared memory, so that rows leave in 16-byte words
-          float inv_sum[4];
+          float inv_sum[2];
           {
-            const int packed = s.m_block * 16 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
+            const int packed = s.m_block * 8 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
             float top = row_max[0] * factor, sum = row_sum[0], own = 1.0f;
             inv_sum[0] = sum > 0.0f ? own * value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           {
-            const int packed = s.m_block * 16 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
+            const int packed = s.m_block * 8 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
             float top = row_max[1] * factor, sum = row_sum[1], own = 1.0f;
             inv_sum[1] = sum > 0.0f ? own * value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
-          }
-          {
-            const int packed = s.m_block * 16 + (8 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[2] * factor, sum = row_sum[2], own = 1.0f;
-            inv_sum[2] = sum > 0.0f ? own * value_scale / sum : 0.0f;
-            if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
-          }
-          {
-            const int packed = s.m_block * 16 + (9 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[3] * factor, sum = row_sum[3], own = 1.0f;
-            inv_sum[3] = sum > 0.0f ? own * value_scale / sum : 0.0f;
-            if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           // a lane holds two neighbouring columns of a query row
           {
             const int r = 0 + 2 * (lane & 3);
             const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
             store_shared(at + 0, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[2] * inv_sum[0]));
-            store_shared(at + 2048, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[2] * inv_sum[0]));
+            store_shared(at + 1024, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[2] * inv_sum[0]));
           }
           {
             const int r = 1 + 2 * (lane & 3);
             const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
             store_shared(at + 0, pack_bf16(o_acc_0[1] * inv_sum[1], o_acc_0[3] * inv_sum[1]));
-            store_shared(at + 2048, pack_bf16(o_acc_1[1] * inv_sum[1], o_acc_1[3] * inv_sum[1]));
-          }
-          {
-            const int r = 8 + 2 * (lane & 3);
-            const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
-            store_shared(at + 0, pack_bf16(o_acc_0[4] * inv_sum[2], o_acc_0[6] * inv_sum[2]));
-            store_shared(at + 2048, pack_bf16(o_acc_1[4] * inv_sum[2], o_acc_1[6] * inv_sum[2]));
-          }
-          {
-            const int r = 9 + 2 * (lane & 3);
-            const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
-            store_shared(at + 0, pack_bf16(o_acc_0[5] * inv_sum[3], o_acc_0[7] * inv_sum[3]));
-            store_shared(at + 2048, pack_bf16(o_acc_1[5] * inv_sum[3], o_acc_1[7] * inv_sum[3]));
+            store_shared(at + 1024, pack_bf16(o_acc_1[1] * inv_sum[1], o_acc_1[3] * inv_sum[1]));
           }
           named_barrier_sync(1, 128);
           #pragma unroll 1
           for (int i = threadIdx.x; i < rows * 16; i += 128) {
-            const int r = i / 16, c = i % 16, packed = s.m_block * 16 + r;
-            copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+            const int r = i / 16, c = i % 16, packed = s.m_block * 8 + r;
+            copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 1024 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
           }
         } else {
           // this block's part
-          float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + s.second_slot) * 2080;
+          float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + s.second_slot) * 1040;
           if (0 + 2 * (lane & 3) < rows) {
             float* const at = part + (0 + 2 * (lane & 3)) * 128 + 16 * warp + 2 * (lane >> 2);
             *(float2*)(at + 0) = make_float2(o_acc_0[0], o_acc_0[2]);
             *(float2*)(at + 64) = make_float2(o_acc_1[0], o_acc_1[2]);
-            if (threadIdx.x < 4) *(float2*)(part + 2048 + 2 * (0 + 2 * lane)) = make_float2(row_max[0], row_sum[0]);
+            if (threadIdx.x < 4) *(float2*)(part + 1024 + 2 * (0 + 2 * lane)) = make_float2(row_max[0], row_sum[0]);
           }
           if (1 + 2 * (lane & 3) < rows) {
             float* const at = part + (1 + 2 * (lane & 3)) * 128 + 16 * warp + 2 * (lane >> 2);
             *(float2*)(at + 0) = make_float2(o_acc_0[1], o_acc_0[3]);
             *(float2*)(at + 64) = make_float2(o_acc_1[1], o_acc_1[3]);
-            if (threadIdx.x < 4) *(float2*)(part + 2048 + 2 * (1 + 2 * lane)) = make_float2(row_max[1], row_sum[1]);
-          }
-          if (8 + 2 * (lane & 3) < rows) {
-            float* const at = part + (8 + 2 * (lane & 3)) * 128 + 16 * warp + 2 * (lane >> 2);
-            *(float2*)(at + 0) = make_float2(o_acc_0[4], o_acc_0[6]);
-            *(float2*)(at + 64) = make_float2(o_acc_1[4], o_acc_1[6]);
-            if (threadIdx.x < 4) *(float2*)(part + 2048 + 2 * (8 + 2 * lane)) = make_float2(row_max[2], row_sum[2]);
-          }
-          if (9 + 2 * (lane & 3) < rows) {
-            float* const at = part + (9 + 2 * (lane & 3)) * 128 + 16 * warp + 2 * (lane >> 2);
-            *(float2*)(at + 0) = make_float2(o_acc_0[5], o_acc_0[7]);
-            *(float2*)(at + 64) = make_float2(o_acc_1[5], o_acc_1[7]);
-            if (threadIdx.x < 4) *(float2*)(part + 2048 + 2 * (9 + 2 * lane)) = make_float2(row_max[3], row_sum[3]);
+            if (threadIdx.x < 4) *(float2*)(part + 1024 + 2 * (1 + 2 * lane)) = make_float2(row_max[1], row_sum[1]);
           }
           named_barrier_sync(1, 128);
           const Split split = split_of(range, s);
@@ -1037,9 +945,9 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           if (*arrivals_before == split.parts - 1) {
             // the last block of the item adds the parts up, in order, and leaves the counter as it was found
             if (threadIdx.x == 0) item_counters[s.item] = 0;
-            const long long stride = problem.team_heads * 2ll * 2080;
-            const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll * 2080;
-            const int shift = split.first_second ? 2080 : 0;  // part 0 may be the second of its block
+            const long long stride = problem.team_heads * 2ll * 1040;
+            const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll * 1040;
+            const int shift = split.first_second ? 1040 : 0;  // part 0 may be the second of its block
             #pragma unroll 1
             for (int r = warp; r < rows; r += 4) {
               float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
@@ -1059,7 +967,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
                   float top = -kInfinity, sum = 0.0f, first = -kInfinity;
                   #pragma unroll 1
                   for (int i = lane % 32; i < split.parts; i += 32) {
-                    const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 2048 + 2 * row));
+                    const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 1024 + 2 * row));
                     if (i < 32) first = other.x;
                     const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
                     sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
@@ -1072,7 +980,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
                   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                   const float total = sum;
                   {
-                    const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
+                    const int packed = s.m_block * 8 + row, head = s.kv_head * group + packed % group;
                     float top = all * factor, sum = total, own = 1.0f;
                     inverse = sum > 0.0f ? own * value_scale / sum : 0.0f;
                     if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
@@ -1094,10 +1002,10 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
                     for (int i = 16; i < split.parts; ++i) {
                       const float* const other = parts + i * stride;
                       const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
-                      const float w = exp2_approx(__ldcg(other + 2048 + 2 * row) * factor - row_base);
+                      const float w = exp2_approx(__ldcg(other + 1024 + 2 * row) * factor - row_base);
                       sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                     }
-                    const int packed = s.m_block * 16 + row;
+                    const int packed = s.m_block * 8 + row;
                     *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
                   }
                 }

@@ -93,6 +93,27 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(make_geometry(hopper, p, 132).grid == std::array<std::uint32_t, 3>{60, 1, 1});
   CHECK(stream_blocks(m, p, 8) == 16);
 
+  // Short launches cut between items: 33 teams of 8 are 32 where 64 sequences then get half a team each, or
+  // 16 two; 33 where neither comes out even, and where the launch is long. One item has no more than 32
+  // parts.
+  Problem even = many;
+  even.team_heads = 8;
+  even.kv_tiles = 32;
+  const auto blocks = [&](std::int64_t sequences) {
+    even.num_tiles = 8 * sequences;
+    return even_blocks(m, even, 132);
+  };
+  CHECK(blocks(64) == 256);
+  CHECK(blocks(16) == 256);
+  CHECK(blocks(1) == 256);
+  CHECK(blocks(3) == 264);
+  CHECK(blocks(5) == 264);
+  even.kv_tiles = 1 << 20;
+  CHECK(blocks(64) == 264);
+  even.kv_tiles = 32;
+  even.max_blocks = 264;
+  CHECK(blocks(64) == 264);
+
   // No more blocks than the caller allows, and teams that fit them.
   Problem beside = p;
   beside.max_blocks = 10;

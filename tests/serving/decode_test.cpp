@@ -173,12 +173,12 @@ TEST_CASE("a launch chooses between one block a multiprocessor with all stages a
     const std::vector<std::int64_t> q{1}, k{keys + more};
     DecodeShape shape{32, 8, q, k, 0};
     const Manifest& manifest = built.source.manifest;
-    CHECK(size_decode(manifest, shape, 132).blocks == (more == 0 ? 132 : 264));
+    CHECK(size_decode(manifest, shape, 132).blocks == (more == 0 ? 128 : 256));
     shape.max_blocks = 100;  // what leaves room for another launch leaves shared memory, too
     CHECK(size_decode(manifest, shape, 132).blocks <= 100);
     shape.max_blocks = 0;
     shape.residency = more == 0 ? Residency::shared : Residency::alone;
-    CHECK(size_decode(manifest, shape, 132).blocks == (more == 0 ? 264 : 132));
+    CHECK(size_decode(manifest, shape, 132).blocks == (more == 0 ? 256 : 128));
   }
 
   // The rings end where the launch's shared memory does.
