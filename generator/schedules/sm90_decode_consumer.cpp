@@ -134,9 +134,8 @@ void emit_max(Writer& w, const DecodePlan& p) {
     for (int e = 0; e < 2; ++e) {
       const char* member = e == 0 ? "x" : "y";
       w.line("before[{0}] = row_max[{0}];", c + e);
-      w.line(
-          "row_max[{1}] = fmaxf(row_max[{1}], fmaxf(fmaxf(m_0.{0}, m_1.{0}), fmaxf(m_2.{0}, m_3.{0})));",
-          member, c + e);
+      w.line("row_max[{1}] = fmaxf(row_max[{1}], fmaxf(fmaxf(m_0.{0}, m_1.{0}), fmaxf(m_2.{0}, m_3.{0})));",
+             member, c + e);
       w.line("base[{0}] = row_max[{0}] == -kInfinity ? 0.0f : row_max[{0}] * factor;", c + e);
       w.line("grew = grew || row_max[{0}] > before[{0}];", c + e);
     }

@@ -182,8 +182,11 @@ KernelSource emit_decode(const DecodePlan& p) {
   for (const char* section :
        {"types", "smem_address", "mbarrier_init", "fence_mbarrier_init", "mbarrier_expect_tx",
         "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map", "tma_load",
-        "dependent_launch", "fence_proxy_async", p.upright ? "stmatrix" : p.BM == 8 ? "stmatrix_x2_trans" : "stmatrix_trans", "load_16_bytes",
-        "zero_16_bytes", "copy_16_bytes", "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
+        "dependent_launch", "fence_proxy_async",
+        p.upright   ? "stmatrix"
+        : p.BM == 8 ? "stmatrix_x2_trans"
+                    : "stmatrix_trans",
+        "load_16_bytes", "zero_16_bytes", "copy_16_bytes", "exp2_approx", "rcp_approx", "atomic_add_acq_rel"})
     prelude.use(section);
   prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.narrow) {

@@ -131,8 +131,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   c.schedule = kName;
 
   // 16 rows hold the usual groups with a few drafted tokens. A group that is known and has at most 8 heads
-  // takes 8: half of the exponentials (bench/NOTES.md 106). Wide outputs, as of a latent cache, leave registers
-  // for no more than 16.
+  // takes 8: half of the exponentials (bench/NOTES.md 106). Wide outputs, as of a latent cache, leave
+  // registers for no more than 16.
   const int most = p.ov_depth <= 256 ? 64 : 16;
   if (!c.BM) {
     const int heads = c.group.value_or(16);

@@ -309,7 +309,8 @@ std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int n
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);
   const std::int64_t teams = blocks / team, items = problem.num_tiles / team;
-  if (items == 0 || problem.max_blocks > 0 || !reads_at_most(kShort, manifest, problem, num_sms)) return blocks;
+  if (items == 0 || problem.max_blocks > 0 || !reads_at_most(kShort, manifest, problem, num_sms))
+    return blocks;
   for (std::int64_t t = teams; 20 * t >= 19 * teams && t > 0; --t) {
     const bool whole = items % t == 0, divided = t % items == 0 && t / items <= kMostParts;
     if (whole || divided) return t * team;
