@@ -57,10 +57,14 @@ void declare(CLI::App& app, Options& options) {
 Config config_for(const Options& options, Runtime& runtime) {
   if (options.config.empty()) {
     const std::string target = runtime.device().target == "sm_90a" ? "sm_90a" : "sm_80";
-    return parse_config(R"({"target": ")" + target +
-                            R"(", "operation": "decode", "dtype": "bf16", "depth": 128,
+    Config config = parse_config(R"({"target": ")" + target +
+                                     R"(", "operation": "decode", "dtype": "bf16", "depth": 128,
                                 "operand": {"kind": "paged", "page_size": 64}})",
-                        "the built-in config");
+                                 "the built-in config");
+    const std::int64_t group =
+        std::max<std::int64_t>(options.heads_q / std::max<std::int64_t>(options.heads_kv, 1), 1);
+    if (group <= 128) config.group = static_cast<int>(group);  // query heads that share a tile of keys
+    return config;
   }
   std::ifstream in(options.config);
   if (!in) throw Error(ErrorCode::bad_input, "cannot read '" + options.config + "'");
