@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 19> kTunable{"schedule",
 /// Integers and shapes worth trying; keys with a list of names or a yes and no have their values in the
 /// schema.
 Json listed_values(std::string_view key) {
-  if (key == "BM") return {16, 32, 64, 128, 192, 256};
+  if (key == "BM") return {8, 16, 32, 64, 128, 192, 256};
   if (key == "BN") return {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256};
   if (key == "BK") return {16, 32, 64, 128, 256};
   if (key == "WM") return {16, 32, 64};
