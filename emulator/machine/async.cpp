@@ -14,6 +14,7 @@ void do_copy(Warp& w, const LaneCopy& l) {
   if (l.arrive) {
     if (MBarrier* m = find_mbarrier(w, *l.op, l.lane, *w.block, l.shared)) {
       // Without .noinc the pending count was raised at issue to make room for this arrival.
+      if (m->pending == 0) report_overrun(w, *l.op, l.lane, l.shared, *m);
       join(m->arriving, l.published);
       mbarrier_arrive(c, *m, 1);
     }
@@ -29,6 +30,10 @@ void do_copy(Warp& w, const LaneCopy& l) {
   std::memcpy(to.data, buffer, l.bytes);
   c.counters.async_bytes += l.bytes;
   ++c.progress;
+}
+
+void drop_done(std::deque<LaneCopy>& q) {
+  while (!q.empty() && q.front().done) q.pop_front();
 }
 
 void load_runs(BulkCopy& b, Block& target) {
@@ -80,10 +85,18 @@ void signal(Cluster& c, BulkCopy& b, Block& target) {
 
 }  // namespace
 
-void complete_first_copy(Warp& w) {
-  const LaneCopy l = std::move(w.copies.pending.front());
-  w.copies.pending.pop_front();
-  do_copy(w, l);
+void complete_from(Warp& w, std::size_t first, std::size_t count) {
+  auto& q = w.copies.pending;
+  const auto complete = [&](LaneCopy& l) {
+    if (!l.done) do_copy(w, l);
+    l.done = true;
+  };
+  for (std::size_t i = first; i < std::min(first + count, q.size()); ++i) {
+    for (std::size_t before = 0; q[i].arrive && before < i; ++before)
+      if (q[before].lane == q[i].lane) complete(q[before]);
+    complete(q[i]);
+  }
+  drop_done(q);
 }
 
 void complete_copies(Warp& w, std::uint32_t mask, int keep) {
@@ -94,8 +107,10 @@ void complete_copies(Warp& w, std::uint32_t mask, int keep) {
     return keep < 0 ||
            static_cast<std::int64_t>(l.group) + keep < static_cast<std::int64_t>(w.copies.committed[l.lane]);
   };
-  std::copy_if(q.begin(), q.end(), std::back_inserter(run), wanted);
+  std::copy_if(q.begin(), q.end(), std::back_inserter(run),
+               [&](const LaneCopy& l) { return !l.done && wanted(l); });
   std::erase_if(q, wanted);
+  drop_done(q);
   for (const LaneCopy& l : run) do_copy(w, l);
 }
 
@@ -200,13 +215,47 @@ bool anything_pending(const Cluster& c) {
 }
 
 namespace {
-bool is_awaited(const Cluster& c, std::uint32_t mbarrier) {
+
+/// Completes the newest operation in flight that signals an mbarrier which some group waits for: whoever
+/// waits for a later tile gets as far ahead of the others as the program lets it, while earlier tiles are
+/// late. An arrival of cp.async brings what its lane began before, and nothing of other lanes.
+bool complete_newest_awaited(Cluster& c) {
+  std::vector<const Wait*> waits;
   for (const auto& b : c.blocks)
     for (const Warp& w : b->warps)
       for (const Group& g : w.others)
-        if (g.wait.kind == WaitKind::mbarrier && g.wait.id == mbarrier) return true;
-  return false;
+        if (g.wait.kind == WaitKind::mbarrier) waits.push_back(&g.wait);
+  if (waits.empty()) return false;
+  const auto awaited = [&](std::uint32_t mbarrier, const Block* block) {
+    return std::any_of(waits.begin(), waits.end(), [&](const Wait* t) {
+      return t->id == mbarrier && (block == nullptr || t->block == block);
+    });
+  };
+  std::uint64_t newest = 0;
+  std::size_t at = 0;
+  Warp* warp = nullptr;
+  for (std::size_t i = c.bulk.size(); i-- > 0 && newest == 0;)
+    if (c.bulk[i].kind != BulkCopy::Kind::store && awaited(c.bulk[i].mbarrier, nullptr)) {
+      newest = c.bulk[i].issued;
+      at = i;
+    }
+  for (const auto& b : c.blocks)
+    for (Warp& w : b->warps) {
+      const auto& q = w.copies.pending;
+      for (std::size_t i = q.size(); i-- > 0 && q[i].issued > newest;)
+        if (q[i].arrive && !q[i].done && awaited(q[i].shared, b.get())) {
+          newest = q[i].issued;
+          warp = &w;
+          at = i;
+        }
+    }
+  if (warp != nullptr)
+    complete_from(*warp, at, 1);
+  else if (newest != 0)
+    complete_bulk(c, at);
+  return newest != 0;
 }
+
 }  // namespace
 
 bool complete_one(Cluster& c, bool at_random) {
@@ -215,8 +264,7 @@ bool complete_one(Cluster& c, bool at_random) {
     Block& b = *c.blocks[dice % c.blocks.size()];
     Warp& w = b.warps[(dice >> 8) % b.warps.size()];
     if ((dice >> 20) % 3 == 0 && !w.copies.pending.empty()) {
-      for (std::uint64_t n = 1 + (dice >> 24) % 64; n > 0 && !w.copies.pending.empty(); --n)
-        complete_first_copy(w);
+      complete_from(w, (dice >> 32) % w.copies.pending.size(), 1 + (dice >> 24) % 64);
       return true;
     }
     WgmmaQueue& q = b.warpgroups[static_cast<std::size_t>(w.index) / 4];
@@ -227,17 +275,12 @@ bool complete_one(Cluster& c, bool at_random) {
       return true;
     }
   }
-  // Late completion prefers what some group waits for, so that everything else stays late; of that the
-  // newest, so that whoever waits for a later copy gets as far ahead of the others as the program lets it.
-  for (std::size_t i = c.bulk.size(); i-- > 0;)
-    if (c.bulk[i].kind != BulkCopy::Kind::store && is_awaited(c, c.bulk[i].mbarrier)) {
-      complete_bulk(c, i);
-      return true;
-    }
+  // Late completion prefers what some group waits for, so that everything else stays late.
+  if (complete_newest_awaited(c)) return true;
   for (const auto& b : c.blocks)
     for (Warp& w : b->warps)
       if (!w.copies.pending.empty()) {
-        complete_first_copy(w);
+        complete_from(w, 0, 1);
         return true;
       }
   if (!c.bulk.empty()) {

@@ -20,7 +20,9 @@ struct Warp;
 struct LaneCopy {
   std::uint8_t lane = 0;
   std::uint8_t bytes = 0, source_bytes = 0;
-  bool arrive = false, noinc = false;
+  bool arrive = false;
+  bool done = false;         ///< completed while an older one still waits
+  std::uint64_t issued = 0;  ///< number of the instruction among the cluster's asynchronous ones
   std::uint32_t group = 0;   ///< commits of the lane before it
   std::uint32_t shared = 0;  ///< destination, or the mbarrier
   std::uint64_t global = 0;
@@ -28,7 +30,7 @@ struct LaneCopy {
   Clock published;  ///< of an arrival
 };
 struct CopyQueue {
-  std::deque<LaneCopy> pending;  ///< in order
+  std::deque<LaneCopy> pending;  ///< in the order of issue; the first of them is not done
   std::uint32_t committed[32] = {};
 };
 
@@ -48,6 +50,7 @@ struct BulkCopy {
   Block* mbarrier_block = nullptr;  ///< where not in the target itself
   std::uint64_t phase = 0;          ///< of the first mbarrier when issued
   std::uint32_t bytes = 0;          ///< that complete_tx counts
+  std::uint64_t issued = 0;         ///< as of LaneCopy
   std::uint32_t group = 0;          ///< bulk groups of the lane committed before it (stores)
   std::vector<BoxRun> runs;
   std::uint32_t source_offset = 0;   ///< shared_to_shared
@@ -73,8 +76,9 @@ struct WgmmaQueue {
 /// Completes lane copies of groups older than the newest `keep` (-1: everything, uncommitted too) of lanes in
 /// `mask`.
 void complete_copies(Warp& w, std::uint32_t mask, int keep);
-/// Completes the oldest copy of a warp's queue.
-void complete_first_copy(Warp& w);
+/// Completes `count` entries of a warp's queue from `first` on, each with what it has to follow: copies
+/// follow nothing, an arrival all that its lane began before.
+void complete_from(Warp& w, std::size_t first, std::size_t count);
 void complete_bulk(Cluster& c, std::size_t index);
 /// Reads a store's source now, leaving its writes for later.
 void read_bulk_source(BulkCopy& b);

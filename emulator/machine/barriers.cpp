@@ -62,6 +62,12 @@ void mbarrier_settle(Cluster& c, MBarrier& m) {
   ++c.progress;
 }
 
+void report_overrun(Warp& w, const Op& op, int lane, std::uint32_t offset, const MBarrier& m) {
+  report(w, op, lane, "mbarrier-overrun",
+         "arrival at mbarrier " + std::to_string(offset) + " whose " + std::to_string(m.count) +
+             " arrivals of this phase are all in");
+}
+
 void mbarrier_arrive(Cluster& c, MBarrier& m, std::uint32_t count) {
   ++c.progress;
   m.pending -= std::min(count, m.pending);

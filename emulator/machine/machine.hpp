@@ -223,6 +223,7 @@ struct Cluster {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<BulkCopy> bulk;  ///< in flight
   std::uint64_t progress = 0;  ///< anything that others could wait for
+  std::uint64_t issued = 0;    ///< asynchronous instructions so far
   std::uint64_t instructions = 0;
   bool aborted = false, done = false;
   int idle_rounds = 0;
@@ -311,6 +312,8 @@ MBarrier* find_mbarrier(Warp& w, const Op& op, int lane, Block& block, std::uint
 void check_mbarriers_kept(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
                           std::uint32_t bytes);
 void mbarrier_arrive(Cluster& c, MBarrier& m, std::uint32_t count);
+/// Reports an arrival in a phase that has all of its own.
+void report_overrun(Warp& w, const Op& op, int lane, std::uint32_t offset, const MBarrier& m);
 void mbarrier_complete_tx(Cluster& c, MBarrier& m, std::int64_t bytes);
 void mbarrier_settle(Cluster& c, MBarrier& m);
 void barrier_settle(Block& b, NamedBarrier& n);

@@ -285,7 +285,10 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
     }
   };
   const auto judge = [&](const Slot& s, std::uint32_t at) {
-    if (!ordered(s) && !(write && s.agent == self && unit == static_cast<std::uint32_t>(Unit::cp_async))) {
+    // Lanes that copy to one place in one cp.async are taken for one: they bring the same.
+    const bool together =
+        s.agent == self && s.epoch == epoch && unit == static_cast<std::uint32_t>(Unit::cp_async);
+    if (!ordered(s) && !(write && together)) {
       conflict(w, op, lane, block, at, s, write, true, unit);
     } else if (async_proxy) {
       const std::uint32_t by = s.agent % kUnits;
@@ -314,9 +317,11 @@ void RaceTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uin
       continue;
     }
     if (overlaps) {
-      if (!write && !ordered(*last))
+      // Who follows any writer of what is there may read; of cp.async each lane's words are its own.
+      if (!ordered(*last))
         for (const Slot& s : cell.same)
-          if (s.epoch != 0 && (s.mask & mask) == mask && ordered(s)) last = &s;
+          if (s.epoch != 0 && (s.mask & mask) == mask && (!write || s.agent == last->agent) && ordered(s))
+            last = &s;
       judge(*last, at);
     }
     if (cell.split) {

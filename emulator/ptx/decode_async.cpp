@@ -49,6 +49,7 @@ void run_cp_async(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto unit = static_cast<std::uint32_t>(Unit::cp_async);
   const std::uint32_t epoch = c.races ? c.races->begin(w, unit) : 0;
+  ++c.issued;
   // Lanes that have committed equally often share an entry.
   for (std::uint32_t left = c.races ? w.exec : 0; left != 0;) {
     const std::uint32_t group = w.copies.committed[std::countr_zero(left)];
@@ -74,6 +75,7 @@ void run_cp_async(Warp& w, const Op& op) {
         static_cast<std::uint32_t>(shared_address(w, op.a, op.asize, op.imm, (op.flags & 1) != 0, l));
     copy.global = w.value(op.b, op.bsize, l) + static_cast<u64>(static_cast<std::int32_t>(op.target));
     copy.group = w.copies.committed[l];
+    copy.issued = c.issued;
     copy.op = &op;
     if (copy.source_bytes != 0) {
       if ((copy.global & (op.width - 1u)) != 0) {
@@ -104,6 +106,7 @@ void run_wait_group(Warp& w, const Op& op) {
   complete_copies(w, w.exec, static_cast<int>(op.imm));
 }
 void run_mbarrier_arrive(Warp& w, const Op& op) {
+  const std::uint64_t issued = ++w.block->cluster->issued;
   each_lane(w, [&](int l) {
     LaneCopy copy;
     copy.lane = static_cast<std::uint8_t>(l);
@@ -112,6 +115,7 @@ void run_mbarrier_arrive(Warp& w, const Op& op) {
         static_cast<std::uint32_t>(shared_address(w, op.a, op.asize, op.imm, (op.flags & 1) != 0, l)) &
         0xffffffu;
     copy.group = w.copies.committed[l];
+    copy.issued = issued;
     copy.op = &op;
     if (RaceTracker* r = w.block->cluster->races.get()) {
       const auto unit = static_cast<std::uint32_t>(Unit::cp_async);

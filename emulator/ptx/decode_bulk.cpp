@@ -293,6 +293,7 @@ void run_bulk(Warp& w, const Op& op) {
       b.phase = m->phase;
     }
     if (c.races) track(w, op, l, b);
+    b.issued = ++c.issued;
     c.bulk.push_back(std::move(b));
     ++c.progress;
     if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);

@@ -85,6 +85,7 @@ void run_remote(Warp& w, const Op& op) {
       if (!r.reduce) c.races->access(w, op, lane, *to, offset, b.bytes, true, unit, epoch);
       b.published = c.races->published(w, lane, unit, epoch);
     }
+    b.issued = ++c.issued;
     c.bulk.push_back(std::move(b));
     ++c.progress;
     if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);

@@ -281,10 +281,7 @@ void run_mbarrier(Warp& w, const Op& op) {
         } else if (op.b != kNoRef) {
           n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
         }
-        if (n > m->pending)
-          report(w, op, l, "mbarrier-overrun",
-                 "arrival at mbarrier " + std::to_string(t.offset) + " whose " + std::to_string(m->count) +
-                     " arrivals of this phase are all in");
+        if (n > m->pending) report_overrun(w, op, l, t.offset, *m);
         // Lanes that arrive together publish together, once for each mbarrier.
         if (c.races && m != published) c.races->release(w, m->arriving, w.exec);
         published = m;
