@@ -27,4 +27,9 @@ inline DType kv_dtype(const Config& config) {
   return config.kv_dtype.value_or(config.dtype);
 }
 
+/// K and V of 8 bits under a query of 16: bytes that are widened on their way to the products.
+inline bool is_narrow(const Config& config) {
+  return size_of(kv_dtype(config)) == 1 && !is_fp8(config.dtype);
+}
+
 }  // namespace kiln

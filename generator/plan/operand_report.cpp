@@ -33,12 +33,7 @@ Json interface_of(const Config& c, int depth) {
            {"page_size", P},
            {"quantization_enabled", quantized},
            {"quantization_granularity", quantized ? granularity_of(*operand.quantization, depth) : Json(0)}};
-  if (c.BN) {
-    out["eff_page"] = kv_sub_tile_rows(*c.BN, P);
-    out["num_pages"] = kv_num_sub_tiles(*c.BN, P);
-    out["kv_sub_tile_rows"] = kv_sub_tile_rows(*c.BN, P);
-    out["kv_num_sub_tiles"] = kv_num_sub_tiles(*c.BN, P);
-  }
+  if (c.BN) out.update(sub_tile_constants(*c.BN, P, kv_sub_tile_rows(*c.BN, P)));
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/cdna_decode_plan.hpp"
+#include "generator/schedules/cdna_tensors.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -29,12 +30,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
     add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.lse && p.ragged_q()) add(Kind::i32, "total_q");
-  for (const char* tensor : p.tensors()) {
-    const bool query = *tensor == 'q' || *tensor == 'o';
-    if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
-    if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
-    for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-  }
+  add_stride_params(params, tensors_of(p));
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
@@ -103,16 +99,7 @@ void emit_segment(Writer& w, const DecodePlan& p) {
     w.line("const int block = keys > 0 ? pages[0] : -1;");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? keys : 0;  // no block: zeros");
   }
-  for (const char* tensor : p.tensors()) {
-    const bool query = *tensor == 'q' || *tensor == 'o';
-    std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
-    if (!p.ragged_q()) start = "batch_index * {}_stride_batch";
-    if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
-    const bool bytes = *tensor == 'q' ? p.q_bytes() : *tensor != 'o' && p.kv_bytes();
-    w.line("{0}{4}* const {1}_head = {1} + {2} + kv_head{3} * {1}_stride_head{5};",
-           *tensor == 'o' ? "" : "const ", tensor, fmt::format(fmt::runtime(start), tensor),
-           query ? " * group" : "", bytes ? "u8" : "u16", query ? "" : first_column(p.config));
-  }
+  emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch_index");
   if (p.scales) {
     const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";

@@ -5,6 +5,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/cdna_prefill_parts.hpp"
+#include "generator/schedules/cdna_tensors.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -27,12 +28,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.ragged_q() && p.lse) add(Kind::i32, "total_q");
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
-  for (const char* tensor : p.tensors()) {
-    const bool query = *tensor == 'q' || *tensor == 'o';
-    if (!p.ragged_q()) add(Kind::i64, fmt::format("{}_stride_batch", tensor));
-    if (!query && p.table()) add(Kind::i64, fmt::format("{}_stride_page", tensor));
-    for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
-  }
+  add_stride_params(params, tensors_of(p));
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
@@ -56,17 +52,7 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     w.line("const int block = pages[0];");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
   }
-  for (const char* tensor : p.tensors()) {
-    const bool query = *tensor == 'q' || *tensor == 'o';
-    std::string start = query ? "q_start * {}_stride_seq" : "k_start * {}_stride_seq";
-    if (!p.ragged_q()) start = "batch * {}_stride_batch";
-    if (!query && p.table()) start = p.kind == OperandKind::continuous ? "block * {}_stride_page" : "0";
-    const bool bytes = *tensor == 'q' ? p.q_bytes() : *tensor != 'o' && p.kv_bytes();
-    w.line("{0}{5}* const {1}_head = {1} + {2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ",
-           tensor, fmt::format(fmt::runtime(start), tensor), query ? "head" : "kv_head",
-           query ? fmt::format(" + m_start * {}_stride_seq", tensor) : first_column(p.config),
-           bytes ? "u8" : "u16");
-  }
+  emit_head_pointers(w, tensors_of(p), {"batch", "head", "m_start"}, first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch");
 }
 

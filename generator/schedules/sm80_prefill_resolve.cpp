@@ -61,10 +61,6 @@ bool is_power_of_two(int x) {
   return x > 0 && (x & (x - 1)) == 0;
 }
 
-bool is_narrow(const Config& c) {
-  return c.kv_dtype && size_of(*c.kv_dtype) == 1;
-}
-
 bool check_scales(const Config& c, Violations& out) {
   if (!c.operand || !c.operand->quantization) return true;
   const auto before = out.size();

@@ -18,10 +18,6 @@ int most_smem() {
   return target_info(Target::sm_90a).smem_bytes;
 }
 
-bool is_narrow(const Config& c) {
-  return size_of(*c.kv_dtype) == 1 && !is_fp8(c.dtype);
-}
-
 /// Fewer registers for a consumer thread, where the producer's warpgroup has converters and copies scales, or
 /// turns V round.
 int lent_registers(const Config& c) {

@@ -77,15 +77,12 @@ std::string MHAOperand::row_offset(const std::string& name, const std::string& p
 
 nlohmann::ordered_json MHAOperand::constants(int BN, int element_bytes, int depth) const {
   const int P = paged() ? page_size_ : 0;
-  return {{"page_size", P},
-          {"eff_page", kv_sub_tile_rows(BN, P)},
-          {"num_pages", kv_num_sub_tiles(BN, P)},
-          {"kv_sub_tile_rows", kv_sub_tile_rows(BN, P)},
-          {"kv_num_sub_tiles", kv_num_sub_tiles(BN, P)},
-          {"chunk_rows", chunk_rows()},
-          {"num_chunks", chunks()},
-          {"chunk", 1},  // table entries of one load of a lane
-          {"row_bytes", depth * element_bytes}};
+  nlohmann::ordered_json out = sub_tile_constants(BN, P, kv_sub_tile_rows(BN, P));
+  out["chunk_rows"] = chunk_rows();
+  out["num_chunks"] = chunks();
+  out["chunk"] = 1;  // table entries of one load of a lane
+  out["row_bytes"] = depth * element_bytes;
+  return out;
 }
 
 }  // namespace kiln

@@ -11,6 +11,14 @@ constexpr int lowbit(int x) {
 
 }  // namespace
 
+nlohmann::ordered_json sub_tile_constants(int tile, int P, int rows) {
+  return {{"page_size", P},
+          {"eff_page", rows},
+          {"num_pages", tile / rows},
+          {"kv_sub_tile_rows", rows},
+          {"kv_num_sub_tiles", tile / rows}};
+}
+
 Populate populate_plan(int BN, int P, int base_alignment, int chunk_cap) {
   Populate plan;
   plan.eff_page = kv_sub_tile_rows(BN, P);

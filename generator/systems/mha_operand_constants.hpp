@@ -10,14 +10,12 @@
 
 namespace kiln {
 
-/// 5.3. Rows of a tile that lie in one page, and how many such pieces a tile has. P is 0 for unpaged
-/// operands.
+/// 5.3. Rows of a tile that lie in one page. P is 0 for unpaged operands.
 constexpr int kv_sub_tile_rows(int tile, int P) {
   return P <= 0 || P >= tile ? tile : P;
 }
-constexpr int kv_num_sub_tiles(int tile, int P) {
-  return tile / kv_sub_tile_rows(tile, P);
-}
+/// The page size, rows of a piece and pieces of a tile, by their documented names.
+nlohmann::ordered_json sub_tile_constants(int tile, int P, int rows);
 /// Elements of one swizzle span.
 constexpr int swizzle_granularity(int element_bytes, int swizzle_bytes) {
   return swizzle_bytes / element_bytes;

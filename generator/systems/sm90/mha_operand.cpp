@@ -137,14 +137,11 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
 }
 
 nlohmann::ordered_json MHAOperand::constants(int element_bytes, int swizzle_bytes, int depth) const {
-  return {{"page_size", paged_rows()},
-          {"eff_page", eff_page()},
-          {"num_pages", num_pages()},
-          {"kv_sub_tile_rows", eff_page()},
-          {"kv_num_sub_tiles", num_pages()},
-          {"chunk", 1},  // table entries of one load of a lane
-          {"swizzle_granularity", swizzle_granularity(element_bytes, swizzle_bytes)},
-          {"padded_depth", padded_depth(element_bytes, swizzle_bytes, depth)}};
+  nlohmann::ordered_json out = sub_tile_constants(BN_, paged_rows(), eff_page());
+  out["chunk"] = 1;  // table entries of one load of a lane
+  out["swizzle_granularity"] = swizzle_granularity(element_bytes, swizzle_bytes);
+  out["padded_depth"] = padded_depth(element_bytes, swizzle_bytes, depth);
+  return out;
 }
 
 }  // namespace kiln::sm90
