@@ -4,6 +4,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 
@@ -35,10 +36,6 @@ namespace {
 
 using u64 = std::uint64_t;
 
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 u64 shared_address(const Warp& w, Ref ref, int size, std::int64_t offset, bool generic, int lane) {
   const u64 a = w.value(ref, static_cast<std::uint8_t>(size), lane) + static_cast<u64>(offset);
   return generic ? a - kSharedWindow : a;

@@ -1,19 +1,14 @@
 // atom and red.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "emulator/ptx/decode_memory.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
 
 using u64 = std::uint64_t;
-
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 
 enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
 

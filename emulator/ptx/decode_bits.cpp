@@ -4,6 +4,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -18,10 +19,6 @@ void three(Decoder& d, Scalar f) {
   const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4),
             c = d.src(d.operand(3), 4);
   d.emit_scalar(f, Kind::integer, r, 4, a, 4, b, 4, c, 4);
-}
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
 }
 u64 popc(const Op&, u64 a, u64, u64) {
   return static_cast<u64>(std::popcount(a));

@@ -1,19 +1,14 @@
 // Bulk and tensor copies, their groups.
 #include <algorithm>
-#include <bit>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
 
 using u64 = std::uint64_t;
-
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 
 // --- bulk groups: of the executing thread ---
 void run_bulk_commit(Warp& w, const Op&) {

@@ -5,6 +5,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 
@@ -21,11 +22,6 @@ bool converge(Warp& w, const Op& op, std::uint32_t members) {
 namespace {
 
 using u64 = std::uint64_t;
-
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 
 void run_bra(Warp& w, const Op& op) {
   const std::uint32_t taken = w.exec, stay = w.active & ~taken;

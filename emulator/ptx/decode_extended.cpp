@@ -5,6 +5,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -12,10 +13,6 @@ namespace {
 using u64 = std::uint64_t;
 using s64 = std::int64_t;
 
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 bool is_signed(Type t) {
   return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
 }

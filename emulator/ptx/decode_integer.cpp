@@ -1,9 +1,9 @@
 // Integer arithmetic, logic, shifts, bit fields, moves, selection and comparison.
 #include <algorithm>
-#include <bit>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -281,10 +281,6 @@ void decode_sad(Decoder& d) {
   d.program.ops.back().width = static_cast<std::uint8_t>(size);
 }
 
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 void decode_selp(Decoder& d) {
   const int size = size_of(d.type());
   const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), size),

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/ptx/decode_memory.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 
@@ -50,11 +51,6 @@ void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t 
 }
 
 namespace {
-
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 
 void count_shared(Cluster& c, const u64* address, std::uint32_t mask, std::uint32_t bytes) {
   ++c.counters.shared_accesses;

@@ -4,16 +4,12 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decoder.hpp"
+#include "emulator/ptx/each_lane.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
 
 using u64 = std::uint64_t;
-
-template <class F>
-void each_lane(Warp& w, F f) {
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) f(std::countr_zero(m));
-}
 
 }  // namespace
 

@@ -16,7 +16,7 @@ void emit_block(Writer& w, const PrefillPlan& p, int i, int stage) {
   const int k_blocks = p.k->blocks(), block = i < k_blocks ? i : i - k_blocks;
   const KVBuffer& buffer = i < k_blocks ? *p.k : *p.v;
   const int columns = buffer.stage().block_cols;
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   w.comment("{} {}: columns {} .. {}", i < k_blocks ? "S' += K(n) Q', block" : "O' += V(n)' P', block", block,
             block * columns, (block + 1) * columns - 1);
   const KVMmaOp& op = buffer.kv_mma_op();

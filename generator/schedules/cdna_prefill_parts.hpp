@@ -2,6 +2,7 @@
 #pragma once
 
 #include "generator/schedules/cdna_prefill_plan.hpp"
+#include "generator/schedules/kv_loop_text.hpp"
 #include "generator/systems/cdna/product.hpp"
 
 namespace kiln::cdna {
@@ -17,8 +18,6 @@ void emit_key_scales(Writer& w, const PrefillPlan& p);
 void emit_softmax(Writer& w, const PrefillPlan& p);
 /// O' += V(n)' P', V at byte `lds_offset` from its first stage.
 void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset);
-/// A block of code that waves run whose rows see some key of the tile.
-void open_if_visible(Writer& w, const PrefillPlan& p);
 /// S' = K(n) Q' from stage `stage`.
 void emit_qk(Writer& w, const PrefillPlan& p, int stage);
 /// Waits until all but `loads` of the youngest loads have landed, and for the other waves.

@@ -36,7 +36,7 @@ void emit_slot_end(Writer& w, const char* group) {
 void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("tile n in stage {}: softmax, while the other group multiplies", stage);
   emit_loads(w, p, stage, "late");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_softmax(w, p);
   w.comment("made here: the compiler would move exponentials to where P is used, beside the products");
   for (int i = 0; i < p.BN / p.mfma.shape.k; ++i) w.line("__asm volatile(\"\" : \"+v\"(p[{}]));", i);
@@ -45,11 +45,11 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("products, while the other group has its softmax");
   w.line("PRIORITY(1);");
   emit_loads(w, p, stage, "!late");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_pv(w, p, stage * p.v->stage_bytes());
   w.close();
   w.line("if (++n == num_tiles) break;");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, 1 - stage);
   w.close();
   w.line("PRIORITY(0);");
@@ -63,7 +63,7 @@ void emit_pingpong(Writer& w, const PrefillPlan& p) {
   w.line("int n = {};", p.first_tile());
   w.line("WAIT_LOADS_AND_SYNC(0);");
   w.line("if (late) SYNC();");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, 0);
   w.close();
   emit_slot_end(w, "late");

@@ -33,12 +33,12 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   p.k->emit_load_from_dram(w, 0);
   if (p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
   w.close();
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, k_stage);
   emit_softmax(w, p);
   w.close();
   if (p.v_stages == 1) emit_stores(w, p, {{&*p.v, 0}});
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_pv(w, p, v_stage * p.v->stage_bytes());
   w.close();
   w.line("if (++n == num_tiles) break;");
@@ -51,7 +51,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
   w.open("if (n + 1 < num_tiles)");
   p.k->emit_load_from_dram(w, 0);
   w.close();
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, stage);
   emit_softmax(w, p);
   emit_pv(w, p, stage * p.k->stage_bytes());

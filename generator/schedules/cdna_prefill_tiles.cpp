@@ -42,16 +42,6 @@ void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset) {
   }
 }
 
-void open_if_visible(Writer& w, const PrefillPlan& p) {
-  if (p.mask->bounded_below()) {
-    w.open("if (n * {0} < warp_end && (n + 1) * {0} > warp_begin)", p.BN);
-  } else if (p.mask->bounded_above()) {
-    w.open("if (n * {} < warp_end)", p.BN);
-  } else {
-    w.open("");
-  }
-}
-
 void emit_wait(Writer& w, const PrefillPlan& p, int loads) {
   w.line("WAIT_LOADS_AND_SYNC({});", p.counted ? loads : 0);
 }
@@ -76,7 +66,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
     if (p.v_stages == 2) p.v->emit_load_from_dram(w, 1 - v_stage);
     w.close();
   }
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, k_stage);
   emit_softmax(w, p);
   w.close();
@@ -96,7 +86,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
     p.k->emit_load_from_dram(w, 0);
     w.close();
   }
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_pv(w, p, v_stage * p.v->stage_bytes());
   w.close();
   w.line("if (++n == num_tiles) break;");
@@ -112,7 +102,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
     p.k->emit_load_from_dram(w, 1 - stage);
     w.close();
   }
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, stage);
   emit_softmax(w, p);
   emit_pv(w, p, stage * p.k->stage_bytes());

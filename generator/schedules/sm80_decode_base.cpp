@@ -7,6 +7,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/schedules/kv_loop_text.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::sm80 {
@@ -121,11 +122,7 @@ void emit_mask(Writer& w, const DecodeBase& p, int keys) {
 
 void emit_reset(Writer& w, const DecodeBase& p, int output_registers) {
   p.softmax->emit_reset(w);
-  for (int i = 0; i < output_registers; i += 8) {
-    std::string text;
-    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
-    w.line("{}0.0f;", text);
-  }
+  emit_clear_output(w, output_registers);
 }
 
 void emit_finish(Writer& w, const DecodeBase& p, bool scaled) {

@@ -4,6 +4,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/schedules/kv_loop_text.hpp"
 #include "generator/schedules/sm80_prefill_plan.hpp"
 
 namespace kiln::sm80 {
@@ -133,11 +134,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
-  for (int i = 0; i < p.ov_depth / 2; i += 8) {
-    std::string text;
-    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
-    w.line("{}0.0f;", text);
-  }
+  emit_clear_output(w, p.ov_depth / 2);
 }
 
 void emit_softmax(Writer& w, const PrefillPlan& p) {
@@ -148,16 +145,6 @@ void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
   emit_p(w, p);
-}
-
-void open_if_visible(Writer& w, const PrefillPlan& p) {
-  if (p.mask->bounded_below()) {
-    w.open("if (n * {0} < warp_end && (n + 1) * {0} > warp_begin)", p.BN);
-  } else if (p.mask->bounded_above()) {
-    w.open("if (n * {} < warp_end)", p.BN);
-  } else {
-    w.open("");
-  }
 }
 
 void emit_wait(Writer& w, int pending) {
@@ -179,7 +166,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   emit_load(w, p, next);
   w.close();
   w.line("cp_async_commit();");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, stage);
   emit_softmax(w, p);
   emit_pv(w, p, stage);
@@ -194,7 +181,7 @@ void emit_single_stage_tile(Writer& w, const PrefillPlan& p) {
   w.banner("KV tile n");
   p.v->emit_load_from_dram(w, 0);
   w.line("cp_async_commit();");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, 0);
   emit_softmax(w, p);
   w.close();
@@ -204,7 +191,7 @@ void emit_single_stage_tile(Writer& w, const PrefillPlan& p) {
   p.k->emit_load_from_dram(w, 0);
   w.line("cp_async_commit();");
   w.close();
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_pv(w, p, 0);
   w.close();
   w.line("if (++n == num_tiles) break;");
@@ -227,7 +214,7 @@ void emit_narrow_tile(Writer& w, const PrefillPlan& p, int stage) {
   w.line("cp_async_commit();");
   w.comment("every thread has widened its part");
   w.line("__syncthreads();");
-  open_if_visible(w, p);
+  open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, 0);
   emit_softmax(w, p);
   emit_pv(w, p, 0);

@@ -9,11 +9,25 @@
 
 namespace kiln::sm90 {
 
+namespace {
+
+/// Address of chunk `c` of packed row `r` of Q, of the emitted variables `packed` and `position`.
 std::string query_address(const DecodePlan& p) {
   return fmt::format(
       "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * "
       "q_stride_head + {} * c",
       p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ", p.fp8_q ? 16 : 8);
+}
+
+}  // namespace
+
+void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real) {
+  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
+  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
+         chunks, p.BM);
+  w.line("uint4 x = make_uint4(0, 0, 0, 0);");
+  w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
+         query_address(p));
 }
 
 namespace {

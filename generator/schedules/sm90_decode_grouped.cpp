@@ -61,12 +61,7 @@ void emit_store_q_grouped(Writer& w, const DecodePlan& p) {
       "Q: packed row r is query position r / group and query head r % group; in FP16, each 16 columns "
       "permuted as "
       "K will be read");
-  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
-  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
-         chunks, p.BM);
-  w.line("uint4 x = make_uint4(0, 0, 0, 0);");
-  w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
-         query_address(p));
+  open_query_chunks(w, p, chunks, real);
   if (p.config.dtype == DType::bf16) w.line("x = bf16_to_fp16(x);");
   w.line("const u32 at = smem_q + c / 8 * {} + r * 128 + 8 * (c % 2);", p.BM * 128);
   w.line("const int chunk = c / 2 % 4 * 2;");

@@ -38,12 +38,7 @@ void emit_store_q_fp8(Writer& w, const DecodePlan& p) {
   const int span = p.k_span, per_row = span / 16, chunks = per_row * p.k_panels, real = p.depth / 16;
   w.comment(
       "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
-  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
-         chunks, p.BM);
-  w.line("uint4 x = make_uint4(0, 0, 0, 0);");
-  w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
-         query_address(p));
+  open_query_chunks(w, p, chunks, real);
   emit_sign(w, p, "0x80808080u");
   w.line("store_shared_16(smem_q + c / {0} * {1} + r * {2} + (((c % {0}) ^ {3}) << 4), x);", per_row,
          p.BM * span, span, swizzle_bits(span, "r"));
@@ -63,12 +58,7 @@ void emit_store_q_narrow(Writer& w, const DecodePlan& p) {
   w.comment(
       "Q: packed row r is query position r / group and query head r % group; in FP16, permuted as K will be "
       "read");
-  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
-  w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
-         chunks, p.BM);
-  w.line("uint4 x = make_uint4(0, 0, 0, 0);");
-  w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
-         query_address(p));
+  open_query_chunks(w, p, chunks, real);
   if (p.config.dtype == DType::bf16) w.line("x = bf16_to_fp16(x);");
   emit_sign(w, p, "0x80008000u");
   w.line("const int t = c / {} % 4, load = c / 2 % {};", 2 * loads, loads);

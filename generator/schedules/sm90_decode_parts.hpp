@@ -22,9 +22,9 @@ void emit_scores(Writer& w, const DecodePlan& p);
 void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, const std::string& acc,
                      const char* pack, const std::string& factor);
 
-/// Address expression of packed row `r` of Q, chunk of 8 elements `c`, of the emitted variables `packed` and
-/// `position`.
-std::string query_address(const DecodePlan& p);
+/// A loop over the 16-byte chunks of Q: `x` is chunk `c` of packed row `r`, zeros past the last row and past
+/// the `real` chunks of a row.
+void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real);
 
 // K and V of one byte an element (sm90_decode_narrow.cpp): through registers, turned into FP16.
 /// Q, converted to FP16 and permuted along the depth as the fragments of K are.

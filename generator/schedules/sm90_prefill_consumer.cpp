@@ -5,6 +5,7 @@
 //   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, clean ones,
 //   masked ones O += P V(first)                                                             drained O /
 //   row_sum -> shared memory -> TMA store; LSE
+#include "generator/schedules/kv_loop_text.hpp"
 #include "generator/schedules/sm90_prefill_parts.hpp"
 
 namespace kiln::sm90 {
@@ -394,11 +395,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
-  for (int i = 0; i < p.ov_depth / 2; i += 8) {
-    std::string text;
-    for (int j = i; j < i + 8; ++j) text += fmt::format("o_acc[{}] = ", j);
-    w.line("{}0.0f;", text);
-  }
+  emit_clear_output(w, p.ov_depth / 2);
   w.open("if (work.num_blocks > 0)");
   w.line("int n = work.num_blocks - 1;");
   if (p.ragged && !p.fp8) emit_zero_tail(w, p);
