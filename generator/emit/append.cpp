@@ -200,6 +200,7 @@ KernelSource make_append_kernel(const Config& config) {
   const auto params = params_of(p);
   KernelSource source;
   Manifest& m = source.manifest = manifest_of(p.config, "append_");
+  m.num_q_heads = 0;  // it has no queries
   m.num_threads = kThreads;
   m.grid = {GridRule::Kind::tiles, kRows, 1, 0};
   m.params = params;

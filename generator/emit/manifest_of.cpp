@@ -19,6 +19,8 @@ Manifest manifest_of(const Config& c, const std::string& prefix) {
   m.out_dtype = *c.out_dtype;
   m.depth = c.depth;
   m.ov_depth = *c.ov_depth;
+  m.num_q_heads = c.num_q_heads.value_or(0);
+  m.kv_num_heads = c.kv_num_heads.value_or(0);
   // left out where head rows of K and V are read whole
   if (*c.cache_depth != c.depth) {
     m.cache_depth = *c.cache_depth;

@@ -33,6 +33,19 @@ std::string pointer_type(const std::string& role, const ParameterStyle& style) {
 
 }  // namespace
 
+std::vector<KernelParam> without_fixed_heads(std::vector<KernelParam> params, const Config& config) {
+  std::erase_if(params, [&config](const KernelParam& param) {
+    return (param.role == "heads_q" && config.num_q_heads) ||
+           (param.role == "heads_kv" && config.kv_num_heads);
+  });
+  return params;
+}
+
+void emit_fixed_heads(Writer& w, const Config& config) {
+  if (config.num_q_heads) w.line("constexpr int heads_q = {};", *config.num_q_heads);
+  if (config.kv_num_heads) w.line("constexpr int heads_kv = {};", *config.kv_num_heads);
+}
+
 std::string parameter_text(const KernelParam& param, const ParameterStyle& style) {
   const std::string constant = style.const_values ? "const " : "";
   switch (param.kind) {

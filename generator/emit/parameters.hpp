@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <kiln/config.hpp>
 #include <kiln/source.hpp>
+
+#include "generator/emit/writer.hpp"
 
 namespace kiln {
 
@@ -14,6 +17,11 @@ struct ParameterStyle {
   bool const_values = false;  ///< `const int x`, else `int x`
   bool one_per_line = false;  ///< else as many as fit a line
 };
+
+/// Leaves heads_q and heads_kv out where the config fixes them (num_q_heads, kv_num_heads).
+std::vector<KernelParam> without_fixed_heads(std::vector<KernelParam> params, const Config& config);
+/// What takes their place at file scope: `constexpr int heads_q = 32;`.
+void emit_fixed_heads(Writer& w, const Config& config);
 
 /// `float* lse`. Tensor maps are named after their role, `q_map`; anything else is its role.
 std::string parameter_text(const KernelParam& param, const ParameterStyle& style = {});

@@ -133,6 +133,8 @@ GridRule grid_of(const Json& json) {
 
 // Members that most kernels have not are left out rather than written as 0.
 void add_serving(const Manifest& m, Json& out) {
+  if (m.num_q_heads > 0) out["num_q_heads"] = m.num_q_heads;
+  if (m.kv_num_heads > 0) out["kv_num_heads"] = m.kv_num_heads;
   if (m.cache_depth > 0) out["cache_depth"] = m.cache_depth, out["head_dim_offset"] = m.head_dim_offset;
   if (m.stages) {
     out["stages"] = {{"alone", m.stages->alone},
@@ -164,6 +166,9 @@ void read_serving(const Json& json, Manifest& m) {
       malformed("'stages' is out of range");
   }
   if (json.contains("page_size")) m.page_size = int_of(json, "page_size");
+  if (json.contains("num_q_heads")) m.num_q_heads = int_of(json, "num_q_heads");
+  if (json.contains("kv_num_heads")) m.kv_num_heads = int_of(json, "kv_num_heads");
+  if (m.num_q_heads < 0 || m.kv_num_heads < 0) malformed("head counts are below 0");
   if (json.contains("cache_depth")) {
     m.cache_depth = int_of(json, "cache_depth");
     m.head_dim_offset = int_of(json, "head_dim_offset");

@@ -339,13 +339,14 @@ KernelSource emit_decode(const DecodePlan& p) {
   prelude.use("buffer_store_8");
   if (p.q_bytes()) prelude.use("lds_write_4");
 
-  const auto params = kernel_params(p);
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;
   source.manifest = manifest(p, params);
   Writer body;
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
   body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,

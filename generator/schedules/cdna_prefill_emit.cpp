@@ -250,7 +250,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.softmax->use(prelude);
   p.modifier->use(prelude);
 
-  const auto params = kernel_params(p);
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;
   source.manifest = manifest(p, params);
 
@@ -258,6 +258,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
   body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
             parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes()}));

@@ -23,9 +23,10 @@ MeaningCheck::MeaningCheck(const Config& user, const Config& filled, std::string
 
 void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const {
   std::vector<std::string_view> keys{
-      "kv_dtype", "out_dtype", "ov_depth",    "mma_shape",  "BM",         "BN",       "num_threads",
-      "operand",  "mask",      "score_mod",   "sink",       "lse",        "scale",    "split_kv",
-      "group",    "q_depth",   "cache_depth", "nope_depth", "rope_depth", "v_from_k", "head_dim_offset"};
+      "kv_dtype",    "out_dtype",      "ov_depth",  "mma_shape", "BM",          "BN",         "num_threads",
+      "operand",     "mask",           "score_mod", "sink",      "lse",         "scale",      "split_kv",
+      "num_q_heads", "kv_num_heads",   "group",     "q_depth",   "cache_depth", "nope_depth", "rope_depth",
+      "v_from_k",    "head_dim_offset"};
   keys.insert(keys.end(), own_keys);
   refuse_unsupported(user_, schedule_, keys, out_);
 }

@@ -70,7 +70,7 @@ std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelPa
   }
   for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
-  return params;
+  return without_fixed_heads(std::move(params), p.config);
 }
 
 void emit_problem(Writer& w, const DecodeBase& p) {
@@ -239,6 +239,7 @@ KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
   w.line("#define kInfinity __int_as_float(0x7f800000)");
   w.blank();
   w.raw(prelude.text());
+  emit_fixed_heads(w, p.config);
   p.stream->emit_functions(w);
   p.operand->emit_functions(w);
   w.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads, p.ctas_per_sm);

@@ -340,7 +340,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.softmax->use(prelude);
   p.modifier->use(prelude);
 
-  const auto params = kernel_params(p);
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;
   source.manifest = manifest(p, params);
 
@@ -348,6 +348,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
   body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
   MHAOperand(p.kind, p.page_size, 1).emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads);
   body.open("{}({})", source.manifest.entry, parameter_list(params, {.kv_bytes = p.narrow()}));

@@ -208,12 +208,13 @@ KernelSource emit_decode(const DecodePlan& p) {
   }
   if (p.fp8_q) prelude.use("byte_type");
 
-  const auto params = kernel_params(p);
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
   const std::string name = *p.config.name;
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
   body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
             p.room_beside ? 2 : p.ctas_per_sm);

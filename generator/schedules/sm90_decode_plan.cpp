@@ -130,12 +130,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.separate = separate;
   c.schedule = kName;
 
-  // 16 rows hold the usual groups with a few drafted tokens. A group that is known and has at most 8 heads
+  // 16 rows hold the usual groups with a few drafted tokens. A group that is known, by name or
+  // by head counts, and has at most 8 heads
   // takes 8: half of the exponentials (bench/NOTES.md 106). Wide outputs, as of a latent cache, leave
   // registers for no more than 16.
   const int most = p.ov_depth <= 256 ? 64 : 16;
   if (!c.BM) {
-    const int heads = c.group.value_or(16);
+    const bool counted = c.num_q_heads && c.kv_num_heads;
+    const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
     c.BM = heads <= 8 && !p.grouped() ? 8 : std::min(most, (heads + 15) / 16 * 16);
   }
   p.BM = *c.BM;

@@ -233,12 +233,13 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);
 
-  const auto params = kernel_params(p);
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
   const std::string name = *p.config.name;
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
   body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
   emit_work(body, p);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",

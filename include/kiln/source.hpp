@@ -107,6 +107,7 @@ struct Manifest {
   OperandKind operand = OperandKind::contiguous;
   DType dtype = DType::bf16, kv_dtype = DType::bf16, out_dtype = DType::bf16;
   int depth = 0, ov_depth = 0;
+  int num_q_heads = 0, kv_num_heads = 0;     ///< head counts that the kernel is made for; 0: any
   int cache_depth = 0, head_dim_offset = 0;  ///< of a head row of K; cache_depth 0: just the columns read
   bool writes_lse = false;
   double scale = 0;   ///< default softmax scale

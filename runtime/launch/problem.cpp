@@ -117,6 +117,13 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   check.require(heads_divide, "{} query heads cannot share {} key heads evenly", problem.heads_q,
                 problem.heads_kv);
 
+  const auto made_for = [&check](const char* name, std::int64_t heads, int made) {
+    check.require(made == 0 || heads == made, "{} has {} heads, the kernel is made for {}", name, heads,
+                  made);
+  };
+  made_for("q", problem.heads_q, manifest.num_q_heads);
+  made_for("k", problem.heads_kv, manifest.kv_num_heads);
+
   const std::string_view kind = to_string(problem.kind);
   check.require(problem.ragged || !args.cu_seqlens_q,
                 "cu_seqlens_q was given, but the kernel takes {} operands", kind);

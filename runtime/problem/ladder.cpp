@@ -52,6 +52,15 @@ ProblemShape shape_of(const Config& resolved, const std::vector<LadderCase>& cas
     shape.heads_kv = heads_q;
     shape.heads_q = heads_q * resolved.group.value_or(4);
   }
+  // A kernel made for some head counts takes no others.
+  const std::int64_t group = shape.heads_q / shape.heads_kv;
+  if (resolved.kv_num_heads) {
+    shape.heads_kv = *resolved.kv_num_heads;
+    shape.heads_q = resolved.num_q_heads.value_or(shape.heads_kv * group);
+  } else if (resolved.num_q_heads) {
+    shape.heads_q = *resolved.num_q_heads;
+    shape.heads_kv = shape.heads_q % group == 0 ? shape.heads_q / group : shape.heads_q;
+  }
   shape.depth = resolved.depth;
   shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
   shape.ragged = true;

@@ -195,6 +195,31 @@ TEST_CASE("any identifier may name a kernel, also one of the language") {
   }
 }
 
+TEST_CASE("head counts of the config are constants, not parameters, of every schedule") {
+  for (const ScheduleEntry& entry : schedules()) {
+    Config config;
+    config.target = entry.target;
+    config.operation = entry.operation;
+    config.schedule = entry.name;
+    config.depth = 128;
+    if (entry.name.find("latent") != std::string_view::npos) continue;  // one KV head and other depths
+    CAPTURE(entry.name);
+    const KernelSource free = generate(make_plan(config));
+    CHECK(free.manifest.takes("heads_q"));
+    CHECK(free.manifest.num_q_heads == 0);
+    config.num_q_heads = 24;
+    config.kv_num_heads = 8;
+    const KernelSource made = generate(make_plan(config));
+    CHECK_FALSE(made.manifest.takes("heads_q"));
+    CHECK_FALSE(made.manifest.takes("heads_kv"));
+    CHECK(made.text.find("constexpr int heads_q = 24;") != std::string::npos);
+    CHECK(made.manifest.num_q_heads == 24);
+    CHECK(made.manifest.kv_num_heads == 8);
+    config.kv_num_heads.reset();
+    CHECK(generate(make_plan(config)).manifest.takes("heads_kv"));
+  }
+}
+
 TEST_CASE("plans show name, resolved values, systems and resources that fit the target") {
   for (const ScheduleEntry& entry : schedules()) {
     Config config;

@@ -75,9 +75,12 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
                                            {Granularity::per_token, 0},
                                            {Granularity::per_block, 32}}) {
     m.quantization = Quantization{granularity, block, DType::f32};
+    m.num_q_heads = block, m.kv_num_heads = block / 4;
     const Manifest back = manifest_from_json(to_json(m));
     CHECK(to_json(back) == to_json(m));
     REQUIRE(back.quantization);
+    CHECK(back.num_q_heads == block);
+    CHECK(back.kv_num_heads == block / 4);
     CHECK(back.quantization->granularity == granularity);
     CHECK(back.quantization->block == block);
     CHECK(back.page_size == 16);

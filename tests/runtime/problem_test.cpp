@@ -189,6 +189,15 @@ TEST_CASE("what a kernel does not take is refused, not ignored") {
       with(OperandKind::contiguous, [](auto& a) { a.cu_seqlens_k = Tensor::dense(0x100, DType::i32, {3}); }),
       "cu_seqlens_k was given"));
   CHECK(with(OperandKind::ragged, [](auto&) {}).empty());
+
+  // A kernel made for some head counts.
+  Manifest made = manifest_of(OperandKind::contiguous);
+  made.num_q_heads = 8, made.kv_num_heads = 2;
+  CHECK(refusal(made, contiguous(), [](auto&) {}).empty());
+  made.num_q_heads = 16, made.kv_num_heads = 4;
+  const std::string text = refusal(made, contiguous(), [](auto&) {});
+  CHECK(has(text, "q has 8 heads, the kernel is made for 16"));
+  CHECK(has(text, "k has 2 heads, the kernel is made for 4"));
 }
 
 TEST_CASE("lse and ragged lengths") {

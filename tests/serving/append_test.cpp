@@ -47,6 +47,7 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 32}})",
       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": 64}})",
       R"("cache_depth": 160, "head_dim_offset": 32)",
+      R"("num_q_heads": 8, "kv_num_heads": 2)",
       R"("kv_dtype": "int8", "cache_depth": 112, "operand": {"quantization": {"granularity": "per_token"}})",
   };
   // Two sequences with 5 and 3 new rows at the ends of 11 and 3 tokens, and one with none; page 1 of the

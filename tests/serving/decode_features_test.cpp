@@ -99,6 +99,11 @@ TEST_CASE("masks, score modifiers and sinks of decode") {
       run_and_check(target, std::string(kPaged) + R"(, "lse": true, )" + meaning, 6, ++seed);
     }
   }
+  // Made for one KV head and as many query heads as the shape has.
+  for (const std::string target : {"sm_80", "sm_90a"})
+    run_and_check(target,
+                  std::string(kPaged) + R"(, "lse": true, "sink": true, "num_q_heads": 6, "kv_num_heads": 1)",
+                  6, ++seed);
   // Half a word of the mask for a warp's 16 keys.
   run_and_check("sm_80", R"("mask": "custom", "depth": 160, "operand": {"kind": "ragged"})", 2, 3);
 }
