@@ -264,14 +264,12 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   if (p.grouped()) emit_grouped_lane(w);
   if (p.fp8_q && p.scales()) w.line("const float query_scale = q_scale[0];");
   if (!p.upright) {
+    const bool eight = p.BM == 8;  // lanes from 16 on give no address then
     w.comment(
-        "stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) "
-        "% "
-        "2, swizzled");
-    w.line(
-        "const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ "
-        "(lane & 7)) << "
-        "4);");
+        "stmatrix addresses, transposed: row lane % 8{}, 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled",
+        eight ? "" : " + 8 * (lane / 16)");
+    w.line("const u32 transposed_at = {} * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);",
+           eight ? "(lane & 7)" : "((lane & 7) + 8 * (lane >> 4))");
     w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
   }
   if (p.stream->splits()) w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_flag);

@@ -511,8 +511,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     const u32 p_desc = (smem_p >> 4) | 0x10000u;
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
     const u32 v_desc = (smem_v >> 4) | 0x2000000u;
-    // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
-    const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
+    // stmatrix addresses, transposed: row lane % 8, 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
+    const u32 transposed_at = (lane & 7) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 5120);
     int* const arrivals_before = (int*)(smem_bytes + 5416);
     u32 k_stage = 0;

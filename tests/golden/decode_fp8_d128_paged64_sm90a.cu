@@ -595,8 +595,8 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     float factor = scale_log2;  // from scores to log2 units
     const u32 q_desc = (smem_q >> 4) | 0x10000u;
     const u32 p_desc = (smem_p >> 4) | 0x10000u;
-    // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
-    const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
+    // stmatrix addresses, transposed: row lane % 8, 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
+    const u32 transposed_at = (lane & 7) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 71680);
     int* const arrivals_before = (int*)(smem_bytes + 71912);
     u32 k_stage = 0;
