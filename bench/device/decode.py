@@ -57,9 +57,10 @@ class Decode(Kernel):
 
     def tensor_map(self, param, t):
         spec = param["map"]
-        if t.dim() == 3:
+        scale = param["role"].endswith("_scale")  # of head and token: [batch or page, seq, head]
+        if t.dim() == 3 and not scale:
             t = t.unsqueeze(0)
-        names = ["page" if self.kind in ("paged", "continuous") else "batch", "seq", "head", "depth"]
+        names = ["page" if self.kind in ("paged", "continuous") else "batch", "seq", "head", "depth"][:t.dim()]
         extent, stride = dict(zip(names, t.shape)), dict(zip(names, t.stride()))
         size = t.element_size()
         dims = [extent[d["axis"]] for d in spec["dims"]]
@@ -67,7 +68,7 @@ class Decode(Kernel):
         rank = len(dims)
         buf = ctypes.create_string_buffer(192)
         aligned = (ctypes.addressof(buf) + 63) & ~63
-        kind = {2: 9 if t.dtype == torch.bfloat16 else 6, 1: 0}[size]
+        kind = {4: 7, 2: 9 if t.dtype == torch.bfloat16 else 6, 1: 0}[size]
         check(cuda.cuTensorMapEncodeTiled(
             ctypes.c_void_p(aligned), kind, rank, ctypes.c_void_p(t.data_ptr()), (ctypes.c_uint64 * rank)(*dims),
             (ctypes.c_uint64 * (rank - 1))(*strides[1:]), (ctypes.c_uint32 * rank)(*[d["box"] for d in spec["dims"]]),
@@ -130,7 +131,8 @@ class Decode(Kernel):
         strides |= {f"{n}_stride_page": t.stride(0) for n, t in (("k", k), ("v", v))}
         for n, t in (("k_scale", k_scale), ("v_scale", v_scale)):
             if t is not None:
-                strides |= {f"{n}_stride_{a}": t.stride(0) for a in ("page", "batch")}
+                strides |= {f"{n}_stride_{a}": t.stride(0) for a in ("page", "batch")} | {f"{n}_stride_head": t.stride(-1)}
+                tensors[n] = t
         floats = dict(scale=m["scale"], scale_log2=m["scale"] * math.log2(math.e))
         keep = []
         for p in m["params"]:
@@ -211,6 +213,7 @@ def make_cache(kernel, lengths, hk, generator_seed=0, copies=1, poison=True):
             for t in (out["k"], out["v"]):
                 bits = t.view(torch.int16 if t.element_size() == 2 else torch.int8)
                 bits[~used] = 0x7fff if t.element_size() == 2 else 0x7f
+            out["unused"] = ~used
         rows = lambda t, b: t[torch.tensor(mine[b], device=device, dtype=torch.long)].reshape(-1, t.shape[2], t.shape[3])[:lengths[b]]
     out["rows"] = rows
     quantization = kernel.quantization
@@ -219,7 +222,13 @@ def make_cache(kernel, lengths, hk, generator_seed=0, copies=1, poison=True):
         for name, depth in (("k", d), ("v", dv)):
             t = out[name]
             shape = [1] if g == "per_tensor" else [hk] if g == "per_head" else list(t.shape[:-1]) if g == "per_token" else list(t.shape[:-1]) + [depth // g]
-            out[name + "_scale"] = torch.rand(shape, device=device) * 0.05 + 0.01 if dt == torch.int8 else torch.rand(shape, device=device) + 0.5
+            by_head = quantization.get("layout") == "head_major"
+            if by_head:  # a head's tokens together, and their rows in whole 16 bytes
+                shape[-2:] = shape[-1], (shape[-2] + 3) // 4 * 4
+            scale = torch.rand(shape, device=device) * 0.05 + 0.01 if dt == torch.int8 else torch.rand(shape, device=device) + 0.5
+            out[name + "_scale"] = scale = scale[..., :t.shape[-3]].transpose(-1, -2) if by_head else scale
+            if "unused" in out and scale.dim() > 2:
+                scale[out["unused"]] = math.nan
     return out
 
 

@@ -8,11 +8,12 @@ namespace {
 constexpr std::string_view kOperandNames[] = {"contiguous", "ragged", "paged", "continuous"};
 constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_token"};
 constexpr std::string_view kScaleTypes[] = {"f32", "bf16", "fp16"};
+constexpr std::string_view kScaleLayouts[] = {"token_major", "head_major"};
 constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kBlockRead{-(1 << 30), 1 << 30},
     kLengthRange{1, 1 << 30};
 
 std::optional<Quantization> read_quantization(const Json& value, const ReadContext& context) {
-  static constexpr std::string_view known[] = {"granularity", "scale_dtype"};
+  static constexpr std::string_view known[] = {"granularity", "scale_dtype", "layout"};
   if (!check_members(value, known, context)) return std::nullopt;
   Quantization out;
   bool good = true;
@@ -35,6 +36,11 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
     const auto name = read_name(value["scale_dtype"], kScaleTypes, context.at("scale_dtype"));
     good = good && name.has_value();
     if (name) out.scale_dtype = *dtype_from(*name);
+  }
+  if (value.contains("layout")) {
+    const auto name = read_name(value["layout"], kScaleLayouts, context.at("layout"));
+    good = good && name.has_value();
+    if (name == "head_major") out.layout = Quantization::Layout::head_major;
   }
   if (!good) return std::nullopt;
   return out;
@@ -76,14 +82,17 @@ Json operand_json(const OperandConfig& operand) {
       granularity = kGranularities[static_cast<std::size_t>(q.granularity)];
     }
     out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
+    if (q.layout == Quantization::Layout::head_major) out["quantization"]["layout"] = "head_major";
   }
   return out;
 }
 
 KeySpec operand_key() {
   const Json granularity{{"anyOf", Json::array({enum_schema(kGranularities), int_schema(kBlockRange)})}};
-  const Json quantization = object_schema(
-      {{"granularity", granularity}, {"scale_dtype", enum_schema(kScaleTypes)}}, {"granularity"});
+  const Json quantization = object_schema({{"granularity", granularity},
+                                           {"scale_dtype", enum_schema(kScaleTypes)},
+                                           {"layout", enum_schema(kScaleLayouts)}},
+                                          {"granularity"});
   const Json schema =
       object_schema({{"kind", enum_schema(kOperandNames)},
                      {"page_size", int_schema(kPageRange)},

@@ -11,4 +11,9 @@ inline bool scales_by_row(const std::optional<Quantization>& quantization) {
   return quantization && quantization->granularity >= Quantization::Granularity::per_token;
 }
 
+/// Scales per token of which those of a head lie together: [.., heads, tokens].
+inline bool scales_by_head(const std::optional<Quantization>& quantization) {
+  return quantization && quantization->layout == Quantization::Layout::head_major;
+}
+
 }  // namespace kiln

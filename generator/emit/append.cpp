@@ -5,6 +5,7 @@
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -12,6 +13,7 @@
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/mha_operand.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln {
 namespace {
@@ -67,7 +69,7 @@ std::vector<KernelParam> params_of(const AppendPlan& p) {
   for (KernelParam& param : p.operand.params()) params.push_back(std::move(param));
   if (p.config.operand->quantization) {
     add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
-    if (p.group > 0) add(Kind::i64, "k_scale_stride_page"), add(Kind::i64, "v_scale_stride_page");
+    if (p.group > 0) add_scale_strides(params, *p.config.operand, true);
   }
   for (const char* role : {"cu_seqlens_q", "seqlens_k"}) add(Kind::pointer, role);
   add(Kind::i32, "heads_kv");
@@ -168,12 +170,12 @@ void emit_row(Writer& w, const AppendPlan& p, const char* name, int depth) {
       w.line("scale_{0} = scale_{0} > 0.0f ? scale_{0} / {1:.1f}f : 1.0f;", g, top);
       const std::string token = p.operand.row_in_page("token");
       const std::string index = halves ? fmt::format("{} + lane / 16", 2 * g) : std::to_string(g);
-      w.line(
-          "if ({4}) {0}_scale[page * {0}_scale_stride_page + ((long long)({1}) * heads_kv + head) * {2} + "
-          "{3}] = "
-          "scale_{5};",
-          name, token, groups, index,
-          halves ? fmt::format("lane % 16 == 0 && {} < {}", index, groups) : "lane == 0", g);
+      const std::string row =
+          scales_by_head(p.config.operand->quantization)
+              ? scale_of_head(*p.config.operand, name, "head") + " + " + token
+              : fmt::format("((long long)({}) * heads_kv + head) * {} + {}", token, groups, index);
+      w.line("if ({2}) {0}_scale[page * {0}_scale_stride_page + {1}] = scale_{3};", name, row,
+             halves ? fmt::format("lane % 16 == 0 && {} < {}", index, groups) : "lane == 0", g);
     }
     for (int i = 0; i < steps; ++i) {
       w.line(

@@ -152,6 +152,7 @@ void add_serving(const Manifest& m, Json& out) {
     if (q.granularity == Granularity::per_head) granularity = "per_head";
     if (q.granularity == Granularity::per_token) granularity = "per_token";
     out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
+    if (q.layout == Quantization::Layout::head_major) out["quantization"]["layout"] = "head_major";
   }
 }
 
@@ -199,6 +200,11 @@ void read_serving(const Json& json, Manifest& m) {
     q.granularity = Granularity::per_block;
     q.block = int_of(from, "granularity");
     if (q.block < 1) malformed("'granularity' is less than one element");
+  }
+  if (from.contains("layout")) {
+    if (string_of(from, "layout") != "head_major" || q.granularity != Granularity::per_token)
+      malformed("'layout' is not head_major of scales per token");
+    q.layout = Quantization::Layout::head_major;
   }
   m.quantization = q;
 }

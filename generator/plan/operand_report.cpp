@@ -1,5 +1,6 @@
 #include "generator/plan/operand_report.hpp"
 
+#include "generator/config/quantization.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
 
 namespace kiln {
@@ -33,6 +34,7 @@ Json interface_of(const Config& c, int depth) {
            {"page_size", P},
            {"quantization_enabled", quantized},
            {"quantization_granularity", quantized ? granularity_of(*operand.quantization, depth) : Json(0)}};
+  if (scales_by_head(operand.quantization)) out["quantization_layout"] = "head_major";
   if (c.BN) out.update(sub_tile_constants(*c.BN, P, kv_sub_tile_rows(*c.BN, P)));
   return out;
 }

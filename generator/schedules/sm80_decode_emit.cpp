@@ -1,6 +1,8 @@
 // The text of an sm80_decode kernel, in the order it stands in the kernel; the epilogue has its own file.
+#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm80 {
 namespace {
@@ -12,11 +14,7 @@ std::vector<KernelParam> cache_params(const DecodePlan& p) {
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   if (!p.quantization) return params;
   add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
-  if (p.scale_group > 0 && p.config.operand->kind != OperandKind::ragged) {
-    const char* first = p.operand->table() ? "page" : "batch";
-    add(Kind::i64, fmt::format("k_scale_stride_{}", first));
-    add(Kind::i64, fmt::format("v_scale_stride_{}", first));
-  }
+  if (p.scale_group > 0) add_scale_strides(params, *p.config.operand, true);
   return params;
 }
 
@@ -64,9 +62,15 @@ void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name) {
     first = fmt::format("load.batch * {}_scale_stride_batch + ", name);
   std::string token = in_page;
   if (p.config.operand->kind == OperandKind::ragged) token = "load.sequence.k_start + " + in_page;
-  w.line(
-      "const float* const {0}_scale_src = {0}_scale + {1}((long long)({2}) * heads_kv + load.kv_head) * {3};",
-      name, first, token, groups);
+  if (scales_by_head(p.quantization)) {
+    w.line("const float* const {0}_scale_src = {0}_scale + {1}{3} + {2};", name, first, token,
+           scale_of_head(*p.config.operand, name, "load.kv_head"));
+  } else {
+    w.line(
+        "const float* const {0}_scale_src = {0}_scale + {1}((long long)({2}) * heads_kv + load.kv_head) * "
+        "{3};",
+        name, first, token, groups);
+  }
   const std::string valid =
       fmt::format("{}{} < load.sequence.seqlen_k", p.operand->table() ? page + " >= 0 && " : "", row);
   w.open("if (lane < {})", p.WN);

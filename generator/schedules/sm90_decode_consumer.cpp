@@ -190,9 +190,24 @@ void emit_zero_tail(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+/// Scales of V's keys, v_scale_<block>_<half>, 0 past the sequence.
+void emit_value_scales(Writer& w, const DecodePlan& p, int block) {
+  const int bytes = scale_block_bytes(p) * block;
+  const auto there = [&](int half) {
+    return p.scale_tiles() ? fmt::format("scaled_keys <= {} ? 0.0f : ", 64 * block + 8 * half) : "";
+  };
+  w.line(
+      "const float v_scale_{0}_0 = {4}load_shared_float({1} + {2}), v_scale_{0}_1 = "
+      "{5}load_shared_float({1} + {3});",
+      block, scale_address(p, false, 0), bytes, bytes + 32, there(0), there(1));
+}
+
 void emit_probabilities(Writer& w, const DecodePlan& p) {
   w.comment("P(n) = exp2(S' - max), and its row sums");
   if (p.scales_by_token() && !p.v_in_k) p.v->emit_wait(w, 0);
+  // What is copied as a tile has anything there, and 0 * NaN is NaN.
+  if (p.scale_tiles())
+    w.line("const int scaled_keys = s.sequence.seqlen_k - n * {} - 16 * warp - (lane >> 2);", p.BN);
   for (int i = 0; i < p.key_blocks(); ++i) {
     for (int c = 0; c < p.columns(); ++c) {
       const auto [a, b] = registers_of(c);
@@ -207,10 +222,7 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
       continue;
     }
     if (p.scales_by_token()) {
-      w.line(
-          "const float v_scale_{0}_0 = load_shared_float({1} + {2}), v_scale_{0}_1 = load_shared_float({1} + "
-          "{3});",
-          i, scale_address(p, false, 0), 256 * i, 256 * i + 32);
+      emit_value_scales(w, p, i);
       for (int r = 0; r < p.s_regs(); ++r) w.line("s_acc_{0}[{1}] *= v_scale_{0}_{2};", i, r, r / 2 % 2);
     }
     emit_transposed(w, p, fmt::format("smem_p + {} + transposed_at", i * p.BM * 128),

@@ -6,6 +6,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_decode_parts.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm90 {
 namespace {
@@ -22,15 +23,15 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   if (p.scales() && p.fp8_q) add(Kind::pointer, "q_scale");
-  if (p.scales()) add(Kind::pointer, "k_scale");
-  if (p.scales() && !p.v_in_k) add(Kind::pointer, "v_scale");
-  if (p.scales_by_token() && p.config.operand->kind != OperandKind::ragged) {
-    const char* axis = p.operand->table() ? "page" : "batch";
-    for (const char* tensor : {"k_scale", "v_scale"}) {
-      if (p.v_in_k && *tensor == 'v') continue;
-      params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
+  for (const char* tensor : {"k_scale", "v_scale"}) {
+    if (!p.scales() || (p.v_in_k && *tensor == 'v')) continue;
+    if (p.scale_tiles()) {
+      params.push_back({Kind::tensor_map, tensor, p.operand->scale_map()});
+    } else {
+      add(Kind::pointer, tensor);
     }
   }
+  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, !p.v_in_k);
   if (!p.separate) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.stages_at_launch) add(Kind::i32, "num_kv_stages");
   for (auto& param : p.operand->params()) params.push_back(std::move(param));
@@ -73,8 +74,10 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.blank();
   w.open("if (threadIdx.x == {})", DecodePlan::kConsumerThreads);
   w.line("prefetch_tensor_map(&k_map);{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_map);");
-  const int full_arrivals =
-      p.scales_by_token() ? 33 : 1;  // one lane's bytes, and the lanes' copies of scales
+  if (p.scale_tiles())
+    w.line("prefetch_tensor_map(&k_scale_map);{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_scale_map);");
+  // One lane's bytes, and the lanes' own copies of scales.
+  const int full_arrivals = p.scales_by_token() && !p.scale_tiles() ? 33 : 1;
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
   if (!p.v_in_k) p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
   if (p.stream->dynamic())
@@ -86,14 +89,31 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("__syncthreads();");
 }
 
+/// Of slot 0 of K's or V's scales.
+int scales_at(const DecodePlan& p, bool k) {
+  return p.smem_scales + (k ? 0 : p.scale_bytes(true) * p.num_kv_stages);
+}
+
 /// Scales of the tile's keys, four bytes each: the copies' arrivals count in the slot's full barrier.
 void emit_load_scales(Writer& w, const DecodePlan& p, const char* name, const StagedPipeline& ring) {
   const bool k = name[0] == 'k';
-  const int half = k ? 0 : p.scale_bytes(true) * p.num_kv_stages;
   p.operand->emit_load_scales(
       w, "n",
-      {name, k ? p.k_groups : p.v_groups, p.smem_scales + half, p.num_kv_stages > 1 ? ring.stage() : "0"});
+      {name, k ? p.k_groups : p.v_groups, scales_at(p, k), p.num_kv_stages > 1 ? ring.stage() : "0",
+       scales_by_head(p.config.operand->quantization)});
   w.line("copy_async_arrive({});", ring.full(0));
+}
+
+/// The piece of them that this lane copies.
+void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name, const StagedPipeline& ring,
+                      int round) {
+  const auto& operand = *p.operand;
+  const bool k = name[0] == 'k';
+  std::string dst = fmt::format("smem + {}", scales_at(p, k) + round * 32 * operand.scale_piece_bytes());
+  if (p.num_kv_stages > 1) dst += fmt::format(" + {} * {}", ring.stage(), p.scale_bytes(k));
+  if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", operand.scale_piece_bytes());
+  w.line("tma_load({}, &{}_scale_map, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0),
+         operand.coordinates("n", round));
 }
 
 void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
@@ -101,9 +121,9 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   const auto& operand = *p.operand;
   w.comment("{}(n) into the next slot", name[0] == 'k' ? "K" : "V");
   ring.emit_wait_empty(w, 0);
-  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.full_kv_bytes());
+  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.copied_bytes(pipeline));
   // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
-  if (p.scales_by_token()) emit_load_scales(w, p, name, ring);
+  if (p.scales_by_token() && !p.scale_tiles()) emit_load_scales(w, p, name, ring);
   const int span = pipeline.tile().span_bytes, piece_bytes = operand.eff_page() * span;
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
@@ -116,6 +136,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
       w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0),
              panel * pipeline.panel_columns(), operand.coordinates("n", round));
     }
+    if (p.scale_tiles()) emit_copy_scales(w, p, name, ring, round);
     if (!condition.empty()) w.close();
   }
   ring.emit_step(w);
@@ -139,6 +160,9 @@ void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
       if (keys ? !k : !v) continue;
       for (int panel = 0; panel < pipeline->num_panels(); ++panel)
         w.line("tma_prefetch(&{}_map, {}, {});", keys ? "k" : "v", panel * pipeline->panel_columns(),
+               operand.coordinates("s.tile_begin", round));
+      if (p.scale_tiles())
+        w.line("tma_prefetch(&{}_scale_map, {});", keys ? "k" : "v",
                operand.coordinates("s.tile_begin", round));
     }
     if (!condition.empty()) w.close();
@@ -194,7 +218,11 @@ KernelSource emit_decode(const DecodePlan& p) {
     prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
   }
   if (p.narrow && p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
-  if (p.scales_by_token()) prelude.use("copy_async_4");
+  if (p.scale_tiles()) {
+    prelude.use("tma_load_3d"), prelude.use("tma_prefetch_3d");
+  } else if (p.scales_by_token()) {
+    prelude.use("copy_async_4");
+  }
   prelude.use("tma_prefetch");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");

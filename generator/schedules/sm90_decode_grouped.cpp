@@ -49,10 +49,14 @@ void emit_grouped_lane(Writer& w) {
 
 std::string scale_address(const DecodePlan& p, bool k, int group) {
   const bool in_k = k || p.v_in_k;  // V in K's rows has K's scales
-  const int groups = in_k ? p.k_groups : p.v_groups;
-  return fmt::format("smem + {} + {} * {} + 64 * warp + (lane >> 2) * 4",
+  const int warp_bytes = p.scale_tiles() ? p.operand->scale_byte(16) : 64;
+  return fmt::format("smem + {} + {} * {} + {} * warp + (lane >> 2) * 4",
                      p.smem_scales + (in_k ? 0 : p.scale_bytes(true) * p.num_kv_stages) + 4 * p.BN * group,
-                     stage_of(p, k ? *p.k : *p.v), 4 * p.BN * groups);
+                     stage_of(p, k ? *p.k : *p.v), p.scale_bytes(in_k), warp_bytes);
+}
+
+int scale_block_bytes(const DecodePlan& p) {
+  return p.scale_tiles() ? p.operand->scale_byte(64) : 256;
 }
 
 void emit_store_q_grouped(Writer& w, const DecodePlan& p) {

@@ -50,7 +50,8 @@ void emit_key_scales(Writer& w, const DecodePlan& p, int block) {
   w.line(
       "const float k_scale_{0}_0 = load_shared_float({1} + {2}){4}, k_scale_{0}_1 = load_shared_float({1} + "
       "{3}){4};",
-      block, scale_address(p, true, 0), 256 * block, 256 * block + 32, query);
+      block, scale_address(p, true, 0), scale_block_bytes(p) * block, scale_block_bytes(p) * block + 32,
+      query);
 }
 
 void emit_store_q_narrow(Writer& w, const DecodePlan& p) {

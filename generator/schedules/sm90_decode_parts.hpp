@@ -43,6 +43,8 @@ void emit_key_scales(Writer& w, const DecodePlan& p, int block);
 // K and V of one byte with several scales a row (sm90_decode_grouped.cpp).
 /// Address of this lane's first scale of a group, of the slot in use, K's (`k`) or V's.
 std::string scale_address(const DecodePlan& p, bool k, int group);
+/// Bytes from there to the scale of this lane's key 64 keys on.
+int scale_block_bytes(const DecodePlan& p);
 void emit_grouped_lane(Writer& w);
 void emit_store_q_grouped(Writer& w, const DecodePlan& p);
 void emit_qk_grouped(Writer& w, const DecodePlan& p);

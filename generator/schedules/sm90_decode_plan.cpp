@@ -208,6 +208,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
 
   // Two blocks to a multiprocessor where three stages fit, else as many stages as fit one block.
   p.config = c;  // what the sizes below ask about
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
   const int scale_bytes = p.scale_bytes(true) + (p.v_in_k ? 0 : p.scale_bytes(false));  // of one stage
   const int per_stage = p.BN * (p.k_panels * p.k_span + (p.v_in_k ? 0 : p.v_panels * p.v_span)) + scale_bytes;
   const int p_bytes =
@@ -259,7 +260,6 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.k.emplace(k);
   if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
   p.v.emplace(v);
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
   // Narrow caches keep the warps busy, so blocks drift apart; 16-bit ones only wait for memory and lose by
   // more parts.
   const bool dynamic = p.narrow && !c.split_kv;
@@ -275,8 +275,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   if (!p.upright) p.smem_p = p.smem.add("p", p_bytes, 1024, "P, rows = query rows");
   p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
   if (scale_bytes > 0)
-    p.smem_scales =
-        p.smem.add("scales", scale_bytes * p.num_kv_stages, 16, "scales of each key: K stages, V stages");
+    p.smem_scales = p.smem.add("scales", scale_bytes * p.num_kv_stages, p.scale_tiles() ? 128 : 16,
+                               "scales of each key: K stages, V stages");
   if (!p.upright) p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");

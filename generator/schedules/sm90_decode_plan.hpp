@@ -82,8 +82,17 @@ struct DecodePlan {
   bool grouped() const { return k_groups > 1 || v_groups > 1; }
   /// K reaches the tensor cores through registers.
   bool k_in_registers() const { return narrow && !fp8_q; }
+  /// They come as tiles, by tensor copies of K's and V's barriers.
+  bool scale_tiles() const { return scales_by_head(config.operand->quantization) && operand->maps_scales(); }
   /// Scales of a tile of K or V in its stage, one after the other group by group.
-  int scale_bytes(bool of_k) const { return scales_by_token() ? 4 * BN * (of_k ? k_groups : v_groups) : 0; }
+  int scale_bytes(bool of_k) const {
+    if (!scales_by_token()) return 0;
+    return scale_tiles() ? operand->scale_tile_bytes() : 4 * BN * (of_k ? k_groups : v_groups);
+  }
+  /// Bytes of a tile of K or V that come by tensor copies.
+  int copied_bytes(const TMAConsumerPipeline& pipeline) const {
+    return pipeline.full_kv_bytes() + (scale_tiles() ? 4 * BN : 0);
+  }
   /// The warp that fetches a cell has asked for slots of all K of the cell before, so the others are past
   /// their first tiles of it, or, where that was the short last one, of the one before it, and have read its
   /// slot.

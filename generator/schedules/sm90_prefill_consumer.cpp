@@ -182,7 +182,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   } else {
     p.softmax->emit_max(w, masked, false);
     p.softmax->emit_exp(w, 0, p.BN / 2, masked);
-    if (p.fp8_tokens()) p.softmax->emit_weigh(w);
+    if (p.fp8_tokens()) p.softmax->emit_weigh(w, false);
   }
   emit_release_k(w, p, true);
   w.line("WGMMA_WAIT(0);");
@@ -418,9 +418,13 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   emit_release_k(w, p, false);
   emit_visible(w, p, {});
   if (p.fp8_tokens()) emit_scale_address(w, p, *p.k, "v");
+  if (p.fp8_tokens() && p.scale_tiles()) {
+    w.comment("keys that have a scale of V, from this lane's first on: others have anything");
+    w.line("const int scaled_keys = work.seqlen_k - n * {} - 2 * (lane & 3);", p.BN);
+  }
   p.softmax->emit_max(w, true, true);
   p.softmax->emit_exp(w, 0, p.BN / 2, true);
-  if (p.fp8_tokens()) p.softmax->emit_weigh(w);
+  if (p.fp8_tokens()) p.softmax->emit_weigh(w, true);
   emit_release_k(w, p, true);
   emit_pack(w, p, "s_acc");
   w.close();

@@ -19,8 +19,9 @@ int threads_of_row(const PrefillPlan& p) {
 }
 
 /// The next tile of the raw ring into the next slot of K or V. `fenced`: nothing after it makes it visible to
-/// wgmma before it is read.
-void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, bool k, bool fenced = true) {
+/// wgmma before it is read. `block`: its number.
+void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, const std::string& block,
+               bool k, bool fenced = true) {
   const auto& ring = to.ring();
   const char* name = k ? "k" : "v";
   const int depth = k ? p.depth : p.ov_depth, threads = PrefillPlan::kConverterThreads;
@@ -45,10 +46,14 @@ void emit_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& to, b
            chunks % threads, step * turns, step * turns, 16 * threads * turns);
   if (p.scales_by_token()) {
     w.line("for (int i = thread; i < {}; i += {})", p.BN, threads);
+    // What is copied as a tile has anything past the sequence, and 0 * NaN is NaN.
+    const std::string there =
+        p.scale_tiles() && !k ? fmt::format("({}) * {} + i >= work.seqlen_k ? 0u : ", block, p.BN) : "";
     w.line(
-        "  store_shared(smem_{0}_scales + {1} * {2} + 4 * i, load_shared(smem_raw_scales + {3} * {2} + 4 * "
+        "  store_shared(smem_{0}_scales + {1} * {2} + 4 * i, {4}load_shared(smem_raw_scales + {3} * {2} + 4 "
+        "* "
         "i));",
-        name, ring.stage(), 4 * p.BN, p.raw->stage());
+        name, ring.stage(), 4 * p.BN, p.raw->stage(), there);
   }
   w.close();
   if (fenced) w.line("fence_proxy_async();");
@@ -90,7 +95,8 @@ void use_converter(Prelude& prelude, const PrefillPlan& p) {
   prelude.use("shared_words");
   prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
   if (p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
-  if (p.scales_by_token()) prelude.use("copy_async_4"), prelude.use("load_shared_float2");
+  if (p.scales_by_token() && !p.scale_tiles()) prelude.use("copy_async_4");
+  if (p.scales_by_token()) prelude.use("load_shared_float2");
   Writer w;
   w.comment("Sixteen bytes as FP16: the lower eight, the upper eight.");
   w.open("__device__ __forceinline__ void store_widened(u32 low, u32 high, uint4 x)");
@@ -147,14 +153,14 @@ void emit_converter(Writer& w, const PrefillPlan& p) {
   w.open("for (int tile = {}; tile < num_tiles;)", p.first_tile());
   w.line("const Work work = {};", decode_call(p));
   w.open("if (work.num_blocks > 0)");
-  emit_tile(w, p, *p.k, true);
+  emit_tile(w, p, *p.k, "work.num_blocks - 1", true);
   w.line("#pragma unroll 1");
   w.open("for (int n = work.num_blocks - 2; n >= {}; --n)", p.first_block());
   // Where P takes V's scales, consumers wait for V(n + 1) before they read K(n): its fence serves both.
-  emit_tile(w, p, *p.k, true, !p.scales_by_token());
-  emit_tile(w, p, *p.v, false);
+  emit_tile(w, p, *p.k, "n", true, !p.scales_by_token());
+  emit_tile(w, p, *p.v, "n + 1", false);
   w.close();
-  emit_tile(w, p, *p.v, false);
+  emit_tile(w, p, *p.v, p.first_block(), false);
   w.close();
   emit_next_item(w, p, false);
   w.close();

@@ -7,6 +7,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_prefill_parts.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm90 {
 namespace {
@@ -42,12 +43,14 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   if (p.scales() && p.fp8) add(Kind::pointer, "q_scale");
-  if (p.scales()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
-  if (p.scales_by_token() && p.config.operand->kind != OperandKind::ragged) {
-    const char* axis = p.operand->table() ? "page" : "batch";
-    for (const char* tensor : {"k_scale", "v_scale"})
-      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis).c_str());
+  for (const char* role : {"k_scale", "v_scale"}) {
+    if (p.scales() && p.scale_tiles()) {
+      params.push_back({Kind::tensor_map, role, p.operand->scale_map()});
+    } else if (p.scales()) {
+      add(Kind::pointer, role);
+    }
   }
+  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
   if (p.ragged)
     add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
@@ -170,14 +173,16 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   w.blank();
   w.open("if (threadIdx.x == 0)");
   for (const char* name : {"q", "k", "v", "o"}) w.line("prefetch_tensor_map(&{}_map);", name);
+  if (p.scale_tiles()) w.line("prefetch_tensor_map(&k_scale_map); prefetch_tensor_map(&v_scale_map);");
   for (int i = 0; i < p.num_math_warpgroups; ++i) {
     w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
   }
   constexpr int kConverters = PrefillPlan::kConverterWarps;
-  p.k->ring().emit_init(w, p.narrow ? kConverters : p.fp8_tokens() ? 33 : 1, p.k->empty_arrivals());
+  const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
+  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
   p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
-  // One lane's bytes, and the lanes' copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.narrow_tokens() ? 33 : 1, kConverters);
+  // One lane's bytes, and the lanes' own copies of scales.
+  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
   if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
   w.line("fence_mbarrier_init();");
   w.close();
@@ -222,11 +227,13 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   if (p.fp8) use_transposer(prelude, p);
   if (p.lse || p.fp8_tokens()) prelude.use("log2_approx");
   if (p.fp8_tokens()) {
-    prelude.use("copy_async_4"), prelude.use("load_shared_float2");
+    if (!p.scale_tiles()) prelude.use("copy_async_4");
+    prelude.use("load_shared_float2");
     prelude.add("times",
                 "__device__ __forceinline__ float2 times(float2 x, float y) { return make_float2(x.x * y, "
                 "x.y * y); }\n");
   }
+  if (p.scale_tiles()) prelude.use("tma_load_3d");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
   p.qk->add_to(prelude, true);

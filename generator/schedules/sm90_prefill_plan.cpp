@@ -320,6 +320,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   c.num_threads = threads;
 
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
+                    OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+
   // Shared memory: as many stages as fit, at least two, unless told.
   const int q = p.q_bytes() * p.num_math_warpgroups, o = p.o_bytes() * p.num_math_warpgroups;
   const int per_stage =
@@ -347,8 +350,6 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   }
   p.separate_o = q + o + tiles + kSpare <= most_smem();
 
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
-                    OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
   const int row_bytes = p.narrow ? p.raw_span() : p.span_bytes;
   if (p.operand->num_pages() > 1 && p.operand->eff_page() * row_bytes % 128 != 0) {
     refuse("V16", {"/operand/page_size"},
@@ -377,11 +378,12 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.smem_o =
       p.separate_o ? p.smem.add("o", o, 1024, "O on its way out, 64 rows per consumer warpgroup") : p.smem_q;
   if (p.scales_by_token()) {
-    p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), 16,
+    const int alignment = p.scale_tiles() ? 128 : 16;
+    p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), alignment,
                                "scales of each key: K stages, V stages");
     if (p.narrow)
-      p.smem_raw_scales =
-          p.smem.add("raw_scales", p.num_raw_stages * p.scale_bytes(), 16, "the same of tiles as copied");
+      p.smem_raw_scales = p.smem.add("raw_scales", p.num_raw_stages * p.scale_bytes(), alignment,
+                                     "the same of tiles as copied");
   }
   p.smem_q_barriers =
       p.smem.add("mbar_q", 16 * p.num_math_warpgroups, 8, "Q full/empty per consumer warpgroup");
@@ -417,6 +419,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   if (p.fp8) softmax.top = 5, softmax.rescale_threshold = 3;
   softmax.watched_parts = p.watched_parts;
   softmax.weighted = p.fp8_tokens();
+  softmax.weights_end = p.fp8_tokens() && p.scale_tiles();
   if (p.watched_parts > 0) softmax.curve = p.modifier->enter_exponent();
   softmax.scale_log2 = p.scale_joins_factor() ? "factor" : p.modifier->scale_log2();
   softmax.scale = p.scale_joins_factor() ? "(factor * 0.693147181f)" : p.modifier->scale();

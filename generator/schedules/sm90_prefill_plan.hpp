@@ -78,6 +78,12 @@ struct PrefillPlan {
   /// both are copied to K's slot, since P takes V's before it is rounded.
   bool narrow_tokens() const { return narrow && scales_by_token(); }
   bool fp8_tokens() const { return fp8 && scales_by_token(); }
+  /// Scales of keys come as tiles, by tensor copies on the barriers of what they belong to. Readers want
+  /// those of a tile side by side: in pieces of 16 keys converters spill.
+  bool scale_tiles() const {
+    return scales_by_head(config.operand->quantization) && operand->maps_scales() &&
+           operand->scale_tile_bytes() == scale_bytes();
+  }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }
   /// The scale of K is part of softmax's factor, where scores are not modified before it.
@@ -92,7 +98,7 @@ struct PrefillPlan {
   /// Of a tile's keys, in a slot of a ring.
   int scale_bytes() const { return scales_by_token() ? 4 * BN : 0; }
   /// Copies take a whole warp: a lane for each page or scale.
-  bool warp_produces() const { return operand->table() || scales_by_token(); }
+  bool warp_produces() const { return operand->table() || (scales_by_token() && !scale_tiles()); }
   /// Warps that tell the producer that they have read a slot of work items.
   int work_readers() const {
     return (q_frees_work_slots() ? 0 : math_warps()) + (converts() ? kConverterWarps : 0);

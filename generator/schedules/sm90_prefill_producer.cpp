@@ -63,17 +63,42 @@ Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, co
 
 // Scales of the tile's keys, copied by every lane into the slot of the raw ring.
 void emit_load_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block) {
-  if (!p.scales_by_token() || (p.fp8 && name[0] == 'v')) return;
+  if (!p.scales_by_token() || p.scale_tiles() || (p.fp8 && name[0] == 'v')) return;
+  const bool by_head = scales_by_head(p.config.operand->quantization);
   if (p.fp8) {
     const auto& ring = p.k->ring();
     const int v = p.smem_scales + p.num_kv_stages * p.scale_bytes();
-    p.operand->emit_load_scales(w, "(" + block + ")", {"k", 1, p.smem_scales, ring.stage()});
-    p.operand->emit_load_scales(w, "(" + block + ")", {"v", 1, v, ring.stage()});
+    p.operand->emit_load_scales(w, "(" + block + ")", {"k", 1, p.smem_scales, ring.stage(), by_head});
+    p.operand->emit_load_scales(w, "(" + block + ")", {"v", 1, v, ring.stage(), by_head});
     w.line("copy_async_arrive({});", ring.full(0));
     return;
   }
-  p.operand->emit_load_scales(w, "(" + block + ")", {name, 1, p.smem_raw_scales, p.raw->stage()});
+  p.operand->emit_load_scales(w, "(" + block + ")", {name, 1, p.smem_raw_scales, p.raw->stage(), by_head});
   w.line("copy_async_arrive({});", p.raw->full(0));
+}
+
+// Bytes of them that come as tiles beside those of a tile of K or V.
+int scale_tile_bytes(const PrefillPlan& p, const char* name) {
+  if (!p.scale_tiles()) return 0;
+  return !p.fp8 ? p.scale_bytes() : name[0] == 'k' ? 2 * p.scale_bytes() : 0;
+}
+
+// This lane's piece of them.
+void emit_copy_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block,
+                      int round) {
+  if (scale_tile_bytes(p, name) == 0) return;
+  const auto& operand = *p.operand;
+  const auto copy = [&](const char* of, const std::string& base, const StagedPipeline& ring) {
+    const int piece = operand.scale_piece_bytes();
+    std::string dst = fmt::format("{} + {} * {}", base, ring.stage(), p.scale_bytes());
+    if (round > 0) dst += fmt::format(" + {}", round * 32 * piece);
+    if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece);
+    w.line("tma_load({}, &{}_scale_map, {}, {}, {});", dst, of, ring.full(0),
+           operand.coordinates("(" + block + ")", round), kEvictLast);
+  };
+  if (p.narrow) return copy(name, "smem_raw_scales", *p.raw);
+  copy("k", "smem_k_scales", p.k->ring());
+  copy("v", "smem_v_scales", p.k->ring());
 }
 
 void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
@@ -84,7 +109,8 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
     if (!known_free) to.ring.emit_wait_empty(w, qk);
     emit_load_scales(w, p, name, block);
     if (p.warp_produces()) w.open("if (lane == 0)");
-    w.line("mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk), to.chunk_bytes);
+    w.line("mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
+           to.chunk_bytes + scale_tile_bytes(p, name));
     for (int i = 0; i < to.chunk_panels; ++i) {
       const int panel = qk * to.chunk_panels + i;
       std::string dst = to.at(p, panel, 0);
@@ -97,6 +123,7 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
              to.ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
              kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
     }
+    emit_copy_scales(w, p, name, block, 0);
     if (p.warp_produces()) w.close();
   }
   to.ring.emit_step(w);
@@ -113,7 +140,8 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
   operand.emit_populate(w, "(" + block + ")");
   for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
     if (!known_free) to.ring.emit_wait_empty(w, qk);
-    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk), to.chunk_bytes);
+    w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
+           to.chunk_bytes + scale_tile_bytes(p, name));
     emit_load_scales(w, p, name, block);
     for (int round = 0; round < operand.rounds(); ++round) {
       const std::string condition = operand.issues(round);
@@ -125,6 +153,7 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
         w.line("tma_load({}, &{}_map, {}, {}, {}, {});", dst, name, to.ring.full(qk),
                panel * p.panel_columns(), operand.coordinates("(" + block + ")", round), kEvictLast);
       }
+      emit_copy_scales(w, p, name, block, round);
       if (!condition.empty()) w.close();
     }
   }

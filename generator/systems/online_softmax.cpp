@@ -10,6 +10,12 @@ void OnlineSoftmax::use(Prelude& prelude) const {
   prelude.use("rcp_approx");
   if (shape_.exp_offload > 0) prelude.use("exp2_fma");
   if (shape_.top > 0) prelude.use("pack_e4m3"), prelude.use("own_register");
+  if (shape_.weights_end)
+    prelude.add("first_of",
+                "// The first `n` of two numbers, 0 for the others.\n"
+                "__device__ __forceinline__ float2 first_of(float2 x, int n) {\n"
+                "  return make_float2(n > 0 ? x.x : 0.0f, n > 1 ? x.y : 0.0f);\n"
+                "}\n");
 }
 
 std::string OnlineSoftmax::log2_max(int r) const {
@@ -44,12 +50,14 @@ void OnlineSoftmax::emit_reset(Writer& w) const {
   w.line("float row_sum_0 = 0.0f, row_sum_1 = 0.0f;");
 }
 
-void OnlineSoftmax::emit_weights(Writer& w, int i) const {
-  w.line("const float2 v_scale_{} = load_shared_float2(v_scale_at + {});", i / 4, 8 * i);
+void OnlineSoftmax::emit_weights(Writer& w, int i, bool first) const {
+  const bool end = first && shape_.weights_end;
+  w.line("const float2 v_scale_{} = {}load_shared_float2(v_scale_at + {}){};", i / 4, end ? "first_of(" : "",
+         8 * i, end ? fmt::format(", scaled_keys - {})", 2 * i) : "");
 }
 
-void OnlineSoftmax::emit_weighted_logits(Writer& w, int i) const {
-  emit_weights(w, i);
+void OnlineSoftmax::emit_weighted_logits(Writer& w, int i, bool first) const {
+  emit_weights(w, i, first);
   // A weight of 0 must leave the sum what a float holds: 2^-64 in its place.
   w.line(
       "const float log_x = log2_approx(fmaxf(fabsf(v_scale_{0}.x), 5.421e-20f)), log_y = "
@@ -60,11 +68,11 @@ void OnlineSoftmax::emit_weighted_logits(Writer& w, int i) const {
            j % 2 == 0 ? 'x' : 'y');
 }
 
-void OnlineSoftmax::emit_weigh(Writer& w) const {
+void OnlineSoftmax::emit_weigh(Writer& w, bool first) const {
   w.comment("P times the scales of V");
   for (int i = 0; i < shape_.score_regs; i += 4) {
     w.open("");
-    emit_weights(w, i);
+    emit_weights(w, i, first);
     w.line(
         "s_acc[{0}] *= v_scale_{4}.x; s_acc[{1}] *= v_scale_{4}.y; s_acc[{2}] *= v_scale_{4}.x; s_acc[{3}] "
         "*= "
@@ -82,7 +90,7 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
     w.line("float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];");
   for (int i = 0; shape_.weighted && i < shape_.score_regs; i += 4) {
     w.open("");
-    emit_weighted_logits(w, i);
+    emit_weighted_logits(w, i, first);
     w.line(
         "max_0a = fmaxf(max_0a, l_0); max_0b = fmaxf(max_0b, l_1); max_1a = fmaxf(max_1a, l_2); max_1b = "
         "fmaxf(max_1b, l_3);");
@@ -185,7 +193,7 @@ void OnlineSoftmax::emit_part_max(Writer& w, int begin, int end) const {
     w.line("float max_0 = -kInfinity, max_1 = -kInfinity;");
     for (int i = begin; i < end; i += 4) {
       w.open("");
-      emit_weighted_logits(w, i);
+      emit_weighted_logits(w, i, false);
       w.line("max_0 = fmaxf(max_0, fmaxf(l_0, l_1)); max_1 = fmaxf(max_1, fmaxf(l_2, l_3));");
       w.close();
     }
@@ -277,7 +285,7 @@ void OnlineSoftmax::emit_packed_exp(Writer& w, bool masked) const {
     for (const int j : {0, 4})
       w.line("sum_0a += e[{}]; sum_0b += e[{}]; sum_1a += e[{}]; sum_1b += e[{}];", j, j + 1, j + 2, j + 3);
     for (int j = 0; shape_.weighted && j < 8; j += 4) {
-      emit_weights(w, begin + j);
+      emit_weights(w, begin + j, false);
       w.line(
           "e[{0}] *= v_scale_{4}.x; e[{1}] *= v_scale_{4}.y; e[{2}] *= v_scale_{4}.x; e[{3}] *= "
           "v_scale_{4}.y;",

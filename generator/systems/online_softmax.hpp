@@ -45,6 +45,9 @@ class OnlineSoftmax {
     /// P is multiplied by a weight of its key before it is rounded (with `top`): loaded from `v_scale_at`,
     /// two keys of each eight a lane. Row maxima are those of the product; sums are of P without.
     bool weighted = false;
+    /// In the first tile only the next `scaled_keys` keys have one, an emitted number; what stands for the
+    /// others is anything.
+    bool weights_end = false;
     /// For softmax by parts only: what the logits are, unless scores times the factor below.
     std::optional<LogitCurve> curve;
     /// Emitted factors from the score registers to log2 units and to natural units.
@@ -64,7 +67,7 @@ class OnlineSoftmax {
   /// which the FMA-pipe exponential does not give: `masked` tiles use none.
   void emit_exp(Writer& w, int begin, int end, bool masked) const;
   /// s_acc times the weights of its keys, after emit_exp.
-  void emit_weigh(Writer& w) const;
+  void emit_weigh(Writer& w, bool first) const;
   /// e = exp2(S - maximum so far) and the row sums, for a tile that is not the first, instead of emit_max and
   /// emit_exp: the tile's own maximum is not taken. A sum above 2^rescale_threshold shows that it grew; only
   /// then (rarely after the first tiles) a new maximum is found, and what was computed before it is scaled.
@@ -100,9 +103,9 @@ class OnlineSoftmax {
   void emit_watched_part(Writer& w, int begin, int end, bool masked) const;
   void emit_packed_exp(Writer& w, bool masked) const;
   /// `v_scale_{i/4}`: the weights of scores i to i + 3.
-  void emit_weights(Writer& w, int i) const;
+  void emit_weights(Writer& w, int i, bool first) const;
   /// With their logarithms the logits of the products: l_0 to l_3.
-  void emit_weighted_logits(Writer& w, int i) const;
+  void emit_weighted_logits(Writer& w, int i, bool first) const;
   Shape shape_;
 };
 

@@ -55,7 +55,9 @@ typedef struct {
   const double* scale;                         /* softmax scale; NULL: the config's */
   const DLTensor* page_table; /* paged: i32 [batch, max_pages]; continuous: [batch, 1]; else NULL */
   const DLTensor* seqlens_k;  /* paged, continuous: i32 [batch]; contiguous: the same or NULL */
-  const DLTensor *q_scale, *k_scale, *v_scale; /* f32, of a quantised kernel; else NULL */
+  const DLTensor *q_scale, *k_scale, *v_scale; /* f32, of a quantised kernel; else NULL; per token
+                                                  [.., tokens, heads], or [.., heads, tokens] where
+                                                  its layout is head_major */
   const DLTensor* sink;                        /* f32 [heads_q], of a kernel with sinks; else NULL */
   const DLTensor* mask_bits;                   /* i32 words, of a kernel with a custom mask; else NULL */
   int launch_before; /* what the launch before on the stream leaves alone: 0 nothing is promised, 1 lengths

@@ -98,7 +98,8 @@ struct AppendArgs {
   Tensor k, v;          ///< the pools
   std::optional<Tensor> page_table, seqlens_k, cu_seqlens_q;
   std::int64_t max_rows = 0;  ///< most new rows of a sequence
-  /// Read for scales per tensor and per head, written for those per token and per n elements.
+  /// Read for scales per tensor and per head, written for those per token (in the config's layout) and per n
+  /// elements.
   std::optional<Tensor> k_scale, v_scale;
 };
 /// Launches a kernel of make_append_kernel. Throws Error (bad_input): one line per broken rule.

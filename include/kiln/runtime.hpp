@@ -79,7 +79,10 @@ struct AttentionArgs {
   std::optional<Tensor> seqlens_k;
   /// f32, dense but for the page or batch dimension. k_scale and v_scale by the kernel's granularity:
   /// per_tensor [1], per_head [heads_kv], per_token the operand's shape without depth, n elements: the
-  /// operand's shape with depth / n last. q_scale [1].
+  /// operand's shape with depth / n last. q_scale [1]. Where the layout is head_major those per token are
+  /// [batch, heads_kv, seqlen], [heads_kv, total] or [num_pages, heads_kv, page_size], and dense in the last
+  /// dimension only; kernels that copy them as tiles (tensor_map in the manifest) want the address a multiple
+  /// of 16 bytes and the other strides of 4 elements: pad rows of another length.
   std::optional<Tensor> q_scale, k_scale, v_scale;
   std::optional<Tensor> sink;  ///< f32 [heads_q]: one more logit in each softmax's denominator
   /// i32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)]: bit j % 32 of word j / 32 of a row

@@ -32,6 +32,7 @@ struct TensorMapSpec {
 
 /// One kernel parameter, in order. `role` says what the runtime puts there:
 ///   tensor_map  q k v o; of k and v the columns that are read, from head_dim_offset on
+///               k_scale v_scale, of scales by head and token: axes seq, head, page or batch
 ///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink mask_bits
 ///               seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
@@ -48,8 +49,8 @@ struct TensorMapSpec {
 ///               to the next; 0 where all share one section_heads: how many of the batch * heads_q heads are
 ///               worked on together; a divisor of it, the largest whose K and V (shared by heads_q / heads_kv
 ///               heads each) fit in 32 MiB of L2, at least 1
-///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_scale,v_scale}_stride_{page,batch}: strides in
-///               elements
+///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_scale,v_scale}_stride_{page,batch},
+///               {k_scale,v_scale}_stride_head: strides in elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
 struct KernelParam {
   enum class Kind { tensor_map, pointer, i32, i64, f32 };

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "generator/config/quantization.hpp"
+
 namespace kiln {
 namespace {
 
@@ -95,8 +97,15 @@ bool is_axis(std::string_view axis) {
   return axis == "depth" || axis == "head" || axis == "seq" || axis == "batch" || axis == "page";
 }
 
+bool is_scale(std::string_view tensor) {
+  return tensor == "k_scale" || tensor == "v_scale";
+}
+
 /// Position of an axis in the shape of a tensor (or of its scales), or -1 for one that it has not.
 int axis_index(std::string_view axis, std::string_view tensor, OperandKind kind) {
+  // Scales by head: [batch or page, heads, seq], ragged [heads, seq]. Of others only the first axis is asked.
+  if (is_scale(tensor) && (axis == "head" || axis == "seq"))
+    return (axis == "head" ? 1 : 2) - (kind == OperandKind::ragged ? 1 : 0);
   const bool query = tensor == "q" || tensor == "o";
   const bool pages = !query && (kind == OperandKind::paged || kind == OperandKind::continuous);
   const bool ragged = query ? kind != OperandKind::contiguous : kind == OperandKind::ragged;
@@ -117,17 +126,18 @@ std::optional<StrideRole> parse_stride(std::string_view role) {
   const std::size_t at = role.find(kInfix);
   if (at == std::string_view::npos) return std::nullopt;
   const StrideRole parsed{role.substr(0, at), role.substr(at + kInfix.size())};
-  const bool scale = parsed.tensor.ends_with("_scale");
   const bool leading = parsed.axis == "batch" || parsed.axis == "page";
-  if (!leading && (scale || (parsed.axis != "seq" && parsed.axis != "head"))) return std::nullopt;
+  if (!leading && parsed.axis != "head" && (is_scale(parsed.tensor) || parsed.axis != "seq"))
+    return std::nullopt;
   return parsed;
 }
 
-/// Byte stride of an axis. That of an axis of one element (or of none: `axis` < 0) is free, and callers leave
-/// anything there: take one that the driver accepts.
+/// Byte stride of an axis. That of an axis of one element (or of none: `axis` < 0), or of a tensor of none,
+/// is free, and callers leave anything there: take one that the driver accepts.
 std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
   const std::uint64_t element = size_of(tensor.dtype);
-  if (axis >= 0 && tensor.shape[static_cast<std::size_t>(axis)] > 1) {
+  const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
+  if (axis >= 0 && !empty && tensor.shape[static_cast<std::size_t>(axis)] > 1) {
     return static_cast<std::uint64_t>(tensor.strides[static_cast<std::size_t>(axis)]) * element;
   }
   std::uint64_t span = static_cast<std::uint64_t>(tensor.shape.back()) * element;
@@ -135,7 +145,7 @@ std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
     if (tensor.shape[i] <= 1) continue;
     span = std::max(span, static_cast<std::uint64_t>(tensor.shape[i] * tensor.strides[i]) * element);
   }
-  return (span + 15) / 16 * 16;
+  return std::max<std::uint64_t>((span + 15) / 16 * 16, 16);
 }
 
 TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, const Tensor& tensor,
@@ -179,16 +189,31 @@ void PackedParams::add_bytes(const void* data, std::size_t size, std::size_t ali
   ++count_;
 }
 
+namespace {
+
+/// Of q, k, v and o by their columns, of scales by their tokens, where those of a head lie together.
+bool known_map(const Manifest& manifest, const KernelParam& param) {
+  const bool scale = is_scale(param.role);
+  if (tensor_of({}, param.role) == nullptr || param.map.dims.empty() || param.map.dims.size() > 5)
+    return false;
+  if (scale ? !scales_by_head(manifest.quantization) : param.role.size() != 1) return false;
+  for (std::size_t i = 0; i < param.map.dims.size(); ++i) {
+    const std::string& axis = param.map.dims[i].axis;
+    if (!is_axis(axis) || (scale && axis == "depth")) return false;
+    if (i == 0 && axis != (scale ? "seq" : "depth")) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 void check_roles(const Manifest& manifest) {
   std::size_t bytes = 0;
   for (const KernelParam& param : manifest.params) {
     bool known = false;
     switch (param.kind) {
       case KernelParam::Kind::tensor_map: {
-        known = tensor_of({}, param.role) != nullptr && param.role.size() == 1 && !param.map.dims.empty() &&
-                param.map.dims.size() <= 5;
-        for (const TensorMapDim& dim : param.map.dims) known = known && is_axis(dim.axis);
-        known = known && param.map.dims[0].axis == "depth";
+        known = known_map(manifest, param);
         bytes += 128;
         break;
       }
@@ -203,7 +228,9 @@ void check_roles(const Manifest& manifest) {
         break;
       case KernelParam::Kind::i64: {
         const auto stride = parse_stride(param.role);
-        known = stride && tensor_of({}, stride->tensor) != nullptr;
+        known =
+            stride && tensor_of({}, stride->tensor) != nullptr &&
+            (stride->axis != "head" || !is_scale(stride->tensor) || scales_by_head(manifest.quantization));
         break;
       }
     }

@@ -1,6 +1,8 @@
 // Rules over the operands that serving adds to a launch: page tables, lengths on the device, scales of
 // quantised K and V, sinks and bit masks. What lies on the device (page numbers, lengths) is the caller's
 // promise: looking at it would cost a synchronisation.
+#include <algorithm>
+
 #include "runtime/launch/checker.hpp"
 
 namespace kiln {
@@ -61,6 +63,7 @@ std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& opera
     case Granularity::per_head:
       return {shape.back()};
     case Granularity::per_token:
+      if (q.layout == Quantization::Layout::head_major) std::swap(shape.back(), shape[shape.size() - 2]);
       return shape;
     case Granularity::per_block:
       break;
@@ -93,9 +96,32 @@ void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& 
   check_dense(check, "seqlens_k", *args.seqlens_k, 0);
 }
 
+namespace {
+
+/// Scales by head: rows of tokens, wherever they begin. Copies of tiles (`mapped`) take whole 16 bytes.
+void check_head_rows(Checker& check, const char* name, const Tensor& scale, bool mapped) {
+  constexpr std::int64_t kUnit = 4;  // scales of 16 bytes
+  check.require(scale.strides.back() == 1 || scale.shape.back() <= 1,
+                "{} has stride {} in its last dimension, 1 is needed", name, scale.strides.back());
+  check.require(!mapped || scale.address % 16 == 0, "{} lies at {:#x}, a multiple of 16 is needed", name,
+                scale.address);
+  if (std::find(scale.shape.begin(), scale.shape.end(), 0) != scale.shape.end()) return;
+  for (std::size_t i = 0; i + 1 < scale.shape.size(); ++i) {
+    const std::int64_t stride = scale.strides[i];
+    if (scale.shape[i] <= 1) continue;
+    check.require(!mapped || stride % kUnit == 0,
+                  "{} has stride {} in dimension {}, a multiple of {} is needed: pad it to {}", name, stride,
+                  i, kUnit, (stride + kUnit - 1) / kUnit * kUnit);
+    check.require(stride >= 0 && stride < (std::int64_t{1} << 38),
+                  "{} has stride {} in dimension {}, 0 to 2^40 bytes can be mapped", name, stride, i);
+  }
+}
+
+}  // namespace
+
 void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args) {
   const auto one = [&](const char* name, const std::optional<Tensor>& scale, const Tensor& operand) {
-    const bool asked = manifest.takes(name, kPointer);
+    const bool asked = manifest.takes(name);
     check.require(asked || !scale, "{} was given, but the kernel takes none", name);
     check.require(!asked || scale, "the kernel needs {}", name);
     if (!asked || !scale) return;
@@ -103,7 +129,12 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
     const std::vector<std::int64_t> shape =
         scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.depth);
     check_small(check, name, *scale, q.scale_dtype, shape, "one scale for each group of values");
-    if (scale->shape == shape) check_dense(check, name, *scale, shape.size() > 2 ? 1 : 0);
+    if (scale->shape != shape || scale->strides.size() != shape.size()) return;
+    if (q.layout == Quantization::Layout::head_major) {
+      check_head_rows(check, name, *scale, manifest.takes(name, KernelParam::Kind::tensor_map));
+    } else {
+      check_dense(check, name, *scale, shape.size() > 2 ? 1 : 0);
+    }
   };
   one("q_scale", args.q_scale, args.q);
   one("k_scale", args.k_scale, args.k);

@@ -128,6 +128,27 @@ std::vector<std::byte> pack_padded(std::span<const std::byte> rows, std::size_t 
   return out;
 }
 
+std::int64_t padded_rows(std::int64_t rows) {
+  return (rows + 3) / 4 * 4;
+}
+
+std::vector<std::byte> pack_by_head(std::span<const std::byte> rows, std::int64_t heads,
+                                    const std::vector<std::int64_t>& groups, std::byte poison) {
+  std::int64_t total = 0, first = 0, to = 0;
+  for (const std::int64_t count : groups) total += heads * padded_rows(count);
+  std::vector<std::byte> out(static_cast<std::size_t>(total) * sizeof(float), poison);
+  for (const std::int64_t count : groups) {
+    for (std::int64_t row = 0; row < count; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head)
+        copy_rows(rows, sizeof(float), (first + row) * heads + head, out,
+                  to + head * padded_rows(count) + row, 1);
+    }
+    first += count;
+    to += heads * padded_rows(count);
+  }
+  return out;
+}
+
 std::vector<std::byte> pack_columns(std::span<const std::byte> rows, std::size_t bytes, std::size_t row_bytes,
                                     std::size_t offset, std::byte poison) {
   const std::size_t count = bytes == 0 ? 0 : rows.size() / bytes;

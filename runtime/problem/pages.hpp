@@ -45,6 +45,12 @@ std::vector<std::byte> pack_padded(std::span<const std::byte> rows, std::size_t 
                                    const std::vector<std::int64_t>& lengths, std::int64_t rows_per_sequence,
                                    std::byte poison);
 
+/// Floats [.., heads] of groups of `rows` rows each, in the order [group, heads, rows], a head's rows
+/// followed by `poison` up to a multiple of 4: `padded_rows`.
+std::vector<std::byte> pack_by_head(std::span<const std::byte> rows, std::int64_t heads,
+                                    const std::vector<std::int64_t>& groups, std::byte poison);
+std::int64_t padded_rows(std::int64_t rows);
+
 /// Rows of `bytes` in rows of `row_bytes`, `offset` bytes from their start. Everything else is `poison`.
 std::vector<std::byte> pack_columns(std::span<const std::byte> rows, std::size_t bytes, std::size_t row_bytes,
                                     std::size_t offset, std::byte poison);

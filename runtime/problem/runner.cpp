@@ -140,7 +140,19 @@ class Job {
       const auto row = static_cast<std::size_t>(scales.heads * scales.groups()) * sizeof(float);
       bytes = in_form(std::move(bytes), row, poison_of(DType::f32));
     }
+    if (scales_by_head(scales.quantization))
+      bytes = pack_by_head(bytes, scales.heads, scale_groups(), poison_of(DType::f32));
     return upload(runtime, bytes, name);
+  }
+
+  // Rows of K that lie together in memory: those of a page, of a sequence, or all.
+  std::vector<std::int64_t> scale_groups() const {
+    if (pages_)
+      return std::vector<std::int64_t>(static_cast<std::size_t>(pages_->num_pages), pages_->page_size);
+    if (padded_rows_ > 0)
+      return std::vector<std::int64_t>(static_cast<std::size_t>(shape_.batch()), padded_rows_);
+    if (ragged_kernel()) return {shape_.total_k()};
+    return shape_.lengths_k;
   }
 
   // Scales as the kernel takes them: per token in the form of their operand without its depth.
@@ -150,6 +162,15 @@ class Job {
     std::vector<std::int64_t> shape{static_cast<std::int64_t>(scales->values.size())};
     if (scales->by_token()) shape.assign(operand.shape.begin(), operand.shape.end() - 1);
     if (scales->quantization.granularity == Scales::Granularity::per_block) shape.push_back(scales->groups());
+    if (scales_by_head(scales->quantization)) {
+      std::swap(shape.back(), shape[shape.size() - 2]);
+      const std::vector<std::int64_t> allocated{shape.front(), shape[shape.size() - 2],
+                                                padded_rows(shape.back())};
+      Tensor tensor = Tensor::dense(buffer.address(), DType::f32, allocated);
+      if (shape.size() == 2) tensor.strides.erase(tensor.strides.begin());
+      tensor.shape = std::move(shape);
+      return tensor;
+    }
     return Tensor::dense(buffer.address(), DType::f32, std::move(shape));
   }
 
@@ -252,7 +273,12 @@ class Job {
     // Requests launched one by one have the scales of their own rows.
     const auto skip = [&](std::optional<Tensor>& scale, const std::optional<Scales>& scales) {
       if (!scale || !scales || !scales->by_token() || padded_rows_ > 0) return;
-      scale->address += static_cast<std::uint64_t>(row_k * scales->heads * scales->groups()) * sizeof(float);
+      std::int64_t row = row_k;
+      if (scales_by_head(scales->quantization)) {
+        row = 0;
+        for (std::size_t b = 0; b < request; ++b) row += padded_rows(s.lengths_k[b]);
+      }
+      scale->address += static_cast<std::uint64_t>(row * scales->heads * scales->groups()) * sizeof(float);
     };
     skip(args.k_scale, work_.k_scale);
     skip(args.v_scale, work_.v_scale);

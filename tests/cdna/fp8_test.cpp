@@ -87,6 +87,12 @@ TEST_CASE("scales of a token's row, and of parts of it") {
   check_ladder(config_text("gfx90a", "bf16", 256, keys(ocp, paged1, token), "decode"), rows);
   check_ladder(config_text("gfx950", "bf16", 128, keys(ocp, blocks, token), "decode"), rows);
   check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, dense, token), "decode"), {{1, 300}, {1, 300}});
+  // Scales of a head together.
+  const char* by_head = R"("per_token", "layout": "head_major")";
+  check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, paged16, by_head), "decode"), rows, true);
+  check_ladder(config_text("gfx950", "bf16", 64, keys(ocp, ragged, by_head), "decode"), rows);
+  check_ladder(config_text("gfx90a", "bf16", 64, keys(ocp, blocks, by_head)), chunks);
+  check_ladder(config_text("gfx942", "fp16", 64, keys(fnuz, dense, by_head)), {{20, 70}, {20, 70}});
   // Several scales a row: K's parts are summed apart, V's piece by piece. The last part may be short.
   check_ladder(config_text("gfx942", "bf16", 128, keys(fnuz, paged16, "64"), "decode"), rows, true);
   check_ladder(config_text("gfx950", "bf16", 128, keys(ocp, ragged, "32"), "decode"), rows);

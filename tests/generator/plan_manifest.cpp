@@ -89,13 +89,17 @@ TEST_CASE("what serving kernels add survives a round trip, and damage to it is r
     CHECK(back.grid.kind == GridRule::Kind::stream_k);
     CHECK(back.grid.block_keys == 64);
   }
+  m.quantization = Quantization{Granularity::per_token, 0, DType::f32, Quantization::Layout::head_major};
   const auto good = nlohmann::ordered_json::parse(to_json(m));
+  CHECK(manifest_from_json(to_json(m)).quantization->layout == Quantization::Layout::head_major);
   const auto damaged = [&](const auto& change) {
     auto bad = good;
     change(bad);
     return refusal(bad);
   };
   CHECK(refusal(good).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["quantization"]["layout"] = "token"; }).empty());
+  CHECK_FALSE(damaged([](auto& j) { j["quantization"]["granularity"] = "per_head"; }).empty());
   CHECK_FALSE(damaged([](auto& j) { j["page_size"] = -1; }).empty());
   CHECK_FALSE(damaged([](auto& j) { j["page_size"] = "16"; }).empty());
   CHECK_FALSE(damaged([](auto& j) { j["workspace_bytes_per_block"] = 1 << 30; }).empty());

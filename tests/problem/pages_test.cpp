@@ -95,6 +95,20 @@ TEST_CASE("blocks and padded rows") {
     CHECK(row_at(padded, static_cast<std::int64_t>(i)) == wanted[i]);
 }
 
+TEST_CASE("scales by head: a head's rows of a group together, padded to whole 16 bytes") {
+  CHECK(padded_rows(0) == 0);
+  CHECK(padded_rows(5) == 8);
+  std::vector<float> rows(2 * 3 + 2 * 4);  // [token, head] of groups of 3 and 4 tokens
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
+  const std::vector<std::byte> packed =
+      pack_by_head(std::as_bytes(std::span(rows)), 2, {3, 4}, poison_of(DType::f32));
+  std::vector<float> got(packed.size() / 4);
+  std::memcpy(got.data(), packed.data(), packed.size());
+  const float none = -1;
+  for (float& x : got) x = std::isnan(x) ? none : x;
+  CHECK(got == std::vector<float>{0, 2, 4, none, 1, 3, 5, none, 6, 8, 10, 12, 7, 9, 11, 13});
+}
+
 TEST_CASE("a given page table is checked entry by entry, unused ones aside") {
   CHECK(refusal({5, 8}, 3, {7, 2, -9, 0, 1, 999999999}).empty());
   const PageTable table = given_pages({5, 8}, 4, 3, {7, 2, -9, 0, 1, 999999999}, "t.npy");

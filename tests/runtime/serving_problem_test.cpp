@@ -242,6 +242,46 @@ TEST_CASE("scales have the shape of their granularity") {
             "k_scale must be dense but for its first dimension"));
 }
 
+TEST_CASE("scales by head: their shapes, and what a copy of tiles wants of strides") {
+  Manifest m = manifest_of(OperandKind::paged);
+  m.kv_dtype = DType::fp8_e4m3;
+  m.quantization =
+      Quantization{Quantization::Granularity::per_token, 0, DType::f32, Quantization::Layout::head_major};
+  AttentionArgs args = paged();
+  args.k.dtype = args.v.dtype = DType::fp8_e4m3;
+  args.k_scale = args.v_scale = Tensor::dense(64, DType::f32, {100, 2, 16});
+  const auto with = [&](Kind kind, const auto& change) {
+    m.params = {{kind, "k_scale", {}}, {kind, "v_scale", {}}};
+    return refusal(m, args, change);
+  };
+  for (const Kind kind : {Kind::pointer, Kind::tensor_map}) {
+    CHECK(with(kind, [](AttentionArgs&) {}).empty());
+    CHECK(has(with(kind,
+                   [](auto& a) {
+                     a.k_scale = Tensor::dense(64, DType::f32, {100, 16, 2});
+                   }),
+              "k_scale has shape [100, 16, 2], one scale for each group of values = [100, 2, 16] is needed"));
+    CHECK(with(kind, [](auto& a) { a.k_scale->strides = {48, 20, 1}; }).empty());
+    CHECK(has(with(kind, [](auto& a) { a.v_scale->strides[2] = 2; }),
+              "v_scale has stride 2 in its last dimension, 1 is needed"));
+    CHECK(has(with(kind, [](auto& a) { a.v_scale->strides[1] = -16; }), "v_scale has stride -16"));
+    CHECK(has(with(kind, [](auto& a) { a.k_scale.reset(); }), "the kernel needs k_scale"));
+  }
+  CHECK(with(Kind::pointer, [](auto& a) { a.k_scale->strides = {34, 17, 1}; }).empty());
+  CHECK(has(with(Kind::tensor_map, [](auto& a) { a.k_scale->strides[1] = 17; }),
+            "k_scale has stride 17 in dimension 1, a multiple of 4 is needed: pad it to 20"));
+  CHECK(has(with(Kind::tensor_map, [](auto& a) { a.k_scale->address = 72; }),
+            "k_scale lies at 0x48, a multiple of 16 is needed"));
+  m.operand = OperandKind::ragged;
+  m.page_size = 0;
+  args.page_table.reset(), args.seqlens_k.reset();
+  args.k = Tensor::dense(0x2000, DType::fp8_e4m3, {301, 2, 128});
+  args.v = Tensor::dense(0x3000, DType::fp8_e4m3, {301, 2, 64});
+  args.cu_seqlens_k = Tensor::dense(0x6000, DType::i32, {4});
+  args.k_scale = args.v_scale = Tensor::dense(64, DType::f32, {2, 301});
+  CHECK(with(Kind::pointer, [](AttentionArgs&) {}).empty());
+}
+
 TEST_CASE("sinks and bit masks") {
   Manifest m = manifest_of(OperandKind::paged);
   CHECK(has(refusal(m, paged(), [](auto& a) { a.sink = Tensor::dense(64, DType::f32, {8}); }),

@@ -6,6 +6,7 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
+#include "generator/config/quantization.hpp"
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/workload.hpp"
 #include "tests/serving/emulated.hpp"
@@ -46,6 +47,7 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": "per_token"}})",
       R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": 32}})",
       R"("kv_dtype": "fp8_e4m3", "operand": {"quantization": {"granularity": 64}})",
+      R"("kv_dtype": "int8", "operand": {"quantization": {"granularity": "per_token", "layout": "head_major"}})",
       R"("cache_depth": 160, "head_dim_offset": 32)",
       R"("num_q_heads": 8, "kv_num_heads": 2)",
       R"("kv_dtype": "int8", "cache_depth": 112, "operand": {"quantization": {"granularity": "per_token"}})",
@@ -61,6 +63,7 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
     const Config config = config_of(keys);
     const DType stored = config.kv_dtype.value_or(config.dtype);
     const auto quantization = config.operand->quantization;
+    const bool by_head = scales_by_head(quantization);
     const std::int64_t row_depth = config.cache_depth.value_or(kDepth),
                        first = config.head_dim_offset.value_or(0);
     std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
@@ -100,6 +103,7 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       if (scales.by_token()) {
         per_row = static_cast<std::size_t>(kHeads * scales.groups());
         shape = {pages, kPage, kHeads};
+        if (by_head) shape = {pages, kHeads, kPage};
         if (scales.groups() > 1) shape.push_back(scales.groups());
         given.assign(static_cast<std::size_t>(pages * kPage) * per_row, -5.0F);
       }
@@ -126,7 +130,10 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       }
       for (std::size_t i = 0; i < per_row; ++i) {
         float scale = 0;
-        std::memcpy(&scale, got_scales.data() + (static_cast<std::size_t>(at) * per_row + i) * 4, 4);
+        const auto head = static_cast<std::int64_t>(i);
+        const std::int64_t place = by_head ? (at / kPage * kHeads + head) * kPage + at % kPage
+                                           : at * static_cast<std::int64_t>(per_row) + head;
+        std::memcpy(&scale, got_scales.data() + place * 4, 4);
         CHECK(scale == scales.values[static_cast<std::size_t>(row) * per_row + i]);
       }
     }

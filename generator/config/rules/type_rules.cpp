@@ -90,6 +90,14 @@ std::string v29(const Config& c) {
   return fmt::format("a scale covers at least one element, not {}", q.block);
 }
 
+std::string scale_layout(const Config& c) {
+  if (!c.operand || !c.operand->quantization) return "";
+  const Quantization& q = *c.operand->quantization;
+  if (q.layout == Quantization::Layout::token_major || q.granularity == Quantization::Granularity::per_token)
+    return "";
+  return "layout head_major orders scales per token, and there are none";
+}
+
 std::string heads(const Config& c) {
   if (!c.num_q_heads || !c.kv_num_heads || *c.num_q_heads % *c.kv_num_heads == 0) return "";
   return fmt::format("num_q_heads ({}) must be a multiple of kv_num_heads ({})", *c.num_q_heads,
@@ -133,6 +141,11 @@ std::vector<Rule> type_rules() {
       {"V28", "9.2 V28", kAllTargets, {"/rope_depth", "/nope_depth", "/depth"}, v28},
       {"V28", "9.1 rope", kAllTargets, {"/rope", "/rope_depth"}, v28_rope},
       {"V29", "9.2 V29", kAllTargets, {"/operand/quantization/granularity"}, v29},
+      {"schema",
+       "5.6",
+       kAllTargets,
+       {"/operand/quantization/layout", "/operand/quantization/granularity"},
+       scale_layout},
       {"schema", "2.2", kAllTargets, {"/cache_depth", "/head_dim_offset", "/depth"}, cache_row},
       {"schema", "2.2, 1.3", kAllTargets, {"/head_dim_offset"}, first_column_aligned},
       {"schema", "2.2, 1.3", kAllTargets & ~kTma, {"/cache_depth"}, cache_row_aligned},

@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "generator/config/unsupported.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::cdna {
 
-RowScales::RowScales(const Config& resolved) : kind_(resolved.operand->kind) {
+RowScales::RowScales(const Config& resolved) : operand_(*resolved.operand), kind_(operand_.kind) {
   using Granularity = Quantization::Granularity;
   const auto& quantization = resolved.operand->quantization;
   if (!quantization) return;
@@ -18,10 +19,7 @@ RowScales::RowScales(const Config& resolved) : kind_(resolved.operand->kind) {
 }
 
 void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
-  if (!any() || kind_ == OperandKind::ragged) return;
-  const char* axis = kind_ == OperandKind::contiguous ? "batch" : "page";
-  params.push_back({KernelParam::Kind::i64, fmt::format("k_scale_stride_{}", axis), {}});
-  if (own_v) params.push_back({KernelParam::Kind::i64, fmt::format("v_scale_stride_{}", axis), {}});
+  if (any()) add_scale_strides(params, operand_, own_v);
 }
 
 void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, const RowScales& rows,
@@ -47,10 +45,13 @@ void RowScales::emit_head(Writer& w, const std::string& name, int row_columns,
   const std::string times = in_row == 1 ? "" : fmt::format(" * {}", in_row);
   std::string start;
   if (kind_ == OperandKind::contiguous) start = fmt::format(" + {} * {}_scale_stride_batch", batch, name);
-  if (kind_ == OperandKind::ragged) start = fmt::format(" + (long long)k_start * heads_kv{}", times);
+  const std::string step = scale_row_stride(operand_, "heads_kv");
+  if (kind_ == OperandKind::ragged)
+    start = " + (long long)k_start" + (step == "1" ? "" : " * " + step) + times;
   if (kind_ == OperandKind::continuous) start = fmt::format(" + block * {}_scale_stride_page", name);
-  w.line("const float* const {0}_scale_head = {0}_scale{1} + kv_head{2};", name, start, times);
-  w.line("const int {}_scale_step = heads_kv{};", name, times);
+  w.line("const float* const {0}_scale_head = {0}_scale{1} + {3}{2};", name, start, times,
+         scale_of_head(operand_, name, "kv_head"));
+  w.line("const int {}_scale_step = {}{};", name, step, times);
 }
 
 void RowScales::emit_keys(Writer& w, const ScoreLayout& layout, const std::string& first_key,

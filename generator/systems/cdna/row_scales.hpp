@@ -50,6 +50,7 @@ class RowScales {
   void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
   /// Keys of a tile, 64 at a time.
   static int units(const ScoreLayout& layout) { return (layout.columns + 63) / 64; }
+  OperandConfig operand_;
   OperandKind kind_ = OperandKind::contiguous;
   int columns_ = 0, page_size_ = 0, k_columns_ = 0, v_columns_ = 0;
 };

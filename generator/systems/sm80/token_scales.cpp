@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm80 {
 
 TokenScales::TokenScales(const Config& resolved, int BN, int num_threads)
-    : kind_(resolved.operand->kind),
+    : config_(*resolved.operand),
+      kind_(config_.kind),
       page_size_(kind_ == OperandKind::paged ? *resolved.operand->page_size : 0),
       operand_(kind_, page_size_, 1),
       BN_(BN),
@@ -24,10 +26,7 @@ TokenScales::TokenScales(const Config& resolved, int BN, int num_threads)
 }
 
 void TokenScales::add_params(std::vector<KernelParam>& params) const {
-  if (!any() || kind_ == OperandKind::ragged) return;
-  const char* const axis = kind_ == OperandKind::contiguous ? "batch" : "page";
-  for (const char* name : {"k", "v"})
-    params.push_back({KernelParam::Kind::i64, fmt::format("{}_scale_stride_{}", name, axis), {}});
+  if (any()) add_scale_strides(params, config_, true);
 }
 
 std::string TokenScales::row(int i) const {
@@ -52,10 +51,13 @@ void TokenScales::emit_construct(Writer& w, int tile, const std::string& first_k
     const std::string times = groups == 1 ? "" : fmt::format(" * {}", groups);
     std::string start;
     if (kind_ == OperandKind::contiguous) start = fmt::format(" + batch * {}_scale_stride_batch", name);
-    if (kind_ == OperandKind::ragged) start = fmt::format(" + (long long)k_start * heads_kv{}", times);
+    const std::string step = scale_row_stride(config_, "heads_kv");
+    if (kind_ == OperandKind::ragged)
+      start = " + (long long)k_start" + (step == "1" ? "" : " * " + step) + times;
     if (kind_ == OperandKind::continuous) start = fmt::format(" + block * {}_scale_stride_page", name);
-    w.line("const float* const {0}_scale_head = {0}_scale{1} + kv_head{2};", name, start, times);
-    w.line("const long long {}_scale_stride_seq = heads_kv{};", name, times);
+    w.line("const float* const {0}_scale_head = {0}_scale{1} + {3}{2};", name, start, times,
+           scale_of_head(config_, name, "kv_head"));
+    w.line("const long long {}_scale_stride_seq = {}{};", name, step, times);
     w.line("float {}_scale_next[{}];", name, loads(groups));
   }
   if (page_size_ == 0) return;

@@ -55,6 +55,7 @@ class TokenScales {
   int loads(int groups) const { return (groups * BN_ + num_threads_ - 1) / num_threads_; }
   std::string guard(int groups, int load) const;
 
+  OperandConfig config_;
   OperandKind kind_;
   int page_size_ = 0;
   MHAOperand operand_;

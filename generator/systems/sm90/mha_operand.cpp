@@ -10,6 +10,13 @@ TensorMapSpec MHAOperand::map(int panel_columns, int span_bytes, int l2_promotio
   return map;
 }
 
+TensorMapSpec MHAOperand::scale_map() const {
+  TensorMapSpec map;
+  map.dims = {{"seq", eff_page()}, {"head", 1}, {table() ? "page" : "batch", 1}};
+  map.l2_promotion_bytes = 128;
+  return map;
+}
+
 std::vector<KernelParam> MHAOperand::params() const {
   if (!table()) return {};
   return {{KernelParam::Kind::pointer, "page_table", {}},
@@ -116,7 +123,8 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
              round == 0 ? "" : fmt::format("_{}", round), 32 * i, eff_page());
       page = "key_page";
     }
-    at += fmt::format(" * {} + {}", names_.heads_kv, names_.kv_head);
+    at += to.by_head ? fmt::format(" + {} * {}_scale_stride_head", names_.kv_head, name)
+                     : fmt::format(" * {} + {}", names_.heads_kv, names_.kv_head);
     if (to.groups > 1) at = fmt::format("({}) * {}", at, to.groups);
     if (kind_ == OperandKind::contiguous)
       at += fmt::format(" + {} * {}_scale_stride_batch", names_.batch, name);

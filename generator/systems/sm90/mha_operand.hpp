@@ -7,6 +7,9 @@
 //   paged       depth, seq (rows of a page), head, page   d, t % page_size, h, page_table[b][t / page_size]
 //   continuous  depth, seq (rows of a block), head, page  d, t, h, page_table[b][0]
 //
+// Of scales by head and token the same without depth; those of ragged rows, which begin anywhere, are not
+// copied as tiles.
+//
 // A tile of BN keys is num_pages boxes of eff_page rows. Rows past the tensor and pages outside [0,
 // num_pages) read as zeros, which the copy engine guarantees: a bad table entry never becomes a wild access.
 #pragma once
@@ -34,6 +37,7 @@ struct ScaleSlot {
   int groups;          ///< of a row; those of one group of all keys lie side by side
   int offset;          ///< in shared memory, of slot 0
   std::string stage;   ///< the slot
+  bool by_head;        ///< those of a head lie together
 };
 
 class MHAOperand {
@@ -74,6 +78,19 @@ class MHAOperand {
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
   int rounds() const { return (num_pages() + 31) / 32; }
+
+  /// create_scale_tma_tile: the map of a tensor of scales by head and token.
+  TensorMapSpec scale_map() const;
+  /// Whether tiles of it can be copied: pieces begin at whole 128 bytes of shared memory and at whole 16 of
+  /// global memory, and are not so small that there are many.
+  bool maps_scales() const {
+    return kind_ != OperandKind::ragged && (eff_page() % 32 == 0 || eff_page() == 16);
+  }
+  /// Bytes in shared memory from one piece of such a tile to the next, and of all of it.
+  int scale_piece_bytes() const { return (4 * eff_page() + 127) / 128 * 128; }
+  int scale_tile_bytes() const { return num_pages() * scale_piece_bytes(); }
+  /// Byte of the scale of key `key` in such a tile.
+  int scale_byte(int key) const { return key / eff_page() * scale_piece_bytes() + key % eff_page() * 4; }
 
   /// cp.async of the scale of every key of tile `n`, zeros past the sequence, by all lanes of a warp after
   /// populate; BN is a multiple of 32.

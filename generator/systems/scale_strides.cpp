@@ -1,0 +1,24 @@
+#include "generator/systems/scale_strides.hpp"
+
+#include "generator/config/quantization.hpp"
+
+namespace kiln {
+
+void add_scale_strides(std::vector<KernelParam>& params, const OperandConfig& operand, bool own_v) {
+  const auto add = [&](const std::string& axis) {
+    params.push_back({KernelParam::Kind::i64, "k_scale_stride_" + axis, {}});
+    if (own_v) params.push_back({KernelParam::Kind::i64, "v_scale_stride_" + axis, {}});
+  };
+  if (operand.kind != OperandKind::ragged) add(operand.kind == OperandKind::contiguous ? "batch" : "page");
+  if (scales_by_head(operand.quantization)) add("head");
+}
+
+std::string scale_row_stride(const OperandConfig& operand, const std::string& heads_kv) {
+  return scales_by_head(operand.quantization) ? "1" : heads_kv;
+}
+
+std::string scale_of_head(const OperandConfig& operand, const std::string& name, const std::string& head) {
+  return scales_by_head(operand.quantization) ? head + " * " + name + "_scale_stride_head" : head;
+}
+
+}  // namespace kiln

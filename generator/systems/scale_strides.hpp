@@ -1,0 +1,21 @@
+// Parameters that the address of a row's scale takes (seed-systems.md 5.6).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <kiln/config.hpp>
+#include <kiln/source.hpp>
+
+namespace kiln {
+
+/// Strides of the scales of K and (`own_v`) V: of pages or sequences, and of heads where those of a head lie
+/// together.
+void add_scale_strides(std::vector<KernelParam>& params, const OperandConfig& operand, bool own_v);
+
+/// Elements from a head's scale to the one of its next row.
+std::string scale_row_stride(const OperandConfig& operand, const std::string& heads_kv);
+/// Elements from the first scale of a row's heads, or of a page's, to that of head `head`.
+std::string scale_of_head(const OperandConfig& operand, const std::string& name, const std::string& head);
+
+}  // namespace kiln
