@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "generator/config/rope.hpp"
 #include "runtime/problem/npy.hpp"
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/trace.hpp"
@@ -226,7 +227,9 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   ProblemShape shape = shape_from_options(resolved);
   // K and V have their rows as they lie in a cache; what is not read of them does not matter.
   const std::int64_t first = resolved.head_dim_offset.value_or(0);
-  const std::int64_t around = resolved.cache_depth.value_or(first + resolved.depth) - resolved.depth;
+  // Where rotary columns have a type of their own those columns are all that the file has.
+  const std::int64_t around =
+      has_rope_tail(resolved) ? 0 : resolved.cache_depth.value_or(first + resolved.depth) - resolved.depth;
   const FileTensor tq = load_tensor(q, shape.ragged, shape.depth),
                    tk = load_tensor(k, shape.ragged, shape.depth + around);
   require_equal(tq.dim(2), heads_q, q, "--heads-q");
@@ -262,7 +265,7 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   work.v_from_k = from_k;
   work.seed = seed;
   round_to(resolved.dtype, work.q);
-  round_to(kv_dtype, work.k);
+  store_keys(resolved, false, work);
   if (!from_k) {
     const FileTensor tv = load_tensor(v, shape.ragged, shape.ov_depth + around);
     std::vector<std::int64_t> wanted = tk.array.shape;
@@ -298,7 +301,7 @@ void ProblemOptions::apply_scales(const Config& resolved, Workload& work) const 
     shape.values = std::move(values);
     scales = std::move(shape);
   };
-  apply(k_scale, "--k-scale", work.shape.depth, work.k_scale);
+  apply(k_scale, "--k-scale", work.shape.depth - work.rope_depth, work.k_scale);
   if (!work.v_from_k) apply(v_scale, "--v-scale", work.shape.ov_depth, work.v_scale);
 }
 

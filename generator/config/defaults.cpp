@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "generator/config/rope.hpp"
+
 namespace kiln {
 namespace {
 
@@ -119,7 +121,11 @@ Config with_shared_defaults(Config c) {
   fill(c.nope_depth, c.depth - *c.rope_depth);
   fill(c.q_depth, c.depth);
   fill(c.head_dim_offset, 0);
-  fill(c.cache_depth, *c.head_dim_offset + c.depth);
+  if (has_rope_tail(c)) {
+    fill(c.rope->padded_depth, ceil_div(*c.nope_depth * static_cast<int>(size_of(*c.kv_dtype)), 16) * 16);
+    fill(c.rope->dtype, c.dtype);
+  }
+  fill(c.cache_depth, *c.head_dim_offset + row_elements(c));
   fill(c.v_from_k, false);
   fill(c.operand, OperandConfig{});
   if (c.operand->kind == OperandKind::paged) fill(c.operand->page_size, 128);

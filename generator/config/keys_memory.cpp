@@ -68,7 +68,8 @@ KeySpec rope_key() {
                                      {"dtype", enum_schema(kRopeTypes)}},
                                     {"layout"});
   return {"rope",
-          "where the rotary columns of K lie and their type",
+          "where the rotary columns of K lie and their type: a tail begins padded_depth bytes behind a row's "
+          "first",
           kAllTargets,
           false,
           schema,

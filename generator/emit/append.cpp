@@ -1,11 +1,13 @@
-// The kernel that writes new rows of K and V into a paged cache. One warp a row of one head; two neighbouring
-// elements a lane and step, so that a scale group of 32 elements is half a warp.
+// The kernel that writes new rows of K and V into a paged cache; of K alone where V lies in its rows. One
+// warp a row of one head; two neighbouring elements a lane and step, so that a scale group of 32 elements is
+// half a warp.
 #include <algorithm>
 
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 #include "generator/config/defaults.hpp"
 #include "generator/config/quantization.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -26,6 +28,8 @@ struct AppendPlan {
   Config config;
   MHAOperand operand;
   bool bytes = false;
+  bool own_v = true;  ///< V has its own tensor
+  int longest = 0;    ///< columns of a row in kv_dtype, K's or V's
   int group =
       0;  ///< elements of a scale that the kernel finds itself; 0: scales are given, or there are none
 };
@@ -45,17 +49,25 @@ AppendPlan plan_append(const Config& user) {
   if (c.dtype != DType::bf16 && c.dtype != DType::fp16) refuse("new rows are bf16 or fp16");
   if (kv != c.dtype && kv != DType::fp8_e4m3 && kv != DType::int8)
     refuse("rows are stored as they are, as fp8_e4m3 or as int8, not " + std::string(to_string(kv)));
-  if (*c.v_from_k) refuse("V has its own tensor");
-  for (const int depth : {c.depth, *c.ov_depth}) {
+  const bool tail = has_rope_tail(c);
+  if (c.rope && !tail) refuse("rotary columns in a tensor of their own are not supported yet");
+  if (tail && *c.rope->dtype != c.dtype) refuse("rotary columns are stored as they are");
+  const int columns = k_columns(c);
+  for (const int depth : {columns, *c.v_from_k ? columns : *c.ov_depth, tail ? *c.rope_depth : 16}) {
     if (depth % 16 != 0 || depth < 16 || depth > 1024) refuse("depth is a multiple of 16 up to 1024");
   }
-  AppendPlan p{c, MHAOperand(kind, c.operand->page_size.value_or(0), 1), size_of(kv) == 1, 0};
+  AppendPlan p{c,
+               MHAOperand(kind, c.operand->page_size.value_or(0), 1),
+               size_of(kv) == 1,
+               !*c.v_from_k,
+               *c.v_from_k ? columns : std::max(columns, *c.ov_depth),
+               0};
   if (c.operand->quantization) {
     const Quantization& q = *c.operand->quantization;
     if (!p.bytes) refuse("scales go with fp8_e4m3 and int8");
-    if (q.granularity == Granularity::per_token) p.group = std::max(c.depth, *c.ov_depth);
+    if (q.granularity == Granularity::per_token) p.group = p.longest;
     if (q.granularity == Granularity::per_block) p.group = q.block;
-    const bool whole = p.group >= std::max(c.depth, *c.ov_depth);
+    const bool whole = p.group >= p.longest;
     if (p.group > 0 && !whole && p.group != 32 && p.group % 64 != 0)
       refuse("a scale covers 32 elements, a multiple of 64, or a row");
   }
@@ -75,6 +87,12 @@ std::vector<KernelParam> params_of(const AppendPlan& p) {
   add(Kind::i32, "heads_kv");
   for (const char* tensor : {"q", "o"}) {
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
+  }
+  if (!p.own_v) {
+    std::erase_if(params, [](const KernelParam& param) {
+      return param.role == "v" || param.role == "o" || param.role.starts_with("v_") ||
+             param.role.starts_with("o_");
+    });
   }
   return params;
 }
@@ -195,6 +213,20 @@ void emit_row(Writer& w, const AppendPlan& p, const char* name, int depth) {
   w.close();
 }
 
+/// Rotary columns, as they are, behind the others.
+void emit_tail(Writer& w, const AppendPlan& p) {
+  const int rope = *p.config.rope_depth;
+  w.banner("its rotary columns");
+  w.open("");
+  w.line("const u16* const from = new_k + (first + row) * q_stride_seq + head * q_stride_head + {};",
+         k_columns(p.config));
+  w.line("{}* const to = k + {} + head * k_stride_head{};", p.bytes ? "u8" : "u16",
+         p.operand.row_offset("k", "page", "token"), first_column(p.config));
+  w.line("u16* const tail = (u16*)((u8*)to + {});", *p.config.rope->padded_depth);
+  w.line("for (int i = 2 * lane; i < {}; i += 64) *(u32*)(tail + i) = *(const u32*)(from + i);", rope);
+  w.close();
+}
+
 }  // namespace
 
 KernelSource make_append_kernel(const Config& config) {
@@ -206,7 +238,8 @@ KernelSource make_append_kernel(const Config& config) {
   m.num_threads = kThreads;
   m.grid = {GridRule::Kind::tiles, kRows, 1, 0};
   m.params = params;
-  m.out_dtype = m.dtype;  // of the new rows, as they come
+  m.out_dtype = m.dtype;               // of the new rows, as they come
+  if (!p.own_v) m.ov_depth = m.depth;  // what stands for new rows of V are those of K
   m.writes_lse = false;
   m.scale = 1;
 
@@ -229,8 +262,9 @@ KernelSource make_append_kernel(const Config& config) {
   body.line("if (token < 0) continue;");
   body.line("const int page = {};", p.operand.populate("batch", "token", "0", "length"));
   body.line("if (page < 0) continue;  // no page of the pool: nothing is written");
-  emit_row(body, p, "k", p.config.depth);
-  emit_row(body, p, "v", *p.config.ov_depth);
+  emit_row(body, p, "k", k_columns(p.config));
+  if (has_rope_tail(p.config)) emit_tail(body, p);
+  if (p.own_v) emit_row(body, p, "v", *p.config.ov_depth);
   body.close();
   body.close();
   const std::string head = kernel_head(

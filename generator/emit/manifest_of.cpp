@@ -1,5 +1,6 @@
 #include "generator/emit/manifest_of.hpp"
 
+#include "generator/config/rope.hpp"
 #include "generator/emit/head.hpp"
 
 namespace kiln {
@@ -26,6 +27,7 @@ Manifest manifest_of(const Config& c, const std::string& prefix) {
     m.cache_depth = *c.cache_depth;
     m.head_dim_offset = *c.head_dim_offset;
   }
+  if (has_rope_tail(c)) m.rope = Manifest::Rope{*c.rope_depth, *c.rope->padded_depth, *c.rope->dtype};
   m.writes_lse = c.lse.value_or(false);
   m.scale = *c.scale;
   return m;

@@ -136,6 +136,11 @@ void add_serving(const Manifest& m, Json& out) {
   if (m.num_q_heads > 0) out["num_q_heads"] = m.num_q_heads;
   if (m.kv_num_heads > 0) out["kv_num_heads"] = m.kv_num_heads;
   if (m.cache_depth > 0) out["cache_depth"] = m.cache_depth, out["head_dim_offset"] = m.head_dim_offset;
+  if (m.rope) {
+    out["rope"] = {{"depth", m.rope->depth},
+                   {"padded_depth", m.rope->padded_depth},
+                   {"dtype", to_string(m.rope->dtype)}};
+  }
   if (m.stages) {
     out["stages"] = {{"alone", m.stages->alone},
                      {"shared", m.stages->shared},
@@ -154,6 +159,21 @@ void add_serving(const Manifest& m, Json& out) {
     out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
     if (q.layout == Quantization::Layout::head_major) out["quantization"]["layout"] = "head_major";
   }
+}
+
+void read_rope(const Json& from, Manifest& m) {
+  const Manifest::Rope rope{int_of(from, "depth"), int_of(from, "padded_depth"),
+                            enum_of<DType>(from, "dtype", dtype_from)};
+  const auto bytes = [](int count, DType type) {
+    return static_cast<std::int64_t>(count) * static_cast<std::int64_t>(size_of(type));
+  };
+  const bool after =
+      rope.depth > 0 && rope.depth < m.depth && rope.padded_depth >= bytes(m.depth - rope.depth, m.kv_dtype);
+  const std::int64_t end =
+      bytes(m.head_dim_offset, m.kv_dtype) + rope.padded_depth + bytes(rope.depth, rope.dtype);
+  if (!after || end > bytes(m.cache_depth, m.kv_dtype))
+    malformed("'rope' does not lie behind the other columns of a row");
+  m.rope = rope;
 }
 
 void read_serving(const Json& json, Manifest& m) {
@@ -176,6 +196,7 @@ void read_serving(const Json& json, Manifest& m) {
     if (m.head_dim_offset < 0 || m.head_dim_offset > m.cache_depth - m.depth)
       malformed("'cache_depth' and 'head_dim_offset' leave no room for 'depth'");
   }
+  if (json.contains("rope")) read_rope(member(json, "rope"), m);
   if (json.contains("workspace_bytes_per_block"))
     m.workspace_bytes_per_block = int_of(json, "workspace_bytes_per_block");
   if (json.contains("workspace_bytes_per_item"))

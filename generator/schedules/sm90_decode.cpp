@@ -14,9 +14,13 @@ class Sm90Decode final : public Schedule {
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
-    return {{"mha_operand",
-             {{"k", p.operand->constants(p.kv_bytes, p.k_span, p.depth)},
-              {"v", p.operand->constants(p.kv_bytes, p.v_span, p.ov_depth)}}},
+    nlohmann::ordered_json k = p.operand->constants(p.kv_bytes, p.k_span, p.k_depth);
+    if (p.rope > 0) {
+      const int begin = *p.config.rope->padded_depth;
+      const RopeMap map = rope_map(begin, (*p.config.cache_depth - begin) / 2);
+      k["rope_row_width"] = map.row_width, k["rope_base_offset_bytes"] = map.base_offset_bytes;
+    }
+    return {{"mha_operand", {{"k", k}, {"v", p.operand->constants(p.kv_bytes, p.v_span, p.ov_depth)}}},
             {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
   }
   Resources resources() const override {
@@ -34,7 +38,8 @@ class Sm90Decode final : public Schedule {
     // Narrow K and V reach the tensor cores through registers, K beside a Q of the same type as it is.
     if (!p.k_in_registers()) add("K", p.k->tile(), p.padded_depth(), false);
     if (!p.narrow) add("V", p.v->tile(), p.padded_ov(), true);
-    add("Q", p.q_tile(), p.padded_depth(), false);
+    if (p.rope > 0) add("K's rotary columns", p.rope_tile(), 64 * p.rope_panels(), false);
+    add("Q", p.q_tile(), p.padded_depth() + 64 * p.rope_panels(), false);
     if (!p.upright) add("P", p.p_tile(), p.BN, false);
     return proofs;
   }

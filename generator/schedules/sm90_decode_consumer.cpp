@@ -11,23 +11,25 @@ namespace kiln::sm90 {
 
 namespace {
 
-/// Address of chunk `c` of packed row `r` of Q, of the emitted variables `packed` and `position`.
-std::string query_address(const DecodePlan& p) {
+/// Address of chunk `c`, from column `first` on, of packed row `r` of Q, of the emitted variables `packed`
+/// and `position`.
+std::string query_address(const DecodePlan& p, int first = 0) {
   return fmt::format(
       "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * "
-      "q_stride_head + {} * c",
-      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ", p.fp8_q ? 16 : 8);
+      "q_stride_head + {}{} * c",
+      p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ",
+      first > 0 ? std::to_string(first) + " + " : "", p.fp8_q ? 16 : 8);
 }
 
 }  // namespace
 
-void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real) {
+void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real, int first) {
   w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
   w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
          chunks, p.BM);
   w.line("uint4 x = make_uint4(0, 0, 0, 0);");
   w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
-         query_address(p));
+         query_address(p, first));
 }
 
 namespace {
@@ -44,6 +46,7 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     emit_store_q_grouped(w, p);
   } else if (p.narrow) {
     emit_store_q_narrow(w, p);
+    if (p.rope > 0) emit_store_q_rope(w, p);
   } else {
     const int chunks = 8 * p.q_panels(), real = p.depth / 8;
     w.comment(
@@ -265,7 +268,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.line("const int warp = threadIdx.x / 32;");
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
   // A scale for the whole item joins the factor where scores are not modified before it.
-  const bool scaled = p.head_scale() && p.modifier->none();
+  const bool scaled = p.scale_in_factor();
   w.line("{}float factor = {};  // from scores to log2 units", scaled ? "" : "const ",
          p.modifier->scale_log2());
   if (!p.grouped()) w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
@@ -292,6 +295,8 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   } else {
     for (int i = 0; i < p.key_blocks(); ++i)
       w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
+    for (int i = 0; p.rope > 0 && i < p.key_blocks(); ++i)
+      w.line("float rope_acc_{}[{}];  // of S' what the rotary columns add", i, p.s_regs());
     for (int j = 0; j < p.out_blocks(); ++j)
       w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
     w.line("float row_max[{0}], row_sum[{0}];", p.columns());
@@ -305,7 +310,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
     const bool by_head = p.config.operand->quantization->granularity == Quantization::Granularity::per_head;
     w.line("const float key_scale = k_scale[{0}]{1}, value_scale = {2}_scale[{0}];",
            by_head ? "s.kv_head" : "0", p.fp8_q ? " * query_scale" : "", p.v_in_k ? "k" : "v");
-    if (p.modifier->none()) {
+    if (scaled) {
       w.comment("the factor stays positive: Q takes the sign of the scale, and a scale of 0");
       w.line("factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
     }

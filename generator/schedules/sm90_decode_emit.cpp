@@ -16,6 +16,7 @@ using Kind = KernelParam::Kind;
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
   params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128)});
+  if (p.rope > 0) params.push_back({Kind::tensor_map, "k_rope", p.operand->map(64, 128, 128)});
   if (!p.v_in_k)
     params.push_back({Kind::tensor_map, "v", p.operand->map(p.v_span / p.kv_bytes, p.v_span, 128)});
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
@@ -73,7 +74,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("const int lane = threadIdx.x % 32;");
   w.blank();
   w.open("if (threadIdx.x == {})", DecodePlan::kConsumerThreads);
-  w.line("prefetch_tensor_map(&k_map);{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_map);");
+  w.line("prefetch_tensor_map(&k_map);{}{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_map);",
+         p.rope > 0 ? " prefetch_tensor_map(&k_rope_map);" : "");
   if (p.scale_tiles())
     w.line("prefetch_tensor_map(&k_scale_map);{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_scale_map);");
   // One lane's bytes, and the lanes' own copies of scales.
@@ -124,18 +126,24 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.copied_bytes(pipeline));
   // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
   if (p.scales_by_token() && !p.scale_tiles()) emit_load_scales(w, p, name, ring);
-  const int span = pipeline.tile().span_bytes, piece_bytes = operand.eff_page() * span;
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
-    for (int panel = 0; panel < pipeline.num_panels(); ++panel) {
+    // A panel of the tile, `offset` bytes from the slot's start: columns of `map` from `column` on.
+    const auto load = [&](const std::string& map, int offset, int span, int column) {
+      const int piece_bytes = operand.eff_page() * span;
       std::string dst = fmt::format("smem_{} + ", name);
       if (p.num_kv_stages > 1) dst += fmt::format("{} * {} + ", ring.stage(), pipeline.slot_bytes());
-      dst += fmt::format("{}", panel * p.BN * span + round * 32 * piece_bytes);
+      dst += fmt::format("{}", offset + round * 32 * piece_bytes);
       if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
-      w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0),
-             panel * pipeline.panel_columns(), operand.coordinates("n", round));
-    }
+      w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, map, ring.full(0), column,
+             operand.coordinates("n", round));
+    };
+    const int span = pipeline.tile().span_bytes;
+    for (int panel = 0; panel < pipeline.num_panels(); ++panel)
+      load(name, panel * p.BN * span, span, panel * pipeline.panel_columns());
+    for (int panel = 0; name[0] == 'k' && panel < p.rope_panels(); ++panel)
+      load("k_rope", pipeline.rope_offset() + panel * p.rope_tile().panel_bytes(), 128, 64 * panel);
     if (p.scale_tiles()) emit_copy_scales(w, p, name, ring, round);
     if (!condition.empty()) w.close();
   }
@@ -164,6 +172,8 @@ void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
       if (p.scale_tiles())
         w.line("tma_prefetch(&{}_scale_map, {});", keys ? "k" : "v",
                operand.coordinates("s.tile_begin", round));
+      for (int panel = 0; keys && panel < p.rope_panels(); ++panel)
+        w.line("tma_prefetch(&k_rope_map, {}, {});", 64 * panel, operand.coordinates("s.tile_begin", round));
     }
     if (!condition.empty()) w.close();
   }
@@ -234,6 +244,7 @@ KernelSource emit_decode(const DecodePlan& p) {
     p.qk->add_to(prelude, false);
     p.pv->add_to(prelude, false);
   }
+  if (p.rope > 0) p.qk_rope->add_to(prelude, true), p.qk_rope->add_to(prelude, false);
   if (p.fp8_q) prelude.use("byte_type");
 
   const auto params = without_fixed_heads(kernel_params(p), p.config);
@@ -280,7 +291,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   const auto expect = [&](int n, int k, int count) {
     m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}", n, k), count});
   };
-  const int qk = (p.k_in_registers() ? p.padded_depth() : p.depth) / 16, pv = p.BN / 16;
+  const int qk = ((p.k_in_registers() ? p.padded_depth() : p.depth) + p.rope) / 16, pv = p.BN / 16;
   if (p.grouped()) {
     const int steps = p.key_blocks() * p.depth / 16 + p.out_blocks() * pv;
     m.expectations.push_back({"mma.sync.aligned.m16n8k16", steps * p.BM / 8});

@@ -27,9 +27,27 @@ std::string slot(const DecodePlan& p, const TMAConsumerPipeline& pipeline, const
 
 /// What the factor of a scale for the whole item leaves to Q.
 void emit_sign(Writer& w, const DecodePlan& p, const char* bits) {
-  if (!p.head_scale() || !p.modifier->none()) return;
+  if (!p.scale_in_factor()) return;
   w.line("const u32 sign = key_scale < 0.0f ? {} : 0u, keep = key_scale == 0.0f ? 0u : ~0u;", bits);
   for (const char* member : {"x", "y", "z", "w"}) w.line("x.{0} = (x.{0} ^ sign) & keep;", member);
+}
+
+/// What the rotary columns add to S', while the others are widened.
+void emit_qk_rope(Writer& w, const DecodePlan& p) {
+  const SmemTile tile = p.rope_tile();
+  const auto k = k_major_descriptor(tile);
+  w.comment("rotary columns, as they are");
+  w.line("const u32 rope_low = {} | {:#x}u;",
+         descriptor_base(fmt::format("{} + {}", slot(p, *p.k, "k"), p.k->rope_offset()), 1), k.low);
+  w.line("wgmma_fence();");
+  for (int block = 0; block < p.key_blocks(); ++block) {
+    for (int step = 0; step < p.rope / 16; ++step) {
+      w.line("{}(rope_acc_{}, descriptor(rope_low + {}, {:#x}u), descriptor(q_desc + {}, {:#x}u));",
+             p.qk_rope->name(step == 0), block, (64 * 128 * block >> 4) + k_major_step(tile, step), k.high,
+             k_major_step(p.q_tile(), p.padded_depth() / 16 + step), k_major_descriptor(p.q_tile()).high);
+    }
+  }
+  w.line("wgmma_commit();");
 }
 
 }  // namespace
@@ -55,7 +73,7 @@ void emit_key_scales(Writer& w, const DecodePlan& p, int block) {
 }
 
 void emit_store_q_narrow(Writer& w, const DecodePlan& p) {
-  const int loads = loads_of(p.k_span), chunks = p.padded_depth() / 8, real = p.depth / 8;
+  const int loads = loads_of(p.k_span), chunks = p.padded_depth() / 8, real = p.k_depth / 8;
   w.comment(
       "Q: packed row r is query position r / group and query head r % group; in FP16, permuted as K will be "
       "read");
@@ -72,7 +90,17 @@ void emit_store_q_narrow(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+void emit_store_q_rope(Writer& w, const DecodePlan& p) {
+  const int chunks = 8 * p.rope_panels(), real = p.rope / 8;
+  w.comment("Q's rotary columns");
+  open_query_chunks(w, p, chunks, real, p.k_depth);
+  w.line("store_shared_16(smem_q + {} + c / 8 * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4), x);",
+         p.padded_depth() / 64 * p.q_tile().panel_bytes(), p.BM * 128);
+  w.close();
+}
+
 void emit_qk_narrow(Writer& w, const DecodePlan& p) {
+  if (p.rope > 0) emit_qk_rope(w, p);
   const int span = p.k_span, loads = loads_of(span);
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   w.line("const u32 k_at = {} + (16 * warp + (lane >> 2)) * {};", slot(p, *p.k, "k"), span);

@@ -23,12 +23,14 @@ void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, cons
                      const char* pack, const std::string& factor);
 
 /// A loop over the 16-byte chunks of Q: `x` is chunk `c` of packed row `r`, zeros past the last row and past
-/// the `real` chunks of a row.
-void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real);
+/// the `real` chunks of a row, which begin at column `first`.
+void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real, int first = 0);
 
 // K and V of one byte an element (sm90_decode_narrow.cpp): through registers, turned into FP16.
 /// Q, converted to FP16 and permuted along the depth as the fragments of K are.
 void emit_store_q_narrow(Writer& w, const DecodePlan& p);
+/// Its rotary columns, as they are, behind the others.
+void emit_store_q_rope(Writer& w, const DecodePlan& p);
 /// Q of FP8, as it is.
 void emit_store_q_fp8(Writer& w, const DecodePlan& p);
 /// S' of the tile, between the wait for K and the commit; releases K.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
 #include "generator/targets/target.hpp"
@@ -14,10 +15,27 @@ namespace {
 
 constexpr const char* kName = "sm90_decode";
 
+/// Rotary columns of a type of their own are a tail of rows of bytes, multiplied as they are stored.
+void check_rope(const Config& c, const Config& m, const MeaningCheck& check) {
+  check.takes(has_rope_tail(c), "/rope/layout", "takes rotary columns in the rows of K only", "tail");
+  if (!has_rope_tail(c)) return;
+  check.takes(size_of(*m.kv_dtype) == 1 && size_of(c.dtype) == 2, c.kv_dtype ? "/kv_dtype" : "/rope",
+              "takes a tail of 16-bit columns behind 8-bit ones, under a 16-bit Q", "fp8_e4m3, int8");
+  check.takes(*m.rope->dtype == c.dtype, "/rope/dtype", "multiplies rotary columns as they are: of Q's type",
+              std::string(to_string(c.dtype)));
+  check.takes(*m.v_from_k, c.v_from_k ? "/v_from_k" : "/rope", "takes a tail where V lies in K",
+              "v_from_k true");
+  check.takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows with a tail from their start", "0");
+  const int nope = k_columns(m);
+  check.takes(nope % 16 == 0 && nope > 0, c.nope_depth ? "/nope_depth" : "/rope_depth",
+              "takes multiples of 16 columns before a tail", std::to_string(std::max(nope / 16 * 16, 16)));
+  check.takes(*m.ov_depth <= nope, "/ov_depth", "finds V before the tail", "at most " + std::to_string(nope));
+}
+
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
-  check.keys({"BK", "swizzle", "num_kv_stages"});
+  check.keys({"BK", "swizzle", "num_kv_stages", "rope"});
   const bool fp8 = c.dtype == DType::fp8_e4m3;
   check.takes(fp8 || c.dtype == DType::bf16 || c.dtype == DType::fp16, "/dtype",
               "takes bf16, fp16 and fp8_e4m3", "bf16, fp16, fp8_e4m3");
@@ -28,7 +46,7 @@ bool check_meaning(const Config& c, Violations& out) {
               "multiplies Q of fp8_e4m3 with keys of the same type", "fp8_e4m3");
   const auto& quantization = m.operand->quantization;
   if (quantization && quantization->granularity == Quantization::Granularity::per_block) {
-    const int n = quantization->block, longest = std::max(c.depth, *m.ov_depth);
+    const int n = quantization->block, longest = std::max(k_columns(m), *m.ov_depth);
     const char* pointer = "/operand/quantization/granularity";
     check.takes(n >= longest || (n % 16 == 0 && c.depth % n == 0 && *m.ov_depth % n == 0), pointer,
                 "takes a scale for a multiple of 16 elements that divides the depth",
@@ -38,6 +56,7 @@ bool check_meaning(const Config& c, Violations& out) {
                 "per_tensor, per_head, per_token");
   }
   check.takes_rows_of_depth();
+  if (c.rope) check_rope(c, m, check);
   check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     const int most = *m.v_from_k && std::string_view(pointer) == "/depth" ? 576 : 512;
@@ -105,6 +124,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
                           const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
   DecodePlan p;
   p.depth = c.depth;
+  p.k_depth = k_columns(c);
+  p.rope = p.depth - p.k_depth;
   p.ov_depth = *c.ov_depth;
   p.kv_bytes = static_cast<int>(size_of(*c.kv_dtype));
   p.narrow = p.kv_bytes == 1;
@@ -112,7 +133,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.fp8_q = c.dtype == DType::fp8_e4m3;
   p.v_in_k = *c.v_from_k;
   if (const auto& q = c.operand->quantization; q && q->granularity == Quantization::Granularity::per_block) {
-    p.k_groups = std::max(p.depth / q->block, 1);
+    p.k_groups = std::max(p.k_depth / q->block, 1);
     p.v_groups = std::max(p.ov_depth / q->block, 1);
   }
   // Rows of panels; pieces of one row, as those of pages of an odd number of rows are, have to be 128 bytes:
@@ -121,9 +142,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const auto span = [&](int depth) {
     return single_rows ? 128 : std::min(128, (depth * p.kv_bytes + 63) / 64 * 64);
   };
-  p.k_span = p.narrow ? span(p.depth) : 128;
+  p.k_span = p.narrow ? span(p.k_depth) : 128;
   p.v_span = p.v_in_k ? p.k_span : p.narrow ? span(p.ov_depth) : 128;
-  p.k_panels = (p.depth * p.kv_bytes + p.k_span - 1) / p.k_span;
+  p.k_panels = (p.k_depth * p.kv_bytes + p.k_span - 1) / p.k_span;
   p.v_panels = (p.ov_depth * p.kv_bytes + p.v_span - 1) / p.v_span;
   p.lse = *c.lse;
   p.sink = *c.sink;
@@ -154,7 +175,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const bool lean = *c.kv_dtype == DType::fp8_e4m3 && std::max(p.k_groups, p.v_groups) <= 2 &&
                     c.mask->kind == MaskConfig::Kind::none && c.score_mod->kind == ScoreMod::Kind::none;
   const int widest = p.grouped() && !lean ? 64 : 128;
-  if (!c.BN) c.BN = p.narrow && std::max(p.depth, p.ov_depth) <= widest ? 128 : 64;
+  if (!c.BN) c.BN = p.narrow && p.rope == 0 && std::max(p.depth, p.ov_depth) <= widest ? 128 : 64;
   p.BN = *c.BN;
   if (p.BN % 64 != 0 || p.BN < 64 || p.BN > 256) {
     refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",
@@ -172,7 +193,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.modifier.emplace(*c.score_mod, layout, dialect);
   const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.padded_ov() / 2)
                               : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
-  const int registers = tiles + p.mask->live_registers() + p.modifier->live_registers();
+  // A tail's part of S' lives as long as K's fragments do.
+  const int tail = p.rope > 0 ? p.key_blocks() * p.s_regs() + 32 : 0;
+  const int registers = tiles + tail + p.mask->live_registers() + p.modifier->live_registers();
   if (registers > 200) {
     refuse(kName, {"/BM", "/BN", "/depth", "/ov_depth"},
            fmt::format("S' and O' take {} registers a thread, at most 200", registers),
@@ -210,7 +233,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.config = c;  // what the sizes below ask about
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
   const int scale_bytes = p.scale_bytes(true) + (p.v_in_k ? 0 : p.scale_bytes(false));  // of one stage
-  const int per_stage = p.BN * (p.k_panels * p.k_span + (p.v_in_k ? 0 : p.v_panels * p.v_span)) + scale_bytes;
+  const int row_bytes =
+      p.k_panels * p.k_span + 128 * p.rope_panels() + (p.v_in_k ? 0 : p.v_panels * p.v_span);
+  const int per_stage = p.BN * row_bytes + scale_bytes;
   const int p_bytes =
       p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
   const int other = p.q_bytes() + 128 * p.BM * p.out_blocks() + p_bytes + 16 * p.BM + 2048;
@@ -256,6 +281,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
 
   TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, 4};
   TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4};
+  k.rope_bytes = 128 * p.rope_panels();
   k.stages_at_launch = v.stages_at_launch = p.stages_at_launch;
   p.k.emplace(k);
   if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
@@ -299,6 +325,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   } else {
     p.qk.emplace(p.fp8_q ? c.dtype : p.math, p.BM, p.k_in_registers() ? a : Wgmma::A::smem, false);
     p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
+    if (p.rope > 0) p.qk_rope.emplace(c.dtype, p.BM, Wgmma::A::smem, false);
   }
   p.config = std::move(c);
   return p;

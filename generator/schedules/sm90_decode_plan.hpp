@@ -18,7 +18,10 @@ namespace kiln::sm90 {
 struct DecodePlan {
   Config config;  ///< resolved
 
-  int depth, ov_depth, BM, BN, num_kv_stages, ctas_per_sm;
+  int depth, ov_depth;
+  /// Columns of K in kv_dtype, and those of Q's type behind them; 0: all are in kv_dtype.
+  int k_depth, rope = 0;
+  int BM, BN, num_kv_stages, ctas_per_sm;
   bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
   bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
   DType math;            ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
@@ -48,7 +51,7 @@ struct DecodePlan {
   std::optional<MHAOperand> operand;
   std::optional<StreamK> stream;
   StagedPipeline cells{"cell", 2, 1};  ///< cells of the stream-K plan handed to the consumers
-  std::optional<Wgmma> qk, pv;
+  std::optional<Wgmma> qk, pv, qk_rope;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
 
@@ -70,11 +73,12 @@ struct DecodePlan {
   int columns() const { return BM / 4; }                      ///< query rows that a lane has a part of
   int padded_depth() const { return k_panels * k_span / kv_bytes; }
   int padded_ov() const { return v_panels * v_span / kv_bytes; }
-  int q_panels() const { return fp8_q ? k_panels : padded_depth() / 64; }
+  int rope_panels() const { return (rope + 63) / 64; }
+  int q_panels() const { return (fp8_q ? k_panels : padded_depth() / 64) + rope_panels(); }
   /// Steps of the contraction over the depth that lie in it.
   int qk_steps() const { return fp8_q ? (depth + 31) / 32 : depth / 16; }
   /// Registers of K's fragments: of whole rows, or of a panel of long ones.
-  int k_fragment_registers() const { return (padded_depth() > 512 ? k_span : padded_depth()) / 4; }
+  int k_fragment_registers() const { return (padded_depth() + rope > 512 ? k_span : padded_depth()) / 4; }
   int q_bytes() const { return BM * q_tile().span_bytes * q_panels(); }
   /// Keys have scales of their own, one a row or several.
   bool scales_by_token() const { return scales_by_row(config.operand->quantization); }
@@ -100,6 +104,8 @@ struct DecodePlan {
   bool scales() const { return config.operand->quantization.has_value(); }
   /// One scale for a head, or for all.
   bool head_scale() const { return scales() && !scales_by_token(); }
+  /// That scale joins the factor of the exponent, its sign Q: where nothing stands between products and it.
+  bool scale_in_factor() const { return head_scale() && modifier->none() && rope == 0; }
   /// True when masks or modifiers look at query and head of a row in every tile: kept in query_C, head_C.
   bool names_rows() const {
     return mask->has_bits() || config.score_mod->kind == ScoreMod::Kind::alibi ||
@@ -112,6 +118,7 @@ struct DecodePlan {
   ScoreContext score_context() const;
   SmemTile q_tile() const { return fp8_q ? SmemTile{BM, k_span, 1} : SmemTile{BM, 128, 2}; }
   SmemTile p_tile() const { return {BM, 128, 2}; }
+  SmemTile rope_tile() const { return {BN, 128, 2}; }
   /// A partial result: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.
   int partial_floats() const { return BM * padded_ov() + 2 * BM; }
 };

@@ -54,8 +54,8 @@ struct Gather4 {
   std::string tma_dtype, swizzle, l2_promotion;
 };
 struct RopeConfig {
-  std::string layout;  ///< "separate" or "tail"
-  std::optional<int> padded_depth;
+  std::string layout;               ///< "separate" or "tail"
+  std::optional<int> padded_depth;  ///< of a tail: bytes of a head row before it
   std::optional<DType> dtype;
 };
 

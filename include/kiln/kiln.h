@@ -46,8 +46,9 @@ typedef struct {
   size_t size;
   const DLTensor *q, *k, *v; /* [batch, seqlen, heads, depth], ragged [total, heads, depth]; k and v paged:
                                 [num_pages, page_size, heads, depth], q and o then ragged; k and v
-                                have cache_depth in place of depth where the config has it; v is
-                                ignored and may be NULL where it lies in K's rows (v_from_k) */
+                                have cache_depth in place of depth where the config has it (rows with a
+                                tail of rotary columns: always); v is ignored and may be NULL where it
+                                lies in K's rows (v_from_k); uint8 is taken for a type of 8 bits */
   DLTensor* o;
   DLTensor* lse; /* or NULL; f32 [batch, heads_q, seqlen_q], ragged [heads_q, total_q] */
   const DLTensor *cu_seqlens_q, *cu_seqlens_k; /* ragged: i32 [batch + 1]; else NULL */

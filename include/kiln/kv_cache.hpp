@@ -94,7 +94,7 @@ class PageAllocator {
 /// New rows for a cache. They are the last `cu_seqlens_q[b + 1] - cu_seqlens_q[b]` tokens of each sequence,
 /// whose length in seqlens_k counts them already.
 struct AppendArgs {
-  Tensor new_k, new_v;  ///< [total, heads_kv, depth]
+  Tensor new_k, new_v;  ///< [total, heads_kv, depth]; no new_v and no v where V lies in the rows of K
   Tensor k, v;          ///< the pools
   std::optional<Tensor> page_table, seqlens_k, cu_seqlens_q;
   std::int64_t max_rows = 0;  ///< most new rows of a sequence

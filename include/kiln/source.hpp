@@ -31,7 +31,8 @@ struct TensorMapSpec {
 };
 
 /// One kernel parameter, in order. `role` says what the runtime puts there:
-///   tensor_map  q k v o; of k and v the columns that are read, from head_dim_offset on
+///   tensor_map  q k v o; of k and v the columns that are read, from head_dim_offset on; k_rope: rotary
+///               columns of another type, which k leaves out
 ///               k_scale v_scale, of scales by head and token: axes seq, head, page or batch
 ///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink mask_bits
 ///               seqlens_k: null for contiguous operands without it
@@ -110,6 +111,13 @@ struct Manifest {
   int depth = 0, ov_depth = 0;
   int num_q_heads = 0, kv_num_heads = 0;     ///< head counts that the kernel is made for; 0: any
   int cache_depth = 0, head_dim_offset = 0;  ///< of a head row of K; cache_depth 0: just the columns read
+  /// Rotary columns of a type of their own, the last of `depth`: in each head row of K `padded_depth` bytes
+  /// behind its first. cache_depth counts their bytes, too.
+  struct Rope {
+    int depth = 0, padded_depth = 0;
+    DType dtype = DType::bf16;
+  };
+  std::optional<Rope> rope;
   bool writes_lse = false;
   double scale = 0;   ///< default softmax scale
   int page_size = 0;  ///< tokens of a page; 0: not paged, or (continuous) taken from the tensor
@@ -126,6 +134,8 @@ struct Manifest {
   /// Elements of a head row of K and of V in memory. V has the same columns around those that are read.
   int k_row() const { return cache_depth > 0 ? cache_depth : depth; }
   int v_row() const { return k_row() - depth + ov_depth; }
+  /// Columns of K in kv_dtype.
+  int k_columns() const { return rope ? depth - rope->depth : depth; }
 
   /// Whether the kernel has a parameter of this role, of any kind or of the given one.
   bool takes(std::string_view role, std::optional<KernelParam::Kind> kind = std::nullopt) const {

@@ -74,14 +74,15 @@ char* copy_text(const std::string& text) {
 class Converter {
  public:
   Converter(kiln::Runtime& runtime, bool host) : staging_(runtime), host_(host) {}
-  kiln::Tensor operator()(const DLTensor* tensor, const char* name, bool written = false) {
+  kiln::Tensor operator()(const DLTensor* tensor, const char* name, bool written = false,
+                          kiln::DType bytes = kiln::DType::f32) {
     if (tensor == nullptr) throw kiln::Error(kiln::ErrorCode::bad_input, std::string(name) + " is NULL");
     if (kiln::is_on_host(*tensor) != host_) {
       throw kiln::Error(kiln::ErrorCode::bad_input, std::string(name) +
                                                         " and q do not lie on the same side: " +
                                                         "all tensors on the device, or all in host memory");
     }
-    kiln::Tensor result = kiln::tensor_from_dlpack(*tensor, name);
+    kiln::Tensor result = kiln::tensor_from_dlpack(*tensor, name, bytes);
     if (host_) staging_.stage(result, name, written);
     return result;
   }
@@ -169,9 +170,10 @@ kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* a
     require(args->q != nullptr, "q is NULL");
     Converter convert(kernel->runtime, kiln::is_on_host(*args->q));
     kiln::AttentionArgs problem;
-    problem.q = convert(args->q, "q");
-    problem.k = convert(args->k, "k");
-    if (kernel->kernel->manifest().takes("v")) problem.v = convert(args->v, "v");  // else it lies in K's rows
+    const kiln::Manifest& manifest = kernel->kernel->manifest();
+    problem.q = convert(args->q, "q", false, manifest.dtype);
+    problem.k = convert(args->k, "k", false, manifest.kv_dtype);
+    if (manifest.takes("v")) problem.v = convert(args->v, "v", false, manifest.kv_dtype);  // else in K's rows
     problem.o = convert(args->o, "o", true);
     problem.lse = convert.optional(args->lse, "lse", true);
     problem.cu_seqlens_q = convert.optional(args->cu_seqlens_q, "cu_seqlens_q");

@@ -35,8 +35,10 @@ std::size_t span_bytes(const Tensor& tensor, const char* name) {
 
 }  // namespace
 
-Tensor tensor_from_dlpack(const DLTensor& source, const char* name) {
-  const auto dtype = dtype_of(source.dtype);
+Tensor tensor_from_dlpack(const DLTensor& source, const char* name, DType bytes) {
+  auto dtype = dtype_of(source.dtype);
+  const bool untyped = source.dtype.code == kDLUInt && source.dtype.bits == 8 && source.dtype.lanes == 1;
+  if (untyped && size_of(bytes) == 1) dtype = bytes;
   if (!dtype) {
     throw Error(ErrorCode::bad_input,
                 fmt::format("{}: DLPack type code {} of {} bits x {} is not supported", name,

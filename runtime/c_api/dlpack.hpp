@@ -9,8 +9,9 @@
 
 namespace kiln {
 
-/// Shape, strides, dtype and address of a DLPack tensor. Throws Error (bad_input), naming `name`.
-Tensor tensor_from_dlpack(const DLTensor& tensor, const char* name);
+/// Shape, strides, dtype and address of a DLPack tensor; elements of uint8 are of type `bytes`, if that is
+/// one of 8 bits. Throws Error (bad_input), naming `name`.
+Tensor tensor_from_dlpack(const DLTensor& tensor, const char* name, DType bytes = DType::f32);
 
 inline bool is_on_host(const DLTensor& tensor) {
   return tensor.device.device_type == kDLCPU || tensor.device.device_type == kDLCUDAHost;

@@ -28,6 +28,7 @@ const Tensor* tensor_of(const AttentionArgs& args, std::string_view role) {
   if (role == "k") return &args.k;
   if (role == "v") return &args.v;
   if (role == "o") return &args.o;
+  if (role == "k_rope") return &args.k;
   if (role == "k_scale") return args.k_scale ? &*args.k_scale : &args.k;
   if (role == "v_scale") return args.v_scale ? &*args.v_scale : &args.v;
   return nullptr;
@@ -153,11 +154,13 @@ TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, co
   const TensorMapSpec& spec = param.map;
   const std::string_view role = param.role;
   // Of longer rows the map shows just the columns that are read: copies past them bring zeros.
-  const bool window = manifest.cache_depth > 0 && (role == "k" || role == "v");
+  const bool rope = role == "k_rope";
+  const bool window = manifest.cache_depth > 0 && (rope || role == "k" || role == "v");
   TensorMapRequest request;
   request.address = tensor.address;
   if (window) request.address += static_cast<std::uint64_t>(manifest.head_dim_offset) * size_of(tensor.dtype);
-  request.dtype = tensor.dtype;
+  if (rope) request.address += static_cast<std::uint64_t>(manifest.rope->padded_depth);
+  request.dtype = rope ? manifest.rope->dtype : tensor.dtype;
   request.rank = static_cast<int>(spec.dims.size());
   request.swizzle_bytes = spec.swizzle_bytes;
   request.l2_promotion_bytes = spec.l2_promotion_bytes;
@@ -170,8 +173,11 @@ TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, co
     request.box[i] = static_cast<std::uint32_t>(spec.dims[i].box);
     if (i > 0) request.strides[i - 1] = stride_bytes(tensor, axis);
   }
-  if (window)
-    request.extents[0] = static_cast<std::uint64_t>(role == "k" ? manifest.depth : manifest.ov_depth);
+  if (window) {
+    request.extents[0] = static_cast<std::uint64_t>(rope          ? manifest.rope->depth
+                                                    : role == "k" ? manifest.k_columns()
+                                                                  : manifest.ov_depth);
+  }
   return device.encode(request);
 }
 
@@ -196,7 +202,8 @@ bool known_map(const Manifest& manifest, const KernelParam& param) {
   const bool scale = is_scale(param.role);
   if (tensor_of({}, param.role) == nullptr || param.map.dims.empty() || param.map.dims.size() > 5)
     return false;
-  if (scale ? !scales_by_head(manifest.quantization) : param.role.size() != 1) return false;
+  const bool rope = param.role == "k_rope" && manifest.rope;
+  if (scale ? !scales_by_head(manifest.quantization) : param.role.size() != 1 && !rope) return false;
   for (std::size_t i = 0; i < param.map.dims.size(); ++i) {
     const std::string& axis = param.map.dims[i].axis;
     if (!is_axis(axis) || (scale && axis == "depth")) return false;
@@ -229,7 +236,7 @@ void check_roles(const Manifest& manifest) {
       case KernelParam::Kind::i64: {
         const auto stride = parse_stride(param.role);
         known =
-            stride && tensor_of({}, stride->tensor) != nullptr &&
+            stride && stride->tensor != "k_rope" && tensor_of({}, stride->tensor) != nullptr &&
             (stride->axis != "head" || !is_scale(stride->tensor) || scales_by_head(manifest.quantization));
         break;
       }

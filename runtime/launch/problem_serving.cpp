@@ -127,7 +127,7 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
     if (!asked || !scale) return;
     const Quantization q = name[0] == 'q' ? Quantization{} : manifest.quantization.value_or(Quantization{});
     const std::vector<std::int64_t> shape =
-        scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.depth);
+        scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.k_columns());
     check_small(check, name, *scale, q.scale_dtype, shape, "one scale for each group of values");
     if (scale->shape != shape || scale->strides.size() != shape.size()) return;
     if (q.layout == Quantization::Layout::head_major) {

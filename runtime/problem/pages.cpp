@@ -153,9 +153,14 @@ std::vector<std::byte> pack_columns(std::span<const std::byte> rows, std::size_t
                                     std::size_t offset, std::byte poison) {
   const std::size_t count = bytes == 0 ? 0 : rows.size() / bytes;
   std::vector<std::byte> out(count * row_bytes, poison);
-  for (std::size_t i = 0; i < count; ++i)
-    std::memcpy(out.data() + i * row_bytes + offset, rows.data() + i * bytes, bytes);
+  place_columns(rows, bytes, row_bytes, offset, out);
   return out;
+}
+
+void place_columns(std::span<const std::byte> columns, std::size_t bytes, std::size_t row_bytes,
+                   std::size_t offset, std::vector<std::byte>& rows) {
+  for (std::size_t i = 0; i * row_bytes < rows.size(); ++i)
+    std::memcpy(rows.data() + i * row_bytes + offset, columns.data() + i * bytes, bytes);
 }
 
 std::byte poison_of(DType dtype) {

@@ -55,6 +55,10 @@ std::int64_t padded_rows(std::int64_t rows);
 std::vector<std::byte> pack_columns(std::span<const std::byte> rows, std::size_t bytes, std::size_t row_bytes,
                                     std::size_t offset, std::byte poison);
 
+/// Columns of `bytes` a row into rows of `row_bytes`, `offset` bytes from their start.
+void place_columns(std::span<const std::byte> columns, std::size_t bytes, std::size_t row_bytes,
+                   std::size_t offset, std::vector<std::byte>& rows);
+
 /// What unused rows of a type are filled with: NaN, or for int8 its lowest value.
 std::byte poison_of(DType dtype);
 

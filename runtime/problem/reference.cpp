@@ -32,10 +32,12 @@ struct HeadView {
   const Scales *k_scale, *v_scale;
   double q_scale;
   std::int64_t first_k, kv_head;
+  std::int64_t scaled_depth;  ///< columns of K that have scales
 
   double key(std::int64_t row, std::int64_t d) const {
     const double stored = k[row * k_stride + d];
-    return k_scale == nullptr ? stored : stored * k_scale->at(first_k + row, kv_head, d);
+    const bool scaled = k_scale != nullptr && d < scaled_depth;
+    return scaled ? stored * k_scale->at(first_k + row, kv_head, d) : stored;
   }
   double value(std::int64_t row, std::int64_t d) const {
     const double stored = v[row * v_stride + d];
@@ -71,6 +73,7 @@ HeadView view_of(const Workload& work, std::int64_t request, std::int64_t head, 
   view.v_scale = work.v_from_k ? view.k_scale : address_of(work.v_scale);
   view.q_scale = work.q_scale;
   view.first_k = first_k;
+  view.scaled_depth = s.depth - work.rope_depth;
   view.kv_head = kv_head;
   view.request = request;
   view.head = head;

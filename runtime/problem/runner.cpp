@@ -112,7 +112,11 @@ class Job {
       }
       return in_form(std::move(rows), row_bytes(row), poison);
     };
-    t_.k = upload(runtime, in_memory(work_.k, shape_.depth, manifest_.k_row()), "K");
+    if (manifest_.rope) {
+      t_.k = upload(runtime, in_form(rows_with_tail(poison), row_bytes(manifest_.k_row()), poison), "K");
+    } else {
+      t_.k = upload(runtime, in_memory(work_.k, shape_.depth, manifest_.k_row()), "K");
+    }
     if (!work_.v_from_k) t_.v = upload(runtime, in_memory(work_.v, shape_.ov_depth, manifest_.v_row()), "V");
     if (manifest_.takes("q_scale")) {
       const auto scale = static_cast<float>(work_.q_scale);
@@ -126,6 +130,22 @@ class Job {
       t_.table = upload(runtime, std::as_bytes(std::span<const std::int32_t>(pages_->entries)), "page table");
     }
     if (pages_ || padded_rows_ > 0) t_.lengths_k = upload_offsets(runtime, shape_.lengths_k, "seqlens_k");
+  }
+
+  // Rows of K whose last columns have a type of their own.
+  std::vector<std::byte> rows_with_tail(std::byte poison) const {
+    const Manifest::Rope& rope = *manifest_.rope;
+    const KeyColumns columns = split_keys(work_.k, shape_.depth, rope.depth);
+    const std::size_t size = size_of(manifest_.kv_dtype),
+                      row = static_cast<std::size_t>(manifest_.k_row()) * size;
+    const auto first = static_cast<std::size_t>(manifest_.head_dim_offset) * size;
+    std::vector<std::byte> rows =
+        pack_columns(encode(manifest_.kv_dtype, columns.plain),
+                     static_cast<std::size_t>(manifest_.k_columns()) * size, row, first, poison);
+    place_columns(encode(rope.dtype, columns.rope),
+                  static_cast<std::size_t>(rope.depth) * size_of(rope.dtype), row,
+                  first + static_cast<std::size_t>(rope.padded_depth), rows);
+    return rows;
   }
 
   std::vector<std::byte> in_form(std::vector<std::byte> rows, std::size_t row_bytes, std::byte poison) const {

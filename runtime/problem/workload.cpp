@@ -9,6 +9,7 @@
 
 #include <kiln/error.hpp>
 
+#include "generator/config/rope.hpp"
 #include "runtime/problem/parallel.hpp"
 #include "runtime/problem/rounding.hpp"
 
@@ -158,6 +159,45 @@ void sharpen(const Config& resolved, std::vector<float>& q) {
 
 }  // namespace
 
+KeyColumns split_keys(const std::vector<float>& k, std::int64_t depth, std::int64_t rope_depth) {
+  KeyColumns columns;
+  for (auto row = k.begin(); row < k.end(); row += depth) {
+    columns.plain.insert(columns.plain.end(), row, row + depth - rope_depth);
+    columns.rope.insert(columns.rope.end(), row + depth - rope_depth, row + depth);
+  }
+  return columns;
+}
+
+std::vector<float> join_keys(const KeyColumns& columns, std::int64_t depth, std::int64_t rope_depth) {
+  std::vector<float> k;
+  auto rope = columns.rope.begin();
+  for (auto row = columns.plain.begin(); row < columns.plain.end(); row += depth - rope_depth) {
+    k.insert(k.end(), row, row + depth - rope_depth);
+    k.insert(k.end(), rope, rope + rope_depth);
+    rope += rope_depth;
+  }
+  return k;
+}
+
+void store_keys(const Config& resolved, bool scaled, Workload& work) {
+  const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
+  const ProblemShape& shape = work.shape;
+  const auto store = [&](std::vector<float>& values, std::int64_t depth) {
+    const auto quantization = resolved.operand.value_or(OperandConfig{}).quantization;
+    if (scaled && quantization) {
+      work.k_scale = quantize(*quantization, kv_dtype, shape.heads_kv, depth, values);
+    } else {
+      round_to(kv_dtype, values);
+    }
+  };
+  if (!has_rope_tail(resolved)) return store(work.k, shape.depth);
+  work.rope_depth = resolved.rope_depth.value_or(0);
+  KeyColumns columns = split_keys(work.k, shape.depth, work.rope_depth);
+  store(columns.plain, shape.depth - work.rope_depth);
+  round_to(resolved.rope->dtype.value_or(resolved.dtype), columns.rope);
+  work.k = join_keys(columns, shape.depth, work.rope_depth);
+}
+
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
   check_shape(shape);
   const DType kv_dtype = resolved.kv_dtype.value_or(resolved.dtype);
@@ -174,14 +214,11 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
   round_to(resolved.dtype, work.q);
   work.k = normal(shape.total_k(), shape.heads_kv, shape.depth, 1);
   if (!work.v_from_k) work.v = normal(shape.total_k(), shape.heads_kv, shape.ov_depth, 2);
+  store_keys(resolved, true, work);
   if (!quantization) {
-    round_to(kv_dtype, work.k);
     round_to(kv_dtype, work.v);
-  } else {
-    work.k_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.depth, work.k);
-    if (!work.v_from_k) {
-      work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v);
-    }
+  } else if (!work.v_from_k) {
+    work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v);
   }
   if (resolved.sink.value_or(false))
     work.sink = random_normal(static_cast<std::size_t>(shape.heads_q), seed, 3);

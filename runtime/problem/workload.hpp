@@ -53,6 +53,8 @@ struct Workload {
   ProblemShape shape;
   std::vector<float> q, k, v;  ///< [total, heads, depth]; `v` is empty when V is the head of each K row
   bool v_from_k = false;
+  /// Last columns of each row of K, of a type of their own, which scales do not concern.
+  std::int64_t rope_depth = 0;
 
   // Of quantised operands `k` and `v` are what is stored; the scales multiply it, as `q_scale` does Q.
   double q_scale = 1;
@@ -68,6 +70,17 @@ struct Workload {
 /// Every bit set with probability 1/2, one row in sixteen without any; a mask for each head while they take
 /// no more than 2^27 bits, else one for all.
 MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed);
+
+/// Rows of K with the last `rope_depth` columns apart, and together again.
+struct KeyColumns {
+  std::vector<float> plain, rope;
+};
+KeyColumns split_keys(const std::vector<float>& k, std::int64_t depth, std::int64_t rope_depth);
+std::vector<float> join_keys(const KeyColumns& columns, std::int64_t depth, std::int64_t rope_depth);
+
+/// Makes K what a cache of the config stores, the rotary columns of a tail in their own type; with scales by
+/// the largest values if `scaled`.
+void store_keys(const Config& resolved, bool scaled, Workload& work);
 
 /// Standard normal values for every tensor, rounded to `dtype` (Q) and `kv_dtype`; quantised K and V with
 /// scales by their largest values. One query row in eight is 8 times as large and one 64 times, so that row

@@ -164,7 +164,7 @@ std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArg
   // The kernel's q and o are the new rows: as many heads as K and V have.
   AttentionArgs attention;
   attention.q = args.new_k;
-  attention.o = args.new_v;
+  attention.o = kernel.manifest().takes("v") ? args.new_v : args.new_k;
   attention.k = args.k;
   attention.v = args.v;
   attention.page_table = args.page_table;

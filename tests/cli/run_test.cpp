@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "runtime/problem/npy.hpp"
+#include "runtime/problem/rounding.hpp"
 #include "runtime/problem/workload.hpp"
 #include "tests/cli/command.hpp"
 
@@ -101,6 +102,33 @@ TEST_CASE("files of whole cache rows give what files of the columns read give") 
   CHECK(kiln::read_npy(scratch() + "wo.npy").data == kiln::read_npy(scratch() + "o.npy").data);
   CHECK(run_kiln("run rows.json" + tensors + "--k k.npy --v v.npy")
             .err.find("depth is 64, the config wants 96") != std::string::npos);
+}
+
+TEST_CASE("rows with a tail of rotary columns come as their columns, and scales are those of the others") {
+  REQUIRE_MESSAGE(have_nvrtc(), "no NVRTC: run scripts/setup.sh");
+  std::ofstream(scratch() + "tail.json")
+      << R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "kv_dtype": "fp8_e4m3", "depth": 192,
+             "ov_depth": 128, "v_from_k": true, "rope_depth": 64, "rope": {"layout": "tail"},
+             "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}}})";
+  write_tensor("tq.npy", {1, 2, 4, 192}, 1);
+  write_tensor("tk.npy", {1, 70, 1, 192}, 2);
+  write_tensor("ts.npy", {70}, 3);
+  const std::string tensors = "run tail.json --device emulated --q tq.npy --check ";
+  CHECK(run_kiln(tensors + "--k tk.npy --k-scale ts.npy").status == 0);
+  CHECK(run_kiln(tensors + "--k tk.npy --out whole.npy").status == 0);
+  // What E4M3 cannot hold of the rotary columns changes the result; of the others it does not.
+  auto k = kiln::to_floats(kiln::read_npy(scratch() + "tk.npy"));
+  for (std::size_t i = 0; i < k.size(); ++i)
+    if (i % 192 < 128) k[i] = kiln::e4m3_to_float(kiln::float_to_e4m3(k[i]));
+  kiln::write_npy(scratch() + "tk.npy", kiln::npy_from_floats({1, 70, 1, 192}, k));
+  CHECK(run_kiln(tensors + "--k tk.npy --out same.npy").status == 0);
+  CHECK(kiln::read_npy(scratch() + "same.npy").data == kiln::read_npy(scratch() + "whole.npy").data);
+  for (float& x : k) x = kiln::e4m3_to_float(kiln::float_to_e4m3(x));
+  kiln::write_npy(scratch() + "tk.npy", kiln::npy_from_floats({1, 70, 1, 192}, k));
+  CHECK(run_kiln(tensors + "--k tk.npy --out other.npy").status == 0);
+  CHECK_FALSE(kiln::read_npy(scratch() + "other.npy").data == kiln::read_npy(scratch() + "whole.npy").data);
+  write_tensor("tk.npy", {1, 70, 1, 256}, 2);
+  CHECK(run_kiln(tensors + "--k tk.npy").err.find("depth is 256, the config wants 192") != std::string::npos);
 }
 
 TEST_CASE("real tensors in, float32 tensors out, in the documented shapes") {

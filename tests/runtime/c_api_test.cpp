@@ -121,6 +121,45 @@ TEST_CASE("C: generate, load, launch with host tensors") {
   kiln_runtime_destroy(runtime);
 }
 
+TEST_CASE("C: rows of bytes are what the kernel takes them for: FP8 with a tail of rotary columns") {
+  kiln_runtime* runtime = make_runtime();
+  kiln_kernel* kernel = nullptr;
+  const kiln_status loaded = kiln_kernel_load(
+      runtime,
+      R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "kv_dtype": "fp8_e4m3", "depth": 192,
+          "ov_depth": 128, "v_from_k": true, "rope_depth": 64, "rope": {"layout": "tail"}})",
+      &kernel);
+  INFO(kiln_last_error());
+  REQUIRE(loaded == KILN_OK);
+  // Q has nothing but rotary columns of 1, K's rotary columns are 3 in one of 8 rows: its V, 2, is all of O.
+  Host<std::uint16_t> q({1, 1, 2, 192}, 0, kBf16), o({1, 1, 2, 128}, 0xffff, kBf16);
+  for (std::size_t i = 0; i < q.values.size(); ++i) q.values[i] = i % 192 < 128 ? 0 : bf16(1);
+  Host<std::uint8_t> k({1, 8, 1, 256}, 0x38, {kDLUInt, 8, 1});
+  for (std::size_t row = 0; row < 8; ++row) {
+    for (std::size_t i = 0; i < 128; ++i) {
+      if (row == 5) k.values[row * 256 + i] = 0x40;
+      const std::uint16_t rope = bf16(row == 5 ? 3.0f : 0.0f);
+      k.values[row * 256 + 128 + i] = static_cast<std::uint8_t>(i % 2 == 0 ? rope & 0xff : rope >> 8);
+    }
+  }
+  const double scale = 1;
+  kiln_attention_args args{};
+  args.size = sizeof args;
+  args.q = &q.view;
+  args.k = &k.view;
+  args.o = &o.view;
+  args.scale = &scale;
+  const kiln_status launched = kiln_kernel_launch(kernel, &args, 0);
+  INFO(kiln_last_error());
+  REQUIRE(launched == KILN_OK);
+  for (const std::uint16_t value : o.values) CHECK(value == bf16(2));
+  k.view.shape[3] = 192;
+  CHECK(kiln_kernel_launch(kernel, &args, 0) == KILN_BAD_INPUT);
+  CHECK(std::string(kiln_last_error()).find("k has depth 192, the kernel takes 256") != std::string::npos);
+  kiln_kernel_destroy(kernel);
+  kiln_runtime_destroy(runtime);
+}
+
 TEST_CASE("C: misuse is a status and a text, per thread") {
   CHECK(kiln_runtime_create(nullptr, nullptr) == KILN_BAD_INPUT);
   kiln_runtime_options options{sizeof options, "abacus", nullptr};

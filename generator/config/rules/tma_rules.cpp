@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
@@ -19,7 +20,7 @@ int element_bytes(const Config& c) {
   return static_cast<int>(size_of(kv_dtype(c)));
 }
 int padded_qk(const Config& c) {
-  return padded_depth(element_bytes(c), std::max(16, swizzle_bytes(c)), c.depth);
+  return padded_depth(element_bytes(c), std::max(16, swizzle_bytes(c)), k_columns(c));
 }
 /// Columns of one K chunk: BK, else the padded depth over the stages.
 int chunk_columns(const Config& c) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 
 namespace kiln::rules {
@@ -58,9 +59,18 @@ std::string v28_rope(const Config& c) {
   if (!c.rope || c.rope_depth.value_or(0) > 0) return "";
   return "rope describes rotary columns, of which rope_depth has none";
 }
+/// A tail has a tensor map of its own: its first byte and the next row's stand at multiples of 16.
+std::string v28_tail(const Config& c) {
+  if (!has_rope_tail(c) || !c.nope_depth) return "";
+  const int bytes = *c.nope_depth * static_cast<int>(size_of(kv_dtype(c))), begin = *c.rope->padded_depth;
+  if (begin < bytes)
+    return fmt::format("padded_depth ({}) must hold the {} bytes of the columns before the rotary ones",
+                       begin, bytes);
+  return begin % 16 == 0 ? "" : fmt::format("padded_depth ({}) must be a multiple of 16 bytes", begin);
+}
 
 std::string cache_row(const Config& c) {
-  const int used = c.rope && c.rope->layout == "separate" ? c.rope_depth.value_or(0) : c.depth;
+  const int used = c.rope && c.rope->layout == "separate" ? c.rope_depth.value_or(0) : row_elements(c);
   if (!c.cache_depth || *c.cache_depth >= c.head_dim_offset.value_or(0) + used) return "";
   return fmt::format("cache_depth ({}) must hold head_dim_offset ({}) and the {} columns read",
                      *c.cache_depth, c.head_dim_offset.value_or(0), used);
@@ -140,6 +150,7 @@ std::vector<Rule> type_rules() {
       {"schema", "contract: kv_dtype", kAllTargets, {"/kv_dtype", "/dtype"}, kv_pair},
       {"V28", "9.2 V28", kAllTargets, {"/rope_depth", "/nope_depth", "/depth"}, v28},
       {"V28", "9.1 rope", kAllTargets, {"/rope", "/rope_depth"}, v28_rope},
+      {"V28", "5.7", kAllTargets, {"/rope/padded_depth"}, v28_tail},
       {"V29", "9.2 V29", kAllTargets, {"/operand/quantization/granularity"}, v29},
       {"schema",
        "5.6",

@@ -31,6 +31,7 @@ class TMAConsumerPipeline {
     /// The launch says how many of the stages are in use: the emitted parameter num_kv_stages.
     bool stages_at_launch = false;
     int slot_bytes = 0;  ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
+    int rope_bytes = 0;  ///< of a key's rotary columns, panels of 128 bytes behind K's own
     bool transposed = false;  ///< of V: a row is a column of V, its elements those of the keys
   };
   explicit TMAConsumerPipeline(const Shape& shape);
@@ -43,7 +44,9 @@ class TMAConsumerPipeline {
   int staged_k_bytes() const {
     return shape_.BN * (shape_.padded_depth / num_qk_stages_effective()) * shape_.element_bytes;
   }
-  int full_kv_bytes() const { return shape_.BN * shape_.padded_depth * shape_.element_bytes; }
+  int full_kv_bytes() const { return rope_offset() + shape_.BN * shape_.rope_bytes; }
+  /// Bytes of a slot before the rotary columns.
+  int rope_offset() const { return shape_.BN * shape_.padded_depth * shape_.element_bytes; }
   /// Columns of one panel, panels of a slot and of a chunk: one TMA box each.
   int panel_columns() const { return tile().panel_columns(); }
   int num_panels() const { return shape_.padded_depth / panel_columns(); }

@@ -1,0 +1,1346 @@
+// deepseek_mla_decode_fp8_rope_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"deepseek_mla_decode_fp8_rope_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":640,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_tensor","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,16,16],"BM":16,"BN":64,"BK":512,"num_threads":160,"swizzle":"128B","num_kv_stages":4,"rope":{"layout":"tail","padded_depth":512,"dtype":"bf16"},"schedule":"sm90_decode"}
+// Schedule sm90_decode: 16 packed query rows by 64 keys a tile, 4 KV stages, 1 blocks a multiprocessor.
+// Shared memory (201136 bytes):
+//         0 ..  163840  k          K stages
+//    163840 ..  182272  q          Q: the packed query rows
+//    182272 ..  184320  p          P, rows = query rows
+//    184320 ..  200704  o          O on its way out
+//    200704 ..  200960  max        maximum of each row, of each warp
+//    200960 ..  201120  mbar       K, V and cell rings
+//    201120 ..  201128  cells      cells handed to the consumers
+//    201128 ..  201136  flag       arrivals at the item before this block
+//
+// Regenerate: kiln generate deepseek_mla_decode_fp8_rope_sm90a.json --out .
+// Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin deepseek_mla_decode_fp8_rope_sm90a.cu
+
+#define kInfinity __int_as_float(0x7f800000)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+// Two floats to one register of two FP16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
+
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives once and tells the barrier how many bytes this phase will receive.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The next launch on the stream may begin its set-up (once every block got here), and this one goes on when the launch before
+// has ended and what it wrote is visible.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// One box of a 4-D tensor to L2.
+__device__ __forceinline__ void tma_prefetch(const TensorMap* map, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+
+// One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
+__device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+// Makes this thread's ordinary shared-memory writes visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define WGMMA_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+
+// 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
+__device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
+
+// Eight BF16 to FP16: exact from 2^-14 to 65504; smaller ones lose bits, larger ones become infinite.
+__device__ __forceinline__ u32 bf16x2_to_fp16(u32 x) { return pack_fp16(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)); }
+__device__ __forceinline__ uint4 bf16_to_fp16(uint4 x) {
+  return make_uint4(bf16x2_to_fp16(x.x), bf16x2_to_fp16(x.y), bf16x2_to_fp16(x.z), bf16x2_to_fp16(x.w));
+}
+
+// As stmatrix_x4 with every matrix transposed on its way.
+__device__ __forceinline__ void stmatrix_x4_trans(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1),
+               "r"(r2), "r"(r3)
+               : "memory");
+}
+
+// Adds, after everything this thread has seen is visible to the device; what the other adders did before is visible after.
+__device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
+  int before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
+// Global to shared memory.
+__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
+      : "memory");
+}
+
+__device__ __forceinline__ uint4 load_shared_16(u32 at) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ float load_shared_float(u32 at) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ u32 load_shared(u32 at) {
+  u32 x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_shared_16(u32 at, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+__device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
+
+// Four 8x8 matrices of 16-bit elements, transposed; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void ldmatrix_x4_trans(u32 (&x)[4], u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(at)
+               : "memory");
+}
+
+// The two lower bytes of a word, E4M3 numbers, as two FP16: exact.
+__device__ __forceinline__ u32 narrow_to_fp16(u32 word) {
+  u32 pair;
+  asm("{ .reg .b16 low, high; mov.b32 {low, high}, %1; cvt.rn.f16x2.e4m3x2 %0, low; }" : "=r"(pair) : "r"(word));
+  return pair;
+}
+
+__device__ __forceinline__ void zero_16_bytes(u32 address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
+// Shared to global memory.
+__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
+      : "memory");
+}
+
+// d += A (64 x 16, registers) * B (16 x 16, K contiguous) in f16.
+__device__ __forceinline__ void wgmma_m64n16k16_rs(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7"
+      "}, {%8, %9, %10, %11}, %12, 1, 1, 1, 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d = A (64 x 16, registers) * B (16 x 16, K contiguous) in f16.
+__device__ __forceinline__ void wgmma_m64n16k16_rs_first(float (&d)[8], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7"
+      "}, {%8, %9, %10, %11}, %12, 0, 1, 1, 0;\n"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d += A (64 x 16, shared memory) * B (16 x 16, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n16k16_ss(float (&d)[8], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7"
+      "}, %8, %9, 1, 1, 1, 0, 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+      : "l"(a), "l"(b));
+}
+
+// d = A (64 x 16, shared memory) * B (16 x 16, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n16k16_ss_first(float (&d)[8], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7"
+      "}, %8, %9, 0, 1, 1, 0, 0;\n"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7])
+      : "l"(a), "l"(b));
+}
+
+// What the plan of the launch follows from.
+struct Problem {
+  const int* cu_seqlens_q;
+  const int* seqlens_k;
+  int batch;
+  int heads_q;
+  int heads_kv;
+  int seqlen_q;
+  int key_capacity;
+  int team_heads;
+  int launch_before;
+};
+
+// One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
+struct Sequence {
+  int q_start, seqlen_q, k_start, seqlen_k;
+  int first_tile, num_tiles;
+};
+
+// A run of KV tiles of one item (head slot and packed rows of one sequence) for this block.
+struct Segment {
+  Sequence sequence;
+  int batch, kv_head, m_block;
+  int tile_begin, tile_end;    // of the sequence's keys
+  bool whole;                  // the item is this segment alone
+  int item;                    // number of the item among all
+  unsigned item_start;         // position of the item's first tile
+  bool second_slot;            // where this part goes in the block's workspace
+};
+
+// How an item is split.
+struct Split {
+  int parts, first_cell;  // how many, and the cell of part 0
+  bool first_second;      // part 0 is in the second slot of its block; later ones are in the first
+};
+
+// Position of a team in the tiles of all sequences, end to end.
+struct Range {
+  unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
+  unsigned fixed, chunk, cells;  // positions cut evenly for the teams; length of the cells after; how many in all
+  unsigned teams, cell;          // the range at hand
+  int slots;                     // head slots of a team
+  int m_blocks;                  // packed query tiles of a head
+  int batch;                       // sequence at `position`
+  unsigned batch_start;           // position of its first tile
+  bool first;                      // no segment taken yet
+};
+
+__device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
+  Sequence s;
+  s.q_start = problem.cu_seqlens_q[b];
+  s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
+  // a length that the operand cannot hold is one it can
+  s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
+  s.first_tile = 0;
+  s.num_tiles = max((s.seqlen_k + 63) / 64 - s.first_tile, 1);
+  return s;
+}
+
+__device__ __forceinline__ int packed_blocks(const Problem& problem) {
+  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 15) / 16;
+}
+
+// Cells: one a team, then shorter ones for whoever is done first. Those of teams start at floor(cell * fixed / teams).
+__device__ __forceinline__ int cell_of(const Range& range, unsigned position) {
+  if (position >= range.fixed) return range.teams + (int)((position - range.fixed) / range.chunk);
+  return (int)(((position + 1) * range.teams - 1) / range.fixed);
+}
+__device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell) {
+  return cell >= range.teams ? range.fixed + (cell - range.teams) * range.chunk : cell * range.fixed / range.teams;
+}
+
+// Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.
+__device__ __forceinline__ void seek(const Problem& problem, Range& range) {
+  const int lane = threadIdx.x % 32;
+  unsigned start = range.batch_start;
+  #pragma unroll 1
+  for (int base = range.batch;; base += 32) {
+    const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
+    int sum = mine;
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane >= step) sum += below;
+    }
+    const unsigned past = __ballot_sync(0xffffffffu, range.position < start + sum * range.slots);
+    if (past != 0) {
+      const int found = __ffs(past) - 1;
+      range.batch = base + found;
+      range.batch_start = start + __shfl_sync(0xffffffffu, sum - mine, found) * range.slots;
+      return;
+    }
+    start += __shfl_sync(0xffffffffu, sum, 31) * range.slots;
+  }
+}
+
+__device__ __forceinline__ Range first_range(const Problem& problem) {
+  Range range;
+  range.m_blocks = packed_blocks(problem);
+  range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
+  range.teams = gridDim.x / problem.team_heads;
+  range.cell = blockIdx.x / problem.team_heads;
+  range.first = true;
+  range.batch = 0; range.batch_start = 0;
+  // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
+  if (problem.launch_before == 0) wait_for_launch_before();
+  const int lane = threadIdx.x % 32;
+  int tiles = 0;
+  #pragma unroll 4
+  for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
+  for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);
+  range.total = (unsigned)(tiles * range.slots);
+  range.teams = min(range.teams, range.total);
+  // Long ranges leave an eighth for the end, in two chunks a team: blocks do not get equal shares of the memory.
+  const unsigned each = range.total / range.teams;
+  range.fixed = each < 128 ? range.total : range.total - each / 8 * range.teams;
+  range.chunk = max(each / 16, 1u);
+  range.cells = range.teams + (range.total - range.fixed + range.chunk - 1) / range.chunk;
+  if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
+  range.position = start_of(range, range.cell);
+  range.end = start_of(range, range.cell + 1);
+  seek(problem, range);
+  return range;
+}
+
+__device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s) {
+  if (range.position >= range.end) return false;
+  s.sequence = sequence_of(problem, range.batch);
+  const int tiles = s.sequence.num_tiles;
+  const int in_batch = (int)(range.position - range.batch_start);
+  const int slot = in_batch / tiles;
+  const int head = slot * problem.team_heads + (int)blockIdx.x % problem.team_heads;
+  s.batch = range.batch;
+  s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
+  s.m_block = head % range.m_blocks;
+  s.item = range.batch * problem.team_heads * range.slots + head;
+  const unsigned item_start = range.batch_start + slot * tiles;
+  const int begin = in_batch - slot * tiles;
+  const int end = min(tiles, (int)(range.end - item_start));
+  s.tile_begin = s.sequence.first_tile + begin;
+  s.tile_end = s.sequence.first_tile + end;
+  s.whole = begin == 0 && end == tiles;
+  s.item_start = item_start;
+  s.second_slot = !range.first;
+  range.position += end - begin;
+  range.first = false;
+  if (range.position >= range.batch_start + (unsigned)(tiles * range.slots)) {
+    range.batch_start += (unsigned)(tiles * range.slots);
+    range.batch += 1;
+  }
+  return true;
+}
+
+__device__ __forceinline__ Split split_of(const Range& range, const Segment& s) {
+  Split split;
+  split.first_cell = cell_of(range, s.item_start);
+  split.parts = cell_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_cell + 1;
+  split.first_second = start_of(range, split.first_cell) < s.item_start;
+  return split;
+}
+
+extern "C" __global__ void __launch_bounds__(160, 1)
+kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap k_rope_map,
+    const u16* q,
+    u16* o,
+    float* lse,
+    const float* k_scale,
+    float* workspace,
+    int* item_counters,
+    const int* page_table,
+    const int page_table_stride,
+    const int num_pages,
+    const int* cu_seqlens_q,
+    const int* seqlens_k,
+    const int batch,
+    const int heads_q,
+    const int heads_kv,
+    const int seqlen_q,
+    const int key_capacity,
+    const int team_heads,
+    const int launch_before,
+    const int total_q,
+    const long long q_stride_seq,
+    const long long q_stride_head,
+    const long long o_stride_seq,
+    const long long o_stride_head,
+    const float scale_log2) {
+  #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("trap;");  // built for plain sm_90, which has no wgmma
+  #else
+  extern __shared__ __align__(1024) unsigned char smem_bytes[];
+  const u32 smem = smem_address(smem_bytes);
+  const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 163840, smem_o = smem + 184320;
+  const u32 smem_p = smem + 182272;
+  const u32 mbar_k_full = smem + 200960, mbar_k_empty = smem + 200992;
+  const u32 mbar_v_full = smem + 200960, mbar_v_empty = smem + 200992;
+  const u32 mbar_cell_full = smem + 201024, mbar_cell_empty = smem + 201040;
+  int* const cell_slots = (int*)(smem_bytes + 201120);
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
+  const int lane = threadIdx.x % 32;
+
+  if (threadIdx.x == 128) {
+    prefetch_tensor_map(&k_map); prefetch_tensor_map(&k_rope_map);
+    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_full + 16, 1);
+    mbarrier_init(mbar_k_full + 24, 1);
+    mbarrier_init(mbar_k_empty + 0, 4);
+    mbarrier_init(mbar_k_empty + 8, 4);
+    mbarrier_init(mbar_k_empty + 16, 4);
+    mbarrier_init(mbar_k_empty + 24, 4);
+    mbarrier_init(mbar_cell_full + 0, 1);
+    mbarrier_init(mbar_cell_full + 8, 1);
+    fence_mbarrier_init();
+  }
+  Range range = first_range(problem);
+  __syncthreads();
+
+  if (threadIdx.x >= 128) {
+
+    // ---- producer warp of K: tiles are read once, so first out of L2
+    u32 k_stage = 0;
+    u32 k_phase = 1;
+    u32 cell_stage = 0;
+    u32 cell_phase = 1;
+    if (launch_before != 2) {
+      if (launch_before == 1) {
+        Range ahead = range;
+        Segment s;
+        if (next_segment(problem, ahead, s)) {
+          int pages;  // of the first 32 tiles, one a lane
+          const int key = s.tile_begin * 64 + lane * 64;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          const int page = __shfl_sync(0xffffffffu, pages, 0);
+          if (lane == 0) {
+            tma_prefetch(&k_map, 0, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 128, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 256, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 384, 0, s.kv_head, page);
+            tma_prefetch(&k_rope_map, 0, 0, s.kv_head, page);
+          }
+        }
+      }
+      wait_for_launch_before();
+    }
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
+    Segment s;
+    #pragma unroll 1
+    for (bool more = range.position < range.end; more;) {
+      #pragma unroll 1
+      while (next_segment(problem, range, s)) {
+        int pages, next_pages;  // of 32 tiles, one a lane, and of as many after them
+        {
+          const int key = s.tile_begin * 64 + lane * 64;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+        }
+        #pragma unroll 1
+        for (int n = s.tile_begin; n < s.tile_end; ++n) {
+          const int turn = (n - s.tile_begin) % 32;
+          if (turn == 0) {
+            pages = next_pages;
+            const int key = (n + 32) * 64 + lane * 64;
+            next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          }
+          const int page = __shfl_sync(0xffffffffu, pages, turn);
+          // K(n) into the next slot
+          mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+          if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 40960);
+          if (lane == 0) {
+            tma_load(smem_k + k_stage * 40960 + 0, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 8192, &k_map, mbar_k_full + k_stage * 8, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 16384, &k_map, mbar_k_full + k_stage * 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 24576, &k_map, mbar_k_full + k_stage * 8, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
+            tma_load(smem_k + k_stage * 40960 + 32768, &k_rope_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          }
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+        }
+      }
+      more = range.cells > range.teams;
+      if (more) {
+        // the next cell; the last fetch of the launch leaves the counter as it was found
+        int cell = 0;
+        if (lane == 0) {
+          int* const next = item_counters + problem.batch * problem.team_heads * range.slots + blockIdx.x % problem.team_heads;
+          cell = range.teams + atomicAdd(next, 1);
+          if (cell == range.cells + range.teams - 1) atomicExch(next, 0);
+        }
+        cell = __shfl_sync(0xffffffffu, cell, 0);
+        if (lane == 0) {
+          cell_slots[cell_stage] = cell;
+          mbarrier_arrive(mbar_cell_full + cell_stage * 8);
+        }
+        cell_phase ^= cell_stage; cell_stage ^= 1;
+        more = cell < range.cells;
+        if (more) {
+          range.cell = cell;
+          range.position = start_of(range, cell);
+          range.end = min(range.position + range.chunk, range.total);
+          range.first = true;
+          seek(problem, range);
+        }
+      }
+    }
+    // who waits for this launch has waited for the one before it, too
+    wait_for_launch_before();
+  } else {
+
+    // ---- consumer warpgroup
+    if (launch_before != 2) wait_for_launch_before();
+    const int warp = threadIdx.x / 32;
+    const int group = heads_q / heads_kv;  // query heads of a KV head
+    const float factor = scale_log2;  // from scores to log2 units
+    const u32 q_desc = (smem_q >> 4) | 0x10000u;
+    const u32 p_desc = (smem_p >> 4) | 0x10000u;
+    // stmatrix addresses, transposed: row lane % 8 + 8 * (lane / 16), 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
+    const u32 transposed_at = ((lane & 7) + 8 * (lane >> 4)) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
+    float* const row_exchange = (float*)(smem_bytes + 200704);
+    int* const arrivals_before = (int*)(smem_bytes + 201128);
+    u32 k_stage = 0;
+    u32 k_phase = 0;
+    u32 v_stage = 0;
+    u32 v_phase = 0;
+    float s_acc_0[8];  // S': keys 0 to 63
+    float rope_acc_0[8];  // of S' what the rotary columns add
+    float o_acc_0[8];  // O': columns 0 to 63 of V
+    float o_acc_1[8];  // O': columns 64 to 127 of V
+    float o_acc_2[8];  // O': columns 128 to 191 of V
+    float o_acc_3[8];  // O': columns 192 to 255 of V
+    float o_acc_4[8];  // O': columns 256 to 319 of V
+    float o_acc_5[8];  // O': columns 320 to 383 of V
+    float o_acc_6[8];  // O': columns 384 to 447 of V
+    float o_acc_7[8];  // O': columns 448 to 511 of V
+    float row_max[4], row_sum[4];
+    u32 cell_stage = 0;
+    u32 cell_phase = 0;
+    Segment s;
+    #pragma unroll 1
+    for (bool more = range.position < range.end; more;) {
+      #pragma unroll 1
+      while (next_segment(problem, range, s)) {
+        const int rows = min(16, group * s.sequence.seqlen_q - s.m_block * 16);  // packed rows that exist
+        const float key_scale = k_scale[0], value_scale = k_scale[0];
+        // Q: packed row r is query position r / group and query head r % group; in FP16, permuted as K will be read
+        for (int i = threadIdx.x; i < 1024; i += 128) {
+          const int r = i / 64, c = i % 64, packed = s.m_block * 16 + r, position = packed / group;
+          uint4 x = make_uint4(0, 0, 0, 0);
+          if (r < rows) x = *(const uint4*)(q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
+          x = bf16_to_fp16(x);
+          const int t = c / 4 % 4, load = c / 2 % 2;
+          const u32 at = smem_q + (c / 16 * 2 + load) * 2048 + r * 128 + 4 * t;
+          const int chunk = 4 * (c % 2);
+          store_shared(at + (((chunk + 0) ^ (r % 8)) << 4), x.x);
+          store_shared(at + (((chunk + 1) ^ (r % 8)) << 4), x.y);
+          store_shared(at + (((chunk + 2) ^ (r % 8)) << 4), x.z);
+          store_shared(at + (((chunk + 3) ^ (r % 8)) << 4), x.w);
+        }
+        // Q's rotary columns
+        for (int i = threadIdx.x; i < 128; i += 128) {
+          const int r = i / 8, c = i % 8, packed = s.m_block * 16 + r, position = packed / group;
+          uint4 x = make_uint4(0, 0, 0, 0);
+          if (r < rows) x = *(const uint4*)(q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 512 + 8 * c);
+          store_shared_16(smem_q + 16384 + c / 8 * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4), x);
+        }
+        fence_proxy_async();
+        named_barrier_sync(1, 128);
+        row_max[0] = -kInfinity; row_sum[0] = 0.0f;
+        row_max[1] = -kInfinity; row_sum[1] = 0.0f;
+        row_max[2] = -kInfinity; row_sum[2] = 0.0f;
+        row_max[3] = -kInfinity; row_sum[3] = 0.0f;
+        o_acc_0[0] = o_acc_0[1] = o_acc_0[2] = o_acc_0[3] = 0.0f;
+        o_acc_0[4] = o_acc_0[5] = o_acc_0[6] = o_acc_0[7] = 0.0f;
+        o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
+        o_acc_1[4] = o_acc_1[5] = o_acc_1[6] = o_acc_1[7] = 0.0f;
+        o_acc_2[0] = o_acc_2[1] = o_acc_2[2] = o_acc_2[3] = 0.0f;
+        o_acc_2[4] = o_acc_2[5] = o_acc_2[6] = o_acc_2[7] = 0.0f;
+        o_acc_3[0] = o_acc_3[1] = o_acc_3[2] = o_acc_3[3] = 0.0f;
+        o_acc_3[4] = o_acc_3[5] = o_acc_3[6] = o_acc_3[7] = 0.0f;
+        o_acc_4[0] = o_acc_4[1] = o_acc_4[2] = o_acc_4[3] = 0.0f;
+        o_acc_4[4] = o_acc_4[5] = o_acc_4[6] = o_acc_4[7] = 0.0f;
+        o_acc_5[0] = o_acc_5[1] = o_acc_5[2] = o_acc_5[3] = 0.0f;
+        o_acc_5[4] = o_acc_5[5] = o_acc_5[6] = o_acc_5[7] = 0.0f;
+        o_acc_6[0] = o_acc_6[1] = o_acc_6[2] = o_acc_6[3] = 0.0f;
+        o_acc_6[4] = o_acc_6[5] = o_acc_6[6] = o_acc_6[7] = 0.0f;
+        o_acc_7[0] = o_acc_7[1] = o_acc_7[2] = o_acc_7[3] = 0.0f;
+        o_acc_7[4] = o_acc_7[5] = o_acc_7[6] = o_acc_7[7] = 0.0f;
+        const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
+        #pragma unroll 1
+        for (int n = s.tile_begin; n < s.tile_end; ++n) {
+          // S' = K(n) Q'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          // rotary columns, as they are
+          const u32 rope_low = ((smem_k + k_stage * 40960 + 32768) >> 4) | 0x10000u;
+          wgmma_fence();
+          wgmma_m64n16k16_ss_first(rope_acc_0, descriptor(rope_low + 0, 0x40000040u), descriptor(q_desc + 1024, 0x40000040u));
+          wgmma_m64n16k16_ss(rope_acc_0, descriptor(rope_low + 2, 0x40000040u), descriptor(q_desc + 1026, 0x40000040u));
+          wgmma_m64n16k16_ss(rope_acc_0, descriptor(rope_low + 4, 0x40000040u), descriptor(q_desc + 1028, 0x40000040u));
+          wgmma_m64n16k16_ss(rope_acc_0, descriptor(rope_low + 6, 0x40000040u), descriptor(q_desc + 1030, 0x40000040u));
+          wgmma_commit();
+          const u32 k_at = smem_k + k_stage * 40960 + (16 * warp + (lane >> 2)) * 128;
+          const u32 k_chunk_0 = ((2 * (lane & 3) + 0) ^ ((lane >> 2) & 7)) << 4;
+          const u32 k_chunk_1 = ((2 * (lane & 3) + 1) ^ ((lane >> 2) & 7)) << 4;
+          u32 k_frag[32];
+          // keys 0 to 63
+          {
+            const uint4 low = load_shared_16(k_at + 0 + k_chunk_0), high = load_shared_16(k_at + 1024 + k_chunk_0);
+            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x); k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
+            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y); k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
+            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z); k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
+            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w); k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
+          }
+          {
+            const uint4 low = load_shared_16(k_at + 0 + k_chunk_1), high = load_shared_16(k_at + 1024 + k_chunk_1);
+            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x); k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
+            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y); k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
+            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z); k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
+            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs_first(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 6, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 128, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 130, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 132, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 134, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);  // the fragments are free again
+          {
+            const uint4 low = load_shared_16(k_at + 8192 + k_chunk_0), high = load_shared_16(k_at + 9216 + k_chunk_0);
+            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x); k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
+            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y); k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
+            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z); k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
+            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w); k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
+          }
+          {
+            const uint4 low = load_shared_16(k_at + 8192 + k_chunk_1), high = load_shared_16(k_at + 9216 + k_chunk_1);
+            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x); k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
+            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y); k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
+            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z); k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
+            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 256, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 258, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 260, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 262, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 384, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 386, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 388, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 390, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);  // the fragments are free again
+          {
+            const uint4 low = load_shared_16(k_at + 16384 + k_chunk_0), high = load_shared_16(k_at + 17408 + k_chunk_0);
+            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x); k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
+            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y); k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
+            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z); k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
+            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w); k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
+          }
+          {
+            const uint4 low = load_shared_16(k_at + 16384 + k_chunk_1), high = load_shared_16(k_at + 17408 + k_chunk_1);
+            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x); k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
+            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y); k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
+            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z); k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
+            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 512, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 514, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 516, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 518, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 640, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 642, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 644, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 646, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);  // the fragments are free again
+          {
+            const uint4 low = load_shared_16(k_at + 24576 + k_chunk_0), high = load_shared_16(k_at + 25600 + k_chunk_0);
+            k_frag[0] = narrow_to_fp16(low.x); k_frag[1] = narrow_to_fp16(high.x); k_frag[2] = narrow_to_fp16(low.x >> 16); k_frag[3] = narrow_to_fp16(high.x >> 16);
+            k_frag[4] = narrow_to_fp16(low.y); k_frag[5] = narrow_to_fp16(high.y); k_frag[6] = narrow_to_fp16(low.y >> 16); k_frag[7] = narrow_to_fp16(high.y >> 16);
+            k_frag[8] = narrow_to_fp16(low.z); k_frag[9] = narrow_to_fp16(high.z); k_frag[10] = narrow_to_fp16(low.z >> 16); k_frag[11] = narrow_to_fp16(high.z >> 16);
+            k_frag[12] = narrow_to_fp16(low.w); k_frag[13] = narrow_to_fp16(high.w); k_frag[14] = narrow_to_fp16(low.w >> 16); k_frag[15] = narrow_to_fp16(high.w >> 16);
+          }
+          {
+            const uint4 low = load_shared_16(k_at + 24576 + k_chunk_1), high = load_shared_16(k_at + 25600 + k_chunk_1);
+            k_frag[16] = narrow_to_fp16(low.x); k_frag[17] = narrow_to_fp16(high.x); k_frag[18] = narrow_to_fp16(low.x >> 16); k_frag[19] = narrow_to_fp16(high.x >> 16);
+            k_frag[20] = narrow_to_fp16(low.y); k_frag[21] = narrow_to_fp16(high.y); k_frag[22] = narrow_to_fp16(low.y >> 16); k_frag[23] = narrow_to_fp16(high.y >> 16);
+            k_frag[24] = narrow_to_fp16(low.z); k_frag[25] = narrow_to_fp16(high.z); k_frag[26] = narrow_to_fp16(low.z >> 16); k_frag[27] = narrow_to_fp16(high.z >> 16);
+            k_frag[28] = narrow_to_fp16(low.w); k_frag[29] = narrow_to_fp16(high.w); k_frag[30] = narrow_to_fp16(low.w >> 16); k_frag[31] = narrow_to_fp16(high.w >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[0], k_frag[1], k_frag[2], k_frag[3], descriptor(q_desc + 768, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[4], k_frag[5], k_frag[6], k_frag[7], descriptor(q_desc + 770, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[8], k_frag[9], k_frag[10], k_frag[11], descriptor(q_desc + 772, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[12], k_frag[13], k_frag[14], k_frag[15], descriptor(q_desc + 774, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[16], k_frag[17], k_frag[18], k_frag[19], descriptor(q_desc + 896, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[20], k_frag[21], k_frag[22], k_frag[23], descriptor(q_desc + 898, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[24], k_frag[25], k_frag[26], k_frag[27], descriptor(q_desc + 900, 0x40000040u));
+          wgmma_m64n16k16_rs(s_acc_0, k_frag[28], k_frag[29], k_frag[30], k_frag[31], descriptor(q_desc + 902, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+          // scales of the keys, which rotary columns have not
+          s_acc_0[0] = fmaf(key_scale, s_acc_0[0], rope_acc_0[0]);
+          s_acc_0[1] = fmaf(key_scale, s_acc_0[1], rope_acc_0[1]);
+          s_acc_0[2] = fmaf(key_scale, s_acc_0[2], rope_acc_0[2]);
+          s_acc_0[3] = fmaf(key_scale, s_acc_0[3], rope_acc_0[3]);
+          s_acc_0[4] = fmaf(key_scale, s_acc_0[4], rope_acc_0[4]);
+          s_acc_0[5] = fmaf(key_scale, s_acc_0[5], rope_acc_0[5]);
+          s_acc_0[6] = fmaf(key_scale, s_acc_0[6], rope_acc_0[6]);
+          s_acc_0[7] = fmaf(key_scale, s_acc_0[7], rope_acc_0[7]);
+          if ((n + 1) * 64 > clean_end) {
+            // keys past the row's own position or the end of the sequence do not count
+            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 16 + 0 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 16 + 1 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+            const int end_2 = min(s.sequence.seqlen_k, (s.m_block * 16 + 8 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+            const int end_3 = min(s.sequence.seqlen_k, (s.m_block * 16 + 9 + 2 * (lane & 3)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - (16 * warp + (lane >> 2));
+            if (0 >= end_0) s_acc_0[0] = -kInfinity; if (0 >= end_1) s_acc_0[1] = -kInfinity;
+            if (8 >= end_0) s_acc_0[2] = -kInfinity; if (8 >= end_1) s_acc_0[3] = -kInfinity;
+            if (0 >= end_2) s_acc_0[4] = -kInfinity; if (0 >= end_3) s_acc_0[5] = -kInfinity;
+            if (8 >= end_2) s_acc_0[6] = -kInfinity; if (8 >= end_3) s_acc_0[7] = -kInfinity;
+          }
+          // maximum of each row over the tile
+          float tile_max[4];
+          tile_max[0] = fmaxf(s_acc_0[0], s_acc_0[2]);
+          tile_max[1] = fmaxf(s_acc_0[1], s_acc_0[3]);
+          tile_max[2] = fmaxf(s_acc_0[4], s_acc_0[6]);
+          tile_max[3] = fmaxf(s_acc_0[5], s_acc_0[7]);
+          tile_max[0] = fmaxf(tile_max[0], __shfl_xor_sync(0xffffffffu, tile_max[0], 4));
+          tile_max[1] = fmaxf(tile_max[1], __shfl_xor_sync(0xffffffffu, tile_max[1], 4));
+          tile_max[2] = fmaxf(tile_max[2], __shfl_xor_sync(0xffffffffu, tile_max[2], 4));
+          tile_max[3] = fmaxf(tile_max[3], __shfl_xor_sync(0xffffffffu, tile_max[3], 4));
+          tile_max[0] = fmaxf(tile_max[0], __shfl_xor_sync(0xffffffffu, tile_max[0], 8));
+          tile_max[1] = fmaxf(tile_max[1], __shfl_xor_sync(0xffffffffu, tile_max[1], 8));
+          tile_max[2] = fmaxf(tile_max[2], __shfl_xor_sync(0xffffffffu, tile_max[2], 8));
+          tile_max[3] = fmaxf(tile_max[3], __shfl_xor_sync(0xffffffffu, tile_max[3], 8));
+          tile_max[0] = fmaxf(tile_max[0], __shfl_xor_sync(0xffffffffu, tile_max[0], 16));
+          tile_max[1] = fmaxf(tile_max[1], __shfl_xor_sync(0xffffffffu, tile_max[1], 16));
+          tile_max[2] = fmaxf(tile_max[2], __shfl_xor_sync(0xffffffffu, tile_max[2], 16));
+          tile_max[3] = fmaxf(tile_max[3], __shfl_xor_sync(0xffffffffu, tile_max[3], 16));
+          if (lane < 4) {
+            *(float2*)(row_exchange + warp * 16 + 0 + 2 * lane) = make_float2(tile_max[0], tile_max[1]);
+            *(float2*)(row_exchange + warp * 16 + 8 + 2 * lane) = make_float2(tile_max[2], tile_max[3]);
+          }
+          named_barrier_sync(1, 128);  // also: every warp's product with P(n - 1) is done
+          bool grew = false;
+          float before[4], base[4];
+          {
+            const float2 m_0 = *(const float2*)(row_exchange + 0 + 2 * (lane & 3));
+            const float2 m_1 = *(const float2*)(row_exchange + 16 + 2 * (lane & 3));
+            const float2 m_2 = *(const float2*)(row_exchange + 32 + 2 * (lane & 3));
+            const float2 m_3 = *(const float2*)(row_exchange + 48 + 2 * (lane & 3));
+            before[0] = row_max[0];
+            row_max[0] = fmaxf(row_max[0], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
+            base[0] = row_max[0] == -kInfinity ? 0.0f : row_max[0] * factor;
+            grew = grew || row_max[0] > before[0];
+            before[1] = row_max[1];
+            row_max[1] = fmaxf(row_max[1], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
+            base[1] = row_max[1] == -kInfinity ? 0.0f : row_max[1] * factor;
+            grew = grew || row_max[1] > before[1];
+          }
+          {
+            const float2 m_0 = *(const float2*)(row_exchange + 8 + 2 * (lane & 3));
+            const float2 m_1 = *(const float2*)(row_exchange + 24 + 2 * (lane & 3));
+            const float2 m_2 = *(const float2*)(row_exchange + 40 + 2 * (lane & 3));
+            const float2 m_3 = *(const float2*)(row_exchange + 56 + 2 * (lane & 3));
+            before[2] = row_max[2];
+            row_max[2] = fmaxf(row_max[2], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
+            base[2] = row_max[2] == -kInfinity ? 0.0f : row_max[2] * factor;
+            grew = grew || row_max[2] > before[2];
+            before[3] = row_max[3];
+            row_max[3] = fmaxf(row_max[3], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
+            base[3] = row_max[3] == -kInfinity ? 0.0f : row_max[3] * factor;
+            grew = grew || row_max[3] > before[3];
+          }
+          if (__any_sync(0xffffffffu, grew)) {
+            const float alpha_0 = exp2_approx(before[0] * factor - base[0]);
+            row_sum[0] *= alpha_0;
+            o_acc_0[0] *= alpha_0; o_acc_0[2] *= alpha_0;
+            o_acc_1[0] *= alpha_0; o_acc_1[2] *= alpha_0;
+            o_acc_2[0] *= alpha_0; o_acc_2[2] *= alpha_0;
+            o_acc_3[0] *= alpha_0; o_acc_3[2] *= alpha_0;
+            o_acc_4[0] *= alpha_0; o_acc_4[2] *= alpha_0;
+            o_acc_5[0] *= alpha_0; o_acc_5[2] *= alpha_0;
+            o_acc_6[0] *= alpha_0; o_acc_6[2] *= alpha_0;
+            o_acc_7[0] *= alpha_0; o_acc_7[2] *= alpha_0;
+            const float alpha_1 = exp2_approx(before[1] * factor - base[1]);
+            row_sum[1] *= alpha_1;
+            o_acc_0[1] *= alpha_1; o_acc_0[3] *= alpha_1;
+            o_acc_1[1] *= alpha_1; o_acc_1[3] *= alpha_1;
+            o_acc_2[1] *= alpha_1; o_acc_2[3] *= alpha_1;
+            o_acc_3[1] *= alpha_1; o_acc_3[3] *= alpha_1;
+            o_acc_4[1] *= alpha_1; o_acc_4[3] *= alpha_1;
+            o_acc_5[1] *= alpha_1; o_acc_5[3] *= alpha_1;
+            o_acc_6[1] *= alpha_1; o_acc_6[3] *= alpha_1;
+            o_acc_7[1] *= alpha_1; o_acc_7[3] *= alpha_1;
+            const float alpha_2 = exp2_approx(before[2] * factor - base[2]);
+            row_sum[2] *= alpha_2;
+            o_acc_0[4] *= alpha_2; o_acc_0[6] *= alpha_2;
+            o_acc_1[4] *= alpha_2; o_acc_1[6] *= alpha_2;
+            o_acc_2[4] *= alpha_2; o_acc_2[6] *= alpha_2;
+            o_acc_3[4] *= alpha_2; o_acc_3[6] *= alpha_2;
+            o_acc_4[4] *= alpha_2; o_acc_4[6] *= alpha_2;
+            o_acc_5[4] *= alpha_2; o_acc_5[6] *= alpha_2;
+            o_acc_6[4] *= alpha_2; o_acc_6[6] *= alpha_2;
+            o_acc_7[4] *= alpha_2; o_acc_7[6] *= alpha_2;
+            const float alpha_3 = exp2_approx(before[3] * factor - base[3]);
+            row_sum[3] *= alpha_3;
+            o_acc_0[5] *= alpha_3; o_acc_0[7] *= alpha_3;
+            o_acc_1[5] *= alpha_3; o_acc_1[7] *= alpha_3;
+            o_acc_2[5] *= alpha_3; o_acc_2[7] *= alpha_3;
+            o_acc_3[5] *= alpha_3; o_acc_3[7] *= alpha_3;
+            o_acc_4[5] *= alpha_3; o_acc_4[7] *= alpha_3;
+            o_acc_5[5] *= alpha_3; o_acc_5[7] *= alpha_3;
+            o_acc_6[5] *= alpha_3; o_acc_6[7] *= alpha_3;
+            o_acc_7[5] *= alpha_3; o_acc_7[7] *= alpha_3;
+          }
+          // P(n) = exp2(S' - max), and its row sums
+          s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0])); s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
+          s_acc_0[1] = exp2_approx(fmaf(s_acc_0[1], factor, -base[1])); s_acc_0[3] = exp2_approx(fmaf(s_acc_0[3], factor, -base[1])); row_sum[1] += s_acc_0[1] + s_acc_0[3];
+          s_acc_0[4] = exp2_approx(fmaf(s_acc_0[4], factor, -base[2])); s_acc_0[6] = exp2_approx(fmaf(s_acc_0[6], factor, -base[2])); row_sum[2] += s_acc_0[4] + s_acc_0[6];
+          s_acc_0[5] = exp2_approx(fmaf(s_acc_0[5], factor, -base[3])); s_acc_0[7] = exp2_approx(fmaf(s_acc_0[7], factor, -base[3])); row_sum[3] += s_acc_0[5] + s_acc_0[7];
+          stmatrix_x4_trans(smem_p + 0 + transposed_at + 0, pack_fp16(s_acc_0[0], s_acc_0[1]), pack_fp16(s_acc_0[2], s_acc_0[3]), pack_fp16(s_acc_0[4], s_acc_0[5]), pack_fp16(s_acc_0[6], s_acc_0[7]));
+          // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+          const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+          if (v_rows < 64) {
+            for (int i = v_rows * 8 + threadIdx.x; i < 512; i += 128) {
+              zero_16_bytes(smem_v + v_stage * 40960 + 0 + i * 16);
+              zero_16_bytes(smem_v + v_stage * 40960 + 8192 + i * 16);
+              zero_16_bytes(smem_v + v_stage * 40960 + 16384 + i * 16);
+              zero_16_bytes(smem_v + v_stage * 40960 + 24576 + i * 16);
+            }
+          }
+          fence_proxy_async();
+          named_barrier_sync(1, 128);
+          // O' += V(n)' P(n)'
+          const u32 v_at = smem_v + v_stage * 40960 + lane * 128;
+          // columns 0 to 63 of V
+          u32 v_frag_0[16];
+          const u32 v_chunk_0 = ((0 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 0 + v_chunk_0);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_0[0] = narrow_to_fp16(x[0]); v_frag_0[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_0[2] = narrow_to_fp16(x[1]); v_frag_0[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_0[4] = narrow_to_fp16(x[2]); v_frag_0[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_0[6] = narrow_to_fp16(x[3]); v_frag_0[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 4096 + v_chunk_0);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_0[8] = narrow_to_fp16(x[0]); v_frag_0[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_0[10] = narrow_to_fp16(x[1]); v_frag_0[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_0[12] = narrow_to_fp16(x[2]); v_frag_0[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_0[14] = narrow_to_fp16(x[3]); v_frag_0[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[0], v_frag_0[1], v_frag_0[2], v_frag_0[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[4], v_frag_0[5], v_frag_0[6], v_frag_0[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[8], v_frag_0[9], v_frag_0[10], v_frag_0[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_0, v_frag_0[12], v_frag_0[13], v_frag_0[14], v_frag_0[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 64 to 127 of V
+          u32 v_frag_1[16];
+          const u32 v_chunk_1 = ((4 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 0 + v_chunk_1);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_1[0] = narrow_to_fp16(x[0]); v_frag_1[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_1[2] = narrow_to_fp16(x[1]); v_frag_1[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_1[4] = narrow_to_fp16(x[2]); v_frag_1[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_1[6] = narrow_to_fp16(x[3]); v_frag_1[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 4096 + v_chunk_1);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_1[8] = narrow_to_fp16(x[0]); v_frag_1[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_1[10] = narrow_to_fp16(x[1]); v_frag_1[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_1[12] = narrow_to_fp16(x[2]); v_frag_1[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_1[14] = narrow_to_fp16(x[3]); v_frag_1[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[0], v_frag_1[1], v_frag_1[2], v_frag_1[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[4], v_frag_1[5], v_frag_1[6], v_frag_1[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[8], v_frag_1[9], v_frag_1[10], v_frag_1[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_1, v_frag_1[12], v_frag_1[13], v_frag_1[14], v_frag_1[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 128 to 191 of V
+          u32 v_frag_2[16];
+          const u32 v_chunk_2 = ((0 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 8192 + v_chunk_2);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_2[0] = narrow_to_fp16(x[0]); v_frag_2[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_2[2] = narrow_to_fp16(x[1]); v_frag_2[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_2[4] = narrow_to_fp16(x[2]); v_frag_2[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_2[6] = narrow_to_fp16(x[3]); v_frag_2[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 12288 + v_chunk_2);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_2[8] = narrow_to_fp16(x[0]); v_frag_2[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_2[10] = narrow_to_fp16(x[1]); v_frag_2[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_2[12] = narrow_to_fp16(x[2]); v_frag_2[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_2[14] = narrow_to_fp16(x[3]); v_frag_2[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_2, v_frag_2[0], v_frag_2[1], v_frag_2[2], v_frag_2[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_2, v_frag_2[4], v_frag_2[5], v_frag_2[6], v_frag_2[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_2, v_frag_2[8], v_frag_2[9], v_frag_2[10], v_frag_2[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_2, v_frag_2[12], v_frag_2[13], v_frag_2[14], v_frag_2[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 192 to 255 of V
+          u32 v_frag_3[16];
+          const u32 v_chunk_3 = ((4 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 8192 + v_chunk_3);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_3[0] = narrow_to_fp16(x[0]); v_frag_3[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_3[2] = narrow_to_fp16(x[1]); v_frag_3[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_3[4] = narrow_to_fp16(x[2]); v_frag_3[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_3[6] = narrow_to_fp16(x[3]); v_frag_3[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 12288 + v_chunk_3);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_3[8] = narrow_to_fp16(x[0]); v_frag_3[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_3[10] = narrow_to_fp16(x[1]); v_frag_3[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_3[12] = narrow_to_fp16(x[2]); v_frag_3[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_3[14] = narrow_to_fp16(x[3]); v_frag_3[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_3, v_frag_3[0], v_frag_3[1], v_frag_3[2], v_frag_3[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_3, v_frag_3[4], v_frag_3[5], v_frag_3[6], v_frag_3[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_3, v_frag_3[8], v_frag_3[9], v_frag_3[10], v_frag_3[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_3, v_frag_3[12], v_frag_3[13], v_frag_3[14], v_frag_3[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 256 to 319 of V
+          u32 v_frag_4[16];
+          const u32 v_chunk_4 = ((0 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 16384 + v_chunk_4);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_4[0] = narrow_to_fp16(x[0]); v_frag_4[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_4[2] = narrow_to_fp16(x[1]); v_frag_4[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_4[4] = narrow_to_fp16(x[2]); v_frag_4[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_4[6] = narrow_to_fp16(x[3]); v_frag_4[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 20480 + v_chunk_4);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_4[8] = narrow_to_fp16(x[0]); v_frag_4[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_4[10] = narrow_to_fp16(x[1]); v_frag_4[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_4[12] = narrow_to_fp16(x[2]); v_frag_4[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_4[14] = narrow_to_fp16(x[3]); v_frag_4[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_4, v_frag_4[0], v_frag_4[1], v_frag_4[2], v_frag_4[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_4, v_frag_4[4], v_frag_4[5], v_frag_4[6], v_frag_4[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_4, v_frag_4[8], v_frag_4[9], v_frag_4[10], v_frag_4[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_4, v_frag_4[12], v_frag_4[13], v_frag_4[14], v_frag_4[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 320 to 383 of V
+          u32 v_frag_5[16];
+          const u32 v_chunk_5 = ((4 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 16384 + v_chunk_5);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_5[0] = narrow_to_fp16(x[0]); v_frag_5[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_5[2] = narrow_to_fp16(x[1]); v_frag_5[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_5[4] = narrow_to_fp16(x[2]); v_frag_5[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_5[6] = narrow_to_fp16(x[3]); v_frag_5[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 20480 + v_chunk_5);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_5[8] = narrow_to_fp16(x[0]); v_frag_5[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_5[10] = narrow_to_fp16(x[1]); v_frag_5[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_5[12] = narrow_to_fp16(x[2]); v_frag_5[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_5[14] = narrow_to_fp16(x[3]); v_frag_5[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_5, v_frag_5[0], v_frag_5[1], v_frag_5[2], v_frag_5[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_5, v_frag_5[4], v_frag_5[5], v_frag_5[6], v_frag_5[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_5, v_frag_5[8], v_frag_5[9], v_frag_5[10], v_frag_5[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_5, v_frag_5[12], v_frag_5[13], v_frag_5[14], v_frag_5[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 384 to 447 of V
+          u32 v_frag_6[16];
+          const u32 v_chunk_6 = ((0 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 24576 + v_chunk_6);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_6[0] = narrow_to_fp16(x[0]); v_frag_6[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_6[2] = narrow_to_fp16(x[1]); v_frag_6[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_6[4] = narrow_to_fp16(x[2]); v_frag_6[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_6[6] = narrow_to_fp16(x[3]); v_frag_6[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 28672 + v_chunk_6);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_6[8] = narrow_to_fp16(x[0]); v_frag_6[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_6[10] = narrow_to_fp16(x[1]); v_frag_6[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_6[12] = narrow_to_fp16(x[2]); v_frag_6[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_6[14] = narrow_to_fp16(x[3]); v_frag_6[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_6, v_frag_6[0], v_frag_6[1], v_frag_6[2], v_frag_6[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_6, v_frag_6[4], v_frag_6[5], v_frag_6[6], v_frag_6[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_6, v_frag_6[8], v_frag_6[9], v_frag_6[10], v_frag_6[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_6, v_frag_6[12], v_frag_6[13], v_frag_6[14], v_frag_6[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          // columns 448 to 511 of V
+          u32 v_frag_7[16];
+          const u32 v_chunk_7 = ((4 + warp) ^ (lane & 7)) << 4;
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 24576 + v_chunk_7);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_7[0] = narrow_to_fp16(x[0]); v_frag_7[1] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_7[2] = narrow_to_fp16(x[1]); v_frag_7[3] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_7[4] = narrow_to_fp16(x[2]); v_frag_7[5] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_7[6] = narrow_to_fp16(x[3]); v_frag_7[7] = narrow_to_fp16(x[3] >> 16);
+          }
+          {
+            u32 x[4];
+            ldmatrix_x4_trans(x, v_at + 28672 + v_chunk_7);
+            x[0] = __byte_perm(x[0], 0, 0x3120); v_frag_7[8] = narrow_to_fp16(x[0]); v_frag_7[9] = narrow_to_fp16(x[0] >> 16);
+            x[1] = __byte_perm(x[1], 0, 0x3120); v_frag_7[10] = narrow_to_fp16(x[1]); v_frag_7[11] = narrow_to_fp16(x[1] >> 16);
+            x[2] = __byte_perm(x[2], 0, 0x3120); v_frag_7[12] = narrow_to_fp16(x[2]); v_frag_7[13] = narrow_to_fp16(x[2] >> 16);
+            x[3] = __byte_perm(x[3], 0, 0x3120); v_frag_7[14] = narrow_to_fp16(x[3]); v_frag_7[15] = narrow_to_fp16(x[3] >> 16);
+          }
+          wgmma_fence();
+          wgmma_m64n16k16_rs(o_acc_7, v_frag_7[0], v_frag_7[1], v_frag_7[2], v_frag_7[3], descriptor(p_desc + 0, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_7, v_frag_7[4], v_frag_7[5], v_frag_7[6], v_frag_7[7], descriptor(p_desc + 2, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_7, v_frag_7[8], v_frag_7[9], v_frag_7[10], v_frag_7[11], descriptor(p_desc + 4, 0x40000040u));
+          wgmma_m64n16k16_rs(o_acc_7, v_frag_7[12], v_frag_7[13], v_frag_7[14], v_frag_7[15], descriptor(p_desc + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          __syncwarp();  // every lane has read its part of V
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+        }
+
+        // ---- row sums over the lanes and warps
+        row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 4);
+        row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 4);
+        row_sum[2] += __shfl_xor_sync(0xffffffffu, row_sum[2], 4);
+        row_sum[3] += __shfl_xor_sync(0xffffffffu, row_sum[3], 4);
+        row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 8);
+        row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 8);
+        row_sum[2] += __shfl_xor_sync(0xffffffffu, row_sum[2], 8);
+        row_sum[3] += __shfl_xor_sync(0xffffffffu, row_sum[3], 8);
+        row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 16);
+        row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 16);
+        row_sum[2] += __shfl_xor_sync(0xffffffffu, row_sum[2], 16);
+        row_sum[3] += __shfl_xor_sync(0xffffffffu, row_sum[3], 16);
+        if (lane < 4) {
+          *(float2*)(row_exchange + warp * 16 + 0 + 2 * lane) = make_float2(row_sum[0], row_sum[1]);
+          *(float2*)(row_exchange + warp * 16 + 8 + 2 * lane) = make_float2(row_sum[2], row_sum[3]);
+        }
+        named_barrier_sync(1, 128);
+        row_sum[0] = row_exchange[0 + 2 * (lane & 3)] + row_exchange[16 + 2 * (lane & 3)] + row_exchange[32 + 2 * (lane & 3)] + row_exchange[48 + 2 * (lane & 3)];
+        row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[33 + 2 * (lane & 3)] + row_exchange[49 + 2 * (lane & 3)];
+        row_sum[2] = row_exchange[8 + 2 * (lane & 3)] + row_exchange[24 + 2 * (lane & 3)] + row_exchange[40 + 2 * (lane & 3)] + row_exchange[56 + 2 * (lane & 3)];
+        row_sum[3] = row_exchange[9 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)] + row_exchange[41 + 2 * (lane & 3)] + row_exchange[57 + 2 * (lane & 3)];
+
+        // ---- output
+        if (s.whole) {
+          // the whole item: through shared memory, so that rows leave in 16-byte words
+          float inv_sum[4];
+          {
+            const int packed = s.m_block * 16 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
+            float top = row_max[0] * factor, sum = row_sum[0], own = 1.0f;
+            inv_sum[0] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          }
+          {
+            const int packed = s.m_block * 16 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
+            float top = row_max[1] * factor, sum = row_sum[1], own = 1.0f;
+            inv_sum[1] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          }
+          {
+            const int packed = s.m_block * 16 + (8 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
+            float top = row_max[2] * factor, sum = row_sum[2], own = 1.0f;
+            inv_sum[2] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          }
+          {
+            const int packed = s.m_block * 16 + (9 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
+            float top = row_max[3] * factor, sum = row_sum[3], own = 1.0f;
+            inv_sum[3] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          }
+          // a lane holds two neighbouring columns of a query row
+          {
+            const int r = 0 + 2 * (lane & 3);
+            const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
+            store_shared(at + 0, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[2] * inv_sum[0]));
+            store_shared(at + 2048, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[2] * inv_sum[0]));
+            store_shared(at + 4096, pack_bf16(o_acc_2[0] * inv_sum[0], o_acc_2[2] * inv_sum[0]));
+            store_shared(at + 6144, pack_bf16(o_acc_3[0] * inv_sum[0], o_acc_3[2] * inv_sum[0]));
+            store_shared(at + 8192, pack_bf16(o_acc_4[0] * inv_sum[0], o_acc_4[2] * inv_sum[0]));
+            store_shared(at + 10240, pack_bf16(o_acc_5[0] * inv_sum[0], o_acc_5[2] * inv_sum[0]));
+            store_shared(at + 12288, pack_bf16(o_acc_6[0] * inv_sum[0], o_acc_6[2] * inv_sum[0]));
+            store_shared(at + 14336, pack_bf16(o_acc_7[0] * inv_sum[0], o_acc_7[2] * inv_sum[0]));
+          }
+          {
+            const int r = 1 + 2 * (lane & 3);
+            const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
+            store_shared(at + 0, pack_bf16(o_acc_0[1] * inv_sum[1], o_acc_0[3] * inv_sum[1]));
+            store_shared(at + 2048, pack_bf16(o_acc_1[1] * inv_sum[1], o_acc_1[3] * inv_sum[1]));
+            store_shared(at + 4096, pack_bf16(o_acc_2[1] * inv_sum[1], o_acc_2[3] * inv_sum[1]));
+            store_shared(at + 6144, pack_bf16(o_acc_3[1] * inv_sum[1], o_acc_3[3] * inv_sum[1]));
+            store_shared(at + 8192, pack_bf16(o_acc_4[1] * inv_sum[1], o_acc_4[3] * inv_sum[1]));
+            store_shared(at + 10240, pack_bf16(o_acc_5[1] * inv_sum[1], o_acc_5[3] * inv_sum[1]));
+            store_shared(at + 12288, pack_bf16(o_acc_6[1] * inv_sum[1], o_acc_6[3] * inv_sum[1]));
+            store_shared(at + 14336, pack_bf16(o_acc_7[1] * inv_sum[1], o_acc_7[3] * inv_sum[1]));
+          }
+          {
+            const int r = 8 + 2 * (lane & 3);
+            const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
+            store_shared(at + 0, pack_bf16(o_acc_0[4] * inv_sum[2], o_acc_0[6] * inv_sum[2]));
+            store_shared(at + 2048, pack_bf16(o_acc_1[4] * inv_sum[2], o_acc_1[6] * inv_sum[2]));
+            store_shared(at + 4096, pack_bf16(o_acc_2[4] * inv_sum[2], o_acc_2[6] * inv_sum[2]));
+            store_shared(at + 6144, pack_bf16(o_acc_3[4] * inv_sum[2], o_acc_3[6] * inv_sum[2]));
+            store_shared(at + 8192, pack_bf16(o_acc_4[4] * inv_sum[2], o_acc_4[6] * inv_sum[2]));
+            store_shared(at + 10240, pack_bf16(o_acc_5[4] * inv_sum[2], o_acc_5[6] * inv_sum[2]));
+            store_shared(at + 12288, pack_bf16(o_acc_6[4] * inv_sum[2], o_acc_6[6] * inv_sum[2]));
+            store_shared(at + 14336, pack_bf16(o_acc_7[4] * inv_sum[2], o_acc_7[6] * inv_sum[2]));
+          }
+          {
+            const int r = 9 + 2 * (lane & 3);
+            const u32 at = smem_o + r * 128 + (((2 * warp + (lane >> 4)) ^ (r & 7)) << 4) + ((lane >> 2) & 3) * 4;
+            store_shared(at + 0, pack_bf16(o_acc_0[5] * inv_sum[3], o_acc_0[7] * inv_sum[3]));
+            store_shared(at + 2048, pack_bf16(o_acc_1[5] * inv_sum[3], o_acc_1[7] * inv_sum[3]));
+            store_shared(at + 4096, pack_bf16(o_acc_2[5] * inv_sum[3], o_acc_2[7] * inv_sum[3]));
+            store_shared(at + 6144, pack_bf16(o_acc_3[5] * inv_sum[3], o_acc_3[7] * inv_sum[3]));
+            store_shared(at + 8192, pack_bf16(o_acc_4[5] * inv_sum[3], o_acc_4[7] * inv_sum[3]));
+            store_shared(at + 10240, pack_bf16(o_acc_5[5] * inv_sum[3], o_acc_5[7] * inv_sum[3]));
+            store_shared(at + 12288, pack_bf16(o_acc_6[5] * inv_sum[3], o_acc_6[7] * inv_sum[3]));
+            store_shared(at + 14336, pack_bf16(o_acc_7[5] * inv_sum[3], o_acc_7[7] * inv_sum[3]));
+          }
+          named_barrier_sync(1, 128);
+          #pragma unroll 1
+          for (int i = threadIdx.x; i < rows * 64; i += 128) {
+            const int r = i / 64, c = i % 64, packed = s.m_block * 16 + r;
+            copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+          }
+        } else {
+          // this block's part
+          float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + s.second_slot) * 8224;
+          if (0 + 2 * (lane & 3) < rows) {
+            float* const at = part + (0 + 2 * (lane & 3)) * 512 + 16 * warp + 2 * (lane >> 2);
+            *(float2*)(at + 0) = make_float2(o_acc_0[0], o_acc_0[2]);
+            *(float2*)(at + 64) = make_float2(o_acc_1[0], o_acc_1[2]);
+            *(float2*)(at + 128) = make_float2(o_acc_2[0], o_acc_2[2]);
+            *(float2*)(at + 192) = make_float2(o_acc_3[0], o_acc_3[2]);
+            *(float2*)(at + 256) = make_float2(o_acc_4[0], o_acc_4[2]);
+            *(float2*)(at + 320) = make_float2(o_acc_5[0], o_acc_5[2]);
+            *(float2*)(at + 384) = make_float2(o_acc_6[0], o_acc_6[2]);
+            *(float2*)(at + 448) = make_float2(o_acc_7[0], o_acc_7[2]);
+            if (threadIdx.x < 4) *(float2*)(part + 8192 + 2 * (0 + 2 * lane)) = make_float2(row_max[0], row_sum[0]);
+          }
+          if (1 + 2 * (lane & 3) < rows) {
+            float* const at = part + (1 + 2 * (lane & 3)) * 512 + 16 * warp + 2 * (lane >> 2);
+            *(float2*)(at + 0) = make_float2(o_acc_0[1], o_acc_0[3]);
+            *(float2*)(at + 64) = make_float2(o_acc_1[1], o_acc_1[3]);
+            *(float2*)(at + 128) = make_float2(o_acc_2[1], o_acc_2[3]);
+            *(float2*)(at + 192) = make_float2(o_acc_3[1], o_acc_3[3]);
+            *(float2*)(at + 256) = make_float2(o_acc_4[1], o_acc_4[3]);
+            *(float2*)(at + 320) = make_float2(o_acc_5[1], o_acc_5[3]);
+            *(float2*)(at + 384) = make_float2(o_acc_6[1], o_acc_6[3]);
+            *(float2*)(at + 448) = make_float2(o_acc_7[1], o_acc_7[3]);
+            if (threadIdx.x < 4) *(float2*)(part + 8192 + 2 * (1 + 2 * lane)) = make_float2(row_max[1], row_sum[1]);
+          }
+          if (8 + 2 * (lane & 3) < rows) {
+            float* const at = part + (8 + 2 * (lane & 3)) * 512 + 16 * warp + 2 * (lane >> 2);
+            *(float2*)(at + 0) = make_float2(o_acc_0[4], o_acc_0[6]);
+            *(float2*)(at + 64) = make_float2(o_acc_1[4], o_acc_1[6]);
+            *(float2*)(at + 128) = make_float2(o_acc_2[4], o_acc_2[6]);
+            *(float2*)(at + 192) = make_float2(o_acc_3[4], o_acc_3[6]);
+            *(float2*)(at + 256) = make_float2(o_acc_4[4], o_acc_4[6]);
+            *(float2*)(at + 320) = make_float2(o_acc_5[4], o_acc_5[6]);
+            *(float2*)(at + 384) = make_float2(o_acc_6[4], o_acc_6[6]);
+            *(float2*)(at + 448) = make_float2(o_acc_7[4], o_acc_7[6]);
+            if (threadIdx.x < 4) *(float2*)(part + 8192 + 2 * (8 + 2 * lane)) = make_float2(row_max[2], row_sum[2]);
+          }
+          if (9 + 2 * (lane & 3) < rows) {
+            float* const at = part + (9 + 2 * (lane & 3)) * 512 + 16 * warp + 2 * (lane >> 2);
+            *(float2*)(at + 0) = make_float2(o_acc_0[5], o_acc_0[7]);
+            *(float2*)(at + 64) = make_float2(o_acc_1[5], o_acc_1[7]);
+            *(float2*)(at + 128) = make_float2(o_acc_2[5], o_acc_2[7]);
+            *(float2*)(at + 192) = make_float2(o_acc_3[5], o_acc_3[7]);
+            *(float2*)(at + 256) = make_float2(o_acc_4[5], o_acc_4[7]);
+            *(float2*)(at + 320) = make_float2(o_acc_5[5], o_acc_5[7]);
+            *(float2*)(at + 384) = make_float2(o_acc_6[5], o_acc_6[7]);
+            *(float2*)(at + 448) = make_float2(o_acc_7[5], o_acc_7[7]);
+            if (threadIdx.x < 4) *(float2*)(part + 8192 + 2 * (9 + 2 * lane)) = make_float2(row_max[3], row_sum[3]);
+          }
+          named_barrier_sync(1, 128);
+          const Split split = split_of(range, s);
+          if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+          named_barrier_sync(1, 128);
+          if (*arrivals_before == split.parts - 1) {
+            // the last block of the item adds the parts up, in order, and leaves the counter as it was found
+            if (threadIdx.x == 0) item_counters[s.item] = 0;
+            const long long stride = problem.team_heads * 2ll * 8224;
+            const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll * 8224;
+            const int shift = split.first_second ? 8224 : 0;  // part 0 may be the second of its block
+            #pragma unroll 1
+            for (int r = warp; r < rows; r += 4) {
+              float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
+              #pragma unroll 1
+              for (int c = lane; c - lane < 128; c += 32) {
+                // the first parts are on their way while the rows' maxima are found
+                float4 ahead[16];
+                #pragma unroll
+                for (int j = 0; j < 16; ++j) {
+                  const int i = j % 16, row = r + j / 16;
+                  ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                  if (i < split.parts) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 512 + 4 * c));
+                }
+                if (c == lane) {
+                  // maximum and sum of a row over all parts: a part a lane
+                  const int row = r;
+                  float top = -kInfinity, sum = 0.0f, first = -kInfinity;
+                  #pragma unroll 1
+                  for (int i = lane % 32; i < split.parts; i += 32) {
+                    const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 8192 + 2 * row));
+                    if (i < 32) first = other.x;
+                    const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
+                    sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
+                    top = higher;
+                  }
+                  float all = top;
+                  for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+                  base = all == -kInfinity ? 0.0f : all * factor;
+                  sum *= exp2_approx(top * factor - base);
+                  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                  const float total = sum;
+                  {
+                    const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
+                    float top = all * factor, sum = total, own = 1.0f;
+                    inverse = sum > 0.0f ? own * value_scale / sum : 0.0f;
+                    if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+                  }
+                  weight = exp2_approx(first * factor - base);
+                }
+                {
+                  const int row = r + 0;
+                  const float row_base = __shfl_sync(0xffffffffu, base, 0);
+                  const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
+                  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                  #pragma unroll
+                  for (int i = 0; i < 16; ++i) {
+                    const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
+                    sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
+                  }
+                  if (row < rows && c < 128) {
+                    #pragma unroll 8
+                    for (int i = 16; i < split.parts; ++i) {
+                      const float* const other = parts + i * stride;
+                      const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
+                      const float w = exp2_approx(__ldcg(other + 8192 + 2 * row) * factor - row_base);
+                      sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                    }
+                    const int packed = s.m_block * 16 + row;
+                    *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+      more = range.cells > range.teams;
+      if (more) {
+        mbarrier_wait(mbar_cell_full + cell_stage * 8, cell_phase);
+        const int cell = __shfl_sync(0xffffffffu, lane == 0 ? cell_slots[cell_stage] : 0, 0);
+        cell_phase ^= cell_stage; cell_stage ^= 1;
+        more = cell < range.cells;
+        if (more) {
+          range.cell = cell;
+          range.position = start_of(range, cell);
+          range.end = min(range.position + range.chunk, range.total);
+          range.first = true;
+          seek(problem, range);
+        }
+      }
+    }
+  }
+  #endif
+}
