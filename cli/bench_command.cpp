@@ -24,10 +24,10 @@ struct Options {
 
 // Bytes of K and V, each counted once: not V's columns where they lie in K's rows.
 double kv_bytes(const Manifest& m, const ProblemShape& s) {
-  const std::size_t columns = static_cast<std::size_t>(m.k_columns() + (m.takes("v") ? m.ov_depth : 0)),
-                    rope = m.rope ? static_cast<std::size_t>(m.rope->depth) * size_of(m.rope->dtype) : 0;
+  const int columns = m.k_columns() + (m.takes("v") ? m.ov_depth : 0);
+  const std::size_t rope = m.rope ? static_cast<std::size_t>(m.rope->depth) * size_of(m.rope->dtype) : 0;
   return static_cast<double>(s.total_k() * s.heads_kv) *
-         static_cast<double>(columns * size_of(m.kv_dtype) + rope);
+         static_cast<double>(static_cast<std::size_t>(columns) * size_of(m.kv_dtype) + rope);
 }
 
 // Bytes of Q, K, V and O, each counted once.
