@@ -107,15 +107,11 @@ void emit_load_scales(Writer& w, const DecodePlan& p, const char* name, const St
 }
 
 /// The piece of them that this lane copies.
-void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name, const StagedPipeline& ring,
-                      int round) {
-  const auto& operand = *p.operand;
+void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name, const StagedPipeline& ring) {
   const bool k = name[0] == 'k';
-  std::string dst = fmt::format("smem + {}", scales_at(p, k) + round * 32 * operand.scale_piece_bytes());
-  if (p.num_kv_stages > 1) dst += fmt::format(" + {} * {}", ring.stage(), p.scale_bytes(k));
-  if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", operand.scale_piece_bytes());
-  w.line("tma_load({}, &{}_scale_map, {}, {}, 0x12F0000000000000ull);", dst, name, ring.full(0),
-         operand.coordinates("n", round));
+  std::string at = fmt::format("smem + {}", scales_at(p, k));
+  if (p.num_kv_stages > 1) at += fmt::format(" + {} * {}", ring.stage(), p.scale_bytes(k));
+  p.operand->emit_copy_scales(w, "n", {name, at, ring.full(0), "0x12F0000000000000ull"});
 }
 
 void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
@@ -144,7 +140,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
       load(name, panel * p.BN * span, span, panel * pipeline.panel_columns());
     for (int panel = 0; name[0] == 'k' && panel < p.rope_panels(); ++panel)
       load("k_rope", pipeline.rope_offset() + panel * p.rope_tile().panel_bytes(), 128, 64 * panel);
-    if (p.scale_tiles()) emit_copy_scales(w, p, name, ring, round);
+    if (p.scale_tiles()) emit_copy_scales(w, p, name, ring);
     if (!condition.empty()) w.close();
   }
   ring.emit_step(w);

@@ -84,17 +84,11 @@ int scale_tile_bytes(const PrefillPlan& p, const char* name) {
 }
 
 // This lane's piece of them.
-void emit_copy_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block,
-                      int round) {
+void emit_copy_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block) {
   if (scale_tile_bytes(p, name) == 0) return;
-  const auto& operand = *p.operand;
   const auto copy = [&](const char* of, const std::string& base, const StagedPipeline& ring) {
-    const int piece = operand.scale_piece_bytes();
-    std::string dst = fmt::format("{} + {} * {}", base, ring.stage(), p.scale_bytes());
-    if (round > 0) dst += fmt::format(" + {}", round * 32 * piece);
-    if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece);
-    w.line("tma_load({}, &{}_scale_map, {}, {}, {});", dst, of, ring.full(0),
-           operand.coordinates("(" + block + ")", round), kEvictLast);
+    const std::string at = fmt::format("{} + {} * {}", base, ring.stage(), p.scale_bytes());
+    p.operand->emit_copy_scales(w, "(" + block + ")", {of, at, ring.full(0), kEvictLast});
   };
   if (p.narrow) return copy(name, "smem_raw_scales", *p.raw);
   copy("k", "smem_k_scales", p.k->ring());
@@ -123,7 +117,7 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
              to.ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
              kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
     }
-    emit_copy_scales(w, p, name, block, 0);
+    emit_copy_scales(w, p, name, block);
     if (p.warp_produces()) w.close();
   }
   to.ring.emit_step(w);
@@ -153,7 +147,7 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
         w.line("tma_load({}, &{}_map, {}, {}, {}, {});", dst, name, to.ring.full(qk),
                panel * p.panel_columns(), operand.coordinates("(" + block + ")", round), kEvictLast);
       }
-      emit_copy_scales(w, p, name, block, round);
+      emit_copy_scales(w, p, name, block);
       if (!condition.empty()) w.close();
     }
   }

@@ -17,6 +17,13 @@ TensorMapSpec MHAOperand::scale_map() const {
   return map;
 }
 
+void MHAOperand::emit_copy_scales(Writer& w, const std::string& n, const ScaleTile& to) const {
+  // Pieces of 16 keys and more: no tile has more of them than a warp has lanes.
+  const std::string piece = num_pages() > 1 ? fmt::format(" + lane * {}", scale_piece_bytes()) : "";
+  w.line("tma_load({}{}, &{}_scale_map, {}, {}, {});", to.at, piece, to.name, to.barrier, coordinates(n, 0),
+         to.policy);
+}
+
 std::vector<KernelParam> MHAOperand::params() const {
   if (!table()) return {};
   return {{KernelParam::Kind::pointer, "page_table", {}},

@@ -40,6 +40,14 @@ struct ScaleSlot {
   bool by_head;        ///< those of a head lie together
 };
 
+/// Where scales go that come as a tile.
+struct ScaleTile {
+  const char* name;     ///< k or v
+  std::string at;       ///< shared address of the slot
+  std::string barrier;  ///< that counts the bytes
+  std::string policy;   ///< of L2
+};
+
 class MHAOperand {
  public:
   /// `page_size`: of paged operands.
@@ -91,6 +99,9 @@ class MHAOperand {
   int scale_tile_bytes() const { return num_pages() * scale_piece_bytes(); }
   /// Byte of the scale of key `key` in such a tile.
   int scale_byte(int key) const { return key / eff_page() * scale_piece_bytes() + key % eff_page() * 4; }
+
+  /// The piece of the scales of tile `n` that this lane copies; inside issues(0).
+  void emit_copy_scales(Writer& w, const std::string& n, const ScaleTile& to) const;
 
   /// cp.async of the scale of every key of tile `n`, zeros past the sequence, by all lanes of a warp after
   /// populate; BN is a multiple of 32.
