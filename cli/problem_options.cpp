@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "generator/config/rope.hpp"
+#include "runtime/problem/heads.hpp"
 #include "runtime/problem/npy.hpp"
 #include "runtime/problem/rounding.hpp"
 #include "runtime/problem/trace.hpp"
@@ -184,13 +185,9 @@ void ProblemOptions::refuse_conflicts() const {
 ProblemShape ProblemOptions::shape_from_options(const Config& resolved) const {
   const bool decode = resolved.operation == Operation::decode;
   ProblemShape shape;
-  // A kernel made for some head counts is run with them.
-  const auto heads = [](const std::optional<std::int64_t>& asked, std::optional<int> made) {
-    return asked || !made ? asked : std::optional<std::int64_t>(*made);
-  };
-  const auto query_heads = heads(heads_q, resolved.num_q_heads);
-  shape.heads_kv = heads(heads_kv, resolved.kv_num_heads).value_or(query_heads.value_or(kDefaultHeads));
-  shape.heads_q = query_heads.value_or(shape.heads_kv);
+  const HeadCounts heads = head_counts(resolved, heads_q, heads_kv, {kDefaultHeads, kDefaultHeads});
+  shape.heads_q = heads.q;
+  shape.heads_kv = heads.kv;
   shape.depth = resolved.depth;
   shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
   const OperandKind kind = resolved.operand.value_or(OperandConfig{}).kind;

@@ -3,7 +3,9 @@
 
 #include <initializer_list>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "generator/config/keys.hpp"
 
@@ -27,5 +29,19 @@ void refuse_value(const Config& config, std::string_view pointer, std::string_vi
 /// only a schedule can check, such as V15 over its exact shared memory.
 void break_rule(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,
                 std::string_view what, std::string legal, Violations& out);
+
+/// break_rule for a planner, whose config and list stay the same: `refuse("V3", {"/BN"}, what, legal)`.
+class Refusals {
+ public:
+  Refusals(const Config& user, Violations& out) : user_(user), out_(out) {}
+  void operator()(std::string_view id, std::initializer_list<std::string_view> keys, std::string_view what,
+                  std::string legal) const {
+    break_rule(user_, id, keys, what, std::move(legal), out_);
+  }
+
+ private:
+  const Config& user_;
+  Violations& out_;
+};
 
 }  // namespace kiln

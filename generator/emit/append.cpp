@@ -6,7 +6,6 @@
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 #include "generator/config/defaults.hpp"
-#include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
@@ -188,12 +187,9 @@ void emit_row(Writer& w, const AppendPlan& p, const char* name, int depth) {
       w.line("scale_{0} = scale_{0} > 0.0f ? scale_{0} / {1:.1f}f : 1.0f;", g, top);
       const std::string token = p.operand.row_in_page("token");
       const std::string index = halves ? fmt::format("{} + lane / 16", 2 * g) : std::to_string(g);
-      const std::string row =
-          scales_by_head(p.config.operand->quantization)
-              ? scale_of_head(*p.config.operand, name, "head") + " + " + token
-              : fmt::format("((long long)({}) * heads_kv + head) * {} + {}", token, groups, index);
-      w.line("if ({2}) {0}_scale[page * {0}_scale_stride_page + {1}] = scale_{3};", name, row,
-             halves ? fmt::format("lane % 16 == 0 && {} < {}", index, groups) : "lane == 0", g);
+      const std::string row = scale_of_row(*p.config.operand, name, token, "head", groups);
+      w.line("if ({2}) {0}_scale[page * {0}_scale_stride_page + {1} + {4}] = scale_{3};", name, row,
+             halves ? fmt::format("lane % 16 == 0 && {} < {}", index, groups) : "lane == 0", g, index);
     }
     for (int i = 0; i < steps; ++i) {
       w.line(

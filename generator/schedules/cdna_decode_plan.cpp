@@ -124,9 +124,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);
-  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
-                          const std::string& what,
-                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  const Refusals refuse(user, out);
   if (p.row_scales.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
     refuse_value(
         user, "/operand/quantization/granularity",

@@ -1,5 +1,4 @@
 // The text of an sm80_decode kernel, in the order it stands in the kernel; the epilogue has its own file.
-#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/schedules/sm80_decode_plan.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -62,15 +61,8 @@ void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name) {
     first = fmt::format("load.batch * {}_scale_stride_batch + ", name);
   std::string token = in_page;
   if (p.config.operand->kind == OperandKind::ragged) token = "load.sequence.k_start + " + in_page;
-  if (scales_by_head(p.quantization)) {
-    w.line("const float* const {0}_scale_src = {0}_scale + {1}{3} + {2};", name, first, token,
-           scale_of_head(*p.config.operand, name, "load.kv_head"));
-  } else {
-    w.line(
-        "const float* const {0}_scale_src = {0}_scale + {1}((long long)({2}) * heads_kv + load.kv_head) * "
-        "{3};",
-        name, first, token, groups);
-  }
+  w.line("const float* const {0}_scale_src = {0}_scale + {1}{2};", name, first,
+         scale_of_row(*p.config.operand, name, token, "load.kv_head", groups));
   const std::string valid =
       fmt::format("{}{} < load.sequence.seqlen_k", p.operand->table() ? page + " >= 0 && " : "", row);
   w.open("if (lane < {})", p.WN);

@@ -74,9 +74,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   if (!check_meaning(user, out)) return std::nullopt;
   c = with_shared_defaults(std::move(c));
   const auto before = out.size();
-  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
-                          const std::string& what,
-                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  const Refusals refuse(user, out);
   DecodePlan p;
   p.depth = p.ov_depth = c.depth;
   p.lse = *c.lse;

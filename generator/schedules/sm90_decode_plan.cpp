@@ -119,9 +119,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   if (!check_meaning(user, out)) return std::nullopt;
   c = with_shared_defaults(std::move(c));
   const auto before = out.size();
-  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
-                          std::string_view what,
-                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  const Refusals refuse(user, out);
   DecodePlan p;
   p.depth = c.depth;
   p.k_depth = k_columns(c);

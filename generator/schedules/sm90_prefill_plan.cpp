@@ -162,9 +162,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   if (!check_meaning(user, out)) return std::nullopt;
   c = with_shared_defaults(std::move(c));
   const auto before = out.size();
-  const auto refuse = [&](std::string_view id, std::initializer_list<std::string_view> keys,
-                          std::string_view what,
-                          const std::string& legal) { break_rule(user, id, keys, what, legal, out); };
+  const Refusals refuse(user, out);
   PrefillPlan p;
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;

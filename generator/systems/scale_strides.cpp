@@ -1,5 +1,7 @@
 #include "generator/systems/scale_strides.hpp"
 
+#include <fmt/format.h>
+
 #include "generator/config/quantization.hpp"
 
 namespace kiln {
@@ -19,6 +21,14 @@ std::string scale_row_stride(const OperandConfig& operand, const std::string& he
 
 std::string scale_of_head(const OperandConfig& operand, const std::string& name, const std::string& head) {
   return scales_by_head(operand.quantization) ? head + " * " + name + "_scale_stride_head" : head;
+}
+
+std::string scale_of_row(const OperandConfig& operand, const std::string& name, const std::string& row,
+                         const std::string& head, int groups) {
+  const std::string of_head = scale_of_head(operand, name, head);
+  if (scales_by_head(operand.quantization)) return row + " + " + of_head;
+  return fmt::format("((long long)({}) * {} + {}) * {}", row, scale_row_stride(operand, "heads_kv"), of_head,
+                     groups);
 }
 
 }  // namespace kiln

@@ -17,5 +17,9 @@ void add_scale_strides(std::vector<KernelParam>& params, const OperandConfig& op
 std::string scale_row_stride(const OperandConfig& operand, const std::string& heads_kv);
 /// Elements from the first scale of a row's heads, or of a page's, to that of head `head`.
 std::string scale_of_head(const OperandConfig& operand, const std::string& name, const std::string& head);
+/// Elements from the first scale of a sequence or a page to the first of the `groups` that row `row` has for
+/// head `head`.
+std::string scale_of_row(const OperandConfig& operand, const std::string& name, const std::string& row,
+                         const std::string& head, int groups);
 
 }  // namespace kiln

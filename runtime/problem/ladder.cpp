@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/problem/heads.hpp"
 #include "runtime/problem/runner.hpp"
 
 namespace kiln {
@@ -44,23 +45,13 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
 namespace {
 
 ProblemShape shape_of(const Config& resolved, const std::vector<LadderCase>& cases, std::int64_t heads_q) {
+  HeadCounts usual{heads_q, std::max<std::int64_t>(1, heads_q / 2)};
+  // Groups are rows of the matrix instruction there: a larger one.
+  if (resolved.operation == Operation::decode) usual = {heads_q * resolved.group.value_or(4), heads_q};
+  const HeadCounts heads = head_counts(resolved, {}, {}, usual);
   ProblemShape shape;
-  shape.heads_q = heads_q;
-  shape.heads_kv = std::max<std::int64_t>(1, heads_q / 2);
-  if (resolved.operation == Operation::decode) {
-    // Groups are rows of the matrix instruction there: a larger one.
-    shape.heads_kv = heads_q;
-    shape.heads_q = heads_q * resolved.group.value_or(4);
-  }
-  // A kernel made for some head counts takes no others.
-  const std::int64_t group = shape.heads_q / shape.heads_kv;
-  if (resolved.kv_num_heads) {
-    shape.heads_kv = *resolved.kv_num_heads;
-    shape.heads_q = resolved.num_q_heads.value_or(shape.heads_kv * group);
-  } else if (resolved.num_q_heads) {
-    shape.heads_q = *resolved.num_q_heads;
-    shape.heads_kv = shape.heads_q % group == 0 ? shape.heads_q / group : shape.heads_q;
-  }
+  shape.heads_q = heads.q;
+  shape.heads_kv = heads.kv;
   shape.depth = resolved.depth;
   shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
   shape.ragged = true;
