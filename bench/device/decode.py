@@ -94,7 +94,7 @@ class Decode(Kernel):
         stages, smem_bytes = m.get("stages"), m["smem_bytes"]
         if stages:  # the runtime's settle_stages
             if residency == "by_work":
-                short = tiles * m["grid"]["block_keys"] * (m["depth"] + m["ov_depth"]) * k.element_size() <= (2 << 20) * sms and not max_blocks
+                short = tiles * m["grid"]["block_keys"] * (m["depth"] + m["ov_depth"]) * k.element_size() <= (stages["alone_megabytes"] << 20) * sms and not max_blocks
                 residency = "alone" if short else "shared"
             if residency == "alone":
                 grid = sms

@@ -144,7 +144,8 @@ void add_serving(const Manifest& m, Json& out) {
   if (m.stages) {
     out["stages"] = {{"alone", m.stages->alone},
                      {"shared", m.stages->shared},
-                     {"shared_smem_bytes", m.stages->shared_smem_bytes}};
+                     {"shared_smem_bytes", m.stages->shared_smem_bytes},
+                     {"alone_megabytes", m.stages->alone_megabytes}};
   }
   if (m.page_size > 0) out["page_size"] = m.page_size;
   if (m.workspace_bytes_per_block > 0) out["workspace_bytes_per_block"] = m.workspace_bytes_per_block;
@@ -180,10 +181,11 @@ void read_serving(const Json& json, Manifest& m) {
   if (json.contains("stages")) {
     const Json& from = member(json, "stages");
     if (!from.is_object()) malformed("'stages' is not an object");
-    m.stages =
-        Manifest::Stages{int_of(from, "alone"), int_of(from, "shared"), int_of(from, "shared_smem_bytes")};
+    m.stages = Manifest::Stages{int_of(from, "alone"), int_of(from, "shared"),
+                                int_of(from, "shared_smem_bytes"), int_of(from, "alone_megabytes")};
     if (m.stages->shared < 2 || m.stages->alone < m.stages->shared || m.stages->alone > 64 ||
-        m.stages->shared_smem_bytes < 0 || m.stages->shared_smem_bytes > m.smem_bytes)
+        m.stages->shared_smem_bytes < 0 || m.stages->shared_smem_bytes > m.smem_bytes ||
+        m.stages->alone_megabytes < 0)
       malformed("'stages' is out of range");
   }
   if (json.contains("page_size")) m.page_size = int_of(json, "page_size");

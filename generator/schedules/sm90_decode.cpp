@@ -25,7 +25,7 @@ class Sm90Decode final : public Schedule {
   }
   Resources resources() const override {
     const int fitting = 65536 / (plan_.num_threads() * plan_.ctas_per_sm) / 8 * 8;
-    return {plan_.smem.bytes(), plan_.num_threads(), fitting < 255 ? fitting : 255};
+    return {plan_.smem_bytes(), plan_.num_threads(), fitting < 255 ? fitting : 255};
   }
   int dealt_from_tiles() const override { return plan_.stream->dynamic() ? StreamK::kDynamicFrom : 0; }
   std::vector<layout::Proof> layout_proofs() const override {

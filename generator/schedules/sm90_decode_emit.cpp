@@ -34,7 +34,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   }
   if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, !p.v_in_k);
   if (!p.separate) add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
-  if (p.stages_at_launch) add(Kind::i32, "num_kv_stages");
+  if (p.stages_at_launch()) add(Kind::i32, "num_kv_stages");
   for (auto& param : p.operand->params()) params.push_back(std::move(param));
   for (const auto& m : p.stream->members())
     add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
@@ -54,7 +54,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
 void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  const std::string v_at = p.stages_at_launch
+  const std::string v_at = p.stages_at_launch()
                                ? fmt::format("{} + num_kv_stages * {}", p.smem_k, p.k->slot_bytes())
                                : std::to_string(p.smem_v);
   w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}, smem_o = smem + {};",
@@ -277,8 +277,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   Manifest& m = source.manifest = manifest_of(p.config);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem_bytes();
-  if (p.stages_at_launch) {
-    m.stages = Manifest::Stages{p.num_kv_stages, p.shared_stages(), p.shared_smem_bytes()};
+  if (p.residency_at_launch) {
+    m.stages = Manifest::Stages{p.num_kv_stages, p.shared_stages, p.shared_smem_bytes(), p.alone_megabytes};
   }
   m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
@@ -304,15 +304,15 @@ KernelSource emit_decode(const DecodePlan& p) {
   m.expectations.push_back({"griddepcontrol.wait", (p.config.split_kv ? 2 : 3) + p.producer_warps});
 
   const std::string stages =
-      p.stages_at_launch
-          ? fmt::format("{} KV stages in each of {} blocks a multiprocessor, or {} in one", p.shared_stages(),
+      p.residency_at_launch
+          ? fmt::format("{} KV stages in each of {} blocks a multiprocessor, or {} in one", p.shared_stages,
                         p.ctas_per_sm, p.num_kv_stages)
           : fmt::format("{} KV stages, {} blocks a multiprocessor", p.num_kv_stages, p.ctas_per_sm);
   const std::string facts = fmt::format(
       "Schedule sm90_decode: {} packed query rows by {} keys a tile, {}.\n"
       "Shared memory ({} bytes{}):{}",
       p.BM, p.BN, stages, p.smem.bytes(),
-      p.stages_at_launch ? fmt::format(" with {} stages", p.num_kv_stages) : "", p.smem.listing());
+      p.stages_at_launch() ? fmt::format(" with {} stages", p.num_kv_stages) : "", p.smem.listing());
   const std::string head = kernel_head(name, m.config_json, facts,
                                        "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
   source.head_bytes = head.size();

@@ -8,6 +8,7 @@
 #include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/meaning.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::sm90 {
@@ -108,10 +109,27 @@ ScoreContext DecodePlan::score_context() const {
   return context;
 }
 
-int DecodePlan::smem_bytes() const {
-  if (!room_beside && !stages_at_launch) return smem.bytes();
+namespace {
+
+/// Keys of a sequence lie together, `keys` of them at least.
+bool lie_together(const Config& c, int keys) {
+  return c.operand->kind != OperandKind::paged || c.operand->page_size.value_or(0) >= keys;
+}
+
+/// `bytes`, or as many more as keep a multiprocessor from taking more than `blocks`.
+int keeping_out_others(int bytes, int blocks) {
   const TargetInfo& target = target_info(Target::sm_90a);
-  return std::max(smem.bytes(), target.processor_smem() / 2 - target.smem_reserved + 16);
+  return std::max(bytes, align_up(target.processor_smem() / (blocks + 1) - target.smem_reserved + 1, 16));
+}
+
+}  // namespace
+
+int DecodePlan::smem_bytes() const {
+  return keeping_out_others(smem.bytes(), room_beside || residency_at_launch ? 1 : ctas_per_sm);
+}
+
+int DecodePlan::shared_smem_bytes() const {
+  return keeping_out_others(shared_smem_used(), ctas_per_sm);
 }
 
 std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) {
@@ -262,13 +280,19 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
     const int bytes = (p.upright ? 8 : 3) << 14;
     const int enough = p.v_in_k ? 8 : std::max(bytes / per_stage, 2);
     const int each = std::clamp(fitting(p.ctas_per_sm), 1, enough);
-    c.num_kv_stages = choosable && fitting(1) >= 2 * each ? 2 * each : each;
+    // A block alone needs no more either, but for page lookups and a tile in many copies (bench/NOTES.md
+    // 113).
+    const int alone_bytes = (lie_together(c, p.BN) ? 64 : 96) << 10;
+    c.num_kv_stages = choosable ? std::clamp(ceil_div(alone_bytes, per_stage), each, fitting(1)) : each;
   }
   p.num_kv_stages = *c.num_kv_stages;
-  // Short launches do better with all stages in one block a multiprocessor: half the parts to add up, and one
-  // ring for all that is on its way (bench/NOTES.md 73, 78).
-  p.stages_at_launch = choosable && p.num_kv_stages >= 4 && p.num_kv_stages % 2 == 0 &&
-                       p.num_kv_stages / 2 <= fitting(2) && p.num_kv_stages <= fitting(1);
+  // Short launches do better with one block a multiprocessor: half the parts to add up, and one ring for all
+  // that is on its way (bench/NOTES.md 73, 78). Where keys of a sequence lie together, longer ones, too.
+  p.residency_at_launch = choosable && p.num_kv_stages >= 2 && p.num_kv_stages <= fitting(1);
+  p.shared_stages = p.residency_at_launch
+                        ? std::clamp((p.num_kv_stages + 1) / 2, 2, std::min(p.num_kv_stages, fitting(2)))
+                        : p.num_kv_stages;
+  p.alone_megabytes = lie_together(c, 256) ? 8 : 2;
   // V of one tile is still read when K of the next is multiplied.
   const int fewest = p.v_in_k ? 2 : 1;
   if (p.num_kv_stages < fewest || p.num_kv_stages > 16) {
@@ -280,7 +304,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, 4};
   TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4};
   k.rope_bytes = 128 * p.rope_panels();
-  k.stages_at_launch = v.stages_at_launch = p.stages_at_launch;
+  k.stages_at_launch = v.stages_at_launch = p.stages_at_launch();
   p.k.emplace(k);
   if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
   p.v.emplace(v);
@@ -294,7 +318,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
     p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
     p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   };
-  if (!p.stages_at_launch) add_rings();
+  if (!p.stages_at_launch()) add_rings();
   p.smem_q = p.smem.add("q", p.q_bytes(), 1024, "Q: the packed query rows");
   if (!p.upright) p.smem_p = p.smem.add("p", p_bytes, 1024, "P, rows = query rows");
   p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
@@ -306,7 +330,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
   p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
-  if (p.stages_at_launch) add_rings();  // last: fewer stages leave the end out
+  if (p.stages_at_launch()) add_rings();  // last: fewer stages leave the end out
   if (p.smem.bytes() > target.smem_bytes) {
     refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
            fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), target.smem_bytes),
@@ -314,7 +338,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   }
   if (out.size() != before) return std::nullopt;
   p.ctas_per_sm =
-      std::clamp(target.processor_smem() / (p.shared_smem_bytes() + target.smem_reserved), 1, p.ctas_per_sm);
+      std::clamp(target.processor_smem() / (p.shared_smem_used() + target.smem_reserved), 1, p.ctas_per_sm);
 
   const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
   if (p.upright) {

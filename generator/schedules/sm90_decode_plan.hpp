@@ -22,6 +22,7 @@ struct DecodePlan {
   /// Columns of K in kv_dtype, and those of Q's type behind them; 0: all are in kv_dtype.
   int k_depth, rope = 0;
   int BM, BN, num_kv_stages, ctas_per_sm;
+  int shared_stages;  ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
   bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
   bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
   DType math;            ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
@@ -40,9 +41,12 @@ struct DecodePlan {
   /// Of such a kernel: registers leave room for a block of another launch on the multiprocessor.
   bool room_beside = false;
 
-  /// The launch says how many stages the rings have: all of them in one block a multiprocessor, for short
-  /// launches, or half of them in each of two.
-  bool stages_at_launch = false;
+  /// The launch says whether a block has a multiprocessor to itself, with all stages of the rings, or shares
+  /// it with another, each with `shared_stages`.
+  bool residency_at_launch = false;
+  /// Keys and values, in MB a multiprocessor, up to which it has.
+  int alone_megabytes = 0;
+  bool stages_at_launch() const { return shared_stages != num_kv_stages; }
 
   SmemMap smem;
   int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag, smem_cells;
@@ -55,16 +59,15 @@ struct DecodePlan {
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
 
-  /// Stages and shared memory of each of `ctas_per_sm` blocks a multiprocessor.
-  int shared_stages() const { return stages_at_launch ? num_kv_stages / 2 : num_kv_stages; }
-  int shared_smem_bytes() const {
-    return smem.bytes() -
-           (num_kv_stages - shared_stages()) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
-  }
-  /// Shared memory of a block, of one with all stages. Those that are to stand alone, or with room beside
-  /// them for another kind, ask for more than half of a multiprocessor's: two of them on one, one of them the
-  /// next launch's, would leave another without.
+  /// Shared memory of a block that has a multiprocessor to itself, or with room beside it for another kind,
+  /// and of each of `ctas_per_sm`. Both ask for so much that no block more fits: one more, the next launch's,
+  /// would leave another multiprocessor with too few (bench/NOTES.md 71, 114).
   int smem_bytes() const;
+  int shared_smem_bytes() const;
+  /// What they use of it.
+  int shared_smem_used() const {
+    return smem.bytes() - (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
+  }
   static constexpr int kConsumerThreads = 128;
   int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'

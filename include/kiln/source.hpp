@@ -77,20 +77,22 @@ struct GridRule {
 };
 
 /// How blocks of a kernel with Manifest::stages stand on the multiprocessors: alone with all stages of the
-/// rings, or several with fewer. Short launches are faster with the former, others with the latter.
+/// rings, or several with no more each. Short launches are faster with the former, others with the latter.
 enum class Residency {
-  by_work,  ///< alone up to 2 MB of keys and values a multiprocessor, counting each sequence as the longest,
-            ///< unless max_blocks leaves room for another launch
+  by_work,  ///< alone up to Stages::alone_megabytes, unless max_blocks leaves room for another launch
   alone,
   shared,
 };
 
 struct Manifest {
-  /// Stages of the rings of K and V where the launch says how many (the parameter num_kv_stages): `alone` in
-  /// one block a multiprocessor, for short launches, or `shared` in each of grid.ctas_per_sm blocks.
+  /// Stages of the rings of K and V where the launch chooses between one block a multiprocessor, with
+  /// `alone`, and grid.ctas_per_sm blocks, with `shared` each. Where the numbers differ, the parameter
+  /// num_kv_stages has the launch's.
   struct Stages {
     int alone = 0, shared = 0;
-    int shared_smem_bytes = 0;  ///< dynamic shared memory with `shared` stages; smem_bytes has `alone`
+    int shared_smem_bytes = 0;  ///< dynamic shared memory of each of several; smem_bytes is that of one alone
+    int alone_megabytes = 0;    ///< of keys and values a multiprocessor, counting each sequence as the
+                                ///< longest, up to which one alone is faster
   };
 
   std::string name;         ///< config name; files are NAME.cu/NAME.hip and NAME.json

@@ -301,29 +301,19 @@ bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& probl
 
 void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem) {
   if (!manifest.stages) return;
-  constexpr int kShort = 2;  // bench/NOTES.md 78
-  if (residency == Residency::by_work) {
-    const bool alone = problem.max_blocks == 0 && reads_at_most(kShort, manifest, problem, num_sms);
-    residency = alone ? Residency::alone : Residency::shared;
-  }
-  problem.num_kv_stages = residency == Residency::alone ? manifest.stages->alone : manifest.stages->shared;
+  const Manifest::Stages& stages = *manifest.stages;
+  problem.alone =
+      residency == Residency::alone || (residency == Residency::by_work && problem.max_blocks == 0 &&
+                                        reads_at_most(stages.alone_megabytes, manifest, problem, num_sms));
+  problem.num_kv_stages = problem.alone ? stages.alone : stages.shared;
 }
-
-namespace {
-
-/// One block a multiprocessor, with all stages.
-bool stands_alone(const Manifest& manifest, const Problem& problem) {
-  return manifest.stages && problem.num_kv_stages == manifest.stages->alone;
-}
-
-}  // namespace
 
 std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
   constexpr std::int64_t kFewTiles = 4;
   const std::int64_t most = most_blocks(manifest, num_sms);
-  const bool few = stands_alone(manifest, problem) ||
-                   (manifest.target == "sm_90a" && !manifest.stages && size_of(manifest.kv_dtype) > 1 &&
-                    problem.num_tiles * problem.kv_tiles < kFewTiles * most);
+  const bool few =
+      problem.alone || (manifest.target == "sm_90a" && !manifest.stages && size_of(manifest.kv_dtype) > 1 &&
+                        problem.num_tiles * problem.kv_tiles < kFewTiles * most);
   const std::int64_t blocks = few ? std::max(num_sms, 1) : most;
   return problem.max_blocks > 0 ? std::min(blocks, problem.max_blocks) : blocks;
 }
@@ -396,7 +386,7 @@ LaunchGeometry make_geometry(const Manifest& manifest, const Problem& problem, i
     geometry.grid[i] = (geometry.grid[i] + size - 1) / size * size;
   }
   geometry.block = {static_cast<std::uint32_t>(manifest.num_threads), 1, 1};
-  const bool shared = manifest.stages && !stands_alone(manifest, problem);
+  const bool shared = manifest.stages && !problem.alone;
   geometry.smem_bytes =
       static_cast<std::uint32_t>(shared ? manifest.stages->shared_smem_bytes : manifest.smem_bytes);
   geometry.programmatic = waits_for_launch_before(manifest);

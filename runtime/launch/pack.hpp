@@ -44,7 +44,8 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
 /// Most blocks that a persistent or stream_k grid has on `num_sms` multiprocessors.
 std::int64_t most_blocks(const Manifest& manifest, int num_sms);
 
-/// Problem::num_kv_stages of a kernel with Manifest::stages; before the number of blocks is asked for.
+/// Problem::alone and num_kv_stages of a kernel with Manifest::stages; before the number of blocks is asked
+/// for.
 void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem);
 
 /// Most blocks that a stream_k launch of this problem has: most_blocks(), but one a multiprocessor with all

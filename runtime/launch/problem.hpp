@@ -25,7 +25,8 @@ struct Problem {
   std::int64_t mask_stride_batch = 0, mask_stride_head = 0, mask_words = 0;
   LaunchBefore before = LaunchBefore::any;
   std::int64_t max_blocks = 0;     ///< LaunchOptions; 0: no limit
-  std::int64_t num_kv_stages = 0;  ///< of kernels with Manifest::stages, what settle_stages() chose
+  bool alone = false;              ///< of kernels with Manifest::stages, what settle_stages() chose:
+  std::int64_t num_kv_stages = 0;  ///< one block a multiprocessor, and the stages of its rings
   bool has_pages() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   bool empty() const { return num_tiles == 0; }
 };

@@ -72,8 +72,11 @@ bool fit_side_by_side(CascadeConfigs& configs) {
     CascadeConfigs tried = configs;
     if (!given) tried.prefix.num_kv_stages = stages, tried.suffix.num_kv_stages = 2;
     try {
+      const Manifest suffix =
+          generate(make_plan(tried.suffix)).manifest;  // launched to share multiprocessors
       const int bytes = make_prefix_kernel(tried.prefix).manifest.smem_bytes +
-                        make_plan(tried.suffix).resources().smem_bytes + 2 * target.smem_reserved;
+                        (suffix.stages ? suffix.stages->shared_smem_bytes : suffix.smem_bytes) +
+                        2 * target.smem_reserved;
       if (bytes > target.processor_smem()) continue;
       configs = tried;
       return true;

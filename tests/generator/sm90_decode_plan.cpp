@@ -34,13 +34,13 @@ bool refused_at(const Json& more, const std::string& pointer, const std::string&
 }  // namespace
 
 TEST_CASE(
-    "decode on sm_90a packs sixteen query rows, with two stages for each of two blocks or four for one") {
+    "decode on sm_90a packs sixteen query rows, with two stages in each of two blocks or in one alone") {
   const Json plan = Json::parse(plan_of(Json::object()).to_json());
   const Json& r = plan["resolved"];
   CHECK(r["schedule"] == "sm90_decode");
   CHECK(r["BM"] == 16);
   CHECK(r["BN"] == 64);
-  CHECK(r["num_kv_stages"] == 4);
+  CHECK(r["num_kv_stages"] == 2);
   CHECK(Json::parse(plan_of({{"depth", 64}}).to_json())["resolved"]["num_kv_stages"] == 3);  // half the bytes
   CHECK(r["num_threads"] == 160);
   CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
@@ -48,15 +48,47 @@ TEST_CASE(
   CHECK(manifest.grid.ctas_per_sm == 2);
   CHECK(manifest.smem_bytes == plan["resources"]["smem_bytes"]);
   REQUIRE(manifest.stages);
-  CHECK(manifest.stages->alone == 4);
+  CHECK(manifest.stages->alone == 2);
   CHECK(manifest.stages->shared == 2);
-  CHECK(manifest.stages->shared_smem_bytes == manifest.smem_bytes - 2 * 2 * 64 * 128 * 2);
-  CHECK(2 * (manifest.stages->shared_smem_bytes + 1024) <= 233472);
-  CHECK(manifest_from_json(to_json(manifest)).stages->shared_smem_bytes ==
-        manifest.stages->shared_smem_bytes);
-  // Two stages are two; bytes that one warpgroup is slow to widen, and small tiles, have no choice.
-  for (const Json& fixed : {Json{{"num_kv_stages", 2}}, Json{{"kv_dtype", "int8"}}, Json{{"depth", 64}}})
+  CHECK(manifest.stages->alone_megabytes == 8);
+  CHECK_FALSE(manifest.takes("num_kv_stages"));
+  const Manifest read = manifest_from_json(to_json(manifest));
+  CHECK(read.stages->shared_smem_bytes == manifest.stages->shared_smem_bytes);
+  CHECK(read.stages->alone_megabytes == 8);
+  // Pages smaller than a tile come in more copies; the launch says how many stages there are.
+  const Manifest small = generate(plan_of(paged(16))).manifest;
+  CHECK(small.stages->alone == 3);
+  CHECK(small.stages->shared == 2);
+  CHECK(small.stages->alone_megabytes == 2);
+  CHECK(small.takes("num_kv_stages"));
+  CHECK(generate(plan_of(paged(64))).manifest.stages->alone_megabytes == 2);
+  CHECK(generate(plan_of(paged(256))).manifest.stages->alone_megabytes == 8);
+  const Manifest more = generate(plan_of({{"num_kv_stages", 6}})).manifest;
+  CHECK(more.stages->alone == 6);
+  CHECK(more.stages->shared == 3);
+  // Bytes that one warpgroup is slow to widen, and small tiles, have no choice.
+  for (const Json& fixed : {Json{{"kv_dtype", "int8"}}, Json{{"depth", 64}}})
     CHECK_FALSE(generate(plan_of(fixed)).manifest.stages);
+}
+
+TEST_CASE("a multiprocessor takes no block more than planned, whatever registers are left") {
+  // One of the next launch beside two of this one leaves another multiprocessor with one (bench/NOTES.md
+  // 114).
+  const int all = 233472, reserved = 1024;
+  const auto fits = [&](int bytes) { return all / (bytes + reserved); };
+  for (const Json& keys :
+       {Json::object(), Json{{"depth", 64}}, Json{{"depth", 256}}, Json{{"kv_dtype", "int8"}}, paged(16),
+        Json{{"operand", {{"kind", "ragged"}}}}, Json{{"num_kv_stages", 6}}, Json{{"BM", 64}},
+        Json{{"depth", 576}, {"ov_depth", 512}, {"v_from_k", true}}}) {
+    CAPTURE(keys);
+    const Manifest manifest = generate(plan_of(keys)).manifest;
+    if (manifest.stages) {
+      CHECK(fits(manifest.smem_bytes) == 1);
+      CHECK(fits(manifest.stages->shared_smem_bytes) == manifest.grid.ctas_per_sm);
+    } else {
+      CHECK(fits(manifest.smem_bytes) == manifest.grid.ctas_per_sm);
+    }
+  }
 }
 
 TEST_CASE("a copy takes what no end of a page and no end of a tile cuts") {

@@ -1,17 +1,17 @@
 // decode_bf16_d128_paged16_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,8,16],"BM":8,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":4,"schedule":"sm90_decode"}
-// Schedule sm90_decode: 8 packed query rows by 64 keys a tile, 2 KV stages in each of 2 blocks a multiprocessor, or 4 in one.
-// Shared memory (137216 bytes with 4 stages):
+// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,8,16],"BM":8,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":3,"schedule":"sm90_decode"}
+// Schedule sm90_decode: 8 packed query rows by 64 keys a tile, 2 KV stages in each of 2 blocks a multiprocessor, or 3 in one.
+// Shared memory (104448 bytes with 3 stages):
 //         0 ..    2048  q          Q: the packed query rows
 //      2048 ..    3072  p          P, rows = query rows
 //      3072 ..    5120  o          O on its way out
 //      5120 ..    5248  max        maximum of each row, of each warp
-//      5248 ..    5408  mbar       K, V and cell rings
-//      5408 ..    5416  cells      cells handed to the consumers
-//      5416 ..    5424  flag       arrivals at the item before this block
-//      6144 ..   71680  k          K stages
-//     71680 ..  137216  v          V stages
+//      5248 ..    5376  mbar       K, V and cell rings
+//      5376 ..    5384  cells      cells handed to the consumers
+//      5384 ..    5392  flag       arrivals at the item before this block
+//      6144 ..   55296  k          K stages
+//     55296 ..  104448  v          V stages
 //
 // Regenerate: kiln generate decode_bf16_d128_paged16_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin decode_bf16_d128_paged16_sm90a.cu
@@ -368,8 +368,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 smem = smem_address(smem_bytes);
   const u32 smem_k = smem + 6144, smem_v = smem + 6144 + num_kv_stages * 16384, smem_q = smem + 0, smem_o = smem + 3072;
   const u32 smem_p = smem + 2048;
-  const u32 mbar_k_full = smem + 5248, mbar_k_empty = smem + 5280;
-  const u32 mbar_v_full = smem + 5312, mbar_v_empty = smem + 5344;
+  const u32 mbar_k_full = smem + 5248, mbar_k_empty = smem + 5272;
+  const u32 mbar_v_full = smem + 5296, mbar_v_empty = smem + 5320;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
 
@@ -378,19 +378,15 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
-    mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_empty + 0, 4);
     mbarrier_init(mbar_k_empty + 8, 4);
     mbarrier_init(mbar_k_empty + 16, 4);
-    mbarrier_init(mbar_k_empty + 24, 4);
     mbarrier_init(mbar_v_full + 0, 1);
     mbarrier_init(mbar_v_full + 8, 1);
     mbarrier_init(mbar_v_full + 16, 1);
-    mbarrier_init(mbar_v_full + 24, 1);
     mbarrier_init(mbar_v_empty + 0, 4);
     mbarrier_init(mbar_v_empty + 8, 4);
     mbarrier_init(mbar_v_empty + 16, 4);
-    mbarrier_init(mbar_v_empty + 24, 4);
     fence_mbarrier_init();
   }
   Range range = first_range(problem);
@@ -514,7 +510,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     // stmatrix addresses, transposed: row lane % 8, 16-byte chunk 2 * warp + (lane / 8) % 2, swizzled
     const u32 transposed_at = (lane & 7) * 128 + (((2 * warp + ((lane >> 3) & 1)) ^ (lane & 7)) << 4);
     float* const row_exchange = (float*)(smem_bytes + 5120);
-    int* const arrivals_before = (int*)(smem_bytes + 5416);
+    int* const arrivals_before = (int*)(smem_bytes + 5384);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;

@@ -152,7 +152,7 @@ TEST_CASE("a launch may rely on what the one before leaves alone, and on no more
   }
 }
 
-TEST_CASE("a launch chooses between one block a multiprocessor with all stages and two with half of them") {
+TEST_CASE("a launch chooses between one block a multiprocessor with all stages and two with fewer") {
   Built built = build(R"("target": "sm_90a", "depth": 128, "operand": {"kind": "paged", "page_size": 16})");
   const std::vector<LadderCase> cases{{1, 700}, {2, 90}, {1, 0}};
   const auto run = [&](std::uint64_t seed) {
