@@ -22,7 +22,7 @@ struct DecodePlan {
   /// Columns of K in kv_dtype, and those of Q's type behind them; 0: all are in kv_dtype.
   int k_depth, rope = 0;
   int BM, BN, num_kv_stages, ctas_per_sm;
-  int shared_stages;  ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
+  int shared_stages;     ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
   bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
   bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
   DType math;            ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
@@ -66,7 +66,8 @@ struct DecodePlan {
   int shared_smem_bytes() const;
   /// What they use of it.
   int shared_smem_used() const {
-    return smem.bytes() - (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
+    return smem.bytes() -
+           (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
   }
   static constexpr int kConsumerThreads = 128;
   int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
