@@ -24,7 +24,8 @@ class Sm90Decode final : public Schedule {
             {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
   }
   Resources resources() const override {
-    const int fitting = 65536 / (plan_.num_threads() * plan_.ctas_per_sm) / 8 * 8;
+    const int fitting = plan_.warpgroups > 1 ? sm90::DecodePlan::kConsumerRegisters
+                                             : 65536 / (plan_.num_threads() * plan_.ctas_per_sm) / 8 * 8;
     return {plan_.smem_bytes(), plan_.num_threads(), fitting < 255 ? fitting : 255};
   }
   int dealt_from_tiles() const override { return plan_.stream->dynamic() ? StreamK::kDynamicFrom : 0; }

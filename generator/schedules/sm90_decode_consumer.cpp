@@ -24,7 +24,7 @@ std::string query_address(const DecodePlan& p, int first = 0) {
 }  // namespace
 
 void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real, int first) {
-  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, DecodePlan::kConsumerThreads);
+  w.open("for (int i = threadIdx.x; i < {}; i += {})", p.BM * chunks, p.consumer_threads());
   w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r, position = packed / group;",
          chunks, p.BM);
   w.line("uint4 x = make_uint4(0, 0, 0, 0);");
@@ -51,10 +51,11 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     const int chunks = 8 * p.q_panels(), real = p.depth / 8;
     w.comment(
         "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-    constexpr int threads = DecodePlan::kConsumerThreads;
+    const int threads = p.consumer_threads();
     const int copies = p.BM * chunks;
-    w.line("#pragma unroll");
-    w.open("for (int round = 0; round < {}; ++round)", (copies + threads - 1) / threads);
+    const int rounds = (copies + threads - 1) / threads;
+    w.line("#pragma unroll{}", p.warpgroups > 1 ? " 6" : "");  // what is on its way is in registers
+    w.open("for (int round = 0; round < {}; ++round)", rounds);
     w.line("const int i = {0} * round + threadIdx.x, r = i / {1}, c = i % {1};", threads, chunks);
     if (copies % threads != 0) w.line("if (i >= {}) break;", copies);
     w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
@@ -65,7 +66,7 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     w.close();
   }
   if (p.fp8_q || !p.grouped()) w.line("fence_proxy_async();");  // for wgmma; ldmatrix needs none
-  w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
 }
 
 void emit_reset(Writer& w, const DecodePlan& p) {
@@ -94,6 +95,9 @@ void emit_qk(Writer& w, const DecodePlan& p) {
     return;
   }
   w.line("const u32 k_low = {};", p.k->get());
+  if (p.warpgroups > 1)
+    w.line("named_barrier_sync(2 + half, {});  // in turns: one's softmax beside the other's products",
+           p.consumer_threads());
   w.line("wgmma_fence();");
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
   if (p.upright) emit_upright_qk(w, p);
@@ -105,6 +109,7 @@ void emit_qk(Writer& w, const DecodePlan& p) {
     }
   }
   w.line("wgmma_commit();");
+  if (p.warpgroups > 1) w.line("named_barrier_arrive(3 - half, {});", p.consumer_threads());
   w.line("WGMMA_WAIT(0);");
   if (p.scales_by_token()) {
     for (int i = 0; i < p.key_blocks(); ++i) emit_key_scales(w, p, i);
@@ -113,6 +118,7 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   release();
   p.k->ring().emit_step(w);
   if (p.narrow) return;
+  if (p.warpgroups > 1) return;
   w.open("if (n > s.tile_begin)");
   w.line("if (lane == 0) mbarrier_arrive({});  // V(n - 1)", p.v->ring().empty(0));
   p.v->ring().emit_step(w);
@@ -140,7 +146,7 @@ void emit_max(Writer& w, const DecodePlan& p) {
            p.BM, row_of(c), c, c + 1);
   w.close();
   w.line("named_barrier_sync(1, {});  // also: every warp's product with P(n - 1) is done",
-         DecodePlan::kConsumerThreads);
+         p.consumer_threads());
   w.line("bool grew = false;");
   w.line("float before[{0}], base[{0}];", p.columns());
   for (int c = 0; c < p.columns(); c += 2) {
@@ -179,9 +185,11 @@ void emit_zero_tail(Writer& w, const DecodePlan& p) {
   w.line("const int v_rows = max(s.sequence.seqlen_k - n * {}, 0);", p.BN);
   w.open("if (v_rows < {})", p.BN);
   emit_wait_v(w, p);
+  if (p.upright && p.v_in_k)
+    w.line("named_barrier_sync(1, {});  // all products with K are done", p.consumer_threads());
   const int row_chunks = p.v_span / 16;
   w.open("for (int i = v_rows * {} + threadIdx.x; i < {}; i += {})", row_chunks, p.BN * row_chunks,
-         DecodePlan::kConsumerThreads);
+         p.consumer_threads());
   const std::string slot =
       p.num_kv_stages > 1 ? fmt::format("{} * {} + ", p.v->ring().stage(), p.v->slot_bytes()) : "";
   for (int panel = 0; panel < p.v_panels; ++panel)
@@ -189,7 +197,7 @@ void emit_zero_tail(Writer& w, const DecodePlan& p) {
   w.close();
   // wgmma reads the slot, and the next copy writes it. Where P comes next its fence serves both.
   if (p.upright || p.grouped()) w.line("fence_proxy_async();");
-  if (p.upright) w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
+  if (p.upright) w.line("named_barrier_sync(1, {});", p.consumer_threads());
   w.close();
 }
 
@@ -233,7 +241,16 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
   }
   emit_zero_tail(w, p);
   if (!p.grouped()) w.line("fence_proxy_async();");
-  w.line("named_barrier_sync(1, {});", DecodePlan::kConsumerThreads);
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
+}
+
+/// The products with V are done, and its slot goes back.
+void emit_release_v(Writer& w, const DecodePlan& p) {
+  w.line("WGMMA_WAIT(0);");
+  if (p.separate) w.open("if (s.tile_begin < s.tile_end)");
+  w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
+  p.v->ring().emit_step(w);
+  if (p.separate) w.close();
 }
 
 void emit_pv(Writer& w, const DecodePlan& p) {
@@ -246,7 +263,8 @@ void emit_pv(Writer& w, const DecodePlan& p) {
     p.v->ring().emit_step(w);
     return;
   }
-  w.line("const u32 v_low = {};", p.v->get());
+  w.line("const u32 v_low = {}{};", p.v->get(),
+         p.warpgroups > 1 ? fmt::format(" + half * {}", p.ov_columns() / 64 * p.BN * 128 >> 4) : "");
   w.line("wgmma_fence();");
   const std::string p_high = fmt::format("{:#x}u", k_major_descriptor(p.p_tile()).high);
   if (p.upright) emit_upright_pv(w, p);
@@ -258,14 +276,25 @@ void emit_pv(Writer& w, const DecodePlan& p) {
     }
   }
   w.line("wgmma_commit();");
+  if (p.warpgroups > 1) {
+    w.comment("back at once: the slot is the next tile's, and the other warpgroup has products to do");
+    emit_release_v(w, p);
+  }
 }
 
 }  // namespace
 
 void emit_decode_consumer(Writer& w, const DecodePlan& p) {
-  w.banner("consumer warpgroup");
+  w.banner("{}",
+           p.warpgroups > 1 ? "consumer warpgroups, one for each half of V's columns" : "consumer warpgroup");
+  if (p.warpgroups > 1) w.line("SETMAXNREG_INC({});", DecodePlan::kConsumerRegisters);
   w.line("if (launch_before != 2) wait_for_launch_before();");
-  w.line("const int warp = threadIdx.x / 32;");
+  if (p.warpgroups > 1) {
+    w.line("const int warp = threadIdx.x / 32 % 4, half = threadIdx.x / 128;");
+    w.line("if (half == 1) named_barrier_arrive(2, {});  // the first turn", p.consumer_threads());
+  } else {
+    w.line("const int warp = threadIdx.x / 32;");
+  }
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
   // A scale for the whole item joins the factor where scores are not modified before it.
   const bool scaled = p.scale_in_factor();
@@ -332,13 +361,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   }
   emit_pv(w, p);
   w.close();
-  if (!p.narrow) {
-    w.line("WGMMA_WAIT(0);");
-    if (p.separate) w.open("if (s.tile_begin < s.tile_end)");
-    w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
-    p.v->ring().emit_step(w);
-    if (p.separate) w.close();
-  }
+  if (!p.narrow && p.warpgroups == 1) emit_release_v(w, p);
   emit_decode_epilogue(w, p);
   p.stream->emit_loop_close(w, p.cells, false, p.cell_slots_free());
 }

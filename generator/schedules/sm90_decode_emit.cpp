@@ -73,7 +73,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
   w.line("const int lane = threadIdx.x % 32;");
   w.blank();
-  w.open("if (threadIdx.x == {})", DecodePlan::kConsumerThreads);
+  w.open("if (threadIdx.x == {})", p.consumer_threads());
   w.line("prefetch_tensor_map(&k_map);{}{}", p.v_in_k ? "" : " prefetch_tensor_map(&v_map);",
          p.rope > 0 ? " prefetch_tensor_map(&k_rope_map);" : "");
   if (p.scale_tiles())
@@ -230,6 +230,7 @@ KernelSource emit_decode(const DecodePlan& p) {
     prelude.use("copy_async_4");
   }
   prelude.use("tma_prefetch");
+  if (p.warpgroups > 1) prelude.use("setmaxnreg");
   prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
   if (p.lse) prelude.use("log2_approx");
   p.modifier->use(prelude);
@@ -261,10 +262,14 @@ KernelSource emit_decode(const DecodePlan& p) {
   emit_setup(body, p);
   body.blank();
   const bool together = p.producer_warps == 1;
-  body.open("if (threadIdx.x >= {})", DecodePlan::kConsumerThreads + (together ? 0 : 32));
+  body.open("if (threadIdx.x >= {})", p.consumer_threads() + (together ? 0 : 32));
+  if (p.warpgroups > 1) {
+    body.line("SETMAXNREG_DEC({});", DecodePlan::kProducerRegisters);
+    body.line("if (threadIdx.x >= {}) return;", p.consumer_threads() + 32);
+  }
   emit_decode_producer(body, p, together, !p.v_in_k);
   if (!together) {
-    body.reopen("else if (threadIdx.x >= {})", DecodePlan::kConsumerThreads);
+    body.reopen("else if (threadIdx.x >= {})", p.consumer_threads());
     emit_decode_producer(body, p, true, false);
   }
   body.reopen("else");
@@ -295,10 +300,10 @@ KernelSource emit_decode(const DecodePlan& p) {
     expect(p.BM, 32, p.key_blocks() * p.qk_steps()), expect(p.BM, 16, p.out_blocks() * pv);
   } else if (!p.upright) {
     expect(p.BM, 16, p.key_blocks() * qk + p.out_blocks() * pv);
-  } else if (p.BN == p.padded_ov()) {
+  } else if (p.BN == p.ov_columns()) {
     expect(p.BN, 16, qk + pv);
   } else {
-    expect(p.BN, 16, qk), expect(p.padded_ov(), 16, pv);
+    expect(p.BN, 16, qk), expect(p.ov_columns(), 16, pv);
   }
 
   m.expectations.push_back({"griddepcontrol.wait", (p.config.split_kv ? 2 : 3) + p.producer_warps});

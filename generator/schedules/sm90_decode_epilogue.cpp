@@ -28,11 +28,10 @@ void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, cons
 
 namespace {
 
-constexpr int kThreads = DecodePlan::kConsumerThreads;
 constexpr int kAhead = 16;  // parts in flight at once: one way to L2 and back for most items
 
-void sync(Writer& w) {
-  w.line("named_barrier_sync(1, {});", kThreads);
+void sync(Writer& w, const DecodePlan& p) {
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
 }
 
 /// Maximum `top` and sum of `row` (expressions) in, the inverse sum out; `writer` (a condition) says which
@@ -78,25 +77,28 @@ void emit_whole(Writer& w, const DecodePlan& p) {
   w.line("float inv_sum[{}];", p.upright ? 2 : p.columns());
   for (int h = 0; p.upright && h < 2; ++h)
     emit_finish_row(w, p, fmt::format("(16 * warp + {} + (lane >> 2))", 8 * h), fmt::format("row_max[{}]", h),
-                    fmt::format("row_sum[{}]", h), fmt::format("inv_sum[{}]", h), "(lane & 3) == 0 && ");
+                    fmt::format("row_sum[{}]", h), fmt::format("inv_sum[{}]", h),
+                    p.warpgroups > 1 ? "half == 0 && (lane & 3) == 0 && " : "(lane & 3) == 0 && ");
   for (int c = 0; !p.upright && c < p.columns(); ++c) {
     const std::string row = fmt::format("{} + 2 * (lane & 3)", row_of(c));
     emit_finish_row(w, p, "(" + row + ")", fmt::format("row_max[{}]", c), fmt::format("row_sum[{}]", c),
                     fmt::format("inv_sum[{}]", c), "threadIdx.x < 4 && ");
   }
   if (p.narrow) emit_output_narrow(w, p);
+  if (p.o_in_q()) sync(w, p);  // all products with Q are done
   if (p.upright) emit_upright_output(w, p);
   for (int j = 0; !p.narrow && !p.upright && j < p.out_blocks(); ++j)
     emit_transposed(w, p, fmt::format("smem_o + {} + transposed_at", j * p.BM * 128),
                     fmt::format("o_acc_{}", j), pack_of(*p.config.out_dtype), "inv_sum");
-  sync(w);
+  sync(w, p);
   const int chunks = p.ov_depth / 8;
   w.line("#pragma unroll 1");
-  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, kThreads);
+  w.open("for (int i = threadIdx.x; i < rows * {}; i += {})", chunks, p.consumer_threads());
   w.line("const int r = i / {0}, c = i % {0}, packed = s.m_block * {1} + r;", chunks, p.BM);
   w.line("copy_16_bytes({} + 8 * c, smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4));",
          output_address(p), p.BM * 128);
   w.close();
+  if (p.o_in_q()) sync(w, p);  // Q's rows are free
 }
 
 void emit_part(Writer& w, const DecodePlan& p) {
@@ -121,10 +123,10 @@ void emit_part(Writer& w, const DecodePlan& p) {
         p.BM * p.padded_ov(), row_of(c), c, c);
     w.close();
   }
-  sync(w);
+  sync(w, p);
   w.line("const Split split = split_of(range, s);");
   w.line("if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);");
-  sync(w);
+  sync(w, p);
 }
 
 void emit_combine(Writer& w, const DecodePlan& p) {
@@ -133,12 +135,12 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   p.stream->emit_parts(w, p.partial_floats());
   // Many rows go four to a warp at once: their loads and shuffles overlap.
   const int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
-  const int in_flight = p.upright ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
+  const int in_flight = p.upright && p.warpgroups == 1 ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
   const char* pack = pack_of(*p.config.out_dtype);
   const std::string part_of = "parts + i * stride + (i == 0 ? shift : 0)";
   w.line("#pragma unroll 1");
-  w.open("for (int r = {}warp; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "",
-         4 * at_once);
+  w.open("for (int r = {}{}; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "",
+         p.warpgroups > 1 ? "(threadIdx.x / 32)" : "warp", 4 * p.warpgroups * at_once);
   w.line("float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i{}",
          at_once > 1 ? fmt::format(" % {0} of row r + i / {0}", lanes) : "");
   w.line("#pragma unroll 1");
@@ -194,7 +196,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
     add(fmt::format("ahead[{} + i]", g * ahead));
     w.close();
     w.open("if (row < rows && c < {})", quads);
-    w.line("#pragma unroll 8");
+    w.line("#pragma unroll {}", 8 / p.warpgroups);  // in registers
     w.open("for (int i = {}; i < split.parts; ++i)", ahead);
     w.line("const float* const other = parts + i * stride;");
     w.line("const float4 o = __ldcg((const float4*)(other + row * {} + 4 * c));", p.padded_ov());
@@ -229,7 +231,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
       w.line("*(float2*)(row_exchange + warp * {} + {} + 2 * lane) = make_float2(row_sum[{}], row_sum[{}]);",
              p.BM, row_of(c), c, c + 1);
     w.close();
-    sync(w);
+    sync(w, p);
     for (int c = 0; c < p.columns(); ++c)
       w.line(
           "row_sum[{0}] = row_exchange[{1} + 2 * (lane & 3)] + row_exchange[{2} + 2 * (lane & 3)] + "

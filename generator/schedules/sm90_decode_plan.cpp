@@ -116,6 +116,12 @@ bool lie_together(const Config& c, int keys) {
   return c.operand->kind != OperandKind::paged || c.operand->page_size.value_or(0) >= keys;
 }
 
+/// What masks and modifiers keep in registers where rows stand upright.
+int registers_beside_scores(const Config& c) {
+  const ScoreLayout layout = mma_score_layout(32);
+  return Mask(*c.mask, layout).live_registers() + ScoreModifier(*c.score_mod, layout, {}).live_registers();
+}
+
 /// `bytes`, or as many more as keep a multiprocessor from taking more than `blocks`.
 int keeping_out_others(int bytes, int blocks) {
   const TargetInfo& target = target_info(Target::sm_90a);
@@ -167,15 +173,17 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.separate = separate;
   c.schedule = kName;
 
-  // 16 rows hold the usual groups with a few drafted tokens. A group that is known, by name or
-  // by head counts, and has at most 8 heads
-  // takes 8: half of the exponentials (bench/NOTES.md 106). Wide outputs, as of a latent cache, leave
-  // registers for no more than 16.
+  // 16 rows hold the usual groups with a few drafted tokens. A group that is known, by name or by head
+  // counts, and has at most 8 heads takes 8: half of the exponentials (bench/NOTES.md 106). All heads read
+  // the same rows of a latent cache, many as a rule: 64 (118). Wide outputs otherwise leave registers for 16.
+  const bool odd_pages = single_rows && *c.operand->page_size > 1;  // more than a lean producer can look up
+  const bool latent = p.v_in_k && !p.narrow && p.rope == 0 && p.v_panels % 2 == 0 && !odd_pages;
   const int most = p.ov_depth <= 256 ? 64 : 16;
   if (!c.BM) {
     const bool counted = c.num_q_heads && c.kv_num_heads;
     const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
-    c.BM = heads <= 8 && !p.grouped() ? 8 : std::min(most, (heads + 15) / 16 * 16);
+    const bool many = latent && p.ov_depth > 256 && registers_beside_scores(c) <= 24;
+    c.BM = heads <= 8 && !p.grouped() ? 8 : many ? 64 : std::min(most, (heads + 15) / 16 * 16);
   }
   p.BM = *c.BM;
   const bool eight = p.BM == 8 && !p.grouped();
@@ -201,13 +209,14 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const int v_fragments = p.BN / 4 * (p.v_in_k ? 1 : p.out_blocks());
   const int in_registers = std::max(p.fp8_q ? 0 : p.k_fragment_registers(), v_fragments);
   const int fragments = p.grouped() ? 16 + p.s_regs() : p.narrow ? in_registers : 0;
-  p.upright = !p.narrow && p.BM == 64 && p.padded_ov() <= 256;
+  p.upright = !p.narrow && p.BM == 64 && p.rope == 0 && (p.padded_ov() <= 256 || latent);
+  p.warpgroups = p.upright && p.padded_ov() > 256 ? 2 : 1;
   ScoreModifier::Dialect dialect;
   dialect.tanh = "";  // decode has time for the exact one
   const ScoreLayout layout = p.upright ? mma_score_layout(p.BN / 2) : transposed_layout(p);
   p.mask.emplace(*c.mask, layout);
   p.modifier.emplace(*c.score_mod, layout, dialect);
-  const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.padded_ov() / 2)
+  const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.ov_columns() / 2)
                               : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
   // A tail's part of S' lives as long as K's fragments do.
   const int tail = p.rope > 0 ? p.key_blocks() * p.s_regs() + 32 : 0;
@@ -240,8 +249,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.producer_warps = !p.v_in_k && MHAOperand::piece_rows(p.BN, page) < p.BN ? 2 : 1;
   if (c.num_threads && *c.num_threads != p.num_threads())
     refuse(kName, {"/num_threads"},
-           p.producer_warps == 1 ? "one consumer warpgroup and one producer warp"
-                                 : "one consumer warpgroup, a producer warp for K and one for V",
+           p.warpgroups == 2       ? "two consumer warpgroups and one producer warp"
+           : p.producer_warps == 1 ? "one consumer warpgroup and one producer warp"
+                                   : "one consumer warpgroup, a producer warp for K and one for V",
            std::to_string(p.num_threads()));
   c.num_threads = p.num_threads();
 
@@ -254,7 +264,8 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const int per_stage = p.BN * row_bytes + scale_bytes;
   const int p_bytes =
       p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
-  const int other = p.q_bytes() + 128 * p.BM * p.out_blocks() + p_bytes + 16 * p.BM + 2048;
+  const int o_bytes = p.o_in_q() ? 0 : 128 * p.BM * p.out_blocks();
+  const int other = p.q_bytes() + o_bytes + p_bytes + 16 * p.BM + 2048;
   const TargetInfo& target = target_info(Target::sm_90a);
   const auto fitting = [&](int blocks) {
     return (target.processor_smem() / blocks - target.smem_reserved - other) / per_stage;
@@ -301,8 +312,9 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
     return std::nullopt;
   }
 
-  TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, 4};
-  TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, 4};
+  const int warps = 4 * p.warpgroups;
+  TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, warps};
+  TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, warps};
   k.rope_bytes = 128 * p.rope_panels();
   k.stages_at_launch = v.stages_at_launch = p.stages_at_launch();
   p.k.emplace(k);
@@ -321,7 +333,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   if (!p.stages_at_launch()) add_rings();
   p.smem_q = p.smem.add("q", p.q_bytes(), 1024, "Q: the packed query rows");
   if (!p.upright) p.smem_p = p.smem.add("p", p_bytes, 1024, "P, rows = query rows");
-  p.smem_o = p.smem.add("o", 128 * p.BM * p.out_blocks(), 1024, "O on its way out");
+  p.smem_o = p.o_in_q() ? p.smem_q : p.smem.add("o", o_bytes, 1024, "O on its way out");
   if (scale_bytes > 0)
     p.smem_scales = p.smem.add("scales", scale_bytes * p.num_kv_stages, p.scale_tiles() ? 128 : 16,
                                "scales of each key: K stages, V stages");
@@ -343,7 +355,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
   if (p.upright) {
     p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
-    p.pv.emplace(p.math, p.padded_ov(), Wgmma::A::registers, true);
+    p.pv.emplace(p.math, p.ov_columns(), Wgmma::A::registers, true);
   } else {
     p.qk.emplace(p.fp8_q ? c.dtype : p.math, p.BM, p.k_in_registers() ? a : Wgmma::A::smem, false);
     p.pv.emplace(p.math, p.BM, a, false, !p.narrow);

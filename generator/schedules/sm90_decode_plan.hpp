@@ -25,6 +25,7 @@ struct DecodePlan {
   int shared_stages;     ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
   bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
   bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
+  int warpgroups = 1;    ///< consumers; each has the scores of all rows and its share of V's columns
   DType math;            ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
   bool fp8_q = false;    ///< Q K in FP8; narrow, but K goes to the tensor cores as it is
   bool v_in_k = false;   ///< V is the first columns of K's rows: one ring, one copy
@@ -69,8 +70,14 @@ struct DecodePlan {
     return smem.bytes() -
            (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
   }
-  static constexpr int kConsumerThreads = 128;
-  int num_threads() const { return kConsumerThreads + 32 * producer_warps; }
+  int consumer_threads() const { return 128 * warpgroups; }
+  /// Two consumer warpgroups take registers from a third, of which one warp produces.
+  int num_threads() const { return warpgroups > 1 ? 384 : consumer_threads() + 32 * producer_warps; }
+  static constexpr int kProducerRegisters = 56, kConsumerRegisters = 224;
+  /// Columns of V and O of one warpgroup.
+  int ov_columns() const { return padded_ov() / warpgroups; }
+  /// O leaves by way of Q's rows, which a latent cache leaves no room beside.
+  bool o_in_q() const { return warpgroups > 1; }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
   int out_blocks() const { return (padded_ov() + 63) / 64; }  ///< M blocks of O'
   int s_regs() const { return BM / 2; }                       ///< of one M block, a lane

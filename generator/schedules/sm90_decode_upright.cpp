@@ -4,6 +4,10 @@
 //   S = Q K'         a lane holds rows lane >> 2 and + 8 of its warp's 16, keys 2 (lane & 3) + {0, 1} + 8 j
 //   maximum of each row   over the lane's keys and its quad: no other warp has any of the row
 //   P = exp2(S - max)     stays in registers, the A operand of O += P V
+//
+// Of V's columns a warpgroup's registers hold 256. The 512 of a latent cache take two warpgroups, each with
+// all scores for itself: the products of S are done twice, which costs less than handing P over would, and
+// one's softmax runs beside the other's products.
 #include "generator/schedules/sm90_decode_parts.hpp"
 
 namespace kiln::sm90 {
@@ -37,7 +41,7 @@ void emit_softmax(Writer& w, const DecodePlan& p) {
   }
   w.open("if (__any_sync(0xffffffffu, grew))");
   w.line("row_sum[0] *= alpha[0]; row_sum[1] *= alpha[1];");
-  for (int i = 0; i < p.padded_ov() / 2; i += 2)
+  for (int i = 0; i < p.ov_columns() / 2; i += 2)
     w.line("o_acc[{0}] *= alpha[{2}]; o_acc[{1}] *= alpha[{2}];", i, i + 1, half_of(i));
   w.close();
   w.comment("P(n) = exp2(S - max), and its row sums");
@@ -54,14 +58,14 @@ void emit_softmax(Writer& w, const DecodePlan& p) {
 
 void emit_upright_state(Writer& w, const DecodePlan& p) {
   w.line("float s_acc[{}];  // S: 64 rows, {} keys", p.BN / 2, p.BN);
-  w.line("float o_acc[{}];  // O: 64 rows, {} columns", p.padded_ov() / 2, p.padded_ov());
+  w.line("float o_acc[{}];  // O: 64 rows, {} columns", p.ov_columns() / 2, p.ov_columns());
   w.line("u32 p[{}];  // P as the A operand of O += P V", p.BN / 4);
   w.line("float row_max[2], row_sum[2];");
 }
 
 void emit_upright_reset(Writer& w, const DecodePlan& p) {
   w.line("row_max[0] = row_max[1] = -kInfinity; row_sum[0] = row_sum[1] = 0.0f;");
-  for (int i = 0; i < p.padded_ov() / 2; i += 4)
+  for (int i = 0; i < p.ov_columns() / 2; i += 4)
     w.line("o_acc[{0}] = o_acc[{1}] = o_acc[{2}] = o_acc[{3}] = 0.0f;", i, i + 1, i + 2, i + 3);
 }
 
@@ -91,8 +95,9 @@ void emit_upright_sums(Writer& w) {
 
 void emit_upright_output(Writer& w, const DecodePlan& p) {
   const char* pack = pack_of(*p.config.out_dtype);
-  w.line("const u32 o_row = smem_o + (16 * warp + (lane & 15)) * 128;");
-  for (int step = 0; step < p.padded_ov() / 16; ++step) {
+  w.line("const u32 o_row = smem_o + {}(16 * warp + (lane & 15)) * 128;",
+         p.warpgroups > 1 ? fmt::format("half * {} + ", p.ov_columns() / 64 * p.BM * 128) : "");
+  for (int step = 0; step < p.ov_columns() / 16; ++step) {
     const int i = 8 * step;
     const auto pair = [&](int r) {
       return fmt::format("{0}(o_acc[{1}] * inv_sum[{3}], o_acc[{2}] * inv_sum[{3}])", pack, i + r, i + r + 1,
@@ -106,11 +111,12 @@ void emit_upright_output(Writer& w, const DecodePlan& p) {
 void emit_upright_part(Writer& w, const DecodePlan& p) {
   for (int h = 0; h < 2; ++h) {
     w.open("if ({} < rows)", row_of_half(h));
-    w.line("float* const at = part + ({}) * {} + 2 * (lane & 3);", row_of_half(h), p.padded_ov());
-    for (int i = 2 * h; i < p.padded_ov() / 2; i += 4)
+    w.line("float* const at = part + ({}) * {} + {}2 * (lane & 3);", row_of_half(h), p.padded_ov(),
+           p.warpgroups > 1 ? fmt::format("half * {} + ", p.ov_columns()) : "");
+    for (int i = 2 * h; i < p.ov_columns() / 2; i += 4)
       w.line("*(float2*)(at + {}) = make_float2(o_acc[{}], o_acc[{}]);", 2 * (i - 2 * h), i, i + 1);
-    w.line("if ((lane & 3) == 0) *(float2*)(part + {} + 2 * ({})) = make_float2(row_max[{}], row_sum[{}]);",
-           p.BM * p.padded_ov(), row_of_half(h), h, h);
+    w.line("if ({}(lane & 3) == 0) *(float2*)(part + {} + 2 * ({})) = make_float2(row_max[{}], row_sum[{}]);",
+           p.warpgroups > 1 ? "half == 0 && " : "", p.BM * p.padded_ov(), row_of_half(h), h, h);
     w.close();
   }
 }

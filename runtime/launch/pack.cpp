@@ -297,6 +297,11 @@ bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& probl
          (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
 }
 
+/// Parts of 64 rows of a latent cache's output: adding one up takes as long as two tiles of keys.
+bool has_large_parts(const Manifest& manifest) {
+  return manifest.grid.block_rows * manifest.ov_depth > 64 * 256;
+}
+
 }  // namespace
 
 void settle_stages(const Manifest& manifest, int num_sms, Residency residency, Problem& problem) {
@@ -314,7 +319,10 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
   const bool few =
       problem.alone || (manifest.target == "sm_90a" && !manifest.stages && size_of(manifest.kv_dtype) > 1 &&
                         problem.num_tiles * problem.kv_tiles < kFewTiles * most);
-  const std::int64_t blocks = few ? std::max(num_sms, 1) : most;
+  constexpr std::int64_t kLargeParts = 8;  // of an item; bench/NOTES.md 117
+  std::int64_t blocks = few ? std::max(num_sms, 1) : most;
+  if (has_large_parts(manifest))
+    blocks = std::min(blocks, kLargeParts * std::max<std::int64_t>(problem.num_tiles, 1));
   return problem.max_blocks > 0 ? std::min(blocks, problem.max_blocks) : blocks;
 }
 
@@ -328,12 +336,12 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
 }
 
 std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
-  constexpr int kShort = 4;  // bench/NOTES.md 107
+  const int most_megabytes = has_large_parts(manifest) ? 16 : 4;  // bench/NOTES.md 107, 117
   constexpr std::int64_t kMostParts = 32;
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);
   const std::int64_t teams = blocks / team, items = problem.num_tiles / team;
-  if (items == 0 || problem.max_blocks > 0 || !reads_at_most(kShort, manifest, problem, num_sms))
+  if (items == 0 || problem.max_blocks > 0 || !reads_at_most(most_megabytes, manifest, problem, num_sms))
     return blocks;
   for (std::int64_t t = teams; 20 * t >= 19 * teams && t > 0; --t) {
     const bool whole = items % t == 0, divided = t % items == 0 && t / items <= kMostParts;

@@ -184,6 +184,54 @@ TEST_CASE("a latent cache: V is the first columns of K's rows") {
       3, 22);
 }
 
+TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns") {
+  const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
+  std::uint64_t seed = 40;
+  // 13 heads leave rows empty, 50 make items of several blocks of rows, the last of which is not full.
+  for (const std::int64_t heads : {13, 50}) {
+    run_and_check("sm_90a", std::string(kPaged) + latent + R"(, "mask": "causal", "lse": true)", heads,
+                  ++seed);
+    run_and_check("sm_90a", R"("operand": {"kind": "ragged"}, "sink": true, "mask": "custom")" + latent,
+                  heads, ++seed);
+  }
+  run_and_check(
+      "sm_90a",
+      R"("operand": {"kind": "continuous"}, "dtype": "fp16", "mask": {"sliding_window": 70})" + latent, 16,
+      ++seed);
+  run_and_check("sm_90a",
+                R"("operand": {"kind": "paged", "page_size": 1}, "split_kv": 3, "lse": true)" + latent, 16,
+                ++seed);
+  run_and_check(
+      "sm_90a",
+      R"("operand": {"kind": "paged", "page_size": 24}, "score_mod": "alibi", "v_from_k": true, "depth": 448, "ov_depth": 384)",
+      20, ++seed);
+  const Config chosen = build("sm_90a", std::string(kPaged) + latent).plan.resolved();
+  CHECK(chosen.BM == 64);
+  CHECK(chosen.num_threads == 384);
+  CHECK(build("sm_90a", std::string(kPaged) + latent + R"(, "group": 8)").plan.resolved().BM == 8);
+  // What masks and modifiers keep beside 64 rows decides, too, and single rows of pages, many to look up.
+  const std::string kept = R"x("mask": {"chunked": 100}, "score_mod": {"expr": "(k - q) * 0.01 + score"}, )x";
+  CHECK(build("sm_90a", kept + R"("operand": {"kind": "ragged"})" + latent).plan.resolved().BM == 16);
+  CHECK(build("sm_90a", R"("operand": {"kind": "paged", "page_size": 7})" + latent).plan.resolved().BM == 16);
+  CHECK(build("sm_90a", std::string(kPaged) + latent + R"(, "BM": 16)").plan.resolved().num_threads == 160);
+}
+
+TEST_CASE("parts of many long rows are few, and cut evenly") {
+  const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
+  const Manifest large = build("sm_90a", std::string(kPaged) + latent).source.manifest;
+  const Manifest small = build("sm_90a", std::string(kPaged) + latent + R"(, "BM": 16)").source.manifest;
+  const auto blocks = [](const Manifest& manifest, std::int64_t batch, std::int64_t keys) {
+    const std::vector<std::int64_t> q(static_cast<std::size_t>(batch), 1),
+        k(static_cast<std::size_t>(batch), keys);
+    return size_decode(manifest, DecodeShape{128, 1, q, k, 0}, 132).blocks;
+  };
+  CHECK(blocks(large, 1, 65536) == 16);  // eight for each of two tiles of rows
+  CHECK(blocks(small, 1, 65536) > 64);
+  CHECK(blocks(large, 32, 4096) == 128);  // two for each item, none of which ends inside one
+  CHECK(blocks(large, 64, 4096) == 128);
+  CHECK(blocks(large, 37, 4096) == 132);
+}
+
 TEST_CASE("a fixed number of splits gives a sequence the same bits whatever else is in the batch") {
   for (const std::string target : {"sm_80", "sm_90a"}) {
     CAPTURE(target);

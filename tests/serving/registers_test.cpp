@@ -48,6 +48,23 @@ TEST_CASE("sm_80 over a latent cache has half of O in registers, and what masks 
     check_no_spills(base, keys);
 }
 
+TEST_CASE("sm_90a over a latent cache: two warpgroups with 64 rows each keep to the registers") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 576},
+      {"ov_depth", 512},    {"v_from_k", true},      {"BM", 64},        {"lse", true}};
+  for (
+      const char* keys : {
+          R"({"operand": {"kind": "contiguous"}})",
+          R"({"operand": {"kind": "paged", "page_size": 16}, "mask": "causal", "sink": true, "score_mod": {"softcap": 20}})",
+          R"({"operand": {"kind": "paged", "page_size": 1}, "mask": {"sliding_window": 70}, "score_mod": "alibi"})",
+          R"({"operand": {"kind": "continuous"}, "mask": "custom", "dtype": "fp16", "score_mod": "alibi", "sink": true})",
+          R"({"operand": {"kind": "ragged"}, "mask": {"chunked": 100}})",
+          R"({"operand": {"kind": "paged", "page_size": 64}, "mask": "causal", "split_kv": 4})",
+          R"({"operand": {"kind": "paged", "page_size": 24}, "mask": "causal", "depth": 448, "ov_depth": 384})",
+      })
+    check_no_spills(base, keys);
+}
+
 TEST_CASE("sm_90a with a scale for every n elements keeps to the registers of two blocks") {
   const nlohmann::ordered_json base = {{"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "fp16"},
                                        {"depth", 128},       {"mask", "causal"},      {"kv_dtype", "int8"}};
