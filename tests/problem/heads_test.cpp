@@ -1,3 +1,4 @@
+// Head counts that a problem has by default: one rule for the ladder and the command.
 #include "runtime/problem/heads.hpp"
 
 #include <doctest/doctest.h>
