@@ -150,7 +150,7 @@ std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
 }
 
 TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, const Tensor& tensor,
-                          const Problem& problem, Device& device) {
+                          const Tensor& q, const Problem& problem, Device& device) {
   const TensorMapSpec& spec = param.map;
   const std::string_view role = param.role;
   // Of longer rows the map shows just the columns that are read: copies past them bring zeros.
@@ -166,10 +166,8 @@ TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, co
   request.l2_promotion_bytes = spec.l2_promotion_bytes;
   for (std::size_t i = 0; i < spec.dims.size(); ++i) {
     const int axis = axis_index(spec.dims[i].axis, role, problem.kind);
-    // The driver refuses extent 0; a kernel with nothing to load never uses the map.
-    const std::int64_t extent =
-        axis < 0 ? 1 : std::max<std::int64_t>(tensor.shape[static_cast<std::size_t>(axis)], 1);
-    request.extents[i] = static_cast<std::uint64_t>(extent);
+    request.extents[i] =
+        axis < 0 ? 1 : static_cast<std::uint64_t>(tensor.shape[static_cast<std::size_t>(axis)]);
     request.box[i] = static_cast<std::uint32_t>(spec.dims[i].box);
     if (i > 0) request.strides[i - 1] = stride_bytes(tensor, axis);
   }
@@ -177,6 +175,14 @@ TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, co
     request.extents[0] = static_cast<std::uint64_t>(rope          ? manifest.rope->depth
                                                     : role == "k" ? manifest.k_columns()
                                                                   : manifest.ov_depth);
+  }
+  const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
+  if (empty) {
+    // A block asks for one tile even of no keys, so that O gets written, and uses nothing of what comes. The
+    // driver refuses extent 0: one chunk of Q stands for the tensor, and the rest is past its ends.
+    request.address = q.address;
+    request.extents.fill(1);
+    request.extents[0] = 16 / size_of(request.dtype);
   }
   return device.encode(request);
 }
@@ -258,7 +264,8 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
   for (const KernelParam& param : manifest.params) {
     switch (param.kind) {
       case KernelParam::Kind::tensor_map: {
-        const TensorMapBytes map = encode_map(manifest, param, *tensor_of(args, param.role), problem, device);
+        const TensorMapBytes map =
+            encode_map(manifest, param, *tensor_of(args, param.role), args.q, problem, device);
         out.add_bytes(map.data(), map.size(), 64);
         break;
       }

@@ -168,6 +168,26 @@ TEST_CASE("scales of zero and below") {
   check(built, run(built, std::move(work), 4, 5));
 }
 
+TEST_CASE("a batch without a single key reads nothing and writes zeros") {
+  const std::string scaled =
+      R"x(, "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_token"}})x";
+  for (const std::string& keys :
+       {std::string(R"("operand": {"kind": "contiguous"}, "lse": true)"),
+        std::string(R"("operand": {"kind": "ragged"})"), std::string(kPaged), R"("lse": true)" + scaled,
+        std::string(R"("operand": {"kind": "ragged"}, "depth": 576, "ov_depth": 512, "v_from_k": true)")}) {
+    for (const char* target : {"sm_90a", "sm_80"}) {
+      CAPTURE(target);
+      CAPTURE(keys);
+      const Built built = build(target, keys);
+      ProblemShape shape = shape_of(built, 4);
+      shape.ragged = built.plan.resolved().operand->kind != OperandKind::contiguous;
+      shape.lengths_q = {2, 2};
+      shape.lengths_k = {0, 0};
+      check(built, run(built, random_workload(shape, built.plan.resolved(), 9), 2, 9));
+    }
+  }
+}
+
 TEST_CASE("a latent cache: V is the first columns of K's rows") {
   for (const char* target : {"sm_90a", "sm_80"}) {
     run_and_check(target,
