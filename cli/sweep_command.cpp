@@ -14,7 +14,6 @@
 #include "cli/output.hpp"
 #include "cli/sweep_cover.hpp"
 #include "cli/sweep_grid.hpp"
-#include "runtime/analysis/amd_checks.hpp"
 #include "runtime/problem/ladder.hpp"
 
 namespace kiln::cli {
@@ -178,9 +177,7 @@ class Sweep {
     const std::string& name = source.manifest.name;
     const auto binary = runtime.compile(source);
     ++compiled_;
-    std::vector<std::string> broken = binary->warnings;
-    for (std::string& line : amd_static_checks(plan, source.manifest, *binary))
-      broken.push_back(std::move(line));
+    const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
     if (!broken.empty()) return fail(name, "L2", fmt::format("{}", fmt::join(broken, "; ")));
     if (!run) return;
     EmulatorOptions emulator;

@@ -9,7 +9,6 @@
 #include "cli/config_source.hpp"
 #include "cli/output.hpp"
 #include "generator/schedules/schedule.hpp"
-#include "runtime/analysis/amd_checks.hpp"
 #include "runtime/problem/ladder.hpp"
 #include "runtime/verify/mutation_test.hpp"
 
@@ -147,9 +146,7 @@ int verify(const Options& options, bool json) {
   progress("compiling " + source.manifest.name);
   const std::shared_ptr<const Binary> binary = runtime.compile(source);
   progress("");
-  std::vector<std::string> broken = binary->warnings;
-  for (std::string& line : amd_static_checks(plan, source.manifest, *binary))
-    broken.push_back(std::move(line));
+  const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
   for (const std::string& line : broken) findings.add("L2", "static-check", line);
   findings.level("L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
                                    binary->compiler, binary->registers, binary->spill_bytes, broken.size()));

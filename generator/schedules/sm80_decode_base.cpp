@@ -128,7 +128,7 @@ void emit_reset(Writer& w, const DecodeBase& p, int output_registers) {
 void emit_finish(Writer& w, const DecodeBase& p, bool scaled) {
   w.comment("1 / sum of a finished row (0 where no key was visible), and its LSE");
   w.open("const auto finish = [&](int row, float maximum, float sum, bool first)");
-  w.line("float top = maximum * scale_log2, own = 1.0f;");
+  if (p.sink || p.lse) w.line("{}float top = maximum * scale_log2;", p.sink ? "" : "const ");
   if (p.sink || p.lse) {
     w.line("const int packed = s.m_block * {} + row, head = s.kv_head * group + packed % group;", p.BM);
   }
@@ -138,7 +138,7 @@ void emit_finish(Writer& w, const DecodeBase& p, bool scaled) {
     w.line("const float with_sink = fmaxf(top, sink_log2);");
     w.line(
         "const bool visible = sum > 0.0f;  // some key is, though it may count for nothing beside the sink");
-    w.line("own = visible ? exp2_approx(top - with_sink) : 0.0f;");
+    w.line("const float own = visible ? exp2_approx(top - with_sink) : 0.0f;");
     w.line("sum = sum * own + exp2_approx(sink_log2 - with_sink);");
     w.line("top = with_sink;");
   }
@@ -150,7 +150,8 @@ void emit_finish(Writer& w, const DecodeBase& p, bool scaled) {
            p.sink ? "visible" : "sum > 0.0f");
     w.close();
   }
-  w.line("return sum > 0.0f ? {}own * rcp_approx(sum) : 0.0f;", scaled ? "v_factor * " : "");
+  w.line("return sum > 0.0f ? {}{}rcp_approx(sum) : 0.0f;", scaled ? "v_factor * " : "",
+         p.sink ? "own * " : "");
   w.close(";");
   w.comment("first element of O of a packed row");
   w.open("const auto output_row = [&](int row)");

@@ -201,7 +201,8 @@ void emit_main(Writer& w, const DecodePlan& p) {
   w.line("float o_acc[{}];  // O: 16 x {}, of this warp's keys", p.depth / 2, p.depth);
   w.line("u32 q_reg[{}];  // Q: 16 x {} as the A operand", p.q_in_registers ? p.depth / 4 : 8,
          p.q_in_registers ? p.depth : 32);
-  w.line("const int column = 2 * (lane & 3);  // of this lane's scores in groups of 8");
+  if (p.scale_group > 0)
+    w.line("const int column = 2 * (lane & 3);  // of this lane's scores in groups of 8");
   w.line("{}int stage = 0;", p.num_stages > 1 ? "" : "const ");
   p.stream->emit_range(w);
   p.stream->emit_loop_open(w);

@@ -63,9 +63,11 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   p.k->ring().emit_addresses(w, p.smem_barriers);
   // V in K's slots has K's barriers, too.
   const int after_k = p.smem_barriers + (p.v_in_k ? 0 : p.k->ring().barrier_bytes());
-  p.v->ring().emit_addresses(w, after_k);
+  using Named = StagedPipeline::Named;
+  p.v->ring().emit_addresses(w, after_k, p.v_in_k ? Named::empty : Named::both);
   if (p.stream->dynamic()) {
-    p.cells.emit_addresses(w, after_k + p.v->ring().barrier_bytes());
+    p.cells.emit_addresses(w, after_k + p.v->ring().barrier_bytes(),
+                           p.cell_slots_free() ? Named::full : Named::both);
     w.line("int* const cell_slots = (int*)(smem_bytes + {});", p.smem_cells);
   }
   std::vector<std::string> members;

@@ -39,19 +39,25 @@ void sync(Writer& w, const DecodePlan& p) {
 void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, const std::string& top,
                      const std::string& sum, const std::string& inverse, const std::string& writer) {
   w.open("");
-  w.line("const int packed = s.m_block * {} + {}, head = s.kv_head * group + packed % group;", p.BM, row);
-  w.line("float top = {} * factor, sum = {}, own = 1.0f;", top, sum);
+  if (p.sink || p.lse)
+    w.line("const int packed = s.m_block * {} + {}, head = s.kv_head * group + packed % group;", p.BM, row);
+  if (!p.sink) w.line("const float {}sum = {};", p.lse ? fmt::format("top = {} * factor, ", top) : "", sum);
   if (p.sink) {
+    w.line("float top = {} * factor, sum = {};", top, sum);
     w.comment("the sink is one more logit, without a value");
     w.line("const float sink_log2 = {} < rows ? sink[head] * 1.44269504f : 0.0f;", row);
     w.line("const float higher = fmaxf(top, sink_log2);");
     w.line(
         "const bool visible = sum > 0.0f;  // some key is, though it may count for nothing beside the sink");
-    w.line("own = visible ? exp2_approx(top - higher) : 0.0f;");
+    w.line("const float own = visible ? exp2_approx(top - higher) : 0.0f;");
     w.line("sum = sum * own + exp2_approx(sink_log2 - higher);");
     w.line("top = higher;");
   }
-  w.line("{} = sum > 0.0f ? own{} / sum : 0.0f;", inverse, p.head_scale() ? " * value_scale" : "");
+  const char* const by = p.head_scale() ? "value_scale" : "1.0f";
+  w.line("{} = sum > 0.0f ? {} / sum : 0.0f;", inverse,
+         !p.sink          ? by
+         : p.head_scale() ? "own * value_scale"
+                          : "own");
   if (p.lse) {
     w.line(
         "if ({}{} < rows) lse[{}{} + packed / group] = {} ? (top + log2_approx(sum)) * "

@@ -165,7 +165,8 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
     if (p.narrow) w.line("const u32 smem_raw_scales = smem + {};", p.smem_raw_scales);
   }
   if (p.dynamic) {
-    p.work->emit_addresses(w, p.smem_work_barriers);
+    p.work->emit_addresses(w, p.smem_work_barriers,
+                           p.work_slots_free() ? StagedPipeline::Named::full : StagedPipeline::Named::both);
     w.line("int* const work_slots = (int*)(smem_bytes + {});", p.smem_work);
   }
   if (p.cluster > 1) w.line("const u32 rank = cluster_rank();");

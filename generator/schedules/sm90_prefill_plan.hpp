@@ -132,7 +132,9 @@ struct PrefillPlan {
     return context;
   }
   /// True when code of the consumers names the lane's rows.
-  bool needs_rows() const { return lse || mask->bounded_above() || mask->has_bits() || !modifier->none(); }
+  bool needs_rows() const {
+    return lse || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
+  }
   /// True when a row may be without a visible key after any tile, not only at the ends of its range.
   bool hides_anywhere() const { return mask->has_bits() || modifier->may_hide(); }
   int step_elements() const { return 32 / element_bytes; }

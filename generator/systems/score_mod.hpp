@@ -34,6 +34,8 @@ class ScoreModifier {
   ScoreModifier(const ScoreMod& mod, ScoreLayout layout) : ScoreModifier(mod, std::move(layout), Dialect()) {}
 
   bool none() const { return mod_.kind == ScoreMod::Kind::none; }
+  /// A score changes by its row, not by its value alone.
+  bool names_rows() const { return mod_.kind == ScoreMod::Kind::alibi || mod_.kind == ScoreMod::Kind::expr; }
   /// True when a modified score may be -inf: softmax must expect rows without a maximum in every tile.
   bool may_hide() const { return mod_.kind == ScoreMod::Kind::expr; }
   /// Parameters that a kernel has of scale_log2 and scale, the softmax scale with and without log2 e;

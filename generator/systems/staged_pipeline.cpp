@@ -15,10 +15,10 @@ std::string StagedPipeline::barrier(const char* kind, int qk) const {
   return text;
 }
 
-void StagedPipeline::emit_addresses(Writer& w, int offset) const {
-  const int half = barrier_bytes() / 2;
-  w.line("const u32 mbar_{}_full = smem + {}, mbar_{}_empty = smem + {};", name_, offset, name_,
-         offset + half);
+void StagedPipeline::emit_addresses(Writer& w, int offset, Named named) const {
+  const std::string full = fmt::format("mbar_{}_full = smem + {}", name_, offset),
+                    empty = fmt::format("mbar_{}_empty = smem + {}", name_, offset + barrier_bytes() / 2);
+  w.line("const u32 {};", named == Named::full ? full : named == Named::empty ? empty : full + ", " + empty);
 }
 
 void StagedPipeline::emit_init(Writer& w, int full_arrivals, int empty_arrivals) const {

@@ -23,8 +23,10 @@ class StagedPipeline {
   int num_barriers() const { return 2 * num_kv_stages_ * num_qk_stages_; }
   int barrier_bytes() const { return 8 * num_barriers(); }
 
-  /// Shared-memory addresses of the barriers: `const u32 mbar_NAME_full = smem + offset`, and _empty.
-  void emit_addresses(Writer& w, int offset) const;
+  /// Shared-memory addresses of the barriers that code names: `const u32 mbar_NAME_full = smem + offset`, and
+  /// _empty behind all of those.
+  enum class Named { both, full, empty };
+  void emit_addresses(Writer& w, int offset, Named named = Named::both) const;
   /// `empty_arrivals` 0: nobody waits for an empty slot.
   void emit_init(Writer& w, int full_arrivals, int empty_arrivals) const;
   void emit_state(Writer& w, bool producer) const;

@@ -65,6 +65,16 @@ void read_ptxas_log(Binary& binary) {
   }
 }
 
+std::vector<std::string> compiler_warnings(std::string_view log) {
+  std::vector<std::string> warnings;
+  // "a.cu(3): warning #177-D: ..." of NVRTC, "ptxas warning : ...", "a.hip:3:5: warning: ..." of clang.
+  for_each_line(log, [&](std::string_view line) {
+    if (line.find(": warning") != std::string_view::npos || line.starts_with("ptxas warning"))
+      warnings.emplace_back(line);
+  });
+  return warnings;
+}
+
 int count_instructions(std::string_view ptx, std::string_view prefix) {
   if (prefix.empty()) return 0;
   int count = 0;

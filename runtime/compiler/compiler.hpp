@@ -55,6 +55,10 @@ Hash128 cache_key(const CompileJob& job, const std::string& compiler,
 /// (serialised wgmma).
 void read_ptxas_log(Binary& binary);
 
+/// The lines of a compiler's log that warn of something in the source or the program. A compile does not
+/// fail by them, since another version of a compiler warns of other things.
+std::vector<std::string> compiler_warnings(std::string_view log);
+
 /// Appends a warning for every expectation of the manifest that the PTX does not meet.
 void check_expectations(Binary& binary, const Manifest& manifest);
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "runtime/analysis/amd_checks.hpp"
+#include "runtime/compiler/compiler.hpp"
 #include "runtime/problem/heads.hpp"
 #include "runtime/problem/runner.hpp"
 
@@ -18,6 +20,13 @@ std::string_view to_string(EmulatorOptions::Policy policy) {
       break;
   }
   return "random";
+}
+
+std::vector<std::string> static_failures(const Plan& plan, const Manifest& manifest, const Binary& binary) {
+  std::vector<std::string> failures = binary.warnings;
+  for (std::string& warning : compiler_warnings(binary.log)) failures.push_back(std::move(warning));
+  for (std::string& broken : amd_static_checks(plan, manifest, binary)) failures.push_back(std::move(broken));
+  return failures;
 }
 
 std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {

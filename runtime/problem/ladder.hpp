@@ -13,6 +13,10 @@
 
 namespace kiln {
 
+/// L2: a line for each thing that a compiled kernel is held to and fails: warnings of the binary and of the
+/// compiler, and amd_static_checks.
+std::vector<std::string> static_failures(const Plan& plan, const Manifest& manifest, const Binary& binary);
+
 /// One request: q rows against k keys.
 struct LadderCase {
   std::int64_t q = 0, k = 0;

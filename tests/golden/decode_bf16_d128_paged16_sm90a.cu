@@ -661,14 +661,14 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         float inv_sum[2];
         {
           const int packed = s.m_block * 8 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-          float top = row_max[0] * factor, sum = row_sum[0], own = 1.0f;
-          inv_sum[0] = sum > 0.0f ? own / sum : 0.0f;
+          const float top = row_max[0] * factor, sum = row_sum[0];
+          inv_sum[0] = sum > 0.0f ? 1.0f / sum : 0.0f;
           if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
         }
         {
           const int packed = s.m_block * 8 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-          float top = row_max[1] * factor, sum = row_sum[1], own = 1.0f;
-          inv_sum[1] = sum > 0.0f ? own / sum : 0.0f;
+          const float top = row_max[1] * factor, sum = row_sum[1];
+          inv_sum[1] = sum > 0.0f ? 1.0f / sum : 0.0f;
           if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
         }
         stmatrix_x2_trans(smem_o + 0 + transposed_at, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[1] * inv_sum[1]), pack_bf16(o_acc_0[2] * inv_sum[0], o_acc_0[3] * inv_sum[1]));
@@ -737,8 +737,8 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
                 const float total = sum;
                 {
                   const int packed = s.m_block * 8 + row, head = s.kv_head * group + packed % group;
-                  float top = all * factor, sum = total, own = 1.0f;
-                  inverse = sum > 0.0f ? own / sum : 0.0f;
+                  const float top = all * factor, sum = total;
+                  inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
                   if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
                 }
                 weight = exp2_approx(first * factor - base);

@@ -416,7 +416,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 smem_p = smem + 67584;
   const u32 mbar_k_full = smem + 71808, mbar_k_empty = smem + 71824;
   const u32 mbar_v_full = smem + 71840, mbar_v_empty = smem + 71856;
-  const u32 mbar_cell_full = smem + 71872, mbar_cell_empty = smem + 71888;
+  const u32 mbar_cell_full = smem + 71872;
   int* const cell_slots = (int*)(smem_bytes + 71904);
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
@@ -894,14 +894,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
           float inv_sum[2];
           {
             const int packed = s.m_block * 8 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[0] * factor, sum = row_sum[0], own = 1.0f;
-            inv_sum[0] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            const float top = row_max[0] * factor, sum = row_sum[0];
+            inv_sum[0] = sum > 0.0f ? value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           {
             const int packed = s.m_block * 8 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[1] * factor, sum = row_sum[1], own = 1.0f;
-            inv_sum[1] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            const float top = row_max[1] * factor, sum = row_sum[1];
+            inv_sum[1] = sum > 0.0f ? value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           // a lane holds two neighbouring columns of a query row
@@ -981,8 +981,8 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
                   const float total = sum;
                   {
                     const int packed = s.m_block * 8 + row, head = s.kv_head * group + packed % group;
-                    float top = all * factor, sum = total, own = 1.0f;
-                    inverse = sum > 0.0f ? own * value_scale / sum : 0.0f;
+                    const float top = all * factor, sum = total;
+                    inverse = sum > 0.0f ? value_scale / sum : 0.0f;
                     if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
                   }
                   weight = exp2_approx(first * factor - base);

@@ -430,7 +430,7 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
   const u32 smem_p = smem + 67584;
   const u32 mbar_k_full = smem + 73856, mbar_k_empty = smem + 73872;
   const u32 mbar_v_full = smem + 73888, mbar_v_empty = smem + 73904;
-  const u32 mbar_cell_full = smem + 73920, mbar_cell_empty = smem + 73936;
+  const u32 mbar_cell_full = smem + 73920;
   int* const cell_slots = (int*)(smem_bytes + 73952);
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
@@ -926,14 +926,14 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           float inv_sum[2];
           {
             const int packed = s.m_block * 8 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[0] * factor, sum = row_sum[0], own = 1.0f;
-            inv_sum[0] = sum > 0.0f ? own / sum : 0.0f;
+            const float top = row_max[0] * factor, sum = row_sum[0];
+            inv_sum[0] = sum > 0.0f ? 1.0f / sum : 0.0f;
             if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           {
             const int packed = s.m_block * 8 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[1] * factor, sum = row_sum[1], own = 1.0f;
-            inv_sum[1] = sum > 0.0f ? own / sum : 0.0f;
+            const float top = row_max[1] * factor, sum = row_sum[1];
+            inv_sum[1] = sum > 0.0f ? 1.0f / sum : 0.0f;
             if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           // a lane holds two neighbouring columns of a query row
@@ -1013,8 +1013,8 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
                   const float total = sum;
                   {
                     const int packed = s.m_block * 8 + row, head = s.kv_head * group + packed % group;
-                    float top = all * factor, sum = total, own = 1.0f;
-                    inverse = sum > 0.0f ? own / sum : 0.0f;
+                    const float top = all * factor, sum = total;
+                    inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
                     if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
                   }
                   weight = exp2_approx(first * factor - base);

@@ -435,8 +435,8 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
   const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 163840, smem_o = smem + 184320;
   const u32 smem_p = smem + 182272;
   const u32 mbar_k_full = smem + 200960, mbar_k_empty = smem + 200992;
-  const u32 mbar_v_full = smem + 200960, mbar_v_empty = smem + 200992;
-  const u32 mbar_cell_full = smem + 201024, mbar_cell_empty = smem + 201040;
+  const u32 mbar_v_empty = smem + 200992;
+  const u32 mbar_cell_full = smem + 201024;
   int* const cell_slots = (int*)(smem_bytes + 201120);
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
@@ -1122,26 +1122,26 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
           float inv_sum[4];
           {
             const int packed = s.m_block * 16 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[0] * factor, sum = row_sum[0], own = 1.0f;
-            inv_sum[0] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            const float top = row_max[0] * factor, sum = row_sum[0];
+            inv_sum[0] = sum > 0.0f ? value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           {
             const int packed = s.m_block * 16 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[1] * factor, sum = row_sum[1], own = 1.0f;
-            inv_sum[1] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            const float top = row_max[1] * factor, sum = row_sum[1];
+            inv_sum[1] = sum > 0.0f ? value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           {
             const int packed = s.m_block * 16 + (8 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[2] * factor, sum = row_sum[2], own = 1.0f;
-            inv_sum[2] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            const float top = row_max[2] * factor, sum = row_sum[2];
+            inv_sum[2] = sum > 0.0f ? value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           {
             const int packed = s.m_block * 16 + (9 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            float top = row_max[3] * factor, sum = row_sum[3], own = 1.0f;
-            inv_sum[3] = sum > 0.0f ? own * value_scale / sum : 0.0f;
+            const float top = row_max[3] * factor, sum = row_sum[3];
+            inv_sum[3] = sum > 0.0f ? value_scale / sum : 0.0f;
             if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
           }
           // a lane holds two neighbouring columns of a query row
@@ -1293,8 +1293,8 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
                   const float total = sum;
                   {
                     const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
-                    float top = all * factor, sum = total, own = 1.0f;
-                    inverse = sum > 0.0f ? own * value_scale / sum : 0.0f;
+                    const float top = all * factor, sum = total;
+                    inverse = sum > 0.0f ? value_scale / sum : 0.0f;
                     if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
                   }
                   weight = exp2_approx(first * factor - base);

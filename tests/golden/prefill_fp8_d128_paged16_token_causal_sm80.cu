@@ -201,7 +201,7 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
   const u32 k_frag_64 = smem_k + (k_frag_lane ^ 64);
   const u32 k_frag_96 = smem_k + (k_frag_lane ^ 96);
   // V: copies of this thread (32 rows apart), fragment addresses of this lane
-  const int v_row = thread / 4, v_chunk = thread % 4;
+  const int v_chunk = thread % 4;
   const u32 v_dst_vector = thread;
   const u32 v_dst_lane = v_dst_vector * 16;
   const u32 v_dst_0 = smem_v_bytes + v_dst_lane;

@@ -4,7 +4,7 @@
 
 #include <kiln/generator.hpp>
 
-#include "runtime/analysis/amd_checks.hpp"
+#include "runtime/analysis/amd_loop.hpp"
 #include "runtime/problem/ladder.hpp"
 #include "tests/runtime/amd_support.hpp"
 
@@ -47,8 +47,7 @@ TEST_CASE("emitted AMD kernels hold the static checks and are bound by what the 
       const Made made = make(target, depth, R"(, "mask": "causal")");
       const auto binary = compile(runtime, made);
       if (!binary) continue;
-      for (const std::string& warning : binary->warnings) FAIL_CHECK(warning);
-      for (const std::string& broken : amd_static_checks(made.plan, made.source.manifest, *binary))
+      for (const std::string& broken : static_failures(made.plan, made.source.manifest, *binary))
         FAIL_CHECK(broken);
       const AmdLoopModel model = model_amd_loop(*binary, made.source.manifest);
       const AmdMachine& machine = amd_machine(target);

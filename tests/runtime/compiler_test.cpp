@@ -1,8 +1,11 @@
 // NVRTC behind KernelCompiler: what a compile gives, what a refusal says, and what the cache key is made of.
 #include <doctest/doctest.h>
 
+#include <kiln/generator.hpp>
+
 #include "runtime/compiler/compiler.hpp"
 #include "runtime/compiler/nvrtc_api.hpp"
+#include "runtime/problem/ladder.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -95,6 +98,38 @@ TEST_CASE("the ptxas log is read line by line") {
   CHECK(binary.static_smem_bytes == 1024);
   REQUIRE(binary.warnings.size() == 2);
   CHECK(binary.warnings[0].find("(C7510)") != std::string::npos);
+}
+
+TEST_CASE("warnings of each compiler are found in its log, advice and resources are not") {
+  CHECK(compiler_warnings("").empty());
+  const auto warnings = compiler_warnings(
+      "/kiln/a.cu(3): warning #177-D: variable \"x\" was declared but never referenced\n"
+      "      int x;\n\n"
+      "Remark: The warnings can be suppressed with \"-diag-suppress <warning-number>\"\n"
+      "ptxas info    : Used 168 registers\n"
+      "ptxas warning : Value of threads per SM for entry kernel is out of range\n"
+      "/kiln/a.hip:3:5: warning: unused variable 'x' [-Wunused-variable]\n"
+      "1 warning generated.\n");
+  REQUIRE(warnings.size() == 3);
+  CHECK(warnings[0].find("#177-D") != std::string::npos);
+  CHECK(warnings[1].find("threads per SM") != std::string::npos);
+  CHECK(warnings[2].find("-Wunused-variable") != std::string::npos);
+}
+
+TEST_CASE("what NVRTC warns of fails a kernel on the ladder, though not its compile") {
+  Runtime runtime(quiet());
+  const Plan plan = make_plan(
+      parse_config(R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64})", "warns"));
+  KernelSource source = generate(plan);
+  CHECK(static_failures(plan, source.manifest, *runtime.compile(source)).empty());
+  const std::size_t at = source.text.find("extern __shared__");
+  REQUIRE(at != std::string::npos);
+  source.text.insert(at, "int spare; ");
+  const auto binary = runtime.compile(source);
+  CHECK(binary->warnings.empty());
+  const auto failures = static_failures(plan, source.manifest, *binary);
+  REQUIRE(failures.size() == 1);
+  CHECK(failures[0].find("\"spare\"") != std::string::npos);
 }
 
 TEST_CASE("instructions are counted by mnemonic prefix, not by substring") {

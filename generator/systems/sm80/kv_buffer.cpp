@@ -52,7 +52,8 @@ void KVBuffer::emit_construct(Writer& w, const std::string& base, const std::str
   const std::string n = name();
   w.comment("{}: copies of this thread ({} rows apart), fragment addresses of this lane",
             shape_.transpose ? "K" : "V", copy_.rows_per_pass());
-  copy_.emit_construct(w, narrow() ? base + "_bytes" : base);
+  // The pages of V's rows are those of K's.
+  copy_.emit_construct(w, narrow() ? base + "_bytes" : base, shape_.transpose || shape_.page_size == 0);
   if (narrow()) widening_->emit_construct(w, base);
   const char* const type = narrow() ? "u8" : "u16";
   const int vector = narrow() ? 16 : 8;

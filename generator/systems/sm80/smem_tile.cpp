@@ -116,9 +116,9 @@ int TileCopy::passes() const {
   return (tile_.rows + rows_per_pass() - 1) / rows_per_pass();
 }
 
-void TileCopy::emit_construct(Writer& w, const std::string& base) const {
-  const int per_row = tile_.vectors_per_row();
-  w.line("const int {0}_row = thread / {1}, {0}_chunk = thread % {1};", name_, per_row);
+void TileCopy::emit_construct(Writer& w, const std::string& base, bool names_row) const {
+  const std::string row = fmt::format("{}_row = thread / {}, ", name_, tile_.vectors_per_row());
+  w.line("const int {}{}_chunk = thread % {};", names_row ? row : "", name_, tile_.vectors_per_row());
   address_.emit(w, base, "thread");
 }
 

@@ -113,8 +113,8 @@ class TileCopy {
   int rows_per_pass() const { return num_threads_ / tile_.vectors_per_row(); }
   int copies_per_thread() const { return passes() * tile_.blocks(); }
 
-  /// Declares NAME_dst_*, NAME_row and NAME_chunk of this thread.
-  void emit_construct(Writer& w, const std::string& base) const;
+  /// Declares NAME_dst_*, NAME_chunk and, where code names it, NAME_row of this thread.
+  void emit_construct(Writer& w, const std::string& base, bool names_row = true) const;
   /// The copies of one tile. NAME_src points at this thread's first element, NAME_pass is the element
   /// distance of rows_per_pass rows, NAME_rows the rows left from this thread's first one; rows past the end
   /// become zeros.

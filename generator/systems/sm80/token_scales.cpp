@@ -57,7 +57,8 @@ void TokenScales::emit_construct(Writer& w, int tile, const std::string& first_k
     if (kind_ == OperandKind::continuous) start = fmt::format(" + block * {}_scale_stride_page", name);
     w.line("const float* const {0}_scale_head = {0}_scale{1} + {3}{2};", name, start, times,
            scale_of_head(config_, name, "kv_head"));
-    w.line("const long long {}_scale_stride_seq = {}{};", name, step, times);
+    // A page of one row has its scales at the page's start.
+    if (page_size_ != 1) w.line("const long long {}_scale_stride_seq = {}{};", name, step, times);
     w.line("float {}_scale_next[{}];", name, loads(groups));
   }
   if (page_size_ == 0) return;
