@@ -54,7 +54,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
 void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  const std::string v_at = p.stages_at_launch()
+  const std::string v_at = p.stages_at_launch() && !p.v_in_k
                                ? fmt::format("{} + num_kv_stages * {}", p.smem_k, p.k->slot_bytes())
                                : std::to_string(p.smem_v);
   w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}, smem_o = smem + {};",

@@ -202,6 +202,12 @@ TEST_CASE("a latent cache: V is the first columns of K's rows") {
       "sm_90a",
       R"("operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token"}}, "kv_dtype": "fp8_e4m3", "depth": 576, "ov_depth": 512, "v_from_k": true)",
       3, 22);
+  // Rows short enough for rings whose stages the launch chooses; rows upright, which end inside tiles.
+  run_and_check("sm_90a", std::string(kPaged) + R"(, "depth": 192, "ov_depth": 128, "v_from_k": true)", 6,
+                24);
+  run_and_check("sm_90a",
+                std::string(kPaged) + R"(, "depth": 192, "ov_depth": 112, "v_from_k": true, "BM": 64)", 30,
+                25);
 }
 
 TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns") {
