@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 
-#include "generator/config/rope.hpp"
 #include "runtime/problem/heads.hpp"
 #include "runtime/problem/npy.hpp"
 #include "runtime/problem/rounding.hpp"
@@ -224,9 +223,9 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   ProblemShape shape = shape_from_options(resolved);
   // K and V have their rows as they lie in a cache; what is not read of them does not matter.
   const std::int64_t first = resolved.head_dim_offset.value_or(0);
-  // Where rotary columns have a type of their own those columns are all that the file has.
+  // Where rotary columns lie apart the columns that are read are all that the file has.
   const std::int64_t around =
-      has_rope_tail(resolved) ? 0 : resolved.cache_depth.value_or(first + resolved.depth) - resolved.depth;
+      resolved.rope ? 0 : resolved.cache_depth.value_or(first + resolved.depth) - resolved.depth;
   const FileTensor tq = load_tensor(q, shape.ragged, shape.depth),
                    tk = load_tensor(k, shape.ragged, shape.depth + around);
   require_equal(tq.dim(2), heads_q, q, "--heads-q");

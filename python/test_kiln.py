@@ -110,6 +110,18 @@ class Tests(unittest.TestCase):
         kernel(q, k, None, o)
         self.assertEqual(set(o.values()), {1.0})
 
+    def test_rotary_columns_in_a_tensor_of_their_own(self):
+        config = {"target": "sm_90a", "operation": "decode", "dtype": "fp16", "depth": 192, "ov_depth": 128, "v_from_k": True}
+        kernel = self.runtime.load({**config, "rope_depth": 64, "rope": {"layout": "separate"}})
+        q = HostTensor("e", (1, 1, 2, 192), ([0.0] * 128 + [1.0] * 64) * 2)
+        k = HostTensor("e", (1, 5, 1, 128), [1.0] * 512 + [2.0] * 128)
+        k_rope = HostTensor("e", (1, 5, 1, 64), [0.0] * 256 + [3.0] * 64)
+        o = HostTensor("e", (1, 1, 2, 128))
+        kernel(q, k, None, o, k_rope=k_rope, scale=1.0)
+        self.assertEqual(set(o.values()), {2.0})
+        with self.assertRaisesRegex(kiln.Error, "needs k_rope"):
+            kernel(q, k, None, o)
+
     def test_a_kernel_keeps_its_runtime(self):
         kernel = kiln.Runtime("emulated").load(CONFIG)
         gc.collect()

@@ -121,10 +121,9 @@ Config with_shared_defaults(Config c) {
   fill(c.nope_depth, c.depth - *c.rope_depth);
   fill(c.q_depth, c.depth);
   fill(c.head_dim_offset, 0);
-  if (has_rope_tail(c)) {
+  if (has_rope_tail(c))
     fill(c.rope->padded_depth, ceil_div(*c.nope_depth * static_cast<int>(size_of(*c.kv_dtype)), 16) * 16);
-    fill(c.rope->dtype, c.dtype);
-  }
+  if (c.rope) fill(c.rope->dtype, c.dtype);
   fill(c.cache_depth, *c.head_dim_offset + row_elements(c));
   fill(c.v_from_k, false);
   fill(c.operand, OperandConfig{});

@@ -68,8 +68,8 @@ KeySpec rope_key() {
                                      {"dtype", enum_schema(kRopeTypes)}},
                                     {"layout"});
   return {"rope",
-          "where the rotary columns of K lie and their type: a tail begins padded_depth bytes behind a row's "
-          "first",
+          "where the rotary columns of K lie and their type: in a separate tensor, or as a tail that begins "
+          "padded_depth bytes behind a row's first",
           kAllTargets,
           false,
           schema,

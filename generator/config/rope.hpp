@@ -1,4 +1,5 @@
-// Rotary columns of a type of their own at the end of each row of the cache (`rope`, layout `tail`).
+// Rotary columns apart from the others (`rope`): of a type of their own at the end of each row of the cache
+// (layout `tail`), or in a tensor of their own (`separate`).
 #pragma once
 
 #include <kiln/config.hpp>
@@ -9,15 +10,19 @@ inline bool has_rope_tail(const Config& config) {
   return config.rope && config.rope->layout == "tail";
 }
 
-/// Columns of K in `kv_dtype`, of a config with its defaults.
+inline bool has_rope_tensor(const Config& config) {
+  return config.rope && config.rope->layout == "separate";
+}
+
+/// Columns of K in `kv_dtype`, those of its own tensor, of a config with its defaults.
 inline int k_columns(const Config& resolved) {
-  return has_rope_tail(resolved) ? resolved.depth - *resolved.rope_depth : resolved.depth;
+  return resolved.rope ? resolved.depth - *resolved.rope_depth : resolved.depth;
 }
 
 /// Elements of `kv_dtype` from the first column read of a row to the end of the last, of a tail in whole 16
 /// bytes.
 inline int row_elements(const Config& resolved) {
-  if (!has_rope_tail(resolved)) return resolved.depth;
+  if (!has_rope_tail(resolved)) return k_columns(resolved);
   const int bytes =
       *resolved.rope->padded_depth + *resolved.rope_depth * static_cast<int>(size_of(*resolved.rope->dtype));
   return (bytes + 15) / 16 * 16 / static_cast<int>(size_of(*resolved.kv_dtype));

@@ -48,11 +48,9 @@ AppendPlan plan_append(const Config& user) {
   if (c.dtype != DType::bf16 && c.dtype != DType::fp16) refuse("new rows are bf16 or fp16");
   if (kv != c.dtype && kv != DType::fp8_e4m3 && kv != DType::int8)
     refuse("rows are stored as they are, as fp8_e4m3 or as int8, not " + std::string(to_string(kv)));
-  const bool tail = has_rope_tail(c);
-  if (c.rope && !tail) refuse("rotary columns in a tensor of their own are not supported yet");
-  if (tail && *c.rope->dtype != c.dtype) refuse("rotary columns are stored as they are");
+  if (c.rope && *c.rope->dtype != c.dtype) refuse("rotary columns are stored as they are");
   const int columns = k_columns(c);
-  for (const int depth : {columns, *c.v_from_k ? columns : *c.ov_depth, tail ? *c.rope_depth : 16}) {
+  for (const int depth : {columns, *c.v_from_k ? columns : *c.ov_depth, c.rope ? *c.rope_depth : 16}) {
     if (depth % 16 != 0 || depth < 16 || depth > 1024) refuse("depth is a multiple of 16 up to 1024");
   }
   AppendPlan p{c,
@@ -78,6 +76,10 @@ std::vector<KernelParam> params_of(const AppendPlan& p) {
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   for (KernelParam& param : p.operand.params()) params.push_back(std::move(param));
+  if (has_rope_tensor(p.config)) {
+    add(Kind::pointer, "k_rope");
+    for (const char* axis : {"page", "seq", "head"}) add(Kind::i64, fmt::format("k_rope_stride_{}", axis));
+  }
   if (p.config.operand->quantization) {
     add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
     if (p.group > 0) add_scale_strides(params, *p.config.operand, true);
@@ -101,6 +103,7 @@ std::string declaration(const AppendPlan& p, const KernelParam& param) {
   const std::string& role = param.role;
   if (param.kind != Kind::pointer) return parameter_text(param);
   if (role == "q" || role == "o") return fmt::format("const u16* new_{}", role == "q" ? "k" : "v");
+  if (role == "k_rope") return "u16* k_rope";
   if (role == "k" || role == "v") return fmt::format("{}* {}", p.bytes ? "u8" : "u16", role);
   if (role.ends_with("_scale") && p.group > 0) return "float* " + role;
   return parameter_text(param);
@@ -209,16 +212,21 @@ void emit_row(Writer& w, const AppendPlan& p, const char* name, int depth) {
   w.close();
 }
 
-/// Rotary columns, as they are, behind the others.
-void emit_tail(Writer& w, const AppendPlan& p) {
+/// Rotary columns, as they are, behind the others or into their own tensor.
+void emit_rope(Writer& w, const AppendPlan& p) {
   const int rope = *p.config.rope_depth;
   w.banner("its rotary columns");
   w.open("");
   w.line("const u16* const from = new_k + (first + row) * q_stride_seq + head * q_stride_head + {};",
          k_columns(p.config));
-  w.line("{}* const to = k + {} + head * k_stride_head{};", p.bytes ? "u8" : "u16",
-         p.operand.row_offset("k", "page", "token"), first_column(p.config));
-  w.line("u16* const tail = (u16*)((u8*)to + {});", *p.config.rope->padded_depth);
+  if (has_rope_tensor(p.config)) {
+    w.line("u16* const tail = k_rope + {} + head * k_rope_stride_head;",
+           p.operand.row_offset("k_rope", "page", "token"));
+  } else {
+    w.line("{}* const to = k + {} + head * k_stride_head{};", p.bytes ? "u8" : "u16",
+           p.operand.row_offset("k", "page", "token"), first_column(p.config));
+    w.line("u16* const tail = (u16*)((u8*)to + {});", *p.config.rope->padded_depth);
+  }
   w.line("for (int i = 2 * lane; i < {}; i += 64) *(u32*)(tail + i) = *(const u32*)(from + i);", rope);
   w.close();
 }
@@ -259,7 +267,7 @@ KernelSource make_append_kernel(const Config& config) {
   body.line("const int page = {};", p.operand.populate("batch", "token", "0", "length"));
   body.line("if (page < 0) continue;  // no page of the pool: nothing is written");
   emit_row(body, p, "k", k_columns(p.config));
-  if (has_rope_tail(p.config)) emit_tail(body, p);
+  if (p.config.rope) emit_rope(body, p);
   if (p.own_v) emit_row(body, p, "v", *p.config.ov_depth);
   body.close();
   body.close();

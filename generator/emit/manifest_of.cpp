@@ -27,7 +27,10 @@ Manifest manifest_of(const Config& c, const std::string& prefix) {
     m.cache_depth = *c.cache_depth;
     m.head_dim_offset = *c.head_dim_offset;
   }
-  if (has_rope_tail(c)) m.rope = Manifest::Rope{*c.rope_depth, *c.rope->padded_depth, *c.rope->dtype};
+  if (c.rope) {
+    m.rope =
+        Manifest::Rope{*c.rope_depth, c.rope->padded_depth.value_or(0), *c.rope->dtype, has_rope_tensor(c)};
+  }
   m.writes_lse = c.lse.value_or(false);
   m.scale = *c.scale;
   return m;

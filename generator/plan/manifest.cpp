@@ -136,7 +136,9 @@ void add_serving(const Manifest& m, Json& out) {
   if (m.num_q_heads > 0) out["num_q_heads"] = m.num_q_heads;
   if (m.kv_num_heads > 0) out["kv_num_heads"] = m.kv_num_heads;
   if (m.cache_depth > 0) out["cache_depth"] = m.cache_depth, out["head_dim_offset"] = m.head_dim_offset;
-  if (m.rope) {
+  if (m.own_rope()) {
+    out["rope"] = {{"layout", "separate"}, {"depth", m.rope->depth}, {"dtype", to_string(m.rope->dtype)}};
+  } else if (m.rope) {
     out["rope"] = {{"depth", m.rope->depth},
                    {"padded_depth", m.rope->padded_depth},
                    {"dtype", to_string(m.rope->dtype)}};
@@ -163,8 +165,16 @@ void add_serving(const Manifest& m, Json& out) {
 }
 
 void read_rope(const Json& from, Manifest& m) {
-  const Manifest::Rope rope{int_of(from, "depth"), int_of(from, "padded_depth"),
-                            enum_of<DType>(from, "dtype", dtype_from)};
+  Manifest::Rope rope{int_of(from, "depth"), 0, enum_of<DType>(from, "dtype", dtype_from)};
+  if (from.contains("layout")) {
+    if (string_of(from, "layout") != "separate" || rope.depth < 1 || rope.depth >= m.depth ||
+        m.cache_depth == 0)
+      malformed("'rope' is no tensor of the last columns of 'depth'");
+    rope.separate = true;
+    m.rope = rope;
+    return;
+  }
+  rope.padded_depth = int_of(from, "padded_depth");
   const auto bytes = [](int count, DType type) {
     return static_cast<std::int64_t>(count) * static_cast<std::int64_t>(size_of(type));
   };
@@ -195,10 +205,11 @@ void read_serving(const Json& json, Manifest& m) {
   if (json.contains("cache_depth")) {
     m.cache_depth = int_of(json, "cache_depth");
     m.head_dim_offset = int_of(json, "head_dim_offset");
-    if (m.head_dim_offset < 0 || m.head_dim_offset > m.cache_depth - m.depth)
-      malformed("'cache_depth' and 'head_dim_offset' leave no room for 'depth'");
   }
   if (json.contains("rope")) read_rope(member(json, "rope"), m);
+  if (json.contains("cache_depth") &&
+      (m.head_dim_offset < 0 || m.head_dim_offset > m.cache_depth - m.k_columns()))
+    malformed("'cache_depth' and 'head_dim_offset' leave no room for 'depth'");
   if (json.contains("workspace_bytes_per_block"))
     m.workspace_bytes_per_block = int_of(json, "workspace_bytes_per_block");
   if (json.contains("workspace_bytes_per_item"))

@@ -2,6 +2,7 @@
 
 #include <kiln/cascade.hpp>
 #include "generator/config/report.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/schedules/sm90_decode_plan.hpp"
 
 namespace kiln {
@@ -15,7 +16,9 @@ class Sm90Decode final : public Schedule {
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
     nlohmann::ordered_json k = p.operand->constants(p.kv_bytes, p.k_span, p.k_depth);
-    if (p.rope > 0) {
+    if (has_rope_tensor(p.config)) {
+      k["rope_row_width"] = p.rope, k["rope_base_offset_bytes"] = 0;
+    } else if (p.rope > 0) {
       const int begin = *p.config.rope->padded_depth;
       const RopeMap map = rope_map(begin, (*p.config.cache_depth - begin) / 2);
       k["rope_row_width"] = map.row_width, k["rope_base_offset_bytes"] = map.base_offset_bytes;

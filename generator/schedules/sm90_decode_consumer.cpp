@@ -324,7 +324,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   } else {
     for (int i = 0; i < p.key_blocks(); ++i)
       w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
-    for (int i = 0; p.rope > 0 && i < p.key_blocks(); ++i)
+    for (int i = 0; p.rope_apart() && i < p.key_blocks(); ++i)
       w.line("float rope_acc_{}[{}];  // of S' what the rotary columns add", i, p.s_regs());
     for (int j = 0; j < p.out_blocks(); ++j)
       w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);

@@ -243,7 +243,7 @@ KernelSource emit_decode(const DecodePlan& p) {
     p.qk->add_to(prelude, false);
     p.pv->add_to(prelude, false);
   }
-  if (p.rope > 0) p.qk_rope->add_to(prelude, true), p.qk_rope->add_to(prelude, false);
+  if (p.rope_apart()) p.qk_rope->add_to(prelude, true), p.qk_rope->add_to(prelude, false);
   if (p.fp8_q) prelude.use("byte_type");
 
   const auto params = without_fixed_heads(kernel_params(p), p.config);
@@ -294,7 +294,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   const auto expect = [&](int n, int k, int count) {
     m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}", n, k), count});
   };
-  const int qk = ((p.k_in_registers() ? p.padded_depth() : p.depth) + p.rope) / 16, pv = p.BN / 16;
+  const int qk = (p.k_in_registers() ? p.padded_depth() + p.rope : p.depth) / 16, pv = p.BN / 16;
   if (p.grouped()) {
     const int steps = p.key_blocks() * p.depth / 16 + p.out_blocks() * pv;
     m.expectations.push_back({"mma.sync.aligned.m16n8k16", steps * p.BM / 8});

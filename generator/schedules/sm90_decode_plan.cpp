@@ -16,21 +16,35 @@ namespace {
 
 constexpr const char* kName = "sm90_decode";
 
-/// Rotary columns of a type of their own are a tail of rows of bytes, multiplied as they are stored.
+/// Rotary columns that lie apart are multiplied as they are stored: a tail of rows of bytes, or a tensor of
+/// their own beside rows of either size.
 void check_rope(const Config& c, const Config& m, const MeaningCheck& check) {
-  check.takes(has_rope_tail(c), "/rope/layout", "takes rotary columns in the rows of K only", "tail");
-  if (!has_rope_tail(c)) return;
-  check.takes(size_of(*m.kv_dtype) == 1 && size_of(c.dtype) == 2, c.kv_dtype ? "/kv_dtype" : "/rope",
-              "takes a tail of 16-bit columns behind 8-bit ones, under a 16-bit Q", "fp8_e4m3, int8");
+  const bool tail = has_rope_tail(c), bytes = size_of(*m.kv_dtype) == 1;
+  if (tail) {
+    check.takes(bytes && size_of(c.dtype) == 2, c.kv_dtype ? "/kv_dtype" : "/rope",
+                "takes a tail of 16-bit columns behind 8-bit ones, under a 16-bit Q", "fp8_e4m3, int8");
+  } else {
+    check.takes(size_of(c.dtype) == 2, "/dtype", "takes a tensor of rotary columns under a 16-bit Q",
+                "bf16, fp16");
+  }
   check.takes(*m.rope->dtype == c.dtype, "/rope/dtype", "multiplies rotary columns as they are: of Q's type",
               std::string(to_string(c.dtype)));
-  check.takes(*m.v_from_k, c.v_from_k ? "/v_from_k" : "/rope", "takes a tail where V lies in K",
+  check.takes(*m.v_from_k, c.v_from_k ? "/v_from_k" : "/rope",
+              tail ? "takes a tail where V lies in K" : "takes a tensor of rotary columns where V lies in K",
               "v_from_k true");
-  check.takes(*m.head_dim_offset == 0, "/head_dim_offset", "reads rows with a tail from their start", "0");
-  const int nope = k_columns(m);
-  check.takes(nope % 16 == 0 && nope > 0, c.nope_depth ? "/nope_depth" : "/rope_depth",
-              "takes multiples of 16 columns before a tail", std::to_string(std::max(nope / 16 * 16, 16)));
-  check.takes(*m.ov_depth <= nope, "/ov_depth", "finds V before the tail", "at most " + std::to_string(nope));
+  check.takes(*m.head_dim_offset == 0, "/head_dim_offset",
+              tail ? "reads rows with a tail from their start"
+                   : "reads rows beside a tensor of rotary columns from their start",
+              "0");
+  // Beside 16-bit columns the rotary ones are the panel after theirs.
+  const int nope = k_columns(m), step = bytes ? 16 : 64;
+  check.takes(nope % step == 0 && nope > 0, c.nope_depth ? "/nope_depth" : "/rope_depth",
+              tail ? "takes multiples of 16 columns before a tail"
+                   : fmt::format("takes multiples of {} columns beside a tensor of rotary ones", step),
+              std::to_string(std::max(nope / step * step, step)));
+  check.takes(*m.ov_depth <= nope, "/ov_depth",
+              tail ? "finds V before the tail" : "finds V before the rotary columns",
+              "at most " + std::to_string(nope));
 }
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -177,7 +191,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   // counts, and has at most 8 heads takes 8: half of the exponentials (bench/NOTES.md 106). All heads read
   // the same rows of a latent cache, many as a rule: 64 (118). Wide outputs otherwise leave registers for 16.
   const bool odd_pages = single_rows && *c.operand->page_size > 1;  // more than a lean producer can look up
-  const bool latent = p.v_in_k && !p.narrow && p.rope == 0 && p.v_panels % 2 == 0 && !odd_pages;
+  const bool latent = p.v_in_k && !p.narrow && p.v_panels % 2 == 0 && !odd_pages;
   const int most = p.ov_depth <= 256 ? 64 : 16;
   if (!c.BM) {
     const bool counted = c.num_q_heads && c.kv_num_heads;
@@ -209,7 +223,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const int v_fragments = p.BN / 4 * (p.v_in_k ? 1 : p.out_blocks());
   const int in_registers = std::max(p.fp8_q ? 0 : p.k_fragment_registers(), v_fragments);
   const int fragments = p.grouped() ? 16 + p.s_regs() : p.narrow ? in_registers : 0;
-  p.upright = !p.narrow && p.BM == 64 && p.rope == 0 && (p.padded_ov() <= 256 || latent);
+  p.upright = !p.narrow && p.BM == 64 && (p.padded_ov() <= 256 || latent);
   p.warpgroups = p.upright && p.padded_ov() > 256 ? 2 : 1;
   ScoreModifier::Dialect dialect;
   dialect.tanh = "";  // decode has time for the exact one
@@ -219,7 +233,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.ov_columns() / 2)
                               : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
   // A tail's part of S' lives as long as K's fragments do.
-  const int tail = p.rope > 0 ? p.key_blocks() * p.s_regs() + 32 : 0;
+  const int tail = p.rope_apart() ? p.key_blocks() * p.s_regs() + 32 : 0;
   const int registers = tiles + tail + p.mask->live_registers() + p.modifier->live_registers();
   if (registers > 200) {
     refuse(kName, {"/BM", "/BN", "/depth", "/ov_depth"},
@@ -359,7 +373,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   } else {
     p.qk.emplace(p.fp8_q ? c.dtype : p.math, p.BM, p.k_in_registers() ? a : Wgmma::A::smem, false);
     p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
-    if (p.rope > 0) p.qk_rope.emplace(c.dtype, p.BM, Wgmma::A::smem, false);
+    if (p.rope_apart()) p.qk_rope.emplace(c.dtype, p.BM, Wgmma::A::smem, false);
   }
   p.config = std::move(c);
   return p;

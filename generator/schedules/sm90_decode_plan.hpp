@@ -19,7 +19,8 @@ struct DecodePlan {
   Config config;  ///< resolved
 
   int depth, ov_depth;
-  /// Columns of K in kv_dtype, and those of Q's type behind them; 0: all are in kv_dtype.
+  /// Columns of K that its own map brings, in kv_dtype, and the rotary ones of Q's type that another brings
+  /// behind them; 0: one map brings all.
   int k_depth, rope = 0;
   int BM, BN, num_kv_stages, ctas_per_sm;
   int shared_stages;     ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
@@ -85,6 +86,8 @@ struct DecodePlan {
   int padded_depth() const { return k_panels * k_span / kv_bytes; }
   int padded_ov() const { return v_panels * v_span / kv_bytes; }
   int rope_panels() const { return (rope + 63) / 64; }
+  /// Rotary columns have products and sums of their own: behind narrow ones. Else they are K's next panels.
+  bool rope_apart() const { return rope > 0 && narrow; }
   int q_panels() const { return (fp8_q ? k_panels : padded_depth() / 64) + rope_panels(); }
   /// Steps of the contraction over the depth that lie in it.
   int qk_steps() const { return fp8_q ? (depth + 31) / 32 : depth / 16; }

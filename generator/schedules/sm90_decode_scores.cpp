@@ -31,14 +31,14 @@ void emit_scores(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
   const std::string first_key = fmt::format("n * {}", p.BN);
   const bool scaled = p.scales() && !p.grouped() && !p.scale_in_factor();
-  if (scaled || p.rope > 0) {
-    w.comment("{}", p.rope == 0 ? "scales of the keys"
-                    : scaled    ? "scales of the keys, which rotary columns have not"
-                                : "with the rotary columns");
+  if (scaled || p.rope_apart()) {
+    w.comment("{}", !p.rope_apart() ? "scales of the keys"
+                    : scaled        ? "scales of the keys, which rotary columns have not"
+                                    : "with the rotary columns");
     for (int i = 0; i < p.key_blocks(); ++i) {
       for (int r = 0; r < p.s_regs(); ++r) {
         const std::string scale = p.head_scale() ? "key_scale" : fmt::format("k_scale_{}_{}", i, r / 2 % 2);
-        if (p.rope == 0) {
+        if (!p.rope_apart()) {
           w.line("s_acc_{}[{}] *= {};", i, r, scale);
         } else if (scaled) {
           w.line("s_acc_{0}[{1}] = fmaf({2}, s_acc_{0}[{1}], rope_acc_{0}[{1}]);", i, r, scale);

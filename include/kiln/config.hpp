@@ -54,7 +54,7 @@ struct Gather4 {
   std::string tma_dtype, swizzle, l2_promotion;
 };
 struct RopeConfig {
-  std::string layout;               ///< "separate" or "tail"
+  std::string layout;               ///< "separate" (a tensor of their own) or "tail" (in K's rows)
   std::optional<int> padded_depth;  ///< of a tail: bytes of a head row before it
   std::optional<DType> dtype;
 };

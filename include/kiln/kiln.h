@@ -64,6 +64,8 @@ typedef struct {
   int launch_before; /* what the launch before on the stream leaves alone: 0 nothing is promised, 1 lengths
                         and tables, 2 everything this launch touches (kiln::LaunchBefore) */
   int max_blocks;    /* of persistent grids; 0: no limit */
+  const DLTensor* k_rope; /* K's rotary columns, of a kernel with a tensor of their own, in K's form with the
+                             same pages and rows (k then has the other columns); else NULL */
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing

@@ -101,6 +101,7 @@ struct AppendArgs {
   /// Read for scales per tensor and per head, written for those per token (in the config's layout) and per n
   /// elements.
   std::optional<Tensor> k_scale, v_scale;
+  std::optional<Tensor> k_rope;  ///< the pool of K's rotary columns, where they have one of their own
 };
 /// Launches a kernel of make_append_kernel. Throws Error (bad_input): one line per broken rule.
 std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArgs& args,

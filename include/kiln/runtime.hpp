@@ -88,6 +88,9 @@ struct AttentionArgs {
   /// i32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)]: bit j % 32 of word j / 32 of a row
   /// set: key j is visible.
   std::optional<Tensor> mask_bits;
+  /// Rotary columns of K, where they have a tensor of their own (Manifest::own_rope): in K's form, with its
+  /// pages and rows, and strides of its own.
+  std::optional<Tensor> k_rope;
 };
 
 /// Memory on the runtime's device; freed with the object. write/read/fill are complete when they return.

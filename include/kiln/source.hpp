@@ -32,10 +32,10 @@ struct TensorMapSpec {
 
 /// One kernel parameter, in order. `role` says what the runtime puts there:
 ///   tensor_map  q k v o; of k and v the columns that are read, from head_dim_offset on; k_rope: rotary
-///               columns of another type, which k leaves out
+///               columns of another type or of a tensor of their own, which k leaves out
 ///               k_scale v_scale, of scales by head and token: axes seq, head, page or batch
-///   pointer     q k v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink mask_bits
-///               seqlens_k: null for contiguous operands without it
+///   pointer     q k k_rope v o lse cu_seqlens_q cu_seqlens_k page_table q_scale k_scale v_scale sink
+///               mask_bits; seqlens_k: null for contiguous operands without it
 ///               tile_counter: one i32 that is 0 before a launch; the kernel leaves it 0, so it is cleared
 ///               once, but launches that may overlap (different streams) need one each
 ///               item_counters: the same, batch * heads_kv * num_m_blocks of them and team_heads more
@@ -50,8 +50,8 @@ struct TensorMapSpec {
 ///               to the next; 0 where all share one section_heads: how many of the batch * heads_q heads are
 ///               worked on together; a divisor of it, the largest whose K and V (shared by heads_q / heads_kv
 ///               heads each) fit in 32 MiB of L2, at least 1
-///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_scale,v_scale}_stride_{page,batch},
-///               {k_scale,v_scale}_stride_head: strides in elements
+///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_rope,k_scale,v_scale}_stride_{page,batch},
+///               k_rope_stride_{seq,head}, {k_scale,v_scale}_stride_head: strides in elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
 struct KernelParam {
   enum class Kind { tensor_map, pointer, i32, i64, f32 };
@@ -114,10 +114,11 @@ struct Manifest {
   int num_q_heads = 0, kv_num_heads = 0;     ///< head counts that the kernel is made for; 0: any
   int cache_depth = 0, head_dim_offset = 0;  ///< of a head row of K; cache_depth 0: just the columns read
   /// Rotary columns of a type of their own, the last of `depth`: in each head row of K `padded_depth` bytes
-  /// behind its first. cache_depth counts their bytes, too.
+  /// behind its first, and cache_depth counts their bytes, too; or `separate`, in a tensor of their own.
   struct Rope {
     int depth = 0, padded_depth = 0;
     DType dtype = DType::bf16;
+    bool separate = false;
   };
   std::optional<Rope> rope;
   bool writes_lse = false;
@@ -135,9 +136,10 @@ struct Manifest {
 
   /// Elements of a head row of K and of V in memory. V has the same columns around those that are read.
   int k_row() const { return cache_depth > 0 ? cache_depth : depth; }
-  int v_row() const { return k_row() - depth + ov_depth; }
-  /// Columns of K in kv_dtype.
+  int v_row() const { return k_row() - k_columns() + ov_depth; }
+  /// Columns of K in kv_dtype, those of its own tensor.
   int k_columns() const { return rope ? depth - rope->depth : depth; }
+  bool own_rope() const { return rope && rope->separate; }
 
   /// Whether the kernel has a parameter of this role, of any kind or of the given one.
   bool takes(std::string_view role, std::optional<KernelParam::Kind> kind = std::nullopt) const {

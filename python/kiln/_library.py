@@ -50,6 +50,7 @@ class KernelInfo(ctypes.Structure):
 # Members of kiln_attention_args that are tensors, in order, by the numbers between them.
 FIRST_TENSORS = ("q", "k", "v", "o", "lse", "cu_seqlens_q", "cu_seqlens_k")
 LATER_TENSORS = ("page_table", "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits")
+LAST_TENSORS = ("k_rope",)
 
 
 class AttentionArgs(ctypes.Structure):
@@ -59,6 +60,7 @@ class AttentionArgs(ctypes.Structure):
         + [("max_seqlen_q", c_int64), ("max_seqlen_k", c_int64), ("scale", POINTER(c_double))]
         + [(name, POINTER(DLTensor)) for name in LATER_TENSORS]
         + [("launch_before", c_int), ("max_blocks", c_int)]
+        + [(name, POINTER(DLTensor)) for name in LAST_TENSORS]
     )
 
 

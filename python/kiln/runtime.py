@@ -61,13 +61,13 @@ class Kernel:
     def __call__(self, q, k, v, o, *, scale: float | None = None, stream: int = 0, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
                  launch_before: int = 0, max_blocks: int = 0, **tensors):
         """Launches: `o` (and `lse`) are written. Further tensors by name: lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k,
-        q_scale, k_scale, v_scale, sink, mask_bits; what each is, kiln/kiln.h says. `v` is None where V lies in K's rows. `stream` is a
+        q_scale, k_scale, v_scale, sink, mask_bits, k_rope; what each is, kiln/kiln.h says. `v` is None where V lies in K's rows. `stream` is a
         CUstream as an integer. Returns `o`."""
         given = {"q": q, "k": k, "v": v, "o": o, **tensors}
         args = AttentionArgs(ctypes.sizeof(AttentionArgs))
         borrowed = []
         for name, tensor in given.items():
-            if name not in _library.FIRST_TENSORS + _library.LATER_TENSORS:
+            if name not in _library.FIRST_TENSORS + _library.LATER_TENSORS + _library.LAST_TENSORS:
                 raise TypeError(f"kiln has no argument {name!r}")
             if tensor is None:
                 continue

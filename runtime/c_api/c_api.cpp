@@ -1,6 +1,7 @@
 // The C interface over the C++ one: exceptions become status codes and a per-thread text.
 #include <kiln/kiln.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -166,7 +167,10 @@ kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* in
 kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* args, uint64_t stream) {
   return guarded([&] {
     require(kernel != nullptr && args != nullptr, "kernel or args is NULL");
-    require(args->size >= sizeof *args, "args.size is not sizeof(kiln_attention_args)");
+    // Callers built before k_rope have none.
+    require(args->size >= offsetof(kiln_attention_args, k_rope),
+            "args.size is not sizeof(kiln_attention_args)");
+    const DLTensor* const k_rope = args->size >= sizeof *args ? args->k_rope : nullptr;
     require(args->q != nullptr, "q is NULL");
     Converter convert(kernel->runtime, kiln::is_on_host(*args->q));
     kiln::AttentionArgs problem;
@@ -174,6 +178,7 @@ kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* a
     problem.q = convert(args->q, "q", false, manifest.dtype);
     problem.k = convert(args->k, "k", false, manifest.kv_dtype);
     if (manifest.takes("v")) problem.v = convert(args->v, "v", false, manifest.kv_dtype);  // else in K's rows
+    problem.k_rope = convert.optional(k_rope, "k_rope");
     problem.o = convert(args->o, "o", true);
     problem.lse = convert.optional(args->lse, "lse", true);
     problem.cu_seqlens_q = convert.optional(args->cu_seqlens_q, "cu_seqlens_q");

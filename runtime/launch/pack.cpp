@@ -28,7 +28,7 @@ const Tensor* tensor_of(const AttentionArgs& args, std::string_view role) {
   if (role == "k") return &args.k;
   if (role == "v") return &args.v;
   if (role == "o") return &args.o;
-  if (role == "k_rope") return &args.k;
+  if (role == "k_rope") return args.k_rope ? &*args.k_rope : &args.k;
   if (role == "k_scale") return args.k_scale ? &*args.k_scale : &args.k;
   if (role == "v_scale") return args.v_scale ? &*args.v_scale : &args.v;
   return nullptr;
@@ -41,6 +41,7 @@ std::uint64_t address_of(const std::optional<Tensor>& tensor) {
 constexpr Role<std::uint64_t> kPointers[] = {
     {"q", [](const Context& c) { return c.args.q.address; }},
     {"k", [](const Context& c) { return c.args.k.address; }},
+    {"k_rope", [](const Context& c) { return address_of(c.args.k_rope); }},
     {"v", [](const Context& c) { return c.args.v.address; }},
     {"o", [](const Context& c) { return c.args.o.address; }},
     {"lse", [](const Context& c) { return address_of(c.args.lse); }},
@@ -154,7 +155,7 @@ TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, co
   const TensorMapSpec& spec = param.map;
   const std::string_view role = param.role;
   // Of longer rows the map shows just the columns that are read: copies past them bring zeros.
-  const bool rope = role == "k_rope";
+  const bool rope = role == "k_rope" && !manifest.own_rope();
   const bool window = manifest.cache_depth > 0 && (rope || role == "k" || role == "v");
   TensorMapRequest request;
   request.address = tensor.address;
@@ -242,7 +243,8 @@ void check_roles(const Manifest& manifest) {
       case KernelParam::Kind::i64: {
         const auto stride = parse_stride(param.role);
         known =
-            stride && stride->tensor != "k_rope" && tensor_of({}, stride->tensor) != nullptr &&
+            stride && (stride->tensor != "k_rope" || manifest.own_rope()) &&
+            tensor_of({}, stride->tensor) != nullptr &&
             (stride->axis != "head" || !is_scale(stride->tensor) || scales_by_head(manifest.quantization));
         break;
       }

@@ -95,12 +95,20 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   // A kernel that finds V in K's columns has no use for a tensor of its own.
   const bool own_v = manifest.takes("v");
   if (own_v) shaped = check.shaped("v", args.v, kv_rank, kv_layout) && shaped;
+  const bool own_rope = manifest.own_rope() && manifest.takes("k_rope");
+  check.require(own_rope == args.k_rope.has_value(), "{}",
+                own_rope ? "the kernel needs k_rope, the rotary columns of K"
+                         : "k_rope was given, but the kernel takes none");
+  if (own_rope) shaped = args.k_rope && check.shaped("k_rope", *args.k_rope, kv_rank, kv_layout) && shaped;
   shaped = check.shaped("o", args.o, rank, layout) && shaped;
   if (!shaped) check.done(manifest.name);
 
   check.operand("q", args.q, manifest.dtype, manifest.depth, is_mapped(manifest, "q"));
   check.operand("k", args.k, manifest.kv_dtype, manifest.k_row(), is_mapped(manifest, "k"));
   if (own_v) check.operand("v", args.v, manifest.kv_dtype, manifest.v_row(), is_mapped(manifest, "v"));
+  if (own_rope)
+    check.operand("k_rope", *args.k_rope, manifest.rope->dtype, manifest.rope->depth,
+                  is_mapped(manifest, "k_rope"));
   check.operand("o", args.o, manifest.out_dtype, manifest.ov_depth, is_mapped(manifest, "o"));
 
   const auto leading = [](const Tensor& tensor) {
@@ -111,6 +119,9 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   check.require(!own_v || leading(args.v) == leading(args.k),
                 "v has shape {}, it must match k's {} but for the depth", show(args.v.shape),
                 show(args.k.shape));
+  check.require(!own_rope || leading(*args.k_rope) == leading(args.k),
+                "k_rope has shape {}, it must match k's {} but for the depth",
+                own_rope ? show(args.k_rope->shape) : "", show(args.k.shape));
   problem.heads_q = args.q.shape[rank - 2];
   problem.heads_kv = args.k.shape[kv_rank - 2];
   const bool heads_divide = problem.heads_kv > 0 && problem.heads_q % problem.heads_kv == 0;

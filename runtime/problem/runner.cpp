@@ -11,7 +11,7 @@ namespace {
 // A value that the first launch writes poison over is caught whatever the kernel does later; rows past the
 // last are guards.
 struct DeviceTensors {
-  DeviceBuffer q, k, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask;
+  DeviceBuffer q, k, k_rope, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask;
 };
 
 DeviceBuffer upload(Runtime& runtime, std::span<const std::byte> bytes, const char* name) {
@@ -112,7 +112,15 @@ class Job {
       }
       return in_form(std::move(rows), row_bytes(row), poison);
     };
-    if (manifest_.rope) {
+    if (manifest_.own_rope()) {
+      const DType type = manifest_.rope->dtype;
+      const KeyColumns columns = split_keys(work_.k, shape_.depth, manifest_.rope->depth);
+      t_.k = upload(runtime, in_memory(columns.plain, manifest_.k_columns(), manifest_.k_row()), "K");
+      const auto rope_bytes =
+          static_cast<std::size_t>(shape_.heads_kv * manifest_.rope->depth) * size_of(type);
+      t_.k_rope = upload(runtime, in_form(encode(type, columns.rope), rope_bytes, poison_of(type)),
+                         "K's rotary columns");
+    } else if (manifest_.rope) {
       t_.k = upload(runtime, in_form(rows_with_tail(poison), row_bytes(manifest_.k_row()), poison), "K");
     } else {
       t_.k = upload(runtime, in_memory(work_.k, shape_.depth, manifest_.k_row()), "K");
@@ -244,13 +252,14 @@ class Job {
     args.q = Tensor::dense(t_.q.address(), manifest_.dtype, {s.total_q(), s.heads_q, s.depth});
     std::vector<std::int64_t> rows{s.total_k()};
     if (pages_) rows = {pages_->num_pages, pages_->page_size};
-    const auto keys = [&](const DeviceBuffer& buffer, std::int64_t depth) {
+    const auto keys = [&](const DeviceBuffer& buffer, DType dtype, std::int64_t depth) {
       std::vector<std::int64_t> shape = rows;
       shape.insert(shape.end(), {s.heads_kv, depth});
-      return Tensor::dense(buffer.address(), manifest_.kv_dtype, std::move(shape));
+      return Tensor::dense(buffer.address(), dtype, std::move(shape));
     };
-    args.k = keys(t_.k, manifest_.k_row());
-    args.v = keys(t_.v, manifest_.v_row());
+    args.k = keys(t_.k, manifest_.kv_dtype, manifest_.k_row());
+    args.v = keys(t_.v, manifest_.kv_dtype, manifest_.v_row());
+    if (manifest_.own_rope()) args.k_rope = keys(t_.k_rope, manifest_.rope->dtype, manifest_.rope->depth);
     args.o = Tensor::dense(t_.o.address(), manifest_.out_dtype, {s.total_q(), s.heads_q, s.ov_depth});
     if (manifest_.writes_lse)
       args.lse = Tensor::dense(t_.lse.address(), DType::f32, {s.heads_q, s.total_q()});
@@ -283,6 +292,8 @@ class Job {
     args.q = tensor(t_.q, manifest_.dtype, row_q, q, s.heads_q, s.depth);
     args.k = tensor(t_.k, manifest_.kv_dtype, row_k, k, s.heads_kv, manifest_.k_row());
     args.v = tensor(t_.v, manifest_.kv_dtype, row_k, k, s.heads_kv, manifest_.v_row());
+    if (manifest_.own_rope())
+      args.k_rope = tensor(t_.k_rope, manifest_.rope->dtype, row_k, k, s.heads_kv, manifest_.rope->depth);
     args.o = tensor(t_.o, manifest_.out_dtype, row_q, q, s.heads_q, s.ov_depth);
     if (manifest_.writes_lse) {
       const auto offset = static_cast<std::uint64_t>(row_q * s.heads_q) * sizeof(float);

@@ -190,7 +190,7 @@ void store_keys(const Config& resolved, bool scaled, Workload& work) {
       round_to(kv_dtype, values);
     }
   };
-  if (!has_rope_tail(resolved)) return store(work.k, shape.depth);
+  if (!resolved.rope) return store(work.k, shape.depth);
   work.rope_depth = resolved.rope_depth.value_or(0);
   KeyColumns columns = split_keys(work.k, shape.depth, work.rope_depth);
   store(columns.plain, shape.depth - work.rope_depth);

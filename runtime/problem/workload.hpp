@@ -53,7 +53,7 @@ struct Workload {
   ProblemShape shape;
   std::vector<float> q, k, v;  ///< [total, heads, depth]; `v` is empty when V is the head of each K row
   bool v_from_k = false;
-  /// Last columns of each row of K, of a type of their own, which scales do not concern.
+  /// Last columns of each row of K, of a type or in a tensor of their own, which scales do not concern.
   std::int64_t rope_depth = 0;
 
   // Of quantised operands `k` and `v` are what is stored; the scales multiply it, as `q_scale` does Q.
@@ -78,7 +78,7 @@ struct KeyColumns {
 KeyColumns split_keys(const std::vector<float>& k, std::int64_t depth, std::int64_t rope_depth);
 std::vector<float> join_keys(const KeyColumns& columns, std::int64_t depth, std::int64_t rope_depth);
 
-/// Makes K what a cache of the config stores, the rotary columns of a tail in their own type; with scales by
+/// Makes K what a cache of the config stores, rotary columns that lie apart in their own type; with scales by
 /// the largest values if `scaled`.
 void store_keys(const Config& resolved, bool scaled, Workload& work);
 

@@ -171,6 +171,7 @@ std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArg
   attention.seqlens_k = args.seqlens_k;
   attention.cu_seqlens_q = args.cu_seqlens_q;
   attention.max_seqlen_q = args.max_rows;
+  attention.k_rope = args.k_rope;
   attention.k_scale = args.k_scale;
   attention.v_scale = args.v_scale;
   if (args.new_k.shape.size() == 3 && args.k.shape.size() == 4 && args.new_k.shape[1] != args.k.shape[2]) {

@@ -131,6 +131,22 @@ TEST_CASE("rows with a tail of rotary columns come as their columns, and scales 
   CHECK(run_kiln(tensors + "--k tk.npy").err.find("depth is 256, the config wants 192") != std::string::npos);
 }
 
+TEST_CASE("rotary columns in a tensor of their own come in the same file, and give what one tensor gives") {
+  REQUIRE_MESSAGE(have_nvrtc(), "no NVRTC: run scripts/setup.sh");
+  const std::string keys = R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 192,
+      "ov_depth": 128, "v_from_k": true, "rope_depth": 64, "operand": {"kind": "paged", "page_size": 16})";
+  std::ofstream(scratch() + "one.json") << keys << "}";
+  std::ofstream(scratch() + "apart.json") << keys << R"(, "rope": {"layout": "separate"}})";
+  write_tensor("sq.npy", {1, 2, 4, 192}, 1);
+  write_tensor("sk.npy", {1, 70, 1, 192}, 2);
+  for (const std::string name : {"one", "apart"}) {
+    const auto result = run_kiln(
+        "run " + name + ".json --device emulated --q sq.npy --k sk.npy --check --out " + name + ".npy");
+    CHECK_MESSAGE(result.status == 0, result.err);
+  }
+  CHECK(kiln::read_npy(scratch() + "apart.npy").data == kiln::read_npy(scratch() + "one.npy").data);
+}
+
 TEST_CASE("real tensors in, float32 tensors out, in the documented shapes") {
   REQUIRE_MESSAGE(have_nvrtc(), "no NVRTC: run scripts/setup.sh");
   write_tensor("q.npy", {2, 33, 4, 64}, 1);

@@ -3,6 +3,7 @@
 
 #include <kiln/kiln.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -156,6 +157,49 @@ TEST_CASE("C: rows of bytes are what the kernel takes them for: FP8 with a tail 
   k.view.shape[3] = 192;
   CHECK(kiln_kernel_launch(kernel, &args, 0) == KILN_BAD_INPUT);
   CHECK(std::string(kiln_last_error()).find("k has depth 192, the kernel takes 256") != std::string::npos);
+  kiln_kernel_destroy(kernel);
+  kiln_runtime_destroy(runtime);
+}
+
+TEST_CASE("C: rotary columns in a tensor of their own, which older callers do not know") {
+  kiln_runtime* runtime = make_runtime();
+  kiln_kernel* kernel = nullptr;
+  const kiln_status loaded = kiln_kernel_load(
+      runtime,
+      R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 192, "ov_depth": 128,
+          "v_from_k": true, "rope_depth": 64, "rope": {"layout": "separate"}})",
+      &kernel);
+  INFO(kiln_last_error());
+  REQUIRE(loaded == KILN_OK);
+  // Q has nothing but rotary columns of 1, K's are 3 in one of 8 rows: its V, 2, is all of O.
+  Host<std::uint16_t> q({1, 1, 2, 192}, 0, kBf16), o({1, 1, 2, 128}, 0xffff, kBf16),
+      k({1, 8, 1, 128}, bf16(1), kBf16), k_rope({1, 8, 1, 64}, 0, kBf16);
+  for (std::size_t i = 0; i < q.values.size(); ++i) q.values[i] = i % 192 < 128 ? 0 : bf16(1);
+  for (std::size_t i = 0; i < 128; ++i) k.values[5 * 128 + i] = bf16(2);
+  for (std::size_t i = 0; i < 64; ++i) k_rope.values[5 * 64 + i] = bf16(3);
+  const double scale = 1;
+  kiln_attention_args args{};
+  args.size = sizeof args;
+  args.q = &q.view;
+  args.k = &k.view;
+  args.o = &o.view;
+  args.k_rope = &k_rope.view;
+  args.scale = &scale;
+  const kiln_status launched = kiln_kernel_launch(kernel, &args, 0);
+  INFO(kiln_last_error());
+  REQUIRE(launched == KILN_OK);
+  for (const std::uint16_t value : o.values) CHECK(value == bf16(2));
+  const auto refused = [&](const char* what) {
+    CHECK(kiln_kernel_launch(kernel, &args, 0) == KILN_BAD_INPUT);
+    CHECK_MESSAGE(std::string(kiln_last_error()).find(what) != std::string::npos, kiln_last_error());
+  };
+  args.size = offsetof(kiln_attention_args, k_rope);
+  refused("the kernel needs k_rope");
+  args.size -= 1;
+  refused("args.size");
+  args.size = sizeof args;
+  args.k_rope = nullptr;
+  refused("the kernel needs k_rope");
   kiln_kernel_destroy(kernel);
   kiln_runtime_destroy(runtime);
 }

@@ -69,8 +69,13 @@ std::string v28_tail(const Config& c) {
   return begin % 16 == 0 ? "" : fmt::format("padded_depth ({}) must be a multiple of 16 bytes", begin);
 }
 
+std::string v28_padded(const Config& c) {
+  if (!has_rope_tensor(c) || !c.rope->padded_depth) return "";
+  return "padded_depth says where in the rows of K a tail begins, not of rotary columns in their own tensor";
+}
+
 std::string cache_row(const Config& c) {
-  const int used = c.rope && c.rope->layout == "separate" ? c.rope_depth.value_or(0) : row_elements(c);
+  const int used = row_elements(c);
   if (!c.cache_depth || *c.cache_depth >= c.head_dim_offset.value_or(0) + used) return "";
   return fmt::format("cache_depth ({}) must hold head_dim_offset ({}) and the {} columns read",
                      *c.cache_depth, c.head_dim_offset.value_or(0), used);
@@ -151,6 +156,7 @@ std::vector<Rule> type_rules() {
       {"V28", "9.2 V28", kAllTargets, {"/rope_depth", "/nope_depth", "/depth"}, v28},
       {"V28", "9.1 rope", kAllTargets, {"/rope", "/rope_depth"}, v28_rope},
       {"V28", "5.7", kAllTargets, {"/rope/padded_depth"}, v28_tail},
+      {"V28", "9.1 rope", kAllTargets, {"/rope/padded_depth"}, v28_padded},
       {"V29", "9.2 V29", kAllTargets, {"/operand/quantization/granularity"}, v29},
       {"schema",
        "5.6",

@@ -1,0 +1,1074 @@
+// deepseek_mla_decode_rope_separate_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"deepseek_mla_decode_rope_separate_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":512,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm90_decode"}
+// Schedule sm90_decode: 64 packed query rows by 64 keys a tile, 2 KV stages, 1 blocks a multiprocessor.
+// Shared memory (221296 bytes):
+//         0 ..  147456  k          K stages
+//    147456 ..  221184  q          Q: the packed query rows
+//    221184 ..  221280  mbar       K, V and cell rings
+//    221280 ..  221288  cells      cells handed to the consumers
+//    221288 ..  221296  flag       arrivals at the item before this block
+//
+// Regenerate: kiln generate deepseek_mla_decode_rope_separate_sm90a.json --out .
+// Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin deepseek_mla_decode_rope_separate_sm90a.cu
+
+#define kInfinity __int_as_float(0x7f800000)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
+
+#define SETMAXNREG_INC(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define SETMAXNREG_DEC(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
+
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives once and tells the barrier how many bytes this phase will receive.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void named_barrier_sync(int id, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+__device__ __forceinline__ void named_barrier_arrive(int id, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// The next launch on the stream may begin its set-up (once every block got here), and this one goes on when the launch before
+// has ended and what it wrote is visible.
+__device__ __forceinline__ void let_next_launch_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
+// One box of a 4-D tensor to L2.
+__device__ __forceinline__ void tma_prefetch(const TensorMap* map, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global [%0, {%1, %2, %3, %4}];" ::"l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+
+// One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
+__device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+// Makes this thread's ordinary shared-memory writes visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+#define WGMMA_WAIT(n) asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
+
+// 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
+__device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
+
+// Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+__device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2),
+               "r"(r3)
+               : "memory");
+}
+
+// Adds, after everything this thread has seen is visible to the device; what the other adders did before is visible after.
+__device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
+  int before;
+  asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
+  return before;
+}
+
+// Global to shared memory.
+__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
+      : "memory");
+}
+
+__device__ __forceinline__ void zero_16_bytes(u32 address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
+// Shared to global memory.
+__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
+      : "memory");
+}
+
+// d += A (64 x 16, registers) * B (16 x 256, N contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n256k16_rs(float (&d)[128], u32 a0, u32 a1, u32 a2, u32 a3, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+      "}, {%128, %129, %130, %131}, %132, 1, 1, 1, 1;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), 
+        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
+        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), 
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), 
+        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), 
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), 
+        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), 
+        "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), 
+        "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), 
+        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), 
+        "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), 
+        "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d += A (64 x 16, shared memory) * B (16 x 64, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n64k16_ss(float (&d)[32], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, 1, 1, 1, 0, 0;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+      : "l"(a), "l"(b));
+}
+
+// d = A (64 x 16, shared memory) * B (16 x 64, K contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n64k16_ss_first(float (&d)[32], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+      "}, %32, %33, 0, 1, 1, 0, 0;\n"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3]), "=f"(d[4]), "=f"(d[5]), "=f"(d[6]), "=f"(d[7]), 
+        "=f"(d[8]), "=f"(d[9]), "=f"(d[10]), "=f"(d[11]), "=f"(d[12]), "=f"(d[13]), "=f"(d[14]), "=f"(d[15]), 
+        "=f"(d[16]), "=f"(d[17]), "=f"(d[18]), "=f"(d[19]), "=f"(d[20]), "=f"(d[21]), "=f"(d[22]), "=f"(d[23]), 
+        "=f"(d[24]), "=f"(d[25]), "=f"(d[26]), "=f"(d[27]), "=f"(d[28]), "=f"(d[29]), "=f"(d[30]), "=f"(d[31])
+      : "l"(a), "l"(b));
+}
+
+// What the plan of the launch follows from.
+struct Problem {
+  const int* cu_seqlens_q;
+  const int* seqlens_k;
+  int batch;
+  int heads_q;
+  int heads_kv;
+  int seqlen_q;
+  int key_capacity;
+  int team_heads;
+  int launch_before;
+};
+
+// One sequence: its rows, and the KV tiles that some query sees (at least one, so that every row gets written).
+struct Sequence {
+  int q_start, seqlen_q, k_start, seqlen_k;
+  int first_tile, num_tiles;
+};
+
+// A run of KV tiles of one item (head slot and packed rows of one sequence) for this block.
+struct Segment {
+  Sequence sequence;
+  int batch, kv_head, m_block;
+  int tile_begin, tile_end;    // of the sequence's keys
+  bool whole;                  // the item is this segment alone
+  int item;                    // number of the item among all
+  unsigned item_start;         // position of the item's first tile
+  bool second_slot;            // where this part goes in the block's workspace
+};
+
+// How an item is split.
+struct Split {
+  int parts, first_cell;  // how many, and the cell of part 0
+  bool first_second;      // part 0 is in the second slot of its block; later ones are in the first
+};
+
+// Position of a team in the tiles of all sequences, end to end.
+struct Range {
+  unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
+  unsigned teams, cell;          // the range at hand
+  int slots;                     // head slots of a team
+  int m_blocks;                  // packed query tiles of a head
+  int batch;                       // sequence at `position`
+  unsigned batch_start;           // position of its first tile
+  bool first;                      // no segment taken yet
+};
+
+__device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
+  Sequence s;
+  s.q_start = problem.cu_seqlens_q[b];
+  s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
+  // a length that the operand cannot hold is one it can
+  s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
+  s.first_tile = 0;
+  s.num_tiles = max((s.seqlen_k + 63) / 64 - s.first_tile, 1);
+  return s;
+}
+
+__device__ __forceinline__ int packed_blocks(const Problem& problem) {
+  return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 63) / 64;
+}
+
+// Cells: one a team; they start at floor(cell * total / teams).
+__device__ __forceinline__ int cell_of(const Range& range, unsigned position) {
+  return (int)(((position + 1) * range.teams - 1) / range.total);
+}
+__device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell) {
+  return cell * range.total / range.teams;
+}
+
+// Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.
+__device__ __forceinline__ void seek(const Problem& problem, Range& range) {
+  const int lane = threadIdx.x % 32;
+  unsigned start = range.batch_start;
+  #pragma unroll 1
+  for (int base = range.batch;; base += 32) {
+    const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
+    int sum = mine;
+    for (int step = 1; step < 32; step *= 2) {
+      const int below = __shfl_up_sync(0xffffffffu, sum, step);
+      if (lane >= step) sum += below;
+    }
+    const unsigned past = __ballot_sync(0xffffffffu, range.position < start + sum * range.slots);
+    if (past != 0) {
+      const int found = __ffs(past) - 1;
+      range.batch = base + found;
+      range.batch_start = start + __shfl_sync(0xffffffffu, sum - mine, found) * range.slots;
+      return;
+    }
+    start += __shfl_sync(0xffffffffu, sum, 31) * range.slots;
+  }
+}
+
+__device__ __forceinline__ Range first_range(const Problem& problem) {
+  Range range;
+  range.m_blocks = packed_blocks(problem);
+  range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
+  range.teams = gridDim.x / problem.team_heads;
+  range.cell = blockIdx.x / problem.team_heads;
+  range.first = true;
+  range.batch = 0; range.batch_start = 0;
+  // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
+  if (problem.launch_before == 0) wait_for_launch_before();
+  const int lane = threadIdx.x % 32;
+  int tiles = 0;
+  #pragma unroll 4
+  for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
+  for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);
+  range.total = (unsigned)(tiles * range.slots);
+  range.teams = min(range.teams, range.total);
+  if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
+  range.position = start_of(range, range.cell);
+  range.end = start_of(range, range.cell + 1);
+  seek(problem, range);
+  return range;
+}
+
+__device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s) {
+  if (range.position >= range.end) return false;
+  s.sequence = sequence_of(problem, range.batch);
+  const int tiles = s.sequence.num_tiles;
+  const int in_batch = (int)(range.position - range.batch_start);
+  const int slot = in_batch / tiles;
+  const int head = slot * problem.team_heads + (int)blockIdx.x % problem.team_heads;
+  s.batch = range.batch;
+  s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
+  s.m_block = head % range.m_blocks;
+  s.item = range.batch * problem.team_heads * range.slots + head;
+  const unsigned item_start = range.batch_start + slot * tiles;
+  const int begin = in_batch - slot * tiles;
+  const int end = min(tiles, (int)(range.end - item_start));
+  s.tile_begin = s.sequence.first_tile + begin;
+  s.tile_end = s.sequence.first_tile + end;
+  s.whole = begin == 0 && end == tiles;
+  s.item_start = item_start;
+  s.second_slot = !range.first;
+  range.position += end - begin;
+  range.first = false;
+  if (range.position >= range.batch_start + (unsigned)(tiles * range.slots)) {
+    range.batch_start += (unsigned)(tiles * range.slots);
+    range.batch += 1;
+  }
+  return true;
+}
+
+__device__ __forceinline__ Split split_of(const Range& range, const Segment& s) {
+  Split split;
+  split.first_cell = cell_of(range, s.item_start);
+  split.parts = cell_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_cell + 1;
+  split.first_second = start_of(range, split.first_cell) < s.item_start;
+  return split;
+}
+
+extern "C" __global__ void __launch_bounds__(384, 1)
+kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap k_rope_map,
+    const u16* q,
+    u16* o,
+    float* lse,
+    float* workspace,
+    int* item_counters,
+    const int* page_table,
+    const int page_table_stride,
+    const int num_pages,
+    const int* cu_seqlens_q,
+    const int* seqlens_k,
+    const int batch,
+    const int heads_q,
+    const int heads_kv,
+    const int seqlen_q,
+    const int key_capacity,
+    const int team_heads,
+    const int launch_before,
+    const int total_q,
+    const long long q_stride_seq,
+    const long long q_stride_head,
+    const long long o_stride_seq,
+    const long long o_stride_head,
+    const float scale_log2) {
+  #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("trap;");  // built for plain sm_90, which has no wgmma
+  #else
+  extern __shared__ __align__(1024) unsigned char smem_bytes[];
+  const u32 smem = smem_address(smem_bytes);
+  const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 147456, smem_o = smem + 147456;
+  const u32 mbar_k_full = smem + 221184, mbar_k_empty = smem + 221200;
+  const u32 mbar_v_empty = smem + 221200;
+  const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
+  const int lane = threadIdx.x % 32;
+
+  if (threadIdx.x == 256) {
+    prefetch_tensor_map(&k_map); prefetch_tensor_map(&k_rope_map);
+    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_empty + 0, 8);
+    mbarrier_init(mbar_k_empty + 8, 8);
+    fence_mbarrier_init();
+  }
+  Range range = first_range(problem);
+  __syncthreads();
+
+  if (threadIdx.x >= 256) {
+    SETMAXNREG_DEC(56);
+    if (threadIdx.x >= 288) return;
+
+    // ---- producer warp of K: tiles are read once, so first out of L2
+    u32 k_stage = 0;
+    u32 k_phase = 1;
+    if (launch_before != 2) {
+      if (launch_before == 1) {
+        Range ahead = range;
+        Segment s;
+        if (next_segment(problem, ahead, s)) {
+          int pages;  // of the first 32 tiles, one a lane
+          const int key = s.tile_begin * 64 + lane * 64;
+          pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+          const int page = __shfl_sync(0xffffffffu, pages, 0);
+          if (lane == 0) {
+            tma_prefetch(&k_map, 0, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 64, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 128, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 192, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 256, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 320, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 384, 0, s.kv_head, page);
+            tma_prefetch(&k_map, 448, 0, s.kv_head, page);
+            tma_prefetch(&k_rope_map, 0, 0, s.kv_head, page);
+          }
+        }
+      }
+      wait_for_launch_before();
+    }
+    // not earlier: what the launch after this one is promised counts from here
+    let_next_launch_begin();
+    Segment s;
+    #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+      int pages, next_pages;  // of 32 tiles, one a lane, and of as many after them
+      {
+        const int key = s.tile_begin * 64 + lane * 64;
+        next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+      }
+      #pragma unroll 1
+      for (int n = s.tile_begin; n < s.tile_end; ++n) {
+        const int turn = (n - s.tile_begin) % 32;
+        if (turn == 0) {
+          pages = next_pages;
+          const int key = (n + 32) * 64 + lane * 64;
+          next_pages = key < s.sequence.seqlen_k ? page_table[(long long)s.batch * page_table_stride + key / 64] : num_pages;
+        }
+        const int page = __shfl_sync(0xffffffffu, pages, turn);
+        // K(n) into the next slot
+        mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 73728);
+        if (lane == 0) {
+          tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 8, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 8, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 65536, &k_rope_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+        }
+        k_phase ^= k_stage; k_stage ^= 1;
+      }
+    }
+    // who waits for this launch has waited for the one before it, too
+    wait_for_launch_before();
+  } else {
+
+    // ---- consumer warpgroups, one for each half of V's columns
+    SETMAXNREG_INC(224);
+    if (launch_before != 2) wait_for_launch_before();
+    const int warp = threadIdx.x / 32 % 4, half = threadIdx.x / 128;
+    if (half == 1) named_barrier_arrive(2, 256);  // the first turn
+    const int group = heads_q / heads_kv;  // query heads of a KV head
+    const float factor = scale_log2;  // from scores to log2 units
+    const u32 q_desc = (smem_q >> 4) | 0x10000u;
+    const u32 k_desc = (smem_k >> 4) | 0x10000u;
+    const u32 v_desc = (smem_v >> 4) | 0x2000000u;
+    int* const arrivals_before = (int*)(smem_bytes + 221288);
+    u32 k_stage = 0;
+    u32 k_phase = 0;
+    u32 v_stage = 0;
+    u32 v_phase = 0;
+    float s_acc[32];  // S: 64 rows, 64 keys
+    float o_acc[128];  // O: 64 rows, 256 columns
+    u32 p[16];  // P as the A operand of O += P V
+    float row_max[2], row_sum[2];
+    Segment s;
+    #pragma unroll 1
+    while (next_segment(problem, range, s)) {
+      const int rows = min(64, group * s.sequence.seqlen_q - s.m_block * 64);  // packed rows that exist
+      // Q: packed row r is query position r / group and query head r % group; rows past the last are zeros
+      #pragma unroll 6
+      for (int round = 0; round < 18; ++round) {
+        const int i = 256 * round + threadIdx.x, r = i / 72, c = i % 72;
+        const u32 at = smem_q + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
+        const int packed = s.m_block * 64 + r, position = packed / group;
+        if (r < rows) load_16_bytes(at, q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
+        else zero_16_bytes(at);
+      }
+      fence_proxy_async();
+      named_barrier_sync(1, 256);
+      row_max[0] = row_max[1] = -kInfinity; row_sum[0] = row_sum[1] = 0.0f;
+      o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = 0.0f;
+      o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
+      o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = 0.0f;
+      o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
+      o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = 0.0f;
+      o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
+      o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = 0.0f;
+      o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
+      o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = 0.0f;
+      o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
+      o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = 0.0f;
+      o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
+      o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = 0.0f;
+      o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
+      o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = 0.0f;
+      o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
+      o_acc[64] = o_acc[65] = o_acc[66] = o_acc[67] = 0.0f;
+      o_acc[68] = o_acc[69] = o_acc[70] = o_acc[71] = 0.0f;
+      o_acc[72] = o_acc[73] = o_acc[74] = o_acc[75] = 0.0f;
+      o_acc[76] = o_acc[77] = o_acc[78] = o_acc[79] = 0.0f;
+      o_acc[80] = o_acc[81] = o_acc[82] = o_acc[83] = 0.0f;
+      o_acc[84] = o_acc[85] = o_acc[86] = o_acc[87] = 0.0f;
+      o_acc[88] = o_acc[89] = o_acc[90] = o_acc[91] = 0.0f;
+      o_acc[92] = o_acc[93] = o_acc[94] = o_acc[95] = 0.0f;
+      o_acc[96] = o_acc[97] = o_acc[98] = o_acc[99] = 0.0f;
+      o_acc[100] = o_acc[101] = o_acc[102] = o_acc[103] = 0.0f;
+      o_acc[104] = o_acc[105] = o_acc[106] = o_acc[107] = 0.0f;
+      o_acc[108] = o_acc[109] = o_acc[110] = o_acc[111] = 0.0f;
+      o_acc[112] = o_acc[113] = o_acc[114] = o_acc[115] = 0.0f;
+      o_acc[116] = o_acc[117] = o_acc[118] = o_acc[119] = 0.0f;
+      o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = 0.0f;
+      o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
+      const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 64 / group) + 1);  // keys before it are hidden from no row by their end
+      #pragma unroll 1
+      for (int n = s.tile_begin; n < s.tile_end; ++n) {
+        // S = Q K(n)'
+        mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+        const u32 k_low = k_desc + k_stage * 4608;
+        named_barrier_sync(2 + half, 256);  // in turns: one's softmax beside the other's products
+        wgmma_fence();
+        wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2048, 0x40000040u), descriptor(k_low + 2048, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2050, 0x40000040u), descriptor(k_low + 2050, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2052, 0x40000040u), descriptor(k_low + 2052, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2054, 0x40000040u), descriptor(k_low + 2054, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2560, 0x40000040u), descriptor(k_low + 2560, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2562, 0x40000040u), descriptor(k_low + 2562, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2564, 0x40000040u), descriptor(k_low + 2564, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2566, 0x40000040u), descriptor(k_low + 2566, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3072, 0x40000040u), descriptor(k_low + 3072, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3074, 0x40000040u), descriptor(k_low + 3074, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3076, 0x40000040u), descriptor(k_low + 3076, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3078, 0x40000040u), descriptor(k_low + 3078, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3584, 0x40000040u), descriptor(k_low + 3584, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3586, 0x40000040u), descriptor(k_low + 3586, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3588, 0x40000040u), descriptor(k_low + 3588, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3590, 0x40000040u), descriptor(k_low + 3590, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4096, 0x40000040u), descriptor(k_low + 4096, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4098, 0x40000040u), descriptor(k_low + 4098, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4100, 0x40000040u), descriptor(k_low + 4100, 0x40000040u));
+        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4102, 0x40000040u), descriptor(k_low + 4102, 0x40000040u));
+        wgmma_commit();
+        named_barrier_arrive(3 - half, 256);
+        WGMMA_WAIT(0);
+        k_phase ^= k_stage; k_stage ^= 1;
+        if ((n + 1) * 64 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+        }
+        // maximum of each row over the tile
+        float base[2];
+        bool grew = false;
+        float alpha[2];
+        {
+          float top = s_acc[0];
+          top = fmaxf(top, s_acc[1]);
+          top = fmaxf(top, s_acc[4]);
+          top = fmaxf(top, s_acc[5]);
+          top = fmaxf(top, s_acc[8]);
+          top = fmaxf(top, s_acc[9]);
+          top = fmaxf(top, s_acc[12]);
+          top = fmaxf(top, s_acc[13]);
+          top = fmaxf(top, s_acc[16]);
+          top = fmaxf(top, s_acc[17]);
+          top = fmaxf(top, s_acc[20]);
+          top = fmaxf(top, s_acc[21]);
+          top = fmaxf(top, s_acc[24]);
+          top = fmaxf(top, s_acc[25]);
+          top = fmaxf(top, s_acc[28]);
+          top = fmaxf(top, s_acc[29]);
+          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+          top = fmaxf(row_max[0], top);
+          base[0] = top == -kInfinity ? 0.0f : top * factor;
+          alpha[0] = exp2_approx(row_max[0] * factor - base[0]);
+          grew = grew || top > row_max[0];
+          row_max[0] = top;
+        }
+        {
+          float top = s_acc[2];
+          top = fmaxf(top, s_acc[3]);
+          top = fmaxf(top, s_acc[6]);
+          top = fmaxf(top, s_acc[7]);
+          top = fmaxf(top, s_acc[10]);
+          top = fmaxf(top, s_acc[11]);
+          top = fmaxf(top, s_acc[14]);
+          top = fmaxf(top, s_acc[15]);
+          top = fmaxf(top, s_acc[18]);
+          top = fmaxf(top, s_acc[19]);
+          top = fmaxf(top, s_acc[22]);
+          top = fmaxf(top, s_acc[23]);
+          top = fmaxf(top, s_acc[26]);
+          top = fmaxf(top, s_acc[27]);
+          top = fmaxf(top, s_acc[30]);
+          top = fmaxf(top, s_acc[31]);
+          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+          top = fmaxf(row_max[1], top);
+          base[1] = top == -kInfinity ? 0.0f : top * factor;
+          alpha[1] = exp2_approx(row_max[1] * factor - base[1]);
+          grew = grew || top > row_max[1];
+          row_max[1] = top;
+        }
+        if (__any_sync(0xffffffffu, grew)) {
+          row_sum[0] *= alpha[0]; row_sum[1] *= alpha[1];
+          o_acc[0] *= alpha[0]; o_acc[1] *= alpha[0];
+          o_acc[2] *= alpha[1]; o_acc[3] *= alpha[1];
+          o_acc[4] *= alpha[0]; o_acc[5] *= alpha[0];
+          o_acc[6] *= alpha[1]; o_acc[7] *= alpha[1];
+          o_acc[8] *= alpha[0]; o_acc[9] *= alpha[0];
+          o_acc[10] *= alpha[1]; o_acc[11] *= alpha[1];
+          o_acc[12] *= alpha[0]; o_acc[13] *= alpha[0];
+          o_acc[14] *= alpha[1]; o_acc[15] *= alpha[1];
+          o_acc[16] *= alpha[0]; o_acc[17] *= alpha[0];
+          o_acc[18] *= alpha[1]; o_acc[19] *= alpha[1];
+          o_acc[20] *= alpha[0]; o_acc[21] *= alpha[0];
+          o_acc[22] *= alpha[1]; o_acc[23] *= alpha[1];
+          o_acc[24] *= alpha[0]; o_acc[25] *= alpha[0];
+          o_acc[26] *= alpha[1]; o_acc[27] *= alpha[1];
+          o_acc[28] *= alpha[0]; o_acc[29] *= alpha[0];
+          o_acc[30] *= alpha[1]; o_acc[31] *= alpha[1];
+          o_acc[32] *= alpha[0]; o_acc[33] *= alpha[0];
+          o_acc[34] *= alpha[1]; o_acc[35] *= alpha[1];
+          o_acc[36] *= alpha[0]; o_acc[37] *= alpha[0];
+          o_acc[38] *= alpha[1]; o_acc[39] *= alpha[1];
+          o_acc[40] *= alpha[0]; o_acc[41] *= alpha[0];
+          o_acc[42] *= alpha[1]; o_acc[43] *= alpha[1];
+          o_acc[44] *= alpha[0]; o_acc[45] *= alpha[0];
+          o_acc[46] *= alpha[1]; o_acc[47] *= alpha[1];
+          o_acc[48] *= alpha[0]; o_acc[49] *= alpha[0];
+          o_acc[50] *= alpha[1]; o_acc[51] *= alpha[1];
+          o_acc[52] *= alpha[0]; o_acc[53] *= alpha[0];
+          o_acc[54] *= alpha[1]; o_acc[55] *= alpha[1];
+          o_acc[56] *= alpha[0]; o_acc[57] *= alpha[0];
+          o_acc[58] *= alpha[1]; o_acc[59] *= alpha[1];
+          o_acc[60] *= alpha[0]; o_acc[61] *= alpha[0];
+          o_acc[62] *= alpha[1]; o_acc[63] *= alpha[1];
+          o_acc[64] *= alpha[0]; o_acc[65] *= alpha[0];
+          o_acc[66] *= alpha[1]; o_acc[67] *= alpha[1];
+          o_acc[68] *= alpha[0]; o_acc[69] *= alpha[0];
+          o_acc[70] *= alpha[1]; o_acc[71] *= alpha[1];
+          o_acc[72] *= alpha[0]; o_acc[73] *= alpha[0];
+          o_acc[74] *= alpha[1]; o_acc[75] *= alpha[1];
+          o_acc[76] *= alpha[0]; o_acc[77] *= alpha[0];
+          o_acc[78] *= alpha[1]; o_acc[79] *= alpha[1];
+          o_acc[80] *= alpha[0]; o_acc[81] *= alpha[0];
+          o_acc[82] *= alpha[1]; o_acc[83] *= alpha[1];
+          o_acc[84] *= alpha[0]; o_acc[85] *= alpha[0];
+          o_acc[86] *= alpha[1]; o_acc[87] *= alpha[1];
+          o_acc[88] *= alpha[0]; o_acc[89] *= alpha[0];
+          o_acc[90] *= alpha[1]; o_acc[91] *= alpha[1];
+          o_acc[92] *= alpha[0]; o_acc[93] *= alpha[0];
+          o_acc[94] *= alpha[1]; o_acc[95] *= alpha[1];
+          o_acc[96] *= alpha[0]; o_acc[97] *= alpha[0];
+          o_acc[98] *= alpha[1]; o_acc[99] *= alpha[1];
+          o_acc[100] *= alpha[0]; o_acc[101] *= alpha[0];
+          o_acc[102] *= alpha[1]; o_acc[103] *= alpha[1];
+          o_acc[104] *= alpha[0]; o_acc[105] *= alpha[0];
+          o_acc[106] *= alpha[1]; o_acc[107] *= alpha[1];
+          o_acc[108] *= alpha[0]; o_acc[109] *= alpha[0];
+          o_acc[110] *= alpha[1]; o_acc[111] *= alpha[1];
+          o_acc[112] *= alpha[0]; o_acc[113] *= alpha[0];
+          o_acc[114] *= alpha[1]; o_acc[115] *= alpha[1];
+          o_acc[116] *= alpha[0]; o_acc[117] *= alpha[0];
+          o_acc[118] *= alpha[1]; o_acc[119] *= alpha[1];
+          o_acc[120] *= alpha[0]; o_acc[121] *= alpha[0];
+          o_acc[122] *= alpha[1]; o_acc[123] *= alpha[1];
+          o_acc[124] *= alpha[0]; o_acc[125] *= alpha[0];
+          o_acc[126] *= alpha[1]; o_acc[127] *= alpha[1];
+        }
+        // P(n) = exp2(S - max), and its row sums
+        s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -base[0])); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -base[0])); row_sum[0] += s_acc[0] + s_acc[1];
+        p[0] = pack_bf16(s_acc[0], s_acc[1]);
+        s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -base[1])); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -base[1])); row_sum[1] += s_acc[2] + s_acc[3];
+        p[1] = pack_bf16(s_acc[2], s_acc[3]);
+        s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -base[0])); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -base[0])); row_sum[0] += s_acc[4] + s_acc[5];
+        p[2] = pack_bf16(s_acc[4], s_acc[5]);
+        s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -base[1])); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -base[1])); row_sum[1] += s_acc[6] + s_acc[7];
+        p[3] = pack_bf16(s_acc[6], s_acc[7]);
+        s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -base[0])); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -base[0])); row_sum[0] += s_acc[8] + s_acc[9];
+        p[4] = pack_bf16(s_acc[8], s_acc[9]);
+        s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -base[1])); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -base[1])); row_sum[1] += s_acc[10] + s_acc[11];
+        p[5] = pack_bf16(s_acc[10], s_acc[11]);
+        s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -base[0])); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -base[0])); row_sum[0] += s_acc[12] + s_acc[13];
+        p[6] = pack_bf16(s_acc[12], s_acc[13]);
+        s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -base[1])); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -base[1])); row_sum[1] += s_acc[14] + s_acc[15];
+        p[7] = pack_bf16(s_acc[14], s_acc[15]);
+        s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -base[0])); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -base[0])); row_sum[0] += s_acc[16] + s_acc[17];
+        p[8] = pack_bf16(s_acc[16], s_acc[17]);
+        s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -base[1])); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -base[1])); row_sum[1] += s_acc[18] + s_acc[19];
+        p[9] = pack_bf16(s_acc[18], s_acc[19]);
+        s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -base[0])); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -base[0])); row_sum[0] += s_acc[20] + s_acc[21];
+        p[10] = pack_bf16(s_acc[20], s_acc[21]);
+        s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -base[1])); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -base[1])); row_sum[1] += s_acc[22] + s_acc[23];
+        p[11] = pack_bf16(s_acc[22], s_acc[23]);
+        s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -base[0])); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -base[0])); row_sum[0] += s_acc[24] + s_acc[25];
+        p[12] = pack_bf16(s_acc[24], s_acc[25]);
+        s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -base[1])); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -base[1])); row_sum[1] += s_acc[26] + s_acc[27];
+        p[13] = pack_bf16(s_acc[26], s_acc[27]);
+        s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -base[0])); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -base[0])); row_sum[0] += s_acc[28] + s_acc[29];
+        p[14] = pack_bf16(s_acc[28], s_acc[29]);
+        s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -base[1])); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -base[1])); row_sum[1] += s_acc[30] + s_acc[31];
+        p[15] = pack_bf16(s_acc[30], s_acc[31]);
+        // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+        const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+        if (v_rows < 64) {
+          named_barrier_sync(1, 256);  // all products with K are done
+          for (int i = v_rows * 8 + threadIdx.x; i < 512; i += 256) {
+            zero_16_bytes(smem_v + v_stage * 73728 + 0 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 8192 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 16384 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 24576 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 32768 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 40960 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 49152 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 73728 + 57344 + i * 16);
+          }
+          fence_proxy_async();
+          named_barrier_sync(1, 256);
+        }
+        // O += P(n) V(n)
+        const u32 v_low = v_desc + v_stage * 4608 + half * 2048;
+        wgmma_fence();
+        wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+        wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+        wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+        wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+        wgmma_commit();
+        // back at once: the slot is the next tile's, and the other warpgroup has products to do
+        WGMMA_WAIT(0);
+        if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+        v_phase ^= v_stage; v_stage ^= 1;
+      }
+
+      // ---- row sums over the lanes and warps
+      row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 1);
+      row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 1);
+      row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 2);
+      row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 2);
+
+      // ---- output
+      if (s.whole) {
+        // the whole item: through shared memory, so that rows leave in 16-byte words
+        float inv_sum[2];
+        {
+          const int packed = s.m_block * 64 + (16 * warp + 0 + (lane >> 2)), head = s.kv_head * group + packed % group;
+          const float top = row_max[0] * factor, sum = row_sum[0];
+          inv_sum[0] = sum > 0.0f ? 1.0f / sum : 0.0f;
+          if (half == 0 && (lane & 3) == 0 && (16 * warp + 0 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+        }
+        {
+          const int packed = s.m_block * 64 + (16 * warp + 8 + (lane >> 2)), head = s.kv_head * group + packed % group;
+          const float top = row_max[1] * factor, sum = row_sum[1];
+          inv_sum[1] = sum > 0.0f ? 1.0f / sum : 0.0f;
+          if (half == 0 && (lane & 3) == 0 && (16 * warp + 8 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+        }
+        named_barrier_sync(1, 256);
+        const u32 o_row = smem_o + half * 32768 + (16 * warp + (lane & 15)) * 128;
+        stmatrix_x4(o_row + 0 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[0] * inv_sum[0], o_acc[1] * inv_sum[0]), pack_bf16(o_acc[2] * inv_sum[1], o_acc[3] * inv_sum[1]), pack_bf16(o_acc[4] * inv_sum[0], o_acc[5] * inv_sum[0]), pack_bf16(o_acc[6] * inv_sum[1], o_acc[7] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[8] * inv_sum[0], o_acc[9] * inv_sum[0]), pack_bf16(o_acc[10] * inv_sum[1], o_acc[11] * inv_sum[1]), pack_bf16(o_acc[12] * inv_sum[0], o_acc[13] * inv_sum[0]), pack_bf16(o_acc[14] * inv_sum[1], o_acc[15] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[16] * inv_sum[0], o_acc[17] * inv_sum[0]), pack_bf16(o_acc[18] * inv_sum[1], o_acc[19] * inv_sum[1]), pack_bf16(o_acc[20] * inv_sum[0], o_acc[21] * inv_sum[0]), pack_bf16(o_acc[22] * inv_sum[1], o_acc[23] * inv_sum[1]));
+        stmatrix_x4(o_row + 0 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[24] * inv_sum[0], o_acc[25] * inv_sum[0]), pack_bf16(o_acc[26] * inv_sum[1], o_acc[27] * inv_sum[1]), pack_bf16(o_acc[28] * inv_sum[0], o_acc[29] * inv_sum[0]), pack_bf16(o_acc[30] * inv_sum[1], o_acc[31] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[32] * inv_sum[0], o_acc[33] * inv_sum[0]), pack_bf16(o_acc[34] * inv_sum[1], o_acc[35] * inv_sum[1]), pack_bf16(o_acc[36] * inv_sum[0], o_acc[37] * inv_sum[0]), pack_bf16(o_acc[38] * inv_sum[1], o_acc[39] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[40] * inv_sum[0], o_acc[41] * inv_sum[0]), pack_bf16(o_acc[42] * inv_sum[1], o_acc[43] * inv_sum[1]), pack_bf16(o_acc[44] * inv_sum[0], o_acc[45] * inv_sum[0]), pack_bf16(o_acc[46] * inv_sum[1], o_acc[47] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[48] * inv_sum[0], o_acc[49] * inv_sum[0]), pack_bf16(o_acc[50] * inv_sum[1], o_acc[51] * inv_sum[1]), pack_bf16(o_acc[52] * inv_sum[0], o_acc[53] * inv_sum[0]), pack_bf16(o_acc[54] * inv_sum[1], o_acc[55] * inv_sum[1]));
+        stmatrix_x4(o_row + 8192 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[56] * inv_sum[0], o_acc[57] * inv_sum[0]), pack_bf16(o_acc[58] * inv_sum[1], o_acc[59] * inv_sum[1]), pack_bf16(o_acc[60] * inv_sum[0], o_acc[61] * inv_sum[0]), pack_bf16(o_acc[62] * inv_sum[1], o_acc[63] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[64] * inv_sum[0], o_acc[65] * inv_sum[0]), pack_bf16(o_acc[66] * inv_sum[1], o_acc[67] * inv_sum[1]), pack_bf16(o_acc[68] * inv_sum[0], o_acc[69] * inv_sum[0]), pack_bf16(o_acc[70] * inv_sum[1], o_acc[71] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[72] * inv_sum[0], o_acc[73] * inv_sum[0]), pack_bf16(o_acc[74] * inv_sum[1], o_acc[75] * inv_sum[1]), pack_bf16(o_acc[76] * inv_sum[0], o_acc[77] * inv_sum[0]), pack_bf16(o_acc[78] * inv_sum[1], o_acc[79] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[80] * inv_sum[0], o_acc[81] * inv_sum[0]), pack_bf16(o_acc[82] * inv_sum[1], o_acc[83] * inv_sum[1]), pack_bf16(o_acc[84] * inv_sum[0], o_acc[85] * inv_sum[0]), pack_bf16(o_acc[86] * inv_sum[1], o_acc[87] * inv_sum[1]));
+        stmatrix_x4(o_row + 16384 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[88] * inv_sum[0], o_acc[89] * inv_sum[0]), pack_bf16(o_acc[90] * inv_sum[1], o_acc[91] * inv_sum[1]), pack_bf16(o_acc[92] * inv_sum[0], o_acc[93] * inv_sum[0]), pack_bf16(o_acc[94] * inv_sum[1], o_acc[95] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[96] * inv_sum[0], o_acc[97] * inv_sum[0]), pack_bf16(o_acc[98] * inv_sum[1], o_acc[99] * inv_sum[1]), pack_bf16(o_acc[100] * inv_sum[0], o_acc[101] * inv_sum[0]), pack_bf16(o_acc[102] * inv_sum[1], o_acc[103] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[104] * inv_sum[0], o_acc[105] * inv_sum[0]), pack_bf16(o_acc[106] * inv_sum[1], o_acc[107] * inv_sum[1]), pack_bf16(o_acc[108] * inv_sum[0], o_acc[109] * inv_sum[0]), pack_bf16(o_acc[110] * inv_sum[1], o_acc[111] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[112] * inv_sum[0], o_acc[113] * inv_sum[0]), pack_bf16(o_acc[114] * inv_sum[1], o_acc[115] * inv_sum[1]), pack_bf16(o_acc[116] * inv_sum[0], o_acc[117] * inv_sum[0]), pack_bf16(o_acc[118] * inv_sum[1], o_acc[119] * inv_sum[1]));
+        stmatrix_x4(o_row + 24576 + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), pack_bf16(o_acc[120] * inv_sum[0], o_acc[121] * inv_sum[0]), pack_bf16(o_acc[122] * inv_sum[1], o_acc[123] * inv_sum[1]), pack_bf16(o_acc[124] * inv_sum[0], o_acc[125] * inv_sum[0]), pack_bf16(o_acc[126] * inv_sum[1], o_acc[127] * inv_sum[1]));
+        named_barrier_sync(1, 256);
+        #pragma unroll 1
+        for (int i = threadIdx.x; i < rows * 64; i += 256) {
+          const int r = i / 64, c = i % 64, packed = s.m_block * 64 + r;
+          copy_16_bytes(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 8 * c, smem_o + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4));
+        }
+        named_barrier_sync(1, 256);
+      } else {
+        // this block's part
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + s.second_slot) * 32896;
+        if (16 * warp + (lane >> 2) < rows) {
+          float* const at = part + (16 * warp + (lane >> 2)) * 512 + half * 256 + 2 * (lane & 3);
+          *(float2*)(at + 0) = make_float2(o_acc[0], o_acc[1]);
+          *(float2*)(at + 8) = make_float2(o_acc[4], o_acc[5]);
+          *(float2*)(at + 16) = make_float2(o_acc[8], o_acc[9]);
+          *(float2*)(at + 24) = make_float2(o_acc[12], o_acc[13]);
+          *(float2*)(at + 32) = make_float2(o_acc[16], o_acc[17]);
+          *(float2*)(at + 40) = make_float2(o_acc[20], o_acc[21]);
+          *(float2*)(at + 48) = make_float2(o_acc[24], o_acc[25]);
+          *(float2*)(at + 56) = make_float2(o_acc[28], o_acc[29]);
+          *(float2*)(at + 64) = make_float2(o_acc[32], o_acc[33]);
+          *(float2*)(at + 72) = make_float2(o_acc[36], o_acc[37]);
+          *(float2*)(at + 80) = make_float2(o_acc[40], o_acc[41]);
+          *(float2*)(at + 88) = make_float2(o_acc[44], o_acc[45]);
+          *(float2*)(at + 96) = make_float2(o_acc[48], o_acc[49]);
+          *(float2*)(at + 104) = make_float2(o_acc[52], o_acc[53]);
+          *(float2*)(at + 112) = make_float2(o_acc[56], o_acc[57]);
+          *(float2*)(at + 120) = make_float2(o_acc[60], o_acc[61]);
+          *(float2*)(at + 128) = make_float2(o_acc[64], o_acc[65]);
+          *(float2*)(at + 136) = make_float2(o_acc[68], o_acc[69]);
+          *(float2*)(at + 144) = make_float2(o_acc[72], o_acc[73]);
+          *(float2*)(at + 152) = make_float2(o_acc[76], o_acc[77]);
+          *(float2*)(at + 160) = make_float2(o_acc[80], o_acc[81]);
+          *(float2*)(at + 168) = make_float2(o_acc[84], o_acc[85]);
+          *(float2*)(at + 176) = make_float2(o_acc[88], o_acc[89]);
+          *(float2*)(at + 184) = make_float2(o_acc[92], o_acc[93]);
+          *(float2*)(at + 192) = make_float2(o_acc[96], o_acc[97]);
+          *(float2*)(at + 200) = make_float2(o_acc[100], o_acc[101]);
+          *(float2*)(at + 208) = make_float2(o_acc[104], o_acc[105]);
+          *(float2*)(at + 216) = make_float2(o_acc[108], o_acc[109]);
+          *(float2*)(at + 224) = make_float2(o_acc[112], o_acc[113]);
+          *(float2*)(at + 232) = make_float2(o_acc[116], o_acc[117]);
+          *(float2*)(at + 240) = make_float2(o_acc[120], o_acc[121]);
+          *(float2*)(at + 248) = make_float2(o_acc[124], o_acc[125]);
+          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max[0], row_sum[0]);
+        }
+        if (16 * warp + 8 + (lane >> 2) < rows) {
+          float* const at = part + (16 * warp + 8 + (lane >> 2)) * 512 + half * 256 + 2 * (lane & 3);
+          *(float2*)(at + 0) = make_float2(o_acc[2], o_acc[3]);
+          *(float2*)(at + 8) = make_float2(o_acc[6], o_acc[7]);
+          *(float2*)(at + 16) = make_float2(o_acc[10], o_acc[11]);
+          *(float2*)(at + 24) = make_float2(o_acc[14], o_acc[15]);
+          *(float2*)(at + 32) = make_float2(o_acc[18], o_acc[19]);
+          *(float2*)(at + 40) = make_float2(o_acc[22], o_acc[23]);
+          *(float2*)(at + 48) = make_float2(o_acc[26], o_acc[27]);
+          *(float2*)(at + 56) = make_float2(o_acc[30], o_acc[31]);
+          *(float2*)(at + 64) = make_float2(o_acc[34], o_acc[35]);
+          *(float2*)(at + 72) = make_float2(o_acc[38], o_acc[39]);
+          *(float2*)(at + 80) = make_float2(o_acc[42], o_acc[43]);
+          *(float2*)(at + 88) = make_float2(o_acc[46], o_acc[47]);
+          *(float2*)(at + 96) = make_float2(o_acc[50], o_acc[51]);
+          *(float2*)(at + 104) = make_float2(o_acc[54], o_acc[55]);
+          *(float2*)(at + 112) = make_float2(o_acc[58], o_acc[59]);
+          *(float2*)(at + 120) = make_float2(o_acc[62], o_acc[63]);
+          *(float2*)(at + 128) = make_float2(o_acc[66], o_acc[67]);
+          *(float2*)(at + 136) = make_float2(o_acc[70], o_acc[71]);
+          *(float2*)(at + 144) = make_float2(o_acc[74], o_acc[75]);
+          *(float2*)(at + 152) = make_float2(o_acc[78], o_acc[79]);
+          *(float2*)(at + 160) = make_float2(o_acc[82], o_acc[83]);
+          *(float2*)(at + 168) = make_float2(o_acc[86], o_acc[87]);
+          *(float2*)(at + 176) = make_float2(o_acc[90], o_acc[91]);
+          *(float2*)(at + 184) = make_float2(o_acc[94], o_acc[95]);
+          *(float2*)(at + 192) = make_float2(o_acc[98], o_acc[99]);
+          *(float2*)(at + 200) = make_float2(o_acc[102], o_acc[103]);
+          *(float2*)(at + 208) = make_float2(o_acc[106], o_acc[107]);
+          *(float2*)(at + 216) = make_float2(o_acc[110], o_acc[111]);
+          *(float2*)(at + 224) = make_float2(o_acc[114], o_acc[115]);
+          *(float2*)(at + 232) = make_float2(o_acc[118], o_acc[119]);
+          *(float2*)(at + 240) = make_float2(o_acc[122], o_acc[123]);
+          *(float2*)(at + 248) = make_float2(o_acc[126], o_acc[127]);
+          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + 8 + (lane >> 2))) = make_float2(row_max[1], row_sum[1]);
+        }
+        named_barrier_sync(1, 256);
+        const Split split = split_of(range, s);
+        if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+        named_barrier_sync(1, 256);
+        if (*arrivals_before == split.parts - 1) {
+          // the last block of the item adds the parts up, in order, and leaves the counter as it was found
+          if (threadIdx.x == 0) item_counters[s.item] = 0;
+          const long long stride = problem.team_heads * 2ll * 32896;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll * 32896;
+          const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
+          #pragma unroll 1
+          for (int r = 4 * (threadIdx.x / 32); r < rows; r += 32) {
+            float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i % 8 of row r + i / 8
+            #pragma unroll 1
+            for (int c = lane; c - lane < 128; c += 32) {
+              // the first parts are on their way while the rows' maxima are found
+              float4 ahead[16];
+              #pragma unroll
+              for (int j = 0; j < 16; ++j) {
+                const int i = j % 4, row = r + j / 4;
+                ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (i < split.parts && row < rows) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 512 + 4 * c));
+              }
+              if (c == lane) {
+                // maximum and sum of a row over all parts: a part a lane
+                const int row = min(r + lane / 8, rows - 1);
+                float top = -kInfinity, sum = 0.0f, first = -kInfinity;
+                #pragma unroll 1
+                for (int i = lane % 8; i < split.parts; i += 8) {
+                  const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row));
+                  if (i < 8) first = other.x;
+                  const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
+                  sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
+                  top = higher;
+                }
+                float all = top;
+                for (int step = 4; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+                base = all == -kInfinity ? 0.0f : all * factor;
+                sum *= exp2_approx(top * factor - base);
+                for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+                const float total = sum;
+                {
+                  const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
+                  const float top = all * factor, sum = total;
+                  inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
+                  if (lane % 8 == 0 && r + lane / 8 < rows && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+                }
+                weight = exp2_approx(first * factor - base);
+              }
+              {
+                const int row = r + 0;
+                const float row_base = __shfl_sync(0xffffffffu, base, 0);
+                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
+                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                  const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
+                  sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
+                }
+                if (row < rows && c < 128) {
+                  #pragma unroll 4
+                  for (int i = 4; i < split.parts; ++i) {
+                    const float* const other = parts + i * stride;
+                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
+                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                  }
+                  const int packed = s.m_block * 64 + row;
+                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                }
+              }
+              {
+                const int row = r + 1;
+                const float row_base = __shfl_sync(0xffffffffu, base, 8);
+                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 8);
+                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                  const float w = __shfl_sync(0xffffffffu, weight, 8 + i);
+                  sum.x += w * ahead[4 + i].x; sum.y += w * ahead[4 + i].y; sum.z += w * ahead[4 + i].z; sum.w += w * ahead[4 + i].w;
+                }
+                if (row < rows && c < 128) {
+                  #pragma unroll 4
+                  for (int i = 4; i < split.parts; ++i) {
+                    const float* const other = parts + i * stride;
+                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
+                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                  }
+                  const int packed = s.m_block * 64 + row;
+                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                }
+              }
+              {
+                const int row = r + 2;
+                const float row_base = __shfl_sync(0xffffffffu, base, 16);
+                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 16);
+                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                  const float w = __shfl_sync(0xffffffffu, weight, 16 + i);
+                  sum.x += w * ahead[8 + i].x; sum.y += w * ahead[8 + i].y; sum.z += w * ahead[8 + i].z; sum.w += w * ahead[8 + i].w;
+                }
+                if (row < rows && c < 128) {
+                  #pragma unroll 4
+                  for (int i = 4; i < split.parts; ++i) {
+                    const float* const other = parts + i * stride;
+                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
+                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                  }
+                  const int packed = s.m_block * 64 + row;
+                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                }
+              }
+              {
+                const int row = r + 3;
+                const float row_base = __shfl_sync(0xffffffffu, base, 24);
+                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 24);
+                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                  const float w = __shfl_sync(0xffffffffu, weight, 24 + i);
+                  sum.x += w * ahead[12 + i].x; sum.y += w * ahead[12 + i].y; sum.z += w * ahead[12 + i].z; sum.w += w * ahead[12 + i].w;
+                }
+                if (row < rows && c < 128) {
+                  #pragma unroll 4
+                  for (int i = 4; i < split.parts; ++i) {
+                    const float* const other = parts + i * stride;
+                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
+                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
+                  }
+                  const int packed = s.m_block * 64 + row;
+                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  #endif
+}
