@@ -117,8 +117,7 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   }
   release();
   p.k->ring().emit_step(w);
-  if (p.narrow) return;
-  if (p.warpgroups > 1) return;
+  if (p.narrow || p.warpgroups > 1) return;  // their V has gone back already
   w.open("if (n > s.tile_begin)");
   w.line("if (lane == 0) mbarrier_arrive({});  // V(n - 1)", p.v->ring().empty(0));
   p.v->ring().emit_step(w);

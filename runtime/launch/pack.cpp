@@ -306,9 +306,10 @@ bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& probl
          (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
 }
 
-/// Parts of 64 rows of a latent cache's output: adding one up takes as long as two tiles of keys.
+/// Parts of 64 rows of a latent cache's output, sm_90a's two warpgroups: adding one up takes as long as two
+/// tiles of keys. Nobody has measured what other targets do best there.
 bool has_large_parts(const Manifest& manifest) {
-  return manifest.grid.block_rows * manifest.ov_depth > 64 * 256;
+  return manifest.target == "sm_90a" && manifest.grid.block_rows >= 64 && manifest.ov_depth > 256;
 }
 
 }  // namespace
@@ -328,7 +329,7 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
   const bool few =
       problem.alone || (manifest.target == "sm_90a" && !manifest.stages && size_of(manifest.kv_dtype) > 1 &&
                         problem.num_tiles * problem.kv_tiles < kFewTiles * most);
-  constexpr std::int64_t kLargeParts = 8;  // of an item; bench/NOTES.md 117
+  constexpr std::int64_t kLargeParts = 8;  // of an item; bench/NOTES.md 118
   std::int64_t blocks = few ? std::max(num_sms, 1) : most;
   if (has_large_parts(manifest))
     blocks = std::min(blocks, kLargeParts * std::max<std::int64_t>(problem.num_tiles, 1));
@@ -345,7 +346,7 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
 }
 
 std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms) {
-  const int most_megabytes = has_large_parts(manifest) ? 16 : 4;  // bench/NOTES.md 107, 117
+  const int most_megabytes = has_large_parts(manifest) ? 16 : 4;  // bench/NOTES.md 107, 118
   constexpr std::int64_t kMostParts = 32;
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);

@@ -256,6 +256,10 @@ TEST_CASE("parts of many long rows are few, and cut evenly") {
   CHECK(blocks(large, 32, 4096) == 128);  // two for each item, none of which ends inside one
   CHECK(blocks(large, 64, 4096) == 128);
   CHECK(blocks(large, 37, 4096) == 132);
+  // A rule of that kernel: another target's parts of as many rows stay as many as its blocks.
+  const Manifest ampere = build("sm_80", std::string(kPaged) + latent + R"(, "BM": 64)").source.manifest;
+  REQUIRE(ampere.grid.block_rows == 64);
+  CHECK(blocks(ampere, 1, 65536) == 132 * ampere.grid.ctas_per_sm);
 }
 
 TEST_CASE("a fixed number of splits gives a sequence the same bits whatever else is in the batch") {
