@@ -4,17 +4,21 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace kiln::cli {
 
 /// What every command has.
 struct Common {
-  bool json = false;  ///< one JSON document on standard output and nothing else
+  bool json = false;                 ///< one JSON document on standard output and nothing else
+  std::vector<std::string> program;  ///< what stands after `--`: a program with its arguments
 };
 
 using Action = std::function<int()>;
 
 Action add_list(CLI::App& command, Common& common);
+Action add_keys(CLI::App& command, Common& common);
 Action add_validate(CLI::App& command, Common& common);
 Action add_plan(CLI::App& command, Common& common);
 Action add_generate(CLI::App& command, Common& common);

@@ -4,15 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
+#include <clocale>
 #include <cstdio>
 #include <kiln/kiln.hpp>
 #include <new>
 
+#include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/output.hpp"
+#include "cli/signals.hpp"
 #include "generator/config/report.hpp"
-#include "runtime/support/unfinished.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -23,6 +24,7 @@ struct CommandRow {
 };
 constexpr CommandRow kCommands[] = {
     {"list", "Shipped configs", add_list},
+    {"keys", "What the keys of a config may be, by target", add_keys},
     {"validate", "Parse and check configs", add_validate},
     {"plan", "Every derived value of a config", add_plan},
     {"generate", "Emit source and manifest; needs no compiler and no GPU", add_generate},
@@ -40,13 +42,6 @@ constexpr CommandRow kCommands[] = {
 
 constexpr const char* kConfigHelp =
     "CONFIG is a path, the name of a shipped config (`kiln list`), or - for standard input.";
-
-extern "C" void on_interrupt(int signal) {
-  remove_unfinished();
-  // Ending by the signal itself tells a calling shell the truth.
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-}
 
 int status_of(ErrorCode code) {
   switch (code) {
@@ -66,7 +61,7 @@ int status_of(ErrorCode code) {
 int complain(const std::string& text, int status) {
   progress("");
   std::fflush(stdout);
-  fmt::print(stderr, "kiln: {}\n", text);
+  fmt::print(stderr, "kiln: {}\n", printable(text));
   return status;
 }
 
@@ -148,11 +143,24 @@ std::string value_problem(const CLI::App& app) {
   return {};
 }
 
+/// `kiln emulate OPTIONS -- PROGRAM ARGUMENTS`: what follows is the program's. Returns where kiln's own end.
+int split_program(int argc, char** argv, std::vector<std::string>& program) {
+  if (argc < 2 || std::string_view(argv[1]) != "emulate") return argc;
+  char** const dashes =
+      std::find_if(argv, argv + argc, [](const char* a) { return std::string_view(a) == "--"; });
+  if (dashes == argv + argc) return argc;
+  program.assign(dashes + 1, argv + argc);
+  // Nothing after them is as good as a program that is not there.
+  if (program.empty()) program.emplace_back();
+  return static_cast<int>(dashes - argv);
+}
+
 int run(int argc, char** argv) {
   CLI::App app("kiln: attention kernels from JSON configs", "kiln");
   app.set_version_flag("--version", std::string(version()));
   app.require_subcommand(0, 1);
   Common common;
+  argc = split_program(argc, argv, common.program);
   std::vector<std::pair<CLI::App*, Action>> commands;
   for (const CommandRow& row : kCommands) {
     CLI::App* command = app.add_subcommand(row.name, row.help);
@@ -193,7 +201,9 @@ int guarded(int argc, char** argv) {
 // Only printing could still throw here, and then nobody is reading.
 // NOLINTNEXTLINE(bugprone-exception-escape)
 int main(int argc, char** argv) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, kiln::cli::on_interrupt);
+  // The parser of options reads numbers by the locale, which something loaded before may have set.
+  std::setlocale(LC_ALL, "C");
+  kiln::cli::end_on_signals();
   const int status = kiln::cli::guarded(argc, argv);
   kiln::cli::progress("");
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

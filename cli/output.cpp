@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/printable.hpp"
+#include "runtime/support/memory.hpp"
+
 namespace kiln::cli {
 namespace {
 
@@ -46,7 +49,7 @@ std::string bad(std::string_view text) {
 void progress(const std::string& text) {
   static const bool terminal = isatty(STDERR_FILENO) != 0;
   if (!terminal) return;
-  fmt::print(stderr, "\r\x1b[K{}", text.substr(0, 110));
+  fmt::print(stderr, "\r\x1b[K{}", printable(text.substr(0, 110)));
   std::fflush(stderr);
 }
 
@@ -61,8 +64,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows, bool left) 
     std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (i > 0) line += "  ";
-      line += left || i == 0 ? fmt::format("{:<{}}", row[i], widths[i])
-                             : fmt::format("{:>{}}", row[i], widths[i]);
+      line += left || i == 0 ? fmt::format("{:<{}}", printable(row[i]), widths[i])
+                             : fmt::format("{:>{}}", printable(row[i]), widths[i]);
     }
     line.erase(line.find_last_not_of(' ') + 1);
     text += line + '\n';
@@ -71,11 +74,7 @@ std::string table(const std::vector<std::vector<std::string>>& rows, bool left) 
 }
 
 std::string bytes_text(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnits[unit]);
+  return size_text(bytes);
 }
 
 std::string short_number(double value) {

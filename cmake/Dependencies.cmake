@@ -8,8 +8,18 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED libxxhash)
 pkg_check_modules(ZSTD REQUIRED libzstd)
 
-# spdlog and fmt header-only and the two compressors from their archives: one self-contained binary.
-find_package(spdlog REQUIRED)
+# fmt's functions compiled once where its version allows it, else header-only; the two compressors from their archives: one
+# self-contained binary.
+add_library(kiln_fmt INTERFACE)
+try_compile(KILN_FMT_ONCE ${PROJECT_BINARY_DIR}/fmt_once
+  SOURCES ${PROJECT_SOURCE_DIR}/cmake/fmt_once.cpp ${PROJECT_SOURCE_DIR}/cmake/fmt_once_check.cpp
+  CMAKE_FLAGS -DCMAKE_CXX_STANDARD=20)
+if(KILN_FMT_ONCE)
+  get_target_property(fmt_headers fmt::fmt-header-only INTERFACE_INCLUDE_DIRECTORIES)
+  target_include_directories(kiln_fmt SYSTEM INTERFACE ${fmt_headers})
+else()
+  target_link_libraries(kiln_fmt INTERFACE fmt::fmt-header-only)
+endif()
 find_library(KILN_XXHASH NAMES libxxhash.a xxhash REQUIRED)
 find_library(KILN_ZSTD NAMES libzstd.a zstd REQUIRED)
 add_library(kiln_xxhash INTERFACE)

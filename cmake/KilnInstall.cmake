@@ -1,14 +1,21 @@
-# Installation as the CMake package `kiln`: targets kiln::generator and kiln::runtime, the command, kiln_add_kernels().
+# Installation as the CMake package `kiln`: targets kiln::generator, kiln::runtime, kiln::emulator and
+# kiln::code_object, the command, kiln_add_kernels().
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-foreach(part generator emulator runtime)
+foreach(part generator code_object emulator runtime)
   set_target_properties(kiln_${part} PROPERTIES EXPORT_NAME ${part})
   add_library(kiln::${part} ALIAS kiln_${part})
 endforeach()
-install(TARGETS kiln_generator kiln_emulator kiln_runtime EXPORT kiln-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The same function for projects that take kiln with add_subdirectory.
+include(${PROJECT_SOURCE_DIR}/cmake/KilnAddKernels.cmake)
+
+if(NOT KILN_INSTALL)
+  return()
+endif()
+install(TARGETS kiln_generator kiln_code_object kiln_emulator kiln_runtime EXPORT kiln-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET kiln_shared)
-  install(TARGETS kiln_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS kiln_shared kiln_emulator_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
@@ -21,5 +28,8 @@ install(FILES ${PROJECT_BINARY_DIR}/kiln-config.cmake ${PROJECT_BINARY_DIR}/kiln
               ${PROJECT_SOURCE_DIR}/cmake/KilnAddKernels.cmake ${PROJECT_SOURCE_DIR}/cmake/EmbedKernels.cmake
   DESTINATION ${KILN_PACKAGE_DIR})
 
-# The same function for projects that take kiln with add_subdirectory.
-include(${PROJECT_SOURCE_DIR}/cmake/KilnAddKernels.cmake)
+# Everything that `cmake --install` copies, without tests and benchmarks.
+add_custom_target(kiln_installed DEPENDS kiln kiln_generator kiln_code_object kiln_emulator kiln_runtime)
+if(TARGET kiln_shared)
+  add_dependencies(kiln_installed kiln_shared kiln_emulator_shared)
+endif()

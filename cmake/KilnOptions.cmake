@@ -13,7 +13,7 @@ endif()
 add_library(kiln_options INTERFACE)
 target_include_directories(kiln_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(kiln_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                                              -Wnon-virtual-dtor -Woverloaded-virtual -Werror
+                                              -Wnon-virtual-dtor -Woverloaded-virtual $<$<BOOL:${KILN_WERROR}>:-Werror>
                                               $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 sees overlaps in "literal" + std::string (GCC bug 105651)
 if(KILN_SANITIZE)
   # A finding ends the program, or no test would fail. g++ 12 sees overflows in instrumented code that are none.
@@ -35,6 +35,16 @@ if(KILN_COVERAGE)
   target_compile_options(kiln_options INTERFACE --coverage -O0 -g)
   target_link_options(kiln_options INTERFACE --coverage)
 endif()
+
+# kiln_add_shared(NAME LIBRARY MAP) makes a shared library of a static one; it exports what MAP says, has no symbols besides,
+# and appears in the build folder.
+function(kiln_add_shared name library map)
+  add_library(${name} SHARED $<TARGET_OBJECTS:${library}>)
+  set_target_properties(${name} PROPERTIES OUTPUT_NAME ${library} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${map})
+  target_link_options(${name} PRIVATE -Wl,--version-script=${map} -Wl,--gc-sections -Wl,--exclude-libs,ALL -Wl,-z,defs
+                      $<$<CONFIG:Release,MinSizeRel>:-s>)
+  target_link_libraries(${name} PRIVATE ${library})
+endfunction()
 
 # kiln_add_library(NAME) builds every .cpp below the calling folder into a static library.
 function(kiln_add_library name)

@@ -243,7 +243,11 @@ DoctorReport Runtime::Impl::doctor() {
   report.drivers.push_back(probe_hip_driver());
   report.devices = list_cuda_devices();
   for (DeviceInfo& info : list_hip_devices()) report.devices.push_back(std::move(info));
-  report.devices.push_back(open_emulated_device(options_.emulator)->info());
+  if (DoctorReport::Driver emulator = probe_emulator(); emulator.found) {
+    report.devices.push_back(open_emulated_device(options_.emulator)->info());
+  } else {
+    report.drivers.push_back(std::move(emulator));
+  }
   report.cache = cache_.stats();
   return report;
 }

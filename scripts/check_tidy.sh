@@ -1,12 +1,37 @@
 #!/usr/bin/env bash
-# clang-tidy over a fixed set of files, so that every machine judges alike: the command, or with --all everything.
+# clang-tidy over the sources that changed, or with --all over everything.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [ "${1:-}" = --help ]; then
-  echo "usage: scripts/check_tidy.sh [--all]   needs build/compile_commands.json; --all takes an hour"
-  exit 0
-fi
-patterns=('cli/*.cpp')
-if [ "${1:-}" = --all ]; then patterns=('cli/*.cpp' 'generator/*.cpp' 'runtime/*.cpp' 'emulator/*.cpp'); fi
-git ls-files "${patterns[@]}" |
-  xargs -P 2 -I{} bash -c 'clang-tidy --quiet -p build --extra-arg=-Wno-unknown-warning-option "{}" 2>/dev/null || { echo "clang-tidy: {}"; exit 1; }'
+usage() {
+  cat <<'TEXT'
+usage: scripts/check_tidy.sh [--all]   needs build/compile_commands.json
+
+Looks at the .cpp files that differ from KILN_TIDY_BASE: by default where this branch left the main branch, on the main
+branch itself the commit before. --all looks at every source, which takes an hour.
+TEXT
+}
+all=0
+case "${1:-}" in
+  "") ;;
+  --all) all=1 ;;
+  -h | --help) usage; exit 0 ;;
+  *) echo "check_tidy.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
+esac
+
+sources() {
+  local patterns=('cli/*.cpp' 'generator/*.cpp' 'code_object/*.cpp' 'runtime/*.cpp' 'workbench/*.cpp' 'emulator/*.cpp')
+  if [ "$all" = 1 ]; then git ls-files "${patterns[@]}"; return; fi
+  local base=${KILN_TIDY_BASE:-}
+  if [ -z "$base" ]; then base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true); fi
+  if [ -z "$base" ] || [ "$(git rev-parse "$base")" = "$(git rev-parse HEAD)" ]; then
+    base=$(git rev-parse --verify -q HEAD~1 || true)
+  fi
+  if [ -z "$base" ]; then return; fi  # a clone of one commit has nothing to compare with
+  git diff --name-only --diff-filter=d "$base" -- "${patterns[@]}"
+}
+
+mapfile -t files < <(sources)
+echo "clang-tidy: ${#files[@]} files"
+if [ "${#files[@]}" = 0 ]; then exit 0; fi
+printf '%s\n' "${files[@]}" | xargs -P 2 -I{} bash -c \
+  'clang-tidy --quiet -p build --extra-arg=-Wno-unknown-warning-option "{}" 2>/dev/null || { echo "clang-tidy: {}"; exit 1; }'

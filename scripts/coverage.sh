@@ -9,7 +9,7 @@ cmake --build build-coverage --parallel "$(nproc)"
 find build-coverage -name '*.gcda' -delete
 status=0
 ctest --test-dir build-coverage --output-on-failure || status=$?
-gcovr --root . --object-directory build-coverage --filter '(generator|runtime|emulator|cli)/' \
+gcovr --root . --object-directory build-coverage --filter '(generator|runtime|workbench|emulator|cli)/' \
   --exclude-throw-branches --html-details build-coverage/coverage.html --print-summary
 echo "details: build-coverage/coverage.html"
 exit $status

@@ -11,6 +11,7 @@ usage: scripts/setup.sh [--help]
 Installs, only where missing:
   - the Debian/Ubuntu packages that the build needs (apt-get, as root or through sudo)
   - NVRTC 13: taken from an installed CUDA toolkit, else the nvidia-cuda-nvrtc wheel in a local .venv/
+  - what the Python package is built and tested with, in .venv/: nanobind, scikit-build-core, NumPy; kiln builds without them
   - where the distribution has them, the compilers for AMD targets: clang 22 with lld (gfx90a, gfx942, gfx950) and
     HIPRTC 5.2 (gfx90a)
 Safe to run again; offline once done.
@@ -22,10 +23,10 @@ case "${1:-}" in
   *) echo "setup.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
 esac
 
-packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libspdlog-dev libcli11-dev doctest-dev
-  libxxhash-dev libzstd-dev libdlpack-dev)
+packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libcli11-dev doctest-dev
+  libxxhash-dev libzstd-dev libdlpack-dev locales)
 # Used when there, never required: a failure to install these is only said.
-extras=(ccache clang-format clang-tidy clang-22 lld-22 libamdhip64-5 libhiprtc-builtins5)
+extras=(ccache python3-dev clang-format clang-tidy clang-22 lld-22 libamdhip64-5 libhiprtc-builtins5)
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
@@ -83,18 +84,30 @@ find_nvrtc() {
   done
 }
 
+make_venv() {
+  if [ -x .venv/bin/pip ]; then return; fi
+  rm -rf .venv
+  if ! python3 -m venv .venv 2>/dev/null; then
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
+    rm -rf .venv
+    python3 -m venv .venv
+  fi
+}
+
+# What the Python package is built with; kiln builds without it.
+install_python_tools() {
+  if [ -x .venv/bin/python ] && .venv/bin/python -c 'import nanobind, numpy, scikit_build_core' 2>/dev/null; then return; fi
+  make_venv || return 0
+  echo "installing nanobind, scikit-build-core and NumPy into .venv"
+  .venv/bin/pip install -q --disable-pip-version-check nanobind 'scikit-build-core>=1.0' numpy ||
+    echo "setup.sh: could not install them; the Python package is not built" >&2
+}
+
 install_nvrtc() {
   if [ -n "$(find_nvrtc)" ]; then return; fi
   if [ "$(uname -m)" != x86_64 ] && [ "$(uname -m)" != aarch64 ]; then return; fi
   echo "installing NVRTC into .venv"
-  if [ ! -x .venv/bin/pip ]; then
-    rm -rf .venv
-    if ! python3 -m venv .venv 2>/dev/null; then
-      as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv >/dev/null
-      rm -rf .venv
-      python3 -m venv .venv
-    fi
-  fi
+  make_venv
   # 13.0: what the golden results were made with, and old enough for every driver of CUDA 13.
   .venv/bin/pip install -q --disable-pip-version-check 'nvidia-cuda-nvrtc>=13.0,<13.1' || {
     echo "setup.sh: could not install nvidia-cuda-nvrtc; kiln will build, but cannot compile kernels" >&2
@@ -104,6 +117,7 @@ install_nvrtc() {
 
 install_packages
 install_nvrtc
+install_python_tools
 nvrtc=$(find_nvrtc)
 clang=$(command -v "${KILN_CLANG:-clang-22}" || true)
 echo "set-up complete; NVRTC: ${nvrtc:-none (generate, plan and validate work without it)};" \

@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
-# Set-up, build, static checks, the whole test suite. Non-zero on any failure; the last line counts.
+# Set-up, build, the whole test suite, static checks. Non-zero on any failure; the last line counts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--long] [--no-tidy] [--help]
+usage: scripts/test.sh [--long] [--no-tidy] [--tidy-all] [--help]
 
-  --long     the config sweeps over every combination, instead of the subset that fits CI
-  --no-tidy  leave out clang-tidy, the slowest of the static checks
+  --long      the config sweeps over every combination, instead of the subset that fits CI
+  --no-tidy   leave out clang-tidy, the slowest of the static checks
+  --tidy-all  clang-tidy over every source instead of those that changed; takes an hour
 
-Runs set-up, builds into build/, checks layering, format and clang-tidy (a bounded set of files), then ctest.
+Runs set-up, builds into build/, then ctest, then the static checks: layering, lengths of functions, words, format,
+clang-tidy. On a terminal it shows how far the suites are.
 TEXT
 }
 long=OFF
 tidy=1
+tidy_options=()
 for argument in "$@"; do
   case "$argument" in
     --long) long=ON ;;
     --no-tidy) tidy=0 ;;
+    --tidy-all) tidy_options=(--all) ;;
     -h | --help) usage; exit 0 ;;
     *) echo "test.sh: unknown argument '$argument'; see --help" >&2; exit 2 ;;
   esac
@@ -47,15 +51,13 @@ scripts/build.sh --help >/dev/null
 cmake --preset release -DKILN_LONG_SWEEPS=$long >/dev/null
 scripts/build.sh
 
-check "layers" python3 scripts/check_layers.py
-if command -v clang-format >/dev/null; then check "format" scripts/check_format.sh; else echo "skipped format: no clang-format"; fi
-if [ "$tidy" = 1 ] && command -v clang-tidy >/dev/null; then check "tidy" scripts/check_tidy.sh; else echo "skipped tidy"; fi
-
 echo "running the test suites"
 results=build/ctest.xml
 status=0
 # The suites are parallel inside (emulated blocks run on all cores), so two at a time are enough.
-ctest --test-dir build --output-on-failure --output-junit ctest.xml -j 2 || status=$?
+progress=()
+if [ -t 1 ]; then progress=(--progress); fi
+ctest --test-dir build --output-on-failure --output-junit ctest.xml -j 2 "${progress[@]}" || status=$?
 if [ -f "$results" ]; then
   tests=$(grep -c '<testcase ' "$results" || true)
   bad=$(grep -c '<failure' "$results" || true)
@@ -63,5 +65,16 @@ if [ -f "$results" ]; then
   failed=$((failed + bad))
 fi
 if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+
+check "layers" python3 scripts/check_layers.py
+check "functions" python3 scripts/check_functions.py
+check "words" python3 scripts/check_words.py
+if command -v clang-format >/dev/null; then check "format" scripts/check_format.sh; else echo "skipped format: no clang-format"; fi
+if [ "$tidy" = 1 ] && command -v clang-tidy >/dev/null; then
+  check "tidy" scripts/check_tidy.sh "${tidy_options[@]}"
+else
+  echo "skipped tidy"
+fi
+
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -266,6 +266,22 @@ DEVICE float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
 DEVICE float exp2_approx(float x) { return __builtin_exp2f(x); }
 #endif
 
+//@ section row_base needs exp2_approx
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+DEVICE bool is_steep(float base) { return __builtin_fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+DEVICE float row_base(float maximum, float factor) {
+#pragma clang fp contract(off)
+  return maximum * factor;
+}
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+DEVICE float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - __builtin_fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 //@ section log2_approx needs types
 #if __has_builtin(__builtin_amdgcn_logf)
 DEVICE float log2_approx(float x) { return __builtin_amdgcn_logf(x); }

@@ -15,6 +15,37 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+//@ section largest
+constexpr float kLargest = 3.402823466e38f;
+
+//@ section row_base needs exp2_approx
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
+//@ section watched_base needs row_base
+// A steep row's base is -infinity: beside it every P is infinite, which its sum shows.
+__device__ __forceinline__ float watched_base(float maximum, float factor) {
+  const float base = row_base(maximum, factor);
+  return is_steep(base) ? __int_as_float(0xff800000) : base;
+}
+
+//@ section max_nan
+// The larger of two numbers, NaN where one of them is.
+__device__ __forceinline__ float max_nan(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+
 //@ section log2_approx
 __device__ __forceinline__ float log2_approx(float x) {
   float y;

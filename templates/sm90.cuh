@@ -1,5 +1,6 @@
 // Intrinsics of sm_90a: one thin wrapper per hardware instruction. Spellings as in the PTX ISA.
 //@ include nvidia.cuh
+//@ include ragged_items.cuh
 
 //@ section tensor_map needs types
 struct __align__(64) TensorMap { unsigned char bytes[128]; };
@@ -38,7 +39,7 @@ __device__ __forceinline__ void mbarrier_arrive(u32 bar) {
 }
 
 //@ section mbarrier_arrive_cluster needs types
-// Arrives on the barrier at the same offset in block `cta` of the cluster. It hands back memory that was only read, so
+// Arrives on the barrier at the same offset in block `cta` of the cluster. It releases memory that was only read, so
 // block scope is enough; release at cluster scope would cost a full memory barrier per tile.
 __device__ __forceinline__ void mbarrier_arrive_cluster(u32 bar, u32 cta) {
   asm volatile(

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
-#include "emulator/amdgcn/module.hpp"
-#include "emulator/amdgcn/wait_proofs.hpp"
+#include "emulator/amdgcn/load/module.hpp"
+#include "emulator/amdgcn/machine/wait_proofs.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -62,7 +62,7 @@ class Collector {
 
  private:
   std::size_t offset_of(std::uint64_t address) const {
-    for (const Segment& s : impl_.segments) {
+    for (const code_object::Segment& s : impl_.segments) {
       if (address >= s.address && address - s.address < s.size)
         return static_cast<std::size_t>(s.offset + address - s.address);
     }

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "emulator/amdgcn/amdgcn.hpp"
+#include <kiln/emulator/amdgcn.hpp>
 
 namespace kiln::emulator::amdgcn {
 

@@ -2,6 +2,8 @@
 #include "emulator/machine/async.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/tensor/wgmma.hpp"
@@ -9,25 +11,40 @@
 namespace kiln::emulator {
 namespace {
 
+/// Where a lane's copy goes: in the plain case aligned bytes of the block that were written before.
+std::uint8_t* destination(Warp& w, const LaneCopy& l) {
+  Block& b = *w.block;
+  static constexpr std::array<std::uint8_t, 16> kAllWritten = [] {
+    std::array<std::uint8_t, 16> a{};
+    a.fill(kWritten);
+    return a;
+  }();
+  if ((b.rank == 0 || (l.op->flags & 1) == 0) && (l.shared & (l.bytes - 1u)) == 0 &&
+      std::size_t{l.shared} + l.bytes <= b.smem.size() &&
+      std::memcmp(b.shadow.data() + l.shared, kAllWritten.data(), l.bytes) == 0)
+    return b.smem.data() + l.shared;
+  return locate(w, *l.op, ptx::Space::shared, l.shared, l.bytes, l.lane, Access::write).data;
+}
+
 void do_copy(Warp& w, const LaneCopy& l) {
   Cluster& c = *w.block->cluster;
   if (l.arrive) {
     if (MBarrier* m = find_mbarrier(w, *l.op, l.lane, *w.block, l.shared)) {
       // Without .noinc the pending count was raised at issue to make room for this arrival.
       if (m->pending == 0) report_overrun(w, *l.op, l.lane, l.shared, *m);
-      join(m->arriving, l.published);
+      if (l.published != nullptr) join(m->arriving, *l.published);
       mbarrier_arrive(c, *m, 1);
     }
     return;
   }
-  Place to = locate(w, *l.op, ptx::Space::shared, l.shared, l.bytes, l.lane, Access::write);
-  if (to.data == nullptr) return;
+  std::uint8_t* const to = destination(w, l);
+  if (to == nullptr) return;
   std::uint8_t buffer[16] = {};
   if (l.source_bytes != 0) {
     const GlobalMemory::Impl& m = *c.launch->memory;
     std::memcpy(buffer, m.at(l.global), l.source_bytes);  // checked at issue
   }
-  std::memcpy(to.data, buffer, l.bytes);
+  std::memcpy(to, buffer, l.bytes);
   c.counters.async_bytes += l.bytes;
   ++c.progress;
 }
@@ -99,14 +116,25 @@ void complete_from(Warp& w, std::size_t first, std::size_t count) {
   drop_done(q);
 }
 
+void complete_at_once(Warp& w, std::span<const LaneCopy> copies) {
+  for (const LaneCopy& l : copies) do_copy(w, l);
+}
+
 void complete_copies(Warp& w, std::uint32_t mask, int keep) {
   auto& q = w.copies.pending;
-  std::vector<LaneCopy> run;
   const auto wanted = [&](const LaneCopy& l) {
     if ((mask >> l.lane & 1) == 0) return false;
     return keep < 0 ||
            static_cast<std::int64_t>(l.group) + keep < static_cast<std::int64_t>(w.copies.committed[l.lane]);
   };
+  if (std::all_of(q.begin(), q.end(), wanted)) {
+    std::deque<LaneCopy> all;
+    all.swap(q);
+    for (const LaneCopy& l : all)
+      if (!l.done) do_copy(w, l);
+    return;
+  }
+  std::vector<LaneCopy> run;
   std::copy_if(q.begin(), q.end(), std::back_inserter(run),
                [&](const LaneCopy& l) { return !l.done && wanted(l); });
   std::erase_if(q, wanted);

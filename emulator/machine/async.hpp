@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "emulator/machine/program.hpp"
@@ -27,7 +29,7 @@ struct LaneCopy {
   std::uint32_t shared = 0;  ///< destination, or the mbarrier
   std::uint64_t global = 0;
   const Op* op = nullptr;
-  Clock published;  ///< of an arrival
+  std::shared_ptr<const Clock> published;  ///< of an arrival
 };
 struct CopyQueue {
   std::deque<LaneCopy> pending;  ///< in the order of issue; the first of them is not done
@@ -76,6 +78,8 @@ struct WgmmaQueue {
 /// Completes lane copies of groups older than the newest `keep` (-1: everything, uncommitted too) of lanes in
 /// `mask`.
 void complete_copies(Warp& w, std::uint32_t mask, int keep);
+/// Copies that never enter the queue.
+void complete_at_once(Warp& w, std::span<const LaneCopy> copies);
 /// Completes `count` entries of a warp's queue from `first` on, each with what it has to follow: copies
 /// follow nothing, an arrival all that its lane began before.
 void complete_from(Warp& w, std::size_t first, std::size_t count);

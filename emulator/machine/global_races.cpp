@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "emulator/machine/machine.hpp"
 
 namespace kiln::emulator {
@@ -27,17 +29,39 @@ class PageLock {
 GlobalRaces::GlobalRaces(std::uint64_t base, std::size_t bytes) : base_(base), bytes_(bytes) {
   void* p = mmap(nullptr, (bytes / 16 + 1) * sizeof(Cell), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  cells_ = p == MAP_FAILED ? nullptr : static_cast<Cell*>(p);
+  if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
+  cells_ = static_cast<Cell*>(p);
 }
 
 GlobalRaces::~GlobalRaces() {
-  if (cells_ != nullptr) munmap(cells_, (bytes_ / 16 + 1) * sizeof(Cell));
+  munmap(cells_, (bytes_ / 16 + 1) * sizeof(Cell));
+}
+
+void GlobalRaces::note_same(std::uint64_t cell, const Slot& base, const Slot& by) {
+  const std::lock_guard lock(mutex_);
+  auto& list = same_[cell];
+  std::erase_if(list, [&](const Same& s) {
+    const bool stale =
+        s.base.cluster != base.cluster || s.base.agent != base.agent || s.base.epoch != base.epoch;
+    return stale || (s.by.cluster == by.cluster && s.by.agent == by.agent);
+  });
+  list.push_back({base, by});
+}
+
+template <class F>
+bool GlobalRaces::same_ordered(std::uint64_t cell, const Slot& base, std::uint16_t mask, F ordered) {
+  const std::lock_guard lock(mutex_);
+  const auto it = same_.find(cell);
+  return it != same_.end() && std::any_of(it->second.begin(), it->second.end(), [&](const Same& s) {
+           return s.base.cluster == base.cluster && s.base.agent == base.agent &&
+                  s.base.epoch == base.epoch && (s.by.mask & mask) == mask && ordered(s.by);
+         });
 }
 
 void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
                          bool write, std::uint32_t unit, std::uint32_t epoch, bool silent) {
-  if (cells_ == nullptr || address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
-  if (unit == 0 && lane >= 0 && !silent) w.global_words.access(w, op, lane, address, bytes, write);
+  if (address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
+  if (unit == 0 && lane >= 0) w.global_words.access(w, op, lane, address, bytes, {write, false, silent});
   const Cluster& c = *w.block->cluster;
   const RaceTracker& races = *c.races;
   const auto cluster = static_cast<std::uint32_t>(c.index);
@@ -59,9 +83,16 @@ void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address,
       const PageLock lock(locks_[at >> 12 & 255]);
       Cell& cell = cells_[at / 16];
       const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(s); };
-      if (!silent && meets(cell.write)) {
-        other = cell.write;
-        other_write = true;
+      if (meets(cell.write)) {
+        if (silent && (cell.write.mask & mask) == mask) {
+          note_same(at / 16, cell.write, {cluster, epoch, op_index, agent, mask});
+          at = stop;
+          continue;
+        }
+        if (!silent && (write || !same_ordered(at / 16, cell.write, mask, ordered))) {
+          other = cell.write;
+          other_write = true;
+        }
       } else if (write && !silent && meets(cell.read)) {
         other = cell.read;
       }
@@ -72,6 +103,14 @@ void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address,
     }
     if (other.epoch != 0) conflict(w, op, lane, base_ + at, other, write, other_write);
     at = stop;
+  }
+}
+
+void GlobalRaces::access_lanes(Warp& w, const Op& op, const std::uint64_t* address, std::uint32_t bytes,
+                               std::uint32_t lanes, std::uint32_t silent, bool write) {
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    access(w, op, l, address[l], bytes, write, 0, 0, (silent >> l & 1) != 0);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "emulator/machine/clock.hpp"
 #include "emulator/machine/program.hpp"
@@ -31,6 +32,9 @@ class GlobalRaces {
   /// A weak access by the warp, or by its asynchronous unit. `silent`: a write of what is there already.
   void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write,
               std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
+  /// The same of `lanes` of a warp, one after another, each at its address; those of `silent` write what is there.
+  void access_lanes(Warp& w, const Op& op, const std::uint64_t* address, std::uint32_t bytes,
+                    std::uint32_t lanes, std::uint32_t silent, bool write);
   /// Before a strong write of `address`; `continues`: a read-modify-write, which keeps the release sequence
   /// alive.
   void publish(Warp& w, std::uint64_t address, Order order, bool continues);
@@ -46,15 +50,24 @@ class GlobalRaces {
     Slot write, read;
   };
   static_assert(sizeof(Cell) == 32);
+  /// A write of what the latest write had stored, unordered with that: who follows it may read.
+  struct Same {
+    Slot base, by;
+  };
   void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
                 bool other_write);
+  void note_same(std::uint64_t cell, const Slot& base, const Slot& by);
+  /// Whether `ordered` holds of a write that stored the same as `base`.
+  template <class F>
+  bool same_ordered(std::uint64_t cell, const Slot& base, std::uint16_t mask, F ordered);
 
   std::uint64_t base_ = 0;
   std::size_t bytes_ = 0;
-  Cell* cells_ = nullptr;  ///< null: the host refused, nothing is tracked
+  Cell* cells_ = nullptr;
   std::array<std::atomic_flag, 256> locks_;
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, RemotePtr> variables_;
+  std::unordered_map<std::uint64_t, std::vector<Same>> same_;  ///< by cell
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };
 

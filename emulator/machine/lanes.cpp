@@ -56,39 +56,191 @@ bool LaneClock::knows(int lane, std::uint32_t others, std::uint32_t time) const 
   return true;
 }
 
-LaneWord::Conflict LaneWord::access(const Warp& w, int lane, std::uint32_t op, std::uint8_t mask,
-                                    bool write) {
-  const auto warp = static_cast<std::uint32_t>(w.index);
+namespace {
+
+constexpr std::uint32_t kWarp = 0xffff, kStrong = 1u << 16, kBytesDiffer = 1u << 17;
+
+}  // namespace
+
+LaneWords::Tag LaneWords::tag(const Tags& tags, std::size_t word) const {
+  Tag t;
+  const std::uint32_t who = tags.who[word];
+  if ((who & kBytesDiffer) != 0)
+    t.lanes = (*byte_lanes_)[&tags == &write_ ? 0 : 1][word];
+  else
+    t.lanes.fill(tags.lanes[word]);
+  t.time = tags.time[word];
+  t.issue = tags.issue[word];
+  t.op = tags.op[word];
+  t.warp = static_cast<std::uint16_t>(who & kWarp);
+  t.strong = (who & kStrong) != 0;
+  return t;
+}
+
+void LaneWords::set_tag(Tags& tags, std::size_t word, const Tag& t) {
+  const bool differ = t.lanes[0] != t.lanes[1] || t.lanes[1] != t.lanes[2] || t.lanes[2] != t.lanes[3];
+  if (differ) {
+    if (byte_lanes_ == nullptr) byte_lanes_ = std::make_unique<std::array<ByteLanes, 2>>();
+    (*byte_lanes_)[&tags == &write_ ? 0 : 1][word] = t.lanes;
+  }
+  tags.who[word] = t.warp | (t.strong ? kStrong : 0) | (differ ? kBytesDiffer : 0);
+  tags.lanes[word] = t.lanes[0] | t.lanes[1] | t.lanes[2] | t.lanes[3];
+  tags.time[word] = t.time;
+  tags.issue[word] = t.issue;
+  tags.op[word] = t.op;
+}
+
+void LaneWords::forget(std::size_t first, std::size_t count) {
+  for (std::size_t i = first; i < first + count; ++i) {
+    write_.who[i] = write_.lanes[i] = write_.time[i] = write_.issue[i] = 0;
+    read_.who[i] = read_.lanes[i] = read_.time[i] = read_.issue[i] = 0;
+    same_[i] = 0;
+  }
+}
+
+/// 1 or 0: without branches, so that runs of words become vector instructions.
+constexpr std::uint32_t flag(bool b) {
+  return b ? 1 : 0;
+}
+
+template <std::size_t Count>
+bool LaneWords::read_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first) {
+  const auto warp = static_cast<std::uint32_t>(w.index), issue = w.lanes.issue, now = w.lanes.now;
+  const auto all = static_cast<std::int32_t>(w.lanes.all);
+  std::uint32_t look = 0;
+  for (std::size_t i = first; i < first + Count; ++i) {
+    const std::uint32_t own = flag((write_.who[i] & kWarp) == warp), earlier = flag(write_.issue[i] != issue);
+    const std::uint32_t unknown = flag(static_cast<std::int32_t>(write_.time[i]) >= all);
+    const std::uint32_t others = flag((write_.lanes[i] & ~self) != 0);
+    look |= (own & earlier & unknown & others) | ((write_.who[i] | read_.who[i]) & kBytesDiffer);
+  }
+  if (look != 0) return false;
+  for (std::size_t i = first; i < first + Count; ++i) {
+    const std::uint32_t joins = flag(read_.who[i] == warp) & flag(read_.time[i] == now);
+    read_.lanes[i] = (read_.lanes[i] & (0 - joins)) | self;
+    read_.who[i] = warp;
+    read_.time[i] = now;
+    read_.issue[i] = issue;
+    read_.op[i] = op;
+  }
+  return true;
+}
+
+template <std::size_t Count>
+bool LaneWords::write_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first,
+                            bool silent) {
+  const auto warp = static_cast<std::uint32_t>(w.index), issue = w.lanes.issue, now = w.lanes.now;
+  const auto all = static_cast<std::int32_t>(w.lanes.all);
+  std::uint32_t look = 0;
+  for (std::size_t i = first; i < first + Count; ++i) {
+    const auto own = [&](const Tags& t) { return flag((t.who[i] & kWarp) == warp); };
+    const auto unordered = [&](const Tags& t) {
+      return flag(static_cast<std::int32_t>(t.time[i]) >= all) & flag((t.lanes[i] & ~self) != 0) &
+             flag(t.issue[i] != issue);
+    };
+    look |= own(write_) & (unordered(write_) | flag(write_.issue[i] == issue));
+    look |= own(read_) & unordered(read_) & flag(!silent);
+    look |= (write_.who[i] | read_.who[i]) & kBytesDiffer;
+  }
+  if (look != 0) return false;
+  for (std::size_t i = first; i < first + Count; ++i) {
+    write_.lanes[i] = self;
+    write_.who[i] = warp;
+    write_.time[i] = now;
+    write_.issue[i] = issue;
+    write_.op[i] = op;
+    read_.lanes[i] = 0;
+    same_[i] = 0;
+  }
+  return true;
+}
+
+bool LaneWords::access_run(const Warp& w, int lane, std::uint32_t op, std::size_t first, std::size_t count,
+                           bool write, bool silent) {
   const std::uint32_t self = 1u << lane;
-  Conflict found;
-  const auto check = [&](const Tag& tag, bool other_write) {
-    if (tag.warp != warp || tag.issue == w.lanes.issue || tag.time < w.lanes.all || found.lane >= 0) return;
-    std::uint32_t others = 0;
-    for (std::size_t i = 0; i < 4; ++i) others |= (mask >> i & 1) != 0 ? tag.lanes[i] : 0;
-    for (others &= ~self; others != 0; others &= others - 1)
-      if (const int other = std::countr_zero(others); !w.lanes.ordered(lane, other, tag.time)) {
-        found = {other, tag.op, other_write};
-        return;
-      }
-  };
-  check(write_, true);
-  if (write) check(read_, false);
-  Tag& tag = write ? write_ : read_;
+  switch (count) {
+    case 1:
+      return write ? write_words<1>(w, self, op, first, silent) : read_words<1>(w, self, op, first);
+    case 2:
+      return write ? write_words<2>(w, self, op, first, silent) : read_words<2>(w, self, op, first);
+    case 4:
+      return write ? write_words<4>(w, self, op, first, silent) : read_words<4>(w, self, op, first);
+    case 8:
+      return write ? write_words<8>(w, self, op, first, silent) : read_words<8>(w, self, op, first);
+    default:
+      return false;
+  }
+}
+
+bool LaneWords::strong_write(const Warp& w, int lane, std::uint32_t op, std::size_t word) {
+  const std::uint32_t self = 1u << lane, warp = static_cast<std::uint32_t>(w.index), me = warp | kStrong;
+  const std::uint32_t writer = write_.who[word], reader = read_.who[word];
+  if (((writer | reader) & kBytesDiffer) != 0) return false;
+  if (writer == warp && write_.time[word] >= w.lanes.all) return false;
+  if (reader == warp && read_.time[word] >= w.lanes.all && (read_.lanes[word] & ~self) != 0) return false;
+  const bool joins = writer == me && write_.time[word] == w.lanes.now;
+  write_.lanes[word] = (joins ? write_.lanes[word] : 0) | self;
+  write_.who[word] = me;
+  write_.time[word] = w.lanes.now;
+  write_.issue[word] = w.lanes.issue;
+  write_.op[word] = op;
+  read_.lanes[word] = 0;
+  same_[word] = 0;
+  return true;
+}
+
+/// A lane whose access to some byte of `mask`, noted in `t`, is unordered with one by `lane`; or -1.
+int LaneWords::unordered(const Warp& w, const Tag& t, int lane, std::uint8_t mask, bool strong) {
+  if (t.warp != w.index || t.issue == w.lanes.issue || t.time < w.lanes.all || (strong && t.strong))
+    return -1;
+  std::uint32_t others = 0;
+  for (std::size_t i = 0; i < 4; ++i) others |= (mask >> i & 1) != 0 ? t.lanes[i] : 0;
+  for (others &= ~(1u << lane); others != 0; others &= others - 1)
+    if (const int other = std::countr_zero(others); !w.lanes.ordered(lane, other, t.time)) return other;
+  return -1;
+}
+
+void LaneWords::note(const Warp& w, Tag& t, int lane, std::uint32_t op, std::uint8_t mask, How how) {
   // Readers add up until the next write or synchronisation; writers of one instruction do.
-  const bool joins = tag.warp == warp && tag.time == w.lanes.now && (!write || tag.issue == w.lanes.issue);
-  for (std::size_t i = 0; i < 4; ++i)
-    tag.lanes[i] = (joins ? tag.lanes[i] : 0) | ((mask >> i & 1) != 0 ? self : 0);
-  tag.warp = warp;
-  tag.time = w.lanes.now;
-  tag.issue = w.lanes.issue;
-  tag.op = op;
-  if (write) read_.lanes = {};
+  const bool joins = t.warp == w.index && t.time == w.lanes.now && t.strong == how.strong &&
+                     (!how.write || how.strong || t.issue == w.lanes.issue);
+  if (!joins) t.lanes = {};
+  for (std::size_t i = 0; i < 4; ++i) t.lanes[i] |= (mask >> i & 1u) << lane;
+  t.warp = static_cast<std::uint16_t>(w.index);
+  t.time = w.lanes.now;
+  t.issue = w.lanes.issue;
+  t.op = op;
+  t.strong = how.strong;
+}
+
+LaneWords::Conflict LaneWords::access(const Warp& w, int lane, std::uint32_t op, std::size_t word,
+                                      std::uint8_t mask, How how) {
+  const std::uint32_t self = 1u << lane;
+  Tag write = tag(write_, word), read = tag(read_, word);
+  Conflict found{unordered(w, write, lane, mask, how.strong), write.op, true};
+  const bool own = write.warp == w.index, silent = how.write && how.silent;
+  if (silent && (found.lane >= 0 || (own && write.issue == w.lanes.issue))) {
+    same_[word] |= self;  // it disturbs nobody, and this lane may read what it wrote
+    return {};
+  }
+  // A plain write counts as one until all lanes know of it, whatever atomics follow.
+  if (how.write && how.strong && !write.strong && own && write.time >= w.lanes.all) return found;
+  if (!how.write && own && (same_[word] & self) != 0) found = {};
+  if (how.write && !silent && found.lane < 0)
+    found = {unordered(w, read, lane, mask, how.strong), read.op, false};
+  note(w, how.write ? write : read, lane, op, mask, how);
+  if (how.write) {
+    set_tag(write_, word, write);
+    read.lanes = {};
+    same_[word] = 0;
+  }
+  set_tag(read_, word, read);
   return found;
 }
 
 namespace {
 
-void report_lanes(Warp& w, const Op& op, int lane, const LaneWord::Conflict& with, bool write,
+void report_lanes(Warp& w, const Op& op, int lane, const LaneWords::Conflict& with, bool write,
                   const std::string& where) {
   report(w, op, lane, "warp-race",
          "lane " + std::to_string(lane) + (write ? " writes " : " reads ") + where + ", which lane " +
@@ -113,25 +265,39 @@ void each_word(Address begin, std::uint32_t bytes, F f) {
 
 }  // namespace
 
-void LaneTracker::access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset,
-                         std::uint32_t bytes, bool write) {
-  each_word(offset, bytes, [&](std::uint32_t at, std::uint8_t mask) {
-    auto& chunk = chunks_[at / kChunkBytes];
-    if (chunk == nullptr) chunk = std::make_unique<Chunk>();
-    const auto with = (*chunk)[at % kChunkBytes / 4].access(w, lane, index_of(w, op), mask, write);
-    if (with.lane >= 0 && w.block == &block)
-      report_lanes(w, op, lane, with, write, "shared address " + std::to_string(at));
+void LaneTracker::access(const SharedAccess& a, bool strong) {
+  const LaneWords::How how{a.write, strong, a.silent};
+  const std::uint32_t op = index_of(a.warp, a.op);
+  if (!strong && access_run(a.warp, a.lane, op, a.offset, a.bytes, a.write, a.silent)) return;
+  each_word(a.offset, a.bytes, [&](std::uint32_t at, std::uint8_t mask) {
+    const auto with = chunk(at).access(a.warp, a.lane, op, at % kChunkBytes / 4, mask, how);
+    if (with.lane >= 0 && a.warp.block == &a.block)
+      report_lanes(a.warp, a.op, a.lane, with, a.write, "shared address " + std::to_string(at));
   });
 }
 
 void GlobalWords::access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
-                         bool write) {
-  if (entries_.empty()) entries_.resize(kEntries);
+                         LaneWords::How how) {
+  const auto entry = [&](std::uint64_t word, std::size_t count) -> Chunk& {
+    auto& chunk = chunks_[word / LaneWords::kWords % chunks_.size()];
+    if (chunk == nullptr) chunk = std::make_unique<Chunk>();
+    for (std::size_t i = 0; i < count; ++i)
+      if (std::uint64_t& known = chunk->address[(word + i) % LaneWords::kWords]; known != word + i) {
+        known = word + i;
+        chunk->words.forget((word + i) % LaneWords::kWords, 1);
+      }
+    return *chunk;
+  };
+  const std::size_t first = address / 4 % LaneWords::kWords, count = bytes / 4;
+  if (!how.strong && ((address | bytes) & 3) == 0 && first + count <= LaneWords::kWords &&
+      entry(address / 4, count)
+          .words.access_run(w, lane, index_of(w, op), first, count, how.write, how.silent))
+    return;
   each_word(address, bytes, [&](std::uint64_t at, std::uint8_t mask) {
-    Entry& e = entries_[at / 4 % kEntries];
-    if (e.address != at / 4) e = {at / 4, {}};
-    if (const auto with = e.word.access(w, lane, index_of(w, op), mask, write); with.lane >= 0)
-      report_lanes(w, op, lane, with, write,
+    Chunk& chunk = entry(at / 4, 1);
+    const auto with = chunk.words.access(w, lane, index_of(w, op), at / 4 % LaneWords::kWords, mask, how);
+    if (with.lane >= 0)
+      report_lanes(w, op, lane, with, how.write,
                    "global memory " + w.block->cluster->launch->memory->describe(at));
   });
 }

@@ -12,7 +12,7 @@
 
 namespace kiln::emulator {
 
-struct Block;
+struct SharedAccess;
 struct Warp;
 
 /// What the lanes of a warp know of each other. Time is the warp's own epoch in the race tracker.
@@ -36,51 +36,98 @@ struct LaneClock {
   bool knows(int lane, std::uint32_t others, std::uint32_t time) const;
 };
 
-/// The last accesses of a word by the lanes of one warp each.
-class LaneWord {
+/// The last accesses of each of some words by the lanes of one warp. What is noted of neighbouring words lies side by
+/// side, so that an access to several of them is a few vector instructions.
+class LaneWords {
  public:
+  static constexpr std::size_t kWords = 256;
   struct Conflict {
     int lane = -1;  ///< -1: none
     std::uint32_t op = 0;
     bool write = false;
   };
-  /// Notes an access to the bytes of `mask` and tells what it conflicts with. `w.lanes.issue` tells instances
+  struct How {
+    bool write = false;
+    bool strong = false;  ///< no race with other strong accesses
+    bool silent = false;  ///< writes what is there already
+  };
+  /// Notes an access to the bytes of `mask` of a word and tells what it conflicts with. `w.lanes.issue` tells instances
   /// of instructions apart: what one instruction does to a word at once is no race.
-  Conflict access(const Warp& w, int lane, std::uint32_t op, std::uint8_t mask, bool write);
+  Conflict access(const Warp& w, int lane, std::uint32_t op, std::size_t word, std::uint8_t mask, How how);
+  /// A plain access to `count` words (1, 2, 4 or 8) as a whole. False, and nothing is noted, where the state of one of
+  /// them does not tell at once that there is no conflict: `access` decides.
+  bool access_run(const Warp& w, int lane, std::uint32_t op, std::size_t first, std::size_t count, bool write,
+                  bool silent);
+  /// The same of an atomic or strong write of one word.
+  bool strong_write(const Warp& w, int lane, std::uint32_t op, std::size_t word);
+  /// Nobody has accessed these words.
+  void forget(std::size_t first, std::size_t count);
 
  private:
+  /// `who`: the warp, whether the access was strong, and whether the bytes of the word were accessed by different lanes
+  /// (`byte_lanes_`). All zero at first.
+  struct Tags {
+    std::array<std::uint32_t, kWords> who{}, lanes{}, time{}, issue{}, op{};
+  };
   struct Tag {
     std::array<std::uint32_t, 4> lanes{};  ///< of each byte
-    std::uint32_t time = 0, issue = 0, op = 0, warp = 0;
+    std::uint32_t time = 0, issue = 0, op = 0;
+    std::uint16_t warp = 0;
+    bool strong = false;
   };
-  Tag write_, read_;
+  using ByteLanes = std::array<std::array<std::uint32_t, 4>, kWords>;
+  Tag tag(const Tags& tags, std::size_t word) const;
+  void set_tag(Tags& tags, std::size_t word, const Tag& tag);
+  static int unordered(const Warp& w, const Tag& t, int lane, std::uint8_t mask, bool strong);
+  static void note(const Warp& w, Tag& t, int lane, std::uint32_t op, std::uint8_t mask, How how);
+  template <std::size_t Count>
+  bool read_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first);
+  template <std::size_t Count>
+  bool write_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first, bool silent);
+
+  Tags write_, read_;
+  std::array<std::uint32_t, kWords> same_{};  ///< lanes that wrote the same value after the latest write
+  std::unique_ptr<std::array<ByteLanes, 2>> byte_lanes_;  ///< of writes, of reads
 };
 
 /// Those of every word of a block's shared memory.
 class LaneTracker {
  public:
   explicit LaneTracker(std::size_t bytes) : chunks_(bytes / kChunkBytes + 1) {}
-  void access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
-              bool write);
+  void access(const SharedAccess& access, bool strong);
+  /// As LaneWords::access_run, of words of shared memory; an access that is not of 1, 2, 4 or 8 of them is for `access`.
+  bool access_run(const Warp& w, int lane, std::uint32_t op, std::uint32_t offset, std::uint32_t bytes,
+                  bool write, bool silent) {
+    if (((offset | bytes) & 3) != 0 || offset % kChunkBytes + bytes > kChunkBytes) return false;
+    return chunk(offset).access_run(w, lane, op, offset % kChunkBytes / 4, bytes / 4, write, silent);
+  }
+  bool strong_write(const Warp& w, int lane, std::uint32_t op, std::uint32_t offset, std::uint32_t bytes) {
+    return bytes == 4 && offset % 4 == 0 && chunk(offset).strong_write(w, lane, op, offset % kChunkBytes / 4);
+  }
 
  private:
-  static constexpr std::size_t kChunkBytes = 1024;
-  using Chunk = std::array<LaneWord, kChunkBytes / 4>;
-  std::vector<std::unique_ptr<Chunk>> chunks_;
+  static constexpr std::size_t kChunkBytes = 4 * LaneWords::kWords;
+  LaneWords& chunk(std::uint32_t offset) {
+    auto& chunk = chunks_[offset / kChunkBytes];
+    if (chunk == nullptr) chunk = std::make_unique<LaneWords>();
+    return *chunk;
+  }
+  std::vector<std::unique_ptr<LaneWords>> chunks_;
 };
 
 /// Those of the words of global memory that a warp used lately: of two that share an entry the later one.
 class GlobalWords {
  public:
-  void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write);
+  void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
+              LaneWords::How how);
 
  private:
   static constexpr std::size_t kEntries = 1024;
-  struct Entry {
-    std::uint64_t address = 0;
-    LaneWord word;
+  struct Chunk {
+    std::array<std::uint64_t, LaneWords::kWords> address{};  ///< in words
+    LaneWords words;
   };
-  std::vector<Entry> entries_;
+  std::array<std::unique_ptr<Chunk>, kEntries / LaneWords::kWords> chunks_;
 };
 
 }  // namespace kiln::emulator

@@ -5,12 +5,14 @@
 #include <bit>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <unordered_map>
 
-#include "emulator/emulator.hpp"
+#include <kiln/emulator/emulator.hpp>
 #include "emulator/machine/async.hpp"
 #include "emulator/machine/global_races.hpp"
 #include "emulator/machine/lanes.hpp"
@@ -64,6 +66,12 @@ struct Group {
   bool resumed = false, timed_out = false;
 };
 
+/// Lanes that were told by a mbarrier.try_wait or test_wait that the phase is not complete.
+struct FailedTry {
+  const Op* op = nullptr;
+  std::uint32_t lanes = 0;
+};
+
 /// An asynchronous operation of a group that its thread will wait for.
 struct UnitEpoch {
   std::uint32_t unit = 0, epoch = 0, group = 0;
@@ -95,6 +103,7 @@ struct Warp {
   std::uint64_t cluster_phase = 0;    ///< generation at barrier.cluster.arrive
 
   CopyQueue copies;  ///< cp.async
+  std::vector<FailedTry> failed_tries;
   std::uint64_t wgmma_issued = 0;
   std::deque<std::uint64_t> wgmma_groups;  ///< wgmma_issued at each commit
   std::uint32_t wgmma_epoch = 0;
@@ -103,7 +112,8 @@ struct Warp {
   std::uint64_t wgmma_retired = 0;         ///< waited for
   std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
-  std::vector<std::uint8_t> owned;    ///< by register state: 1 written, 2 read by wgmma in flight
+  std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
+  std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight
   LaneClock lanes;
   GlobalWords global_words;
   std::uint32_t launches_before = 0;           ///< lanes that waited for them (griddepcontrol.wait)
@@ -251,6 +261,7 @@ struct LaunchState {
   std::vector<std::uint8_t> constants;
   std::vector<std::uint8_t> params;
   std::vector<std::uint64_t> variable_address;
+  std::uint64_t grid_workspace = 0;  ///< address of what blocks of a cooperative launch count in
   std::atomic<std::uint64_t> next_cluster{0};
   std::uint64_t clusters = 0;
   std::atomic<std::uint64_t> instructions{0};
@@ -259,7 +270,9 @@ struct LaunchState {
   std::mutex atomics;
   std::unique_ptr<GlobalRaces> globals;  ///< null: findings are off
   Report report;
-  std::string failure;  ///< an Error raised while executing
+  std::unordered_map<std::string, std::size_t> causes;            ///< of the report's findings
+  std::map<std::ptrdiff_t, std::set<std::uint64_t>> places = {};  ///< by finding: pairs of PTX lines
+  std::string failure;                                            ///< an Error raised while executing
   int failure_line = 0;
 };
 
@@ -281,7 +294,8 @@ void abort_cluster(Cluster& c);
 // --- findings ---
 Site site_of(const Warp& w, const Op& op, int lane);
 /// Reports at the running instruction.
-void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message);
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message,
+            Severity severity = Severity::error);
 void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other);
 void report(Cluster& c, Finding finding);
 

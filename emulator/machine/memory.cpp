@@ -11,8 +11,14 @@ namespace {
 
 constexpr std::size_t kGuard = 4096;
 
-std::uint8_t* reserve(std::size_t bytes) {
-  void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+/// At `address` if nothing else is there.
+std::uint8_t* reserve(std::size_t bytes, std::uint64_t address = 0) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  constexpr int kAccess = PROT_READ | PROT_WRITE;
+  void* p = MAP_FAILED;
+  if (address != 0)
+    p = mmap(reinterpret_cast<void*>(address), bytes, kAccess, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
+  if (p == MAP_FAILED) p = mmap(nullptr, bytes, kAccess, kFlags, -1, 0);
   return p == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(p);
 }
 
@@ -22,10 +28,15 @@ GlobalMemory::Impl::Impl(std::size_t bytes) {
   // Some hosts bound the address space: take what they give, down to a useful minimum.
   for (capacity = std::max<std::size_t>(bytes, 1u << 20) & ~std::size_t{4095}; capacity >= (1u << 20);
        capacity /= 2) {
-    data = reserve(capacity);
+    data = reserve(capacity, kGlobalBase);
     shadow = data == nullptr ? nullptr : reserve(capacity);
-    if (shadow != nullptr) break;
+    // As much again, and more, for who accessed what, and room for everything else that the program does.
+    std::uint8_t* rest = shadow == nullptr ? nullptr : reserve(4 * capacity);
+    if (rest != nullptr) munmap(rest, 4 * capacity);
+    if (rest != nullptr) break;
     if (data != nullptr) munmap(data, capacity);
+    if (shadow != nullptr) munmap(shadow, capacity);
+    shadow = nullptr;
   }
   if (shadow == nullptr) throw Error("the host refuses to reserve memory for the emulated device");
   next = kGuard;

@@ -6,12 +6,13 @@
 #include <mutex>
 #include <string>
 
-#include "emulator/emulator.hpp"
+#include <kiln/emulator/emulator.hpp>
 
 namespace kiln::emulator {
 
-/// Generic address windows. Global addresses are their own generic addresses.
-inline constexpr std::uint64_t kGlobalBase = 0x7f00'0000'0000;
+/// Generic address windows. Global addresses are their own generic addresses. Where the host has room at kGlobalBase,
+/// the first memory of a process has its pages there: then they are addresses of the host, too.
+inline constexpr std::uint64_t kGlobalBase = 0x6800'0000'0000;
 inline constexpr std::uint64_t kSharedWindow = 0x7000'0000'0000;
 inline constexpr std::uint64_t kLocalWindow = 0x7100'0000'0000;
 inline constexpr std::uint64_t kParamWindow = 0x7200'0000'0000;

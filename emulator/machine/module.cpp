@@ -6,8 +6,8 @@
 #include <thread>
 
 #include "emulator/machine/machine.hpp"
-#include "emulator/ptx/decoder.hpp"
-#include "emulator/ptx/parser.hpp"
+#include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/parse/parser.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -24,6 +24,14 @@ const ptx::Function* find_kernel(const ptx::Module& m, std::string_view name) {
   }
   if (only == nullptr) throw Error("no kernel '" + std::string(name) + "' in the module");
   return only;
+}
+
+/// Whether an instruction orders what comes before and after it.
+bool synchronises(const ptx::Instruction& in) {
+  const std::string_view o = in.opcode;
+  if (o == "bar" || o == "barrier" || o == "fence" || o == "membar" || o == "griddepcontrol") return true;
+  if (o == "mbarrier") return !in.has("init") && !in.has("inval");
+  return (o == "cp" || o == "wgmma") && (in.has("wait_group") || in.has("wait_all") || in.has("fence"));
 }
 
 std::string show(const Dim3& d) {
@@ -103,7 +111,9 @@ std::string Module::Impl::line(int number) const {
 }
 
 const Program& Module::Impl::program(std::string_view kernel) const {
-  return *programs.find(find_kernel(ast, kernel)->name)->second;
+  const std::string& entry = find_kernel(ast, kernel)->name;
+  if (const auto it = undecoded.find(entry); it != undecoded.end()) throw it->second;
+  return *programs.find(entry)->second;
 }
 
 std::vector<Parameter> Module::Impl::params(const ptx::Function& f) const {
@@ -151,20 +161,38 @@ std::vector<std::uint64_t> Module::Impl::place_variables(GlobalMemory& memory) c
   return out;
 }
 
-Module Module::from_ptx(std::string_view text, std::string name) {
+Module Module::Impl::load(std::string_view text, std::string name, bool by_kernel) {
   auto impl = std::make_shared<Impl>();
   impl->name = std::move(name);
   impl->ast = ptx::parse(text);
   impl->line_starts.push_back(0);
   for (std::size_t i = 0; i < impl->ast.text.size(); ++i)
     if (impl->ast.text[i] == '\n') impl->line_starts.push_back(i + 1);
-  for (std::size_t i = 0; i < impl->ast.functions.size(); ++i)
-    if (impl->ast.functions[i].entry && impl->ast.functions[i].defined)
-      impl->programs[impl->ast.functions[i].name] =
+  for (const ptx::Function& f : impl->ast.functions)
+    for (const ptx::Instruction& in : f.body)
+      if (synchronises(in)) impl->synchronisations.push_back(in.line);
+  std::sort(impl->synchronisations.begin(), impl->synchronisations.end());
+  for (std::size_t i = 0; i < impl->ast.functions.size(); ++i) {
+    const ptx::Function& f = impl->ast.functions[i];
+    if (!f.entry || !f.defined) continue;
+    try {
+      impl->programs[f.name] =
           std::make_unique<Program>(ptx::decode(impl->ast, static_cast<std::uint32_t>(i)));
+    } catch (const Error& error) {
+      if (!by_kernel) throw;
+      impl->undecoded.emplace(f.name, error);
+    }
+  }
   Module m;
   m.impl_ = std::move(impl);
   return m;
+}
+
+Module Module::from_ptx(std::string_view text, std::string name) {
+  return Impl::load(text, std::move(name), false);
+}
+Module Module::from_ptx_by_kernel(std::string_view text, std::string name) {
+  return Impl::load(text, std::move(name), true);
 }
 
 const std::string& Module::name() const {
@@ -192,13 +220,37 @@ std::uint64_t Module::variable(GlobalMemory& memory, std::string_view name) cons
   throw Error("no variable '" + std::string(name) + "' in the module");
 }
 
+namespace {
+
+/// Device memory that a launch needs for itself.
+class Workspace {
+ public:
+  Workspace(GlobalMemory& memory, bool needed) : memory_(memory) {
+    if (!needed) return;
+    address = memory.allocate(kBytes, "grid workspace");
+    memory.fill(address, std::byte{0}, kBytes);
+  }
+  ~Workspace() {
+    if (address != 0) memory_.free(address);
+  }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  std::uint64_t address = 0;
+
+ private:
+  static constexpr std::size_t kBytes = 64;
+  GlobalMemory& memory_;
+};
+
+}  // namespace
+
 Report launch(GlobalMemory& memory, const Module& module, const Launch& request) {
   const Module::Impl& m = module.impl();
   const ptx::Function& kernel = *find_kernel(m.ast, request.kernel);
   Launch l = request;
   l.kernel = kernel.name;
   LaunchState state;
-  state.program = m.programs.find(kernel.name)->second.get();
+  state.program = &m.program(kernel.name);
   check_geometry(l, kernel, *state.program, l.cluster);
   state.memory = &memory.impl();
   state.module = &m;
@@ -206,6 +258,8 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   state.params = pack(m.params(kernel), l.args, kernel.name);
   state.variable_address = m.place_variables(memory);
   apply_patches(state);
+  const Workspace workspace(memory, state.program->uses_grid_workspace);
+  state.grid_workspace = workspace.address;
   if (l.findings) state.globals = std::make_unique<GlobalRaces>(kGlobalBase, state.memory->next);
   state.clusters = l.grid.count() / l.cluster.count();
   const int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/ptx/ast.hpp"
+#include "emulator/ptx/parse/ast.hpp"
 
 namespace kiln::emulator {
 
@@ -55,7 +55,8 @@ enum class Use : std::uint8_t {
   propagate,  ///< the result is as unknown as its operands
   load,       ///< the address matters; the handler knows what was loaded
   store,      ///< the address matters; shared and local memory remember that the value is unknown
-  known,      ///< nothing is said: operands come from other lanes
+  known,      ///< nothing is said
+  handled,    ///< the handler tells what is unknown: operands come from other lanes
   select,     ///< op.c chooses between op.a and op.b
   logic_and,  ///< one false operand decides
   logic_or    ///< one true operand decides
@@ -129,10 +130,15 @@ struct Program {
   std::uint32_t entry_function = 0;
   bool uses_clusters = false;
   bool uses_wgmma = false;
+  bool uses_grid_workspace = false;  ///< %envreg1, %envreg2: all blocks wait for each other
+  bool uses_reserved_smem = false;   ///< %reserved_smem_offset_1
 };
 
 /// Bytes below which the system keeps shared memory for itself: statics start here, so address 0 stays
 /// invalid.
 inline constexpr std::uint32_t kSharedBase = 1024;
+/// What of it cooperative groups may use: %reserved_smem_offset_1 and the bytes from there on, of which the
+/// first are zero when a block starts.
+inline constexpr std::uint32_t kReservedOffset = 512, kReservedBytes = 288, kReservedZeros = 32;
 
 }  // namespace kiln::emulator

@@ -60,12 +60,15 @@ Site RaceTracker::remote_site(std::uint64_t cluster, std::uint32_t agent, std::u
 }
 
 void RaceTracker::strong_write(Warp& w, std::uint64_t address, int lane, Order order) {
-  Clock& variable = variables_[address];
-  if (order != Order::release && order != Order::acq_rel) return release_fenced(w, variable, 1u << lane);
-  release(w, variable, 1u << lane);
+  if (order == Order::release || order == Order::acq_rel) return release(w, variables_[address], 1u << lane);
+  const auto& fenced = fenced_[index(w)];
+  const bool publishes =
+      std::any_of(fenced.begin(), fenced.end(), [&](const Pending& p) { return (p.lanes >> lane & 1) != 0; });
+  if (publishes) release_fenced(w, variables_[address], 1u << lane);
 }
 
 void RaceTracker::strong_read(Warp& w, std::uint64_t address, int lane, Order order) {
+  if (variables_.empty()) return;
   const auto it = variables_.find(address);
   if (it == variables_.end() || it->second.empty()) return;
   if (order == Order::acquire || order == Order::acq_rel) return acquire(w, it->second, 1u << lane);

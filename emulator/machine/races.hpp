@@ -17,6 +17,7 @@
 namespace kiln::emulator {
 
 struct Block;
+struct ByteRange;
 struct Cluster;
 struct Site;
 struct Warp;
@@ -35,20 +36,46 @@ enum class Unit : std::uint8_t {
 };
 inline constexpr std::uint32_t kUnits = 10;
 
+/// Bytes [offset, offset + bytes) of `block` accessed by the warp itself (`lane` -1: all of it), or by its
+/// asynchronous unit. A `silent` write stores what is there already: it disturbs nobody, and whoever is
+/// ordered after it may read.
+struct SharedAccess {
+  Warp& warp;
+  const Op& op;
+  int lane;
+  Block& block;
+  std::uint32_t offset, bytes;
+  bool write;
+  std::uint32_t unit = 0, epoch = 0;
+  bool silent = false;
+  const std::uint8_t* brings = nullptr;  ///< of a copy: the bytes it will write
+};
+
 class RaceTracker {
  public:
   explicit RaceTracker(Cluster& cluster);
 
-  /// Bytes [offset, offset + bytes) of `block` accessed by the warp itself, or by its asynchronous unit. A
-  /// `silent` write stores what is there already: it disturbs nobody, and whoever is ordered after it may
-  /// read.
-  void access(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
-              bool write, std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
+  void access(const SharedAccess& access);
+  /// Plain accesses by `lanes` of a warp (or by their asynchronous unit) to its own block, one after another, each to
+  /// `bytes` at its of `offsets`; those of `silent` write what is there already.
+  struct LaneAccesses {
+    Warp& warp;
+    const Op& op;
+    Block& block;
+    const std::uint32_t* offsets;  ///< by lane
+    std::uint32_t bytes, lanes, silent;
+    bool write;
+    std::uint32_t unit = 0, epoch = 0;
+    const std::uint8_t* const* brings = nullptr;  ///< by lane, as of SharedAccess
+  };
+  void access_lanes(const LaneAccesses& accesses);
+  /// An asynchronous operation of the whole warp, in its own block: the same access to each of `ranges`.
+  void access_ranges(SharedAccess access, const std::vector<ByteRange>& ranges);
 
   std::uint32_t begin(const Warp& w, std::uint32_t unit) { return ++unit_epoch_[agent(w, unit)]; }
   std::uint32_t last_begun(const Warp& w, std::uint32_t unit) const { return unit_epoch_[agent(w, unit)]; }
-  /// The whole warp has waited for everything of `unit` up to `epoch`.
-  void retire(Warp& w, std::uint32_t unit, std::uint32_t epoch);
+  /// The whole warp has waited for everything of `unit` of warp `of` up to `epoch`.
+  void retire(const Warp& w, const Warp& of, std::uint32_t unit, std::uint32_t epoch);
   /// Each of `lanes` has waited for what itself had begun of `unit` up to `epoch`; others of the warp know
   /// once they meet it. Of everything up to `floor` nothing is left in flight.
   void retire_own(Warp& w, std::uint32_t unit, std::uint32_t epoch, std::uint32_t floor, std::uint32_t lanes);
@@ -59,6 +86,8 @@ class RaceTracker {
   bool follows(const Warp& w, int lane, const Warp& other, std::uint32_t epoch) const {
     return index(w) == index(other) || knows(w, lane, agent(other, 0), epoch, 0);
   }
+  /// Whether a lane of `w` knows all of `clock`.
+  bool follows(const Warp& w, int lane, const Clock& clock) const;
   std::uint32_t epoch(const Warp& w) const { return clocks_[index(w)].agents[agent(w, 0)]; }
   std::uint32_t agent(const Warp& w, std::uint32_t unit) const { return index(w) * kUnits + unit; }
   /// Whether a lane of `w` (-1: all of them) knows of accesses by `lanes` of an agent.
@@ -100,12 +129,24 @@ class RaceTracker {
     std::uint32_t epoch = 0;            ///< 0: nothing
     std::uint32_t op = 0, lanes = 0;
   };
-  struct Cell {  ///< 16 bytes of shared memory
-    Slot write;
-    std::array<Slot, 4> same;  ///< later writers of the same bytes; of cp.async the lanes that share a cell
-    std::array<Slot, 8> reads;
-    bool more = false;   ///< further readers are in `more_reads_`
-    bool split = false;  ///< earlier writers of other bytes are in `other_writes_`
+  /// What is noted of every 16 bytes (a cell) of a block's shared memory. The attributes lie in arrays of their own, as
+  /// an access needs few of them, and most arrays are made when first needed.
+  struct Cells {
+    static constexpr std::size_t kReads = 8, kSame = 4;
+    enum Mark : std::uint8_t {
+      kMore = 1,   ///< further readers are in `more`
+      kSplit = 2,  ///< earlier writers of other bytes are in `others`
+      kAlike = 4,  ///< `same` has some
+      kTwice = 8   ///< an agent may have two of `reads`
+    };
+    explicit Cells(std::size_t count) : write(count), marks(count), readers(count) {}
+    std::vector<Slot> write;
+    std::vector<std::uint8_t> marks;
+    std::vector<std::uint8_t> readers;  ///< the rest of `reads` is empty
+    std::array<std::vector<Slot>, kReads> reads;
+    std::vector<std::array<Slot, kSame>>
+        same;  ///< later writers of the same bytes; of cp.async the lanes that share it
+    std::vector<std::vector<Slot>> more, others;  ///< of `others` no byte is in two
   };
   /// What some lanes of a warp know and the others do not yet.
   struct Pending {
@@ -128,25 +169,45 @@ class RaceTracker {
   Clock snapshot(const Warp& w, std::uint32_t lanes) const;
   Clock& pending(Warp& w, std::uint32_t lanes);
   std::uint32_t index(const Warp& w) const;
-  void conflict(Warp& w, const Op& op, int lane, Block& block, std::uint32_t address, const Slot& other,
-                bool write, bool other_write, std::uint32_t unit);
+  /// An access with what follows from it; `epoch` and `lanes` as they are noted in slots.
+  struct Judged;
+  Judged judged(const SharedAccess& a) const;
+  void access_cells(Judged& a);
+  bool ordered(const Judged& a, const Slot& s) const;
+  bool settled(const Judged& a, const Slot& s) const;
+  /// Who read, what and when: all that decides whether a later read may take the slot.
+  static std::uint64_t reader_key(const Slot& s);
+  bool brings_equal(const SharedAccess& a, const Slot& s, std::uint32_t bytes, std::uint32_t at) const;
+  bool meets_equal(const Judged& a, const Slot& s, std::uint16_t mask, std::uint32_t at) const;
+  static void note_equal(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  void judge_equal_copies(const Judged& a, const Cells& cells, std::size_t cell, std::uint16_t mask,
+                          std::uint32_t at);
+  void judge(const Judged& a, const Slot& s, std::uint32_t at);
+  bool lacks_proxy_fence(const Judged& a, const Slot& s) const;
+  /// True if the access to this part of the cell needs no further look: an equal value of another writer.
+  bool meet_writers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void write_cell(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void overtake_reads(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void read_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  static bool replaces(const Judged& a, const Slot& r, std::uint16_t mask);
+  static Slot* slot_as_before(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  Slot* free_slot(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  void conflict(const SharedAccess& a, std::uint32_t address, const Slot& other, bool other_write);
   /// Bytes `mask` of a cell have a new last writer, or (`forget`) one that nobody has to follow.
-  void overwrite(Cell& cell, std::uint64_t key, std::uint16_t mask, bool forget);
-  void missing_fence(Warp& w, const Op& op, int lane, std::uint32_t address, const Slot& other, bool write);
+  static void overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget);
+  void missing_fence(const SharedAccess& a, std::uint32_t address, const Slot& other);
 
   Cluster& cluster_;
   std::vector<std::uint32_t> first_warp_;  ///< of each block
   std::vector<Clock> clocks_;              ///< per warp
   std::vector<Clock> proxy_fenced_;        ///< per warp: what it knew at its fences between proxies
   std::vector<std::uint32_t> unit_epoch_;
-  std::vector<std::vector<Cell>> cells_;                             ///< per block
-  std::vector<std::vector<Pending>> pending_;                        ///< per warp
-  std::vector<std::vector<Pending>> fenced_, observed_;              ///< per warp, see strong_write
-  std::vector<std::vector<Retired>> retired_;                        ///< per warp
-  std::vector<std::vector<Visit>> visits_;                           ///< per block, by agent
-  std::unordered_map<std::uint64_t, std::vector<Slot>> more_reads_;  ///< by block and cell
-  std::unordered_map<std::uint64_t, std::vector<Slot>>
-      other_writes_;  ///< the same; no byte is in two of them
+  std::vector<Cells> cells_;                                 ///< per block
+  std::vector<std::vector<Pending>> pending_;                ///< per warp
+  std::vector<std::vector<Pending>> fenced_, observed_;      ///< per warp, see strong_write
+  std::vector<std::vector<Retired>> retired_;                ///< per warp
+  std::vector<std::vector<Visit>> visits_;                   ///< per block, by agent
+  mutable std::array<std::uint64_t, Cells::kReads> seen_{};  ///< see Judged
   std::unordered_map<std::uint64_t, Clock> variables_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };

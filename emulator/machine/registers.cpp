@@ -27,11 +27,16 @@ void report_state(Warp& w, const Op& op, std::uint32_t state, std::uint32_t lane
   const std::uint32_t at = w.frame->state + state;
   const std::uint32_t origin = at < w.origin.size() ? w.origin[at] : 0;
   const std::string name = name_of_state(w, state);
-  if (origin == 0)
+  if (origin == 0) {
     report(w, op, lane, "uninitialized-register", name + " was never written in this lane");
-  else
-    report(w, op, lane, "uninitialized-read", name + " holds what was loaded from memory never written",
-           site_of(w, w.block->cluster->program->ops[origin - 1], -1));
+  } else {
+    const Op& from = w.block->cluster->program->ops[origin - 1];
+    const bool exchange = from.kind == Kind::shuffle;
+    report(w, op, lane, exchange ? "warp-mask" : "uninitialized-read",
+           name + (exchange ? " holds what shfl read from a lane that does not take part in it"
+                            : " holds what was loaded from memory never written"),
+           site_of(w, from, -1));
+  }
   // Once is enough.
   w.state[at].known |= lanes;
 }
@@ -53,10 +58,13 @@ std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch*
     }
     bad |= lanes;
     const std::uint32_t at = w.frame->state + t->state;
-    if (at < w.origin.size() && w.origin[at] != 0) origin = w.origin[at];
+    const std::uint32_t from = at < w.origin.size() ? w.origin[at] : 0;
+    if (from != 0) origin = from;
+    if (op.use == Use::handled) w.unknown_inputs.push_back({at, lanes, from});
   }
   switch (op.use) {
     case Use::known:
+    case Use::handled:
     case Use::load:
     case Use::store:
       return 0;
@@ -86,15 +94,25 @@ std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch*
   return bad;
 }
 
+/// Registers that belong to a wgmma under way. ptxas inserts the missing wait where it sees the access (its
+/// advisory C7517), so the wgmmas are complete before the instruction goes on.
 void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
   for (; t != end; ++t) {
     const std::uint8_t owner = w.owned[w.frame->state + t->state];
     if (owner == 0 || (!t->write && (owner & 1) == 0)) continue;
-    report(w, op, -1, "async-register",
-           std::string(t->write ? "writes " : "reads ") + name_of_state(w, t->state) +
-               ((owner & 1) != 0 ? ", an accumulator" : ", an A operand") +
-               " of a wgmma that no wait_group has retired");
-    return;
+    report(
+        w, op, -1, "async-register",
+        std::string(t->write ? "writes " : "reads ") + name_of_state(w, t->state) +
+            ((owner & 1) != 0 ? ", an accumulator" : ", an A operand") +
+            " of a wgmma that no wait_group has retired; undefined in PTX, ptxas inserts the wait (advisory "
+            "C7517)",
+        (owner & 1) != 0 && !t->write ? Severity::note : Severity::undefined);
+    Block& b = *w.block;
+    if (complete_wgmma(b, b.warpgroups[static_cast<std::size_t>(w.index) / 4], w.wgmma_issued)) return;
+    Wait wait;
+    wait.kind = WaitKind::wgmma;
+    wait.value = w.wgmma_issued;
+    return w.block_on(wait);
   }
 }
 
@@ -113,16 +131,42 @@ std::uint32_t unknown_lanes(const Warp& w, Ref r, std::uint32_t lanes) {
   return (r & 3) == kRegister ? lanes & ~w.state[state_of(w, r)].known : 0;
 }
 
-void mark_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes) {
+void mark_unknown(Warp& w, std::uint32_t origin, Ref r, std::uint32_t lanes) {
   if ((r & 3) != kRegister) return;
   const std::uint32_t at = state_of(w, r);
   w.state[at].known &= ~lanes;
   if (w.origin.size() < w.state.size()) w.origin.resize(w.state.size(), 0);
-  w.origin[at] = static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data()) + 1;
+  w.origin[at] = origin;
+}
+
+std::uint32_t origin_of(const Warp& w, const Op& op) {
+  return static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data()) + 1;
+}
+
+std::uint32_t unknown_input(const Warp& w, Ref r) {
+  if (w.unknown_inputs.empty() || r == kNoRef || (r & 3) != kRegister) return 0;
+  const std::uint32_t at = state_of(w, r);
+  std::uint32_t lanes = 0;
+  for (const UnknownInput& u : w.unknown_inputs) lanes |= u.state == at ? u.lanes : 0;
+  return lanes;
+}
+
+std::uint32_t unknown_origin(const Warp& w) {
+  for (const UnknownInput& u : w.unknown_inputs)
+    if (u.origin != 0) return u.origin;
+  return 0;
+}
+
+void restore_unknown_inputs(Warp& w, std::uint32_t lanes) {
+  for (UnknownInput& u : w.unknown_inputs) {
+    w.state[u.state].known &= ~(u.lanes & lanes);
+    u.lanes &= ~lanes;
+  }
+  std::erase_if(w.unknown_inputs, [](const UnknownInput& u) { return u.lanes == 0; });
 }
 
 void check_guard(Warp& w, const Op& op, const Program& p) {
-  if (op.use == Use::propagate || op.use == Use::known) return;
+  if (op.use == Use::propagate || op.use == Use::known || op.kind == Kind::shuffle) return;
   const auto at = static_cast<std::size_t>(&op - p.ops.data());
   if (p.touch_begin[at] == p.touch_begin[at + 1]) return;
   const std::uint32_t state = p.touches[p.touch_begin[at]].state;
@@ -134,8 +178,10 @@ void track_registers(Warp& w, const Op& op, const Program& p) {
   const auto at = static_cast<std::size_t>(&op - p.ops.data());
   const Touch* t = p.touches.data() + p.touch_begin[at];
   const Touch* const end = p.touches.data() + p.touch_begin[at + 1];
-  if (w.checked) [[unlikely]]
+  if (w.checked) [[unlikely]] {
     check_owned(w, op, t, end);
+    if (w.stop) return;  // it runs again
+  }
   RegisterState* const s = w.state.data() + w.frame->state;
   const std::uint32_t exec = w.exec;
   std::uint32_t bad = 0;
@@ -162,7 +208,9 @@ void check_wgmma_register(Warp& w, const Op& op, Ref r, bool accumulator) {
   if (s.stamp == w.fence_epoch && s.stamp != 0) {
     report(w, op, -1, "missing-wgmma-fence",
            name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,") +
-               " was accessed by the warp with no wgmma.fence between");
+               " was accessed by the warp with no wgmma.fence between; undefined in PTX, ptxas inserts it "
+               "(advisory C7519)",
+           Severity::undefined);
     s.stamp = 0;
   }
 }

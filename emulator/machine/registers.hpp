@@ -21,10 +21,23 @@ struct RegisterState {
 void track_registers(Warp& w, const Op& op, const Program& p);
 /// Before a predicated instruction: an unknown predicate may not decide about what matters.
 void check_guard(Warp& w, const Op& op, const Program& p);
-/// Lanes `lanes` of the register row `r` hold what nobody wrote.
-void mark_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes);
+/// Lanes `lanes` of the register row `r` hold what nobody knows; `origin`: see origin_of.
+void mark_unknown(Warp& w, std::uint32_t origin, Ref r, std::uint32_t lanes);
+/// Names the instruction where an unknown value came from.
+std::uint32_t origin_of(const Warp& w, const Op& op);
 /// Lanes of `lanes` whose value in row `r` is unknown.
 std::uint32_t unknown_lanes(const Warp& w, Ref r, std::uint32_t lanes);
+
+/// A register that an instruction of Use::handled reads, as it was before the instruction.
+struct UnknownInput {
+  std::uint32_t state = 0, lanes = 0, origin = 0;
+};
+/// Lanes of row `r` that were unknown before the running instruction, and where some unknown operand of it
+/// came from. The handler clears Warp::unknown_inputs when it has done its work.
+std::uint32_t unknown_input(const Warp& w, Ref r);
+std::uint32_t unknown_origin(const Warp& w);
+/// The running instruction will run again for `lanes`: their operands are as unknown as before.
+void restore_unknown_inputs(Warp& w, std::uint32_t lanes);
 
 /// Reports that `op` uses row `r`, unknown in `lanes`, where that matters.
 void report_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes);

@@ -48,15 +48,19 @@ bool satisfied(const Warp& w, const Group& g) {
 
 /// Merges groups at the same place that are free or waiting for each other.
 void merge_groups(Warp& w) {
-  const auto joinable = [](const Group& g) {
-    return g.wait.kind == WaitKind::none || g.wait.kind == WaitKind::converge;
+  const auto joinable = [](const Group& a, const Group& b) {
+    if (a.pc != b.pc || a.frame != b.frame || a.resumed || b.resumed) return false;
+    const auto free = [](const Group& g) { return g.wait.kind == WaitKind::none; };
+    const auto waits = [](const Group& g) { return g.wait.kind == WaitKind::converge; };
+    if (waits(a) && waits(b)) return a.wait.id == b.wait.id;  // of another mask: another group
+    return (free(a) || waits(a)) && (free(b) || waits(b));
   };
   for (std::size_t i = 0; i < w.others.size(); ++i)
     for (std::size_t j = i + 1; j < w.others.size();) {
       Group &a = w.others[i], &b = w.others[j];
-      if (a.pc == b.pc && a.frame == b.frame && joinable(a) && joinable(b) && !a.resumed && !b.resumed) {
+      if (joinable(a, b)) {
         a.mask |= b.mask;
-        a.wait = {};
+        if (b.wait.kind == WaitKind::none) a.wait = {};
         w.others.erase(w.others.begin() + static_cast<std::ptrdiff_t>(j));
         i = 0;
         j = 1;
@@ -71,11 +75,17 @@ void merge_groups(Warp& w) {
   std::uint32_t arrived = 0;
   for (const Group& g : w.others)
     if (g.wait.kind == WaitKind::warp_barrier) arrived |= g.mask;
-  for (Group& g : w.others)
-    if (g.wait.kind == WaitKind::warp_barrier && (g.wait.id & w.live & ~arrived) == 0) {
-      g.wait = {};
-      g.resumed = true;
-    }
+  RaceTracker* const races = w.block->cluster->races.get();
+  for (Group& g : w.others) {
+    if (g.wait.kind != WaitKind::warp_barrier || (g.wait.id & w.live & ~arrived) != 0) continue;
+    const std::uint32_t mask = g.wait.id;
+    if (races != nullptr) races->synchronize_lanes(w, (mask | g.mask) & w.live);
+    for (Group& same : w.others)
+      if (same.wait.kind == WaitKind::warp_barrier && same.wait.id == mask) {
+        same.wait = {};
+        same.resumed = true;
+      }
+  }
 }
 
 }  // namespace
@@ -136,10 +146,13 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
     ++n;
     w.exec = exec;
     ++w.counts[static_cast<int>(op.kind)];
-    lanes += static_cast<std::uint32_t>(std::popcount(exec));
+    lanes += exec == 0xffffffffu ? 32 : static_cast<std::uint32_t>(std::popcount(exec));
     if (findings && op.predicate != kNoRef) check_guard(w, op, program);
     if (exec == 0) continue;
-    if (findings) track_registers(w, op, program);
+    if (findings) {
+      track_registers(w, op, program);
+      if (w.stop) break;
+    }
     op.run(w, op);
     if (w.stop) break;
     w.resumed = false;

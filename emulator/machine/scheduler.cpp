@@ -10,6 +10,8 @@ namespace {
 
 /// A cluster that has run this long without ending may be waiting for another one: let those have a turn.
 constexpr std::uint64_t kSlice = 4'000'000;
+/// The same where all clusters of a launch wait for each other.
+constexpr std::uint64_t kCooperativeSlice = 20'000;
 /// Rounds of time-outs without progress after which waiting is hopeless.
 constexpr int kHopeless = 64;
 
@@ -25,6 +27,11 @@ std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
   b->smem.assign(bytes + 64, kPoison);
   b->shadow.assign(bytes + 64, kUnallocated);
   std::fill(b->shadow.begin() + kSharedBase, b->shadow.begin() + bytes, kAllocated);
+  if (p.uses_reserved_smem) {
+    std::fill_n(b->shadow.begin() + kReservedOffset, kReservedBytes, kAllocated);
+    std::fill_n(b->shadow.begin() + kReservedOffset, kReservedZeros, kWritten);
+    std::fill_n(b->smem.begin() + kReservedOffset, kReservedZeros, std::uint8_t{0});
+  }
   const auto threads = static_cast<std::uint32_t>(l.block.count());
   const std::uint32_t warps = (threads + 31) / 32;
   b->warps = std::vector<Warp>(warps);
@@ -222,6 +229,14 @@ void unblock(Cluster& c) {
   if (!timed) report_deadlock(c);
 }
 
+/// How many instructions a cluster may run before others have a turn. Not far beyond the budget: a kernel that
+/// spins on a faulty access is slow.
+std::uint64_t slice_of(const Cluster& c) {
+  const std::uint64_t spent = c.launch->instructions, budget = c.launch->launch->instruction_budget;
+  return std::min(c.program->uses_grid_workspace ? kCooperativeSlice : kSlice,
+                  budget > spent ? budget - spent + 1 : 1);
+}
+
 /// Runs for a while; true when the cluster has ended.
 bool run_slice(Cluster& c) {
   LaunchState& state = *c.launch;
@@ -231,9 +246,7 @@ bool run_slice(Cluster& c) {
   std::uint64_t ran = 0, last_progress = c.progress;
   // Eager runs favour long stretches (fast); the adversarial policies switch often.
   const std::uint32_t longest = c.policy == Policy::eager ? 2048 : c.policy == Policy::lazy ? 512 : 96;
-  // Not far beyond the budget: a kernel that spins on a faulty access is slow.
-  const std::uint64_t spent = state.instructions, budget = state.launch->instruction_budget;
-  const std::uint64_t slice = std::min(kSlice, budget > spent ? budget - spent + 1 : 1);
+  const std::uint64_t slice = slice_of(c);
   while (ran < slice) {
     if (c.aborted || state.stop.load(std::memory_order_relaxed)) return true;
     const std::size_t start = c.random() % warps.size();
@@ -307,7 +320,10 @@ void abort_cluster(Cluster& c) {
 
 void run_clusters(LaunchState& state) {
   std::deque<std::unique_ptr<Cluster>> resident;
-  const std::size_t limit = std::max<std::size_t>(1, state.launch->num_sms);
+  // Blocks of a cooperative launch are there all at once.
+  const std::size_t limit = state.program->uses_grid_workspace
+                                ? static_cast<std::size_t>(state.clusters)
+                                : std::max<std::size_t>(1, state.launch->num_sms);
   bool want_more = true;
   try {
     for (;;) {

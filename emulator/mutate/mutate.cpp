@@ -1,7 +1,7 @@
 #include "emulator/mutate/mutate.hpp"
 
 #include "emulator/mutate/statement.hpp"
-#include "emulator/ptx/parser.hpp"
+#include "emulator/ptx/parse/parser.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -211,6 +211,20 @@ std::string apply_mutation(std::string_view ptx, const Mutation& mutation) {
   text += mutation.replacement;
   text += ptx.substr(mutation.end);
   return text;
+}
+
+std::string equivalent_reason(const Mutation& mutation,
+                              const std::function<bool(const std::string& replacement)>& kills) {
+  const auto is = [&](std::string_view opcode) { return mutation.ptx_text.starts_with(opcode); };
+  if (!mutation.with_zeros.empty() && !kills(mutation.with_zeros)) return "the wgmma multiplies by zeros";
+  // The emulated device reports every register that needs one.
+  if (is("wgmma.fence"))
+    return "an earlier wgmma.fence covers the registers; ptxas adds one where it wants it (C7519)";
+  // Registers and memory that a wgmma still owns are reported when touched, so where the statement is reached
+  // a later wait does for all of them.
+  if ((is("wgmma.wait_group") || is("wgmma.commit_group")) && kills("trap;"))
+    return "a later wait covers it in PTX; it frees the operands' registers for ptxas to use again";
+  return {};
 }
 
 }  // namespace kiln::emulator

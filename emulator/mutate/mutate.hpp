@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,5 +41,10 @@ std::vector<Mutation> mutations(std::string_view ptx);
 
 /// The text with one mutation applied.
 std::string apply_mutation(std::string_view ptx, const Mutation& mutation);
+
+/// Why a mutant that no run notices changes nothing; empty: no such reason. `kills(replacement)` tells whether a
+/// run notices that text in the statement's place.
+std::string equivalent_reason(const Mutation& mutation,
+                              const std::function<bool(const std::string& replacement)>& kills);
 
 }  // namespace kiln::emulator

@@ -1,12 +1,12 @@
 #include "emulator/mutate/statement.hpp"
 
-#include <cctype>
+#include "base/ascii.hpp"
 
 namespace kiln::emulator {
 namespace {
 
 bool blank(char c) {
-  return std::isspace(static_cast<unsigned char>(c)) != 0;
+  return is_ascii_space(c);
 }
 std::string_view trimmed(std::string_view s) {
   while (!s.empty() && blank(s.front())) s.remove_prefix(1);

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "emulator/ptx/ast.hpp"
+#include "emulator/ptx/parse/ast.hpp"
 
 namespace kiln::emulator {
 

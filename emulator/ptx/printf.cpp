@@ -1,19 +1,38 @@
 // printf of device code: formats the packed arguments of vprintf, lane by lane.
+#include <locale.h>
+
 #include <bit>
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
-#include "emulator/ptx/decoder.hpp"
-#include "emulator/ptx/each_lane.hpp"
+#include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/decoder.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
 
 using u64 = std::uint64_t;
 
+/// Devices have no locale: while it lives, this thread formats numbers with a point.
+class PlainNumbers {
+ public:
+  PlainNumbers() : before_(uselocale(plain())) {}
+  ~PlainNumbers() { uselocale(before_); }
+  PlainNumbers(const PlainNumbers&) = delete;
+  PlainNumbers& operator=(const PlainNumbers&) = delete;
+
+ private:
+  static locale_t plain() {
+    static const locale_t c = newlocale(LC_ALL_MASK, "C", nullptr);
+    return c;
+  }
+  locale_t before_;
+};
+
 }  // namespace
 
 void run_vprintf(Warp& w, const Op& op) {
+  const PlainNumbers plain;
   Cluster& c = *w.block->cluster;
   const auto local64 = [&](int l, std::uint32_t at) {
     u64 v = 0;

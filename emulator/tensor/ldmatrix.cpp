@@ -1,6 +1,7 @@
 // ldmatrix, stmatrix, movmatrix: 8 x 8 matrices of b16 between rows of 16 bytes and registers.
 #include <cstring>
 
+#include "emulator/tensor/halves.hpp"
 #include "emulator/tensor/mma.hpp"
 
 namespace kiln::emulator {
@@ -21,29 +22,28 @@ Half place(int row, int column, bool trans) {
 
 void ldmatrix(int count, bool trans, const std::uint8_t* const* rows, std::uint32_t* const* out) {
   for (int matrix = 0; matrix < count; ++matrix) {
-    std::uint32_t result[32] = {};
-    for (int row = 0; row < 8; ++row) {
-      std::uint16_t elements[8];
-      std::memcpy(elements, rows[8 * matrix + row], sizeof elements);
-      for (int column = 0; column < 8; ++column) {
-        const Half half = place(row, column, trans);
-        result[half.lane] |= static_cast<std::uint32_t>(elements[column]) << half.shift;
-      }
-    }
+    // A row of eight elements is what four lanes hold, so registers are rows one after another.
+    std::uint16_t result[64];
+    if (trans)
+      transpose_halves(rows + 8 * matrix, result);
+    else
+      for (int row = 0; row < 8; ++row) std::memcpy(result + 8 * row, rows[8 * matrix + row], 16);
     std::memcpy(out[matrix], result, sizeof result);
   }
 }
 
 void stmatrix(int count, bool trans, const std::uint32_t* const* in, std::uint8_t* const* rows) {
   for (int matrix = 0; matrix < count; ++matrix) {
-    for (int row = 0; row < 8; ++row) {
-      std::uint16_t elements[8];
-      for (int column = 0; column < 8; ++column) {
-        const Half half = place(row, column, trans);
-        elements[column] = static_cast<std::uint16_t>(in[matrix][half.lane] >> half.shift);
-      }
-      std::memcpy(rows[8 * matrix + row], elements, sizeof elements);
+    std::uint16_t elements[64];
+    std::memcpy(elements, in[matrix], sizeof elements);
+    if (trans) {
+      const std::uint8_t* lines[8];
+      std::uint8_t bytes[sizeof elements];
+      std::memcpy(bytes, elements, sizeof bytes);
+      for (int row = 0; row < 8; ++row) lines[row] = bytes + 16 * row;
+      transpose_halves(lines, elements);
     }
+    for (int row = 0; row < 8; ++row) std::memcpy(rows[8 * matrix + row], elements + 8 * row, 16);
   }
 }
 

@@ -12,8 +12,10 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "emulator/tensor/halves.hpp"
 #include "emulator/tensor/mma_elements.hpp"
 #include "emulator/tensor/multiversion.hpp"
+#include "emulator/tensor/wgmma_kernel.hpp"
 
 namespace kiln::emulator {
 
@@ -108,6 +110,32 @@ void spread_operands(const MmaOp& op, const std::uint32_t* const* a, const std::
       for (int i = 0; i < per; ++i) b_matrix[(k + i) * kN + lane / 4] = element_as_float(op.b, b[j][lane], i);
     }
   }
+}
+
+/// f16 and bf16 with f32 sums. A register of A holds 8 rows, one of B 8 columns, of 8 elements each; the accumulators
+/// are two blocks of 8 x 8 (see AccumulatorBlock).
+void mma_halves(const MmaOp& op, std::uint32_t* const* d, const std::uint32_t* const* a,
+                const std::uint32_t* const* b, const std::uint32_t* const* c) {
+  alignas(64) float a_matrix[kMaxM * 16], b_matrix[16 * kN];
+  alignas(64) std::uint32_t sums[4][32];
+  const bool bf16 = op.a == MatrixType::bf16;
+  for (int j = 0; j < op.k / 4; ++j) {
+    std::uint16_t elements[64];
+    std::memcpy(elements, a[j], sizeof elements);
+    widen_halves(bf16, elements, 8, a_matrix + 8 * (j % 2) * op.k + 8 * (j / 2), op.k);
+  }
+  static constexpr int kOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+  for (int j = 0; j < op.k / 8; ++j) {
+    const std::uint8_t* columns[8];
+    for (int i = 0; i < 8; ++i) columns[i] = reinterpret_cast<const std::uint8_t*>(b[j]) + 16 * kOrder[i];
+    std::uint16_t elements[64];
+    transpose_halves(columns, elements);
+    widen_halves(bf16, elements, 8, b_matrix + 64 * j, 8);
+  }
+  for (int i = 0; i < 4; ++i) std::memcpy(sums[i], c[i], sizeof sums[i]);  // D may name C's in another order
+  for (int half = 0; half < 2; ++half)
+    multiply_block({sums[2 * half], sums[2 * half + 1]}, a_matrix + 8 * half * op.k, b_matrix, op.k, true);
+  for (int i = 0; i < 4; ++i) std::memcpy(d[i], sums[i], sizeof sums[i]);
 }
 
 void mma_float(const MmaOp& op, std::uint32_t* const* d, const std::uint32_t* const* a,
@@ -232,6 +260,8 @@ void mma_sync(const MmaOp& op, std::uint32_t* const* d, const std::uint32_t* con
               const std::uint32_t* const* b, const std::uint32_t* const* c) {
   if (op.a == MatrixType::f64) return mma_f64(op, d, a, b, c);
   if (op.a == MatrixType::b1) return mma_b1(op, d, a, b, c);
+  const bool halves = op.a == MatrixType::f16 || op.a == MatrixType::bf16;
+  if (halves && op.d == MatrixType::f32 && op.m == 16) return mma_halves(op, d, a, b, c);
   mma_float(op, d, a, b, c);
 }
 

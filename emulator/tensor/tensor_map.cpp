@@ -1,4 +1,5 @@
 // Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and the emulated device's 128-byte format.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <iterator>
@@ -147,9 +148,21 @@ std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128
 
 bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
                               std::uint64_t value) {
+  // A map can be made from nothing, field by field: zeros are a map of zeros.
   const std::optional<TensorMapRequest> decoded = decode_tensor_map(map);
-  if (!decoded) return false;
-  TensorMapRequest r = *decoded;
+  const bool blank = std::all_of(map.begin(), map.end(), [](std::byte b) { return b == std::byte{0}; });
+  if (!decoded && !blank) return false;
+  TensorMapRequest r;
+  if (decoded) {
+    r = *decoded;
+  } else {
+    r.rank = 1;
+    for (std::size_t i = 0; i < 5; ++i) {
+      r.dims[i] = 0;
+      r.box[i] = r.element_strides[i] = 1;
+      if (i < 4) r.strides[i] = 0;
+    }
+  }
   const bool has_ordinal = field == TensorMapField::box_dim || field == TensorMapField::global_dim ||
                            field == TensorMapField::global_stride || field == TensorMapField::element_stride;
   if (has_ordinal && ordinal >= (field == TensorMapField::global_stride ? 4u : 5u)) return false;

@@ -1,5 +1,4 @@
-// Tensor maps and the box copies of cp.async.bulk.tensor: encoding with the driver's checks, and the walk
-// over a box.
+// The box copies of cp.async.bulk.tensor: fields of encoded tensor maps, and the walk over a box.
 //
 // The 128 bytes of an encoded map are the emulated device's own format (the driver's is not documented); a
 // kernel only ever passes their address on, or edits fields through tensormap.replace, which replace_field
@@ -14,56 +13,13 @@
 #include <string>
 #include <vector>
 
+#include <kiln/emulator/tensor_map.hpp>
+
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
 
-/// Element types, numbered as CUtensorMapDataType.
-enum class TensorType : std::uint8_t {
-  u8,
-  u16,
-  u32,
-  s32,
-  u64,
-  s64,
-  f16,
-  f32,
-  f64,
-  bf16,
-  f32_ftz,
-  tf32,
-  tf32_ftz
-};
 std::uint32_t bytes_of(TensorType type);
-
-enum class TensorInterleave : std::uint8_t { none, b16, b32 };
-enum class OobFill : std::uint8_t { zeros, nan };
-
-/// Arguments of cuTensorMapEncodeTiled, fastest dimension first. strides[i] is the byte stride of dimension i
-/// + 1.
-struct TensorMapRequest {
-  TensorType type = TensorType::bf16;
-  std::uint32_t rank = 0;
-  std::uint64_t address = 0;
-  std::array<std::uint64_t, 5> dims{};
-  std::array<std::uint64_t, 4> strides{};
-  std::array<std::uint32_t, 5> box{};
-  std::array<std::uint32_t, 5> element_strides{1, 1, 1, 1, 1};
-  TensorInterleave interleave = TensorInterleave::none;
-  Swizzle swizzle = Swizzle::none;
-  OobFill oob_fill = OobFill::zeros;
-  bool operator==(const TensorMapRequest&) const = default;
-};
-using TensorMapBytes = std::array<std::byte, 128>;
-
-/// Empty if the driver would accept the request; else the first rule it breaks, one line with the offending
-/// value.
-std::string check_tensor_map(const TensorMapRequest& request);
-/// Encodes a map; throws std::invalid_argument with check_tensor_map's text.
-TensorMapBytes encode_tensor_map(const TensorMapRequest& request);
-/// The request a map was made from; nullopt if the bytes are no map (uninitialised, overwritten, wrong
-/// pointer).
-std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128> map);
 
 /// Fields of tensormap.replace.tile.
 enum class TensorMapField : std::uint8_t {
@@ -80,7 +36,7 @@ enum class TensorMapField : std::uint8_t {
 };
 /// Sets one field (ordinal: the dimension, where the field has one; rank: the value is rank - 1, as in PTX).
 /// No checks but the ordinal's and the enumerators' ranges: returns false when they are broken or the bytes
-/// are no map.
+/// are no map. 128 zero bytes are a map to be filled in.
 bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
                               std::uint64_t value);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "emulator/tensor/halves.hpp"
 #include "emulator/tensor/mma_elements.hpp"
 #include "emulator/tensor/wgmma_kernel.hpp"
 #include "emulator/tensor/wgmma_layout.hpp"
@@ -38,17 +39,23 @@ int decode_chunk(MatrixType type, const std::uint8_t* bytes, float* out) {
   return 4 * per;
 }
 
+bool is_half(MatrixType type) {
+  return type == MatrixType::f16 || type == MatrixType::bf16;
+}
+
 /// Reads chunks of an operand, zeros beyond the window.
 class ChunkReader {
  public:
   ChunkReader(MatrixType type, bool negate, std::uint64_t descriptor, std::span<const std::uint8_t> shared)
       : type_(type), negate_(negate), base_(layout_base(descriptor)), shared_(shared) {}
 
-  int read(std::uint32_t chunk, float* out) const {
+  const std::uint8_t* bytes(std::uint32_t chunk) const {
     static constexpr std::uint8_t kZeros[16] = {};
     const std::uint32_t address = (base_ + chunk) % kDescriptorSpace;
-    const bool inside = address + 16 <= shared_.size();
-    const int count = decode_chunk(type_, inside ? shared_.data() + address : kZeros, out);
+    return address + 16 <= shared_.size() ? shared_.data() + address : kZeros;
+  }
+  int read(std::uint32_t chunk, float* out) const {
+    const int count = decode_chunk(type_, bytes(chunk), out);
     for (int i = 0; negate_ && i < count; ++i) out[i] = -out[i];
     return count;
   }
@@ -66,6 +73,15 @@ void gather_a(const WgmmaOp& op, std::uint64_t descriptor, std::span<const std::
   const int k_extent = wgmma_k(op);
   const ChunkReader reader(op.a, op.negate_a, descriptor, shared);
   const std::vector<std::uint32_t>& chunks = operand_layout(descriptor, kRows, op.trans_a).chunks;
+  if (is_half(op.a) && !op.trans_a && !op.negate_a) {
+    std::uint16_t elements[kRows * 8];
+    for (int half = 0; half < 2; ++half) {
+      for (int row = 0; row < kRows; ++row)
+        std::memcpy(elements + 8 * row, reader.bytes(chunks[2 * row + half]), 16);
+      widen_halves(op.a == MatrixType::bf16, elements, kRows, panel + 8 * half, k_extent);
+    }
+    return;
+  }
   if (!op.trans_a) {
     for (int row = 0; row < kRows; ++row) {
       const int count = reader.read(chunks[2 * row], panel + row * k_extent);
@@ -87,6 +103,13 @@ void spread_a(const WgmmaOp& op, const std::uint32_t* const* a, float* panel) {
   const int k_extent = wgmma_k(op), per = elements_per_register(op.a);
   for (int j = 0; j < 16; ++j) {
     const int warp = j / 4, reg = j % 4;
+    if (is_half(op.a) && !op.negate_a) {  // 8 rows of 8 elements
+      std::uint16_t elements[64];
+      std::memcpy(elements, a[j], sizeof elements);
+      widen_halves(op.a == MatrixType::bf16, elements, 8,
+                   panel + (16 * warp + 8 * (reg % 2)) * k_extent + 8 * (reg / 2), k_extent);
+      continue;
+    }
     for (int lane = 0; lane < 32; ++lane) {
       const int row = 16 * warp + 8 * (reg % 2) + lane / 4, k = per * (4 * (reg / 2) + lane % 4);
       for (int i = 0; i < per; ++i) {
@@ -104,6 +127,20 @@ void gather_b(const WgmmaOp& op, std::uint64_t descriptor, std::span<const std::
   const ChunkReader reader(op.b, op.negate_b, descriptor, shared);
   const std::vector<std::uint32_t>& chunks = operand_layout(descriptor, op.n, op.trans_b).chunks;
   float elements[16] = {};
+  if (is_half(op.b) && !op.trans_b && !op.negate_b) {
+    // Eight columns of eight elements at a time, in the permuted order.
+    static constexpr int kOrder[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    for (int n = 0; n < op.n; n += 8) {
+      for (int half = 0; half < 2; ++half) {
+        const std::uint8_t* columns[8];
+        std::uint16_t transposed[64];
+        for (int i = 0; i < 8; ++i) columns[i] = reader.bytes(chunks[2 * (n + kOrder[i]) + half]);
+        transpose_halves(columns, transposed);
+        widen_halves(op.b == MatrixType::bf16, transposed, 8, panel + (n / 8 * k_extent + 8 * half) * 8, 8);
+      }
+    }
+    return;
+  }
   if (op.trans_b) {
     for (int k = 0; k < k_extent; ++k) {
       for (int group = 0; group < op.n / 8; ++group) {

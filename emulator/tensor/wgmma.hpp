@@ -10,13 +10,11 @@
 #include <string>
 #include <vector>
 
+#include <kiln/emulator/tensor_map.hpp>
+
 #include "emulator/tensor/mma.hpp"
 
 namespace kiln::emulator {
-
-/// Shared-memory swizzle of descriptors and tensor maps: byte address bits [4, 4+n) ^= bits [7, 7+n), n = 0,
-/// 1, 2, 3.
-enum class Swizzle : std::uint8_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
 
 /// Applies the swizzle to a shared-memory byte address.
 inline std::uint32_t swizzle_address(Swizzle swizzle, std::uint32_t address) {

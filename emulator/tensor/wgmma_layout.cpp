@@ -112,8 +112,9 @@ void wgmma_footprint(const WgmmaOp& op, WgmmaOperand operand, std::uint64_t desc
       out.push_back({0, end - kDescriptorSpace});
     }
   }
-  std::sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
-            [](const ByteRange& x, const ByteRange& y) { return x.begin < y.begin; });
+  const auto begin = out.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto before = [](const ByteRange& x, const ByteRange& y) { return x.begin < y.begin; };
+  if (!std::is_sorted(begin, out.end(), before)) std::sort(begin, out.end(), before);
 }
 
 }  // namespace kiln::emulator

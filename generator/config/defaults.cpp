@@ -73,7 +73,9 @@ void fill_amd(Config& c) {
     fill(c.WM, mma_m);
     // Latent rows serve many heads: two row tiles of waves share them.
     fill(c.BM, alias ? 2 * *c.WM : *c.WM);
-    const int keys = gfx950 ? (alias ? 64 : 128) : c.depth >= 256 && !is_fp8(c.dtype) ? 32 : 64;
+    // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
+    const bool whole = columns > 256 && !alias && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
+    const int keys = whole ? 32 : gfx950 ? (alias ? 64 : 128) : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
     fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
     // Four waves, or two where V's rows would leave a wave fewer columns than its loads turn at once.
     const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;    // 192: whole blocks for two waves
@@ -88,13 +90,15 @@ void fill_amd(Config& c) {
     fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));
   fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
   const bool tight = !gfx950 && prefill && columns > 64;
-  fill(c.double_buffer, prefill && !tight && !blocks && !staged);
-  fill(c.double_buffer_k_only,
-       !blocks && !staged && ((!prefill && *c.BN <= 64 && gfx950) || (tight && c.depth <= 256)));
+  // V that lies in K's stages has as many: there is nothing between one of each and two of each.
+  const bool two = !blocks && !staged && (prefill ? !tight || c.depth <= 256 : *c.BN <= 64 && gfx950);
+  const bool of_both = alias || (prefill && !tight);
+  fill(c.double_buffer, two && of_both && !c.double_buffer_k_only.value_or(false));
+  fill(c.double_buffer_k_only, two && !of_both && !*c.double_buffer);
   fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256) || (tight && c.depth > 256));
-  // A ring of blocks is as deep as repeats soonest.
+  // A ring of blocks is as deep as repeats soonest, and looks no further ahead than the next tile.
   const int tile_blocks = ceil_div(c.depth, *c.bk_smem) + ceil_div(*c.ov_depth, *c.bk_smem);
-  const int ring = staged ? 2 : tile_blocks % 2 == 0 ? 4 : tile_blocks % 3 == 0 ? 3 : 2;
+  const int ring = staged ? 2 : tile_blocks % 2 == 0 && tile_blocks > 2 ? 4 : tile_blocks % 3 == 0 ? 3 : 2;
   fill(c.num_smem_stages, blocks ? ring : *c.double_buffer || *c.double_buffer_k_only ? 2 : 1);
   // Registers for the fragments of a few strips of K at a time.
   if (prefill && c.depth > 256)

@@ -56,6 +56,7 @@ Json config_to_dom(const Config& config) {
 
 Config config_from_dom(const Json& document, Violations& out) {
   Config config;
+  std::vector<const KeySpec*> unset;
   if (!document.is_object()) {
     out.push_back({"", value_text(document), "schema: a config is one JSON object", ""});
     return config;
@@ -63,12 +64,23 @@ Config config_from_dom(const Json& document, Violations& out) {
   for (const auto& [name, value] : document.items()) {
     const ReadContext context{child_pointer("", name), out};
     if (const KeySpec* key = find_key(name)) {
+      const auto before = out.size();
       key->read(value, config, context);
+      // "auto" and null leave a key unset, where the check of keys that were set cannot see it.
+      if (out.size() == before && !key->write(config)) unset.push_back(key);
     } else if (name == "$schema") {
       if (!value.is_string()) context.fail(value, "wants the address of the JSON Schema");
     } else {
       context.fail(value, "unknown key", std::string(nearest(name, key_names())));
     }
+  }
+  const bool target_read = document.contains("target") && document["target"] == to_string(config.target);
+  for (const KeySpec* key : unset) {
+    // As check_rules says it of keys that are set.
+    if (target_read && (key->targets & only(config.target)) == 0)
+      ReadContext{child_pointer("", key->name), out}.fail(
+          document[key->name], "this key belongs to " + target_names(key->targets) + ", not to " +
+                                   std::string(to_string(config.target)));
   }
   for (const KeySpec& key : config_keys()) {
     if (!key.required || document.contains(key.name)) continue;

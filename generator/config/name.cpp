@@ -1,10 +1,10 @@
 // Names for configs that have none: readable, unique per set of keys, legal as an identifier and as a file
 // name.
-#include <cctype>
 #include <cstdint>
 
 #include <kiln/config.hpp>
 
+#include "base/ascii.hpp"
 #include "generator/config/keys.hpp"
 
 namespace kiln {
@@ -16,7 +16,7 @@ constexpr std::size_t kMaxDerived = 100;  ///< longer names are cut and closed w
 std::string plain(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) out += c;
+    if (is_ascii_alnum(c)) out += c;
     if (c == '.') out += 'p';
     if (c == '-') out += 'm';
   }

@@ -11,7 +11,7 @@ inline bool scales_by_row(const std::optional<Quantization>& quantization) {
   return quantization && quantization->granularity >= Quantization::Granularity::per_token;
 }
 
-/// Scales per token of which those of a head lie together: [.., heads, tokens].
+/// Scales per token of which those of a head are contiguous: [.., heads, tokens].
 inline bool scales_by_head(const std::optional<Quantization>& quantization) {
   return quantization && quantization->layout == Quantization::Layout::head_major;
 }

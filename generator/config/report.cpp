@@ -1,9 +1,11 @@
 #include "generator/config/report.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <cstddef>
 #include <numeric>
+
+#include "base/ascii.hpp"
+#include "base/printable.hpp"
 
 namespace kiln {
 namespace {
@@ -13,7 +15,7 @@ constexpr std::size_t kPointerLimit = 120;
 constexpr std::size_t kEditLimit = 64;  ///< longer words are not typing mistakes of a key
 
 char lower(char c) {
-  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ascii_lower(c);
 }
 
 /// Levenshtein distance, letters compared without case: "bm" is one edit away from nothing, but close to
@@ -35,10 +37,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 /// A pointer made of user's keys, fit for one line of a message.
 std::string shown_pointer(std::string_view pointer) {
-  std::string out(pointer.substr(0, kPointerLimit));
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
+  std::string out = printable(std::string(pointer.substr(0, kPointerLimit)), true);
   if (pointer.size() > kPointerLimit) out += "...";
   return out;
 }

@@ -83,7 +83,7 @@ bool concerns(const Rule& rule, std::string_view pointer) {
 
 /// Whether a changed value of `pointer` is worth suggesting: the rule holds, every other rule over that key
 /// holds, and nothing breaks that held before.
-bool mends(const Rule& rule, std::string_view pointer, const Config& before, const Config& changed) {
+bool fixes(const Rule& rule, std::string_view pointer, const Config& before, const Config& changed) {
   const Config after = with_rule_defaults(changed);
   if (!rule.broken(after).empty()) return false;
   return std::all_of(config_rules().begin(), config_rules().end(), [&](const Rule& other) {
@@ -99,7 +99,7 @@ void report(const Rule& rule, const std::string& what, const Config& user, const
   for (const std::string& pointer : blamed) {
     std::string value = key_value_text(user, pointer);
     if (value.empty()) value = key_value_text(values, pointer);
-    const auto accepts = [&](const Config& changed) { return mends(rule, pointer, values, changed); };
+    const auto accepts = [&](const Config& changed) { return fixes(rule, pointer, values, changed); };
     Violation violation{pointer, std::move(value), std::string(rule.id) + ": " + what,
                         nearest_legal(user, pointer, accepts)};
     // One value may stand behind two keys of a rule, as `swizzle` behind swizzle_k and swizzle_v.

@@ -6,13 +6,21 @@
 
 namespace kiln {
 
+bool is_neutral(std::string_view key, const Json& value, int depth) {
+  if (key == "scale_placement") return value == "post";
+  if (key == "tma_fold") return value == "none" || value == "auto";
+  if (key == "fp8_flush_interval" || key == "exp_offload") return value == 0;
+  if (key == "cluster") return value == 1;
+  return key == "reg_chunk_depth" && value >= depth;  // no chunk but the whole
+}
+
 void refuse_unsupported(const Config& config, std::string_view schedule,
                         std::span<const std::string_view> supported, Violations& out) {
   for (const KeySpec& key : config_keys()) {
     if (key.required || key.name == "name" || key.name == "schedule") continue;
     if (std::find(supported.begin(), supported.end(), key.name) != supported.end()) continue;
     const std::optional<Json> value = key.write(config);
-    if (!value) continue;
+    if (!value || is_neutral(key.name, *value, config.depth)) continue;
     out.push_back(
         {child_pointer("", key.name), value_text(*value),
          "not-yet: schedule " + std::string(schedule) + " does not take " + std::string(key.name) + " yet",
@@ -20,13 +28,13 @@ void refuse_unsupported(const Config& config, std::string_view schedule,
   }
 }
 
-void refuse_value(const Config& config, std::string_view pointer, std::string_view what, std::string legal,
-                  Violations& out) {
-  break_rule(config, "not-yet", {pointer}, what, std::move(legal), out);
+void refuse_value(const Config& config, std::string_view pointer, std::string_view what,
+                  const std::string& legal, Violations& out) {
+  break_rule(config, "not-yet", {pointer}, what, legal, out);
 }
 
 void break_rule(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,
-                std::string_view what, std::string legal, Violations& out) {
+                std::string_view what, const std::string& legal, Violations& out) {
   const std::vector<std::string_view> list(keys);
   std::vector<std::string> blamed = set_sources(user, list);
   if (blamed.empty()) blamed.emplace_back(list.front());

@@ -11,8 +11,11 @@
 
 namespace kiln {
 
+/// A value that says what every kernel without the key does: it may be written out.
+bool is_neutral(std::string_view key, const Json& value, int depth);
+
 /// A "not-yet" violation at every set key that is neither required, nor `name`, nor in `supported` (key
-/// names). `schedule` is named in the message.
+/// names), nor has a value that changes no kernel ("tma_fold": "none"). `schedule` is named in the message.
 void refuse_unsupported(const Config& config, std::string_view schedule,
                         std::span<const std::string_view> supported, Violations& out);
 inline void refuse_unsupported(const Config& config, std::string_view schedule,
@@ -22,21 +25,21 @@ inline void refuse_unsupported(const Config& config, std::string_view schedule,
 
 /// A "not-yet" violation at `pointer` ("/mask", "/operand/page_size") with its present value. `what` says
 /// what the schedule lacks; `legal` lists what it takes.
-void refuse_value(const Config& config, std::string_view pointer, std::string_view what, std::string legal,
-                  Violations& out);
+void refuse_value(const Config& config, std::string_view pointer, std::string_view what,
+                  const std::string& legal, Violations& out);
 
 /// A violation of a rule at every key of `keys` (pointers) the user set, with `what` as message. For rules
 /// only a schedule can check, such as V15 over its exact shared memory.
 void break_rule(const Config& user, std::string_view id, std::initializer_list<std::string_view> keys,
-                std::string_view what, std::string legal, Violations& out);
+                std::string_view what, const std::string& legal, Violations& out);
 
 /// break_rule for a planner, whose config and list stay the same: `refuse("V3", {"/BN"}, what, legal)`.
 class Refusals {
  public:
   Refusals(const Config& user, Violations& out) : user_(user), out_(out) {}
   void operator()(std::string_view id, std::initializer_list<std::string_view> keys, std::string_view what,
-                  std::string legal) const {
-    break_rule(user_, id, keys, what, std::move(legal), out_);
+                  const std::string& legal) const {
+    break_rule(user_, id, keys, what, legal, out_);
   }
 
  private:

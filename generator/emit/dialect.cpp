@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cctype>
 #include <utility>
+
+#include "base/ascii.hpp"
 
 namespace kiln {
 namespace {
 
 bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  return is_ascii_alnum(c) || c == '_';
 }
 
 void replace_words(std::string& text, const std::string& from, const std::string& to) {

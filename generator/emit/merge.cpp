@@ -1,6 +1,6 @@
 // The kernel that ends a cascade: a row of O over a sequence's own keys takes in the rows over the parts of
 // the keys it shares. One warp a row; four neighbouring elements a lane and step.
-#include <kiln/cascade.hpp>
+#include <kiln/cascade_kernels.hpp>
 #include <kiln/error.hpp>
 #include "generator/config/defaults.hpp"
 #include "generator/emit/head.hpp"
@@ -22,10 +22,11 @@ void emit_weights(Writer& w, int parts) {
   w.line(
       "for (int step = 16; step > 0; step /= 2) shared = fmaxf(shared, __shfl_xor_sync(0xffffffffu, shared, "
       "step));");
-  w.line("if (shared == -kInfinity) return;  // nothing to take in; its O may never have been written");
+  w.comment("nothing to take in; its O may never have been written");
+  w.line("if (!__any_sync(0xffffffffu, mine != -kInfinity)) return;");
   w.line("const float top = fmaxf(own, shared);");
-  w.line("const float own_share = exp2_approx((own - top) * 1.44269504f);");
-  w.line("const float my_share = exp2_approx((mine - top) * 1.44269504f);");
+  w.line("const float own_share = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);");
+  w.line("const float my_share = mine == top ? 1.0f : exp2_approx((mine - top) * 1.44269504f);");
   w.line("float sum = my_share;");
   w.line("for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
   w.line("sum += own_share;");

@@ -17,15 +17,56 @@ std::string float_text(double value, const Names& names) {
   return text + "f";
 }
 
+/// Text of a node longer than this gets a name, so that no line and no nesting of brackets grows without end.
+constexpr std::size_t kLongest = 80;
+
+// One statement a node that is used twice or is long, in the order of the nodes; others are text in their
+// user's. Every node is emitted once.
 class Emitter {
  public:
-  Emitter(const Expression& expression, const Names& names) : expression_(expression), names_(names) {}
+  Emitter(const Expression& expression, const Names& names)
+      : nodes_(expression.nodes), names_(names), uses_(nodes_.size()), texts_(nodes_.size()) {
+    for (const Node& node : nodes_) {
+      for (const int arg : node.args) ++uses_[static_cast<std::size_t>(arg)];
+    }
+  }
 
-  std::string text(int index) const {
-    const Node& n = expression_.nodes[static_cast<std::size_t>(index)];
-    const auto arg = [&](std::size_t i) { return text(n.args[i]); };
+  std::string body() {
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      std::string text = text_of(nodes_[i]);
+      const bool leaf = nodes_[i].args.empty();
+      const bool last = i + 1 == nodes_.size();
+      if (!leaf && !last && (uses_[i] > 1 || text.size() > kLongest)) text = named(nodes_[i].type, text);
+      texts_[i] = std::move(text);
+    }
+    return statements_ + fmt::format("return {};", texts_.back());
+  }
+
+ private:
+  std::string named(Type type, const std::string& text) {
+    const char* const types[] = {"bool", "int", "float"};
+    std::string name = fmt::format("x_{}", temporaries_++);
+    statements_ += fmt::format("const {} {} = {};\n", types[static_cast<int>(type)], name, text);
+    return name;
+  }
+  /// Text that may stand twice.
+  std::string name_of(int index) {
+    std::string& text = texts_[static_cast<std::size_t>(index)];
+    const Node& node = nodes_[static_cast<std::size_t>(index)];
+    if (!node.args.empty() && !text.starts_with("x_")) text = named(node.type, text);
+    return text;
+  }
+
+  /// A call of `name` on the operands of `n`.
+  std::string call(const Node& n, const std::string& name) const {
+    std::string args;
+    for (const int arg : n.args) args += (args.empty() ? "" : ", ") + texts_[static_cast<std::size_t>(arg)];
+    return fmt::format("{}({})", name, args);
+  }
+
+  std::string text_of(const Node& n) {
+    const auto arg = [&](std::size_t i) { return texts_[static_cast<std::size_t>(n.args[i])]; };
     const auto infix = [&](const char* op) { return fmt::format("({} {} {})", arg(0), op, arg(1)); };
-    const auto call = [&](const std::string& name) { return fmt::format("{}({})", name, arg(0)); };
     const bool real = n.type == Type::real;
     switch (n.op) {
       case Op::literal:
@@ -33,7 +74,7 @@ class Emitter {
       case Op::variable:
         return std::string(kVariableText[static_cast<std::size_t>(n.variable)]);
       case Op::to_real: {
-        const Node& inner = expression_.nodes[static_cast<std::size_t>(n.args[0])];
+        const Node& inner = node(n.args[0]);
         return inner.op == Op::literal ? float_text(inner.value, names_) : fmt::format("(float){}", arg(0));
       }
       case Op::negate:
@@ -46,23 +87,23 @@ class Emitter {
         return infix("*");
       case Op::divide: {
         // A reciprocal of a literal is exact enough and costs nothing.
-        const Node& divisor = expression_.nodes[static_cast<std::size_t>(n.args[1])];
-        const Node& inner = divisor.op == Op::to_real
-                                ? expression_.nodes[static_cast<std::size_t>(divisor.args[0])]
-                                : divisor;
+        const Node& divisor = node(n.args[1]);
+        const Node& inner = divisor.op == Op::to_real ? node(divisor.args[0]) : divisor;
         if (inner.op == Op::literal && inner.value != 0 && std::isfinite(inner.value) &&
             std::fabs(inner.value) > 1e-30 && std::fabs(inner.value) < 1e30) {
           return fmt::format("({} * {})", arg(0), float_text(1 / inner.value, names_));
         }
         return fmt::format("({} * {}({}))", arg(0), names_.rcp, arg(1));
       }
-      // Round towards minus infinity: the sign of a dividend that may be negative is mended by hand.
-      case Op::modulo:
-        if (lowest(n.args[0]) >= 0) return infix("%");
-        return fmt::format("((({0}) % {1} + {1}) % {1})", arg(0), arg(1));
+      // C++ rounds towards 0, these towards minus infinity: a dividend that may be negative is corrected.
+      case Op::modulo: {
+        if (node(n.args[0]).lowest >= 0) return infix("%");
+        const std::string rest = named(Type::integer, infix("%"));
+        return fmt::format("({0} < 0 ? {0} + {1} : {0})", rest, arg(1));
+      }
       case Op::idiv:
-        if (lowest(n.args[0]) >= 0) return infix("/");
-        return fmt::format("(({0}) / {1} - (({0}) % {1} < 0 ? 1 : 0))", arg(0), arg(1));
+        if (node(n.args[0]).lowest >= 0) return infix("/");
+        return fmt::format("({0} / {1} - ({0} % {1} < 0 ? 1 : 0))", name_of(n.args[0]), arg(1));
       case Op::less:
         return infix("<");
       case Op::less_equal:
@@ -84,24 +125,23 @@ class Emitter {
       case Op::select:
         return fmt::format("({} ? {} : {})", arg(0), arg(1), arg(2));
       case Op::min:
-      case Op::max: {
-        const std::string name = n.op == Op::min ? (real ? names_.min : "min") : (real ? names_.max : "max");
-        return fmt::format("{}({}, {})", name, arg(0), arg(1));
-      }
+        return call(n, real ? names_.min : names_.int_min);
+      case Op::max:
+        return call(n, real ? names_.max : names_.int_max);
       case Op::abs:
-        return call(real ? names_.abs : "abs");
+        return call(n, real ? names_.abs : names_.int_abs);
       case Op::floor:
-        return call(names_.floor);
+        return call(n, names_.floor);
       case Op::exp:
         return fmt::format("{}({} * 1.44269504f)", names_.exp2, arg(0));
       case Op::exp2:
-        return call(names_.exp2);
+        return call(n, names_.exp2);
       case Op::log:
         return fmt::format("({}({}) * 0.693147181f)", names_.log2, arg(0));
       case Op::log2:
-        return call(names_.log2);
+        return call(n, names_.log2);
       case Op::sqrt:
-        return call(names_.sqrt);
+        return call(n, names_.sqrt);
       case Op::tanh:
         // Both ends come out right: 1 / (1 + inf) = 0 and 1 / (1 + 0) = 1.
         return fmt::format("(1.0f - 2.0f * {}(1.0f + {}({} * 2.88539008f)))", names_.rcp, names_.exp2,
@@ -112,11 +152,14 @@ class Emitter {
     return {};
   }
 
- private:
-  std::int64_t lowest(int index) const { return expression_.nodes[static_cast<std::size_t>(index)].lowest; }
+  const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
 
-  const Expression& expression_;
+  const std::vector<Node>& nodes_;
   const Names& names_;
+  std::vector<int> uses_;
+  std::vector<std::string> texts_;
+  std::string statements_;
+  int temporaries_ = 0;
 };
 
 bool has(const Expression& expression, std::initializer_list<Op> ops) {
@@ -127,7 +170,7 @@ bool has(const Expression& expression, std::initializer_list<Op> ops) {
 }  // namespace
 
 std::string to_cpp(const Expression& expression, const Names& names) {
-  return Emitter(expression, names).text(static_cast<int>(expression.nodes.size()) - 1);
+  return Emitter(expression, names).body();
 }
 
 bool needs_exp2(const Expression& expression) {

@@ -11,10 +11,12 @@ namespace kiln::expression {
 struct Names {
   std::string exp2 = "exp2_approx", log2 = "log2_approx", rcp = "rcp_approx";
   std::string sqrt = "sqrtf", floor = "floorf", abs = "fabsf", min = "fminf", max = "fmaxf";
+  std::string int_abs = "abs", int_min = "min", int_max = "max";  ///< of integers
   std::string infinity = "kInfinity";
 };
 
-/// `expression` as text over the variables' names.
+/// `expression` as the body of a function of the variables' names: lines that name what is used twice or is
+/// long (x_0, x_1, ...), and a return. The text grows as the expression does.
 std::string to_cpp(const Expression& expression, const Names& names);
 
 /// True when the text calls `exp2`, `log2` or `rcp` of Names.

@@ -1,5 +1,5 @@
 // The expression language of `score_mod: {"expr": ...}`: text -> typed tree. The generator emits the tree as
-// C++, the float64 reference walks it (runtime/problem/score_expression.hpp); neither sees the text.
+// C++, the float64 reference walks it (workbench/reference/score_expression.hpp); neither sees the text.
 //
 //   expr     := or [ "?" expr ":" expr ]
 //   or       := and { "||" and }            and   := equality { "&&" equality }
@@ -12,7 +12,8 @@
 // Types: boolean, integer, real. `score` is real; b, h, q, k, seqlen_q, seqlen_k are integers. Integers
 // become real where a real is wanted, nothing else converts. `/` divides reals; idiv(a, n) and a % n take a
 // positive literal n and round towards minus infinity. Every integer node carries its range: arithmetic that
-// could leave 32 bits is done in reals, so emitted code never overflows.
+// could leave 32 bits is done in reals, so emitted code never overflows. pow(x, n) of an integer literal n is
+// a product; of other exponents it is 2^(y log2 x), which is NaN for negative x.
 #pragma once
 
 #include <cstdint>
@@ -81,6 +82,10 @@ struct ParseError {
   std::string reason;        ///< one line
 };
 
+/// Longest text; operands are nested 64 deep at most.
+constexpr std::size_t kMaxLength = 1024;
+
+/// One line of printable ASCII, or an error. Equal parts become one node.
 std::variant<Expression, ParseError> parse(std::string_view text);
 
 /// "at column 7 ('foo'): reason" with columns from 1 and the word that stands there.

@@ -1,9 +1,11 @@
 // Recursive descent; types are settled while the tree is built, so every node is right when it is made.
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -13,6 +15,8 @@ namespace kiln::expression {
 namespace {
 
 constexpr std::int64_t kMaxSequence = (std::int64_t{1} << 24) - 1;  // exact in a float, too
+constexpr int kDeepest = 64;                                        ///< operands within operands
+constexpr int kLargestPower = 1024;                                 ///< exponents up to here make products
 constexpr std::int64_t kInt32Max = std::numeric_limits<std::int32_t>::max();
 
 struct VariableInfo {
@@ -47,6 +51,14 @@ std::string_view type_text(Type type) {
   return type == Type::boolean ? "true or false" : type == Type::integer ? "an integer" : "a real number";
 }
 
+// Not <cctype>: that asks the locale.
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+bool is_word(char c) {
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
 struct Failure {
   ParseError error;
 };
@@ -56,13 +68,16 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Expression run() {
-    if (next() == '\0') fail(at_, "the expression is empty");
+    if (text_.size() > kMaxLength)
+      fail(kMaxLength, fmt::format("an expression has at most {} characters", kMaxLength));
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+      if (text_[i] < ' ' || text_[i] > '~')
+        fail(i, "an expression is one line of printable ASCII characters");
+    }
+    if (ended()) fail(at_, "the expression is empty");
     const int root = to_real(expression(), 0);
-    if (next() != '\0') fail(at_, "the expression should end here");
-    // The result is the last node by construction, but for a lone literal or variable that nothing followed.
-    if (root != static_cast<int>(out_.nodes.size()) - 1)
-      out_.nodes.push_back(out_.nodes[static_cast<std::size_t>(root)]);
-    return std::move(out_);
+    if (!ended()) fail(at_, "the expression should end here");
+    return used(root);
   }
 
  private:
@@ -72,9 +87,27 @@ class Parser {
 
   // ---- characters
   char next() {
-    while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
+  bool ended() {
+    next();
+    return at_ == text_.size();
+  }
+  /// One level deeper while it lives.
+  class Level {
+   public:
+    explicit Level(Parser& parser) : parser_(parser) {
+      if (++parser_.depth_ > 2 * kDeepest)  // a parenthesis is two: its operand, and what is inside
+        parser_.fail(parser_.start(), fmt::format("operands are nested more than {} deep", kDeepest));
+    }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+    ~Level() { --parser_.depth_; }
+
+   private:
+    Parser& parser_;
+  };
   bool accept(std::string_view token) {
     next();
     if (text_.substr(at_, token.size()) != token) return false;
@@ -86,10 +119,30 @@ class Parser {
   }
 
   // ---- nodes
-  const Node& node(int index) const { return out_.nodes[static_cast<std::size_t>(index)]; }
+  const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
+  /// The node, or one like it that is there: equal parts of an expression are computed once.
   int add(Node node) {
-    out_.nodes.push_back(std::move(node));
-    return static_cast<int>(out_.nodes.size()) - 1;
+    const auto [found, added] =
+        known_.try_emplace({node.op, node.type, node.value, node.variable, node.args}, nodes_.size());
+    if (added) nodes_.push_back(std::move(node));
+    return static_cast<int>(found->second);
+  }
+  /// What `root` needs, in the same order; `root` is the last.
+  Expression used(int root) const {
+    std::vector<int> place(static_cast<std::size_t>(root) + 1, -1);
+    place.back() = 0;
+    for (int i = root; i >= 0; --i) {
+      if (place[static_cast<std::size_t>(i)] < 0) continue;
+      for (const int arg : node(i).args) place[static_cast<std::size_t>(arg)] = 0;
+    }
+    Expression out;
+    for (int i = 0; i <= root; ++i) {
+      if (place[static_cast<std::size_t>(i)] < 0) continue;
+      place[static_cast<std::size_t>(i)] = static_cast<int>(out.nodes.size());
+      out.nodes.push_back(node(i));
+      for (int& arg : out.nodes.back().args) arg = place[static_cast<std::size_t>(arg)];
+    }
+    return out;
   }
   int make(Op op, Type type, std::vector<int> args, std::int64_t lowest = 0, std::int64_t highest = 0) {
     Node result;
@@ -139,6 +192,34 @@ class Parser {
     return make(op, Type::real, {left, right});
   }
 
+  /// The integer that `index` is by its text, if it is one.
+  std::optional<std::int64_t> integer_of(int index) const {
+    const Node& n = node(index);
+    if (n.op == Op::negate || n.op == Op::to_real) {
+      const auto inner = integer_of(n.args[0]);
+      return inner && n.op == Op::negate ? -*inner : inner;
+    }
+    if (n.op != Op::literal || !(std::fabs(n.value) <= kLargestPower) || n.value != std::floor(n.value))
+      return std::nullopt;
+    return static_cast<std::int64_t>(n.value);
+  }
+  int real_literal(double value) {
+    Node literal;
+    literal.value = value;
+    return add(std::move(literal));
+  }
+
+  // x^n: products by repeated squaring, so the sign of x counts; and one over that.
+  int power(int x, std::int64_t n) {
+    if (n == 0) return real_literal(1);
+    int product = -1, square = x;
+    for (std::int64_t rest = std::abs(n); rest > 0; rest /= 2) {
+      if (rest % 2 == 1) product = product < 0 ? square : make(Op::multiply, Type::real, {product, square});
+      if (rest > 1) square = make(Op::multiply, Type::real, {square, square});
+    }
+    return n > 0 ? product : make(Op::divide, Type::real, {real_literal(1), product});
+  }
+
   // a % n and idiv(a, n).
   int integer_division(Op op, int a, int b, std::size_t at_a, std::size_t at_b) {
     if (node(a).type != Type::integer)
@@ -174,6 +255,7 @@ class Parser {
 
   // ---- grammar
   int expression() {
+    const Level level(*this);
     const std::size_t at_condition = start();
     const int condition = disjunction();
     if (!accept("?")) return condition;
@@ -252,6 +334,7 @@ class Parser {
     }
   }
   int unary() {
+    const Level level(*this);
     if (accept("-")) {
       const std::size_t at = start();
       const int operand = unary();
@@ -282,8 +365,8 @@ class Parser {
       expect(")", "the parenthesis");
       return inside;
     }
-    if (std::isdigit(static_cast<unsigned char>(c)) != 0 || c == '.') return number();
-    if (std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_') return named();
+    if (is_digit(c) || c == '.') return number();
+    if (is_word(c)) return named();
     if (c == '\0') fail(begin, "an operand is missing at the end");
     fail(begin, fmt::format("an operand is wanted here: a number, a name or a parenthesis"));
   }
@@ -293,7 +376,7 @@ class Parser {
     std::size_t length = 0;
     const auto digits = [&] {
       const std::size_t from = length;
-      while (length < rest.size() && std::isdigit(static_cast<unsigned char>(rest[length])) != 0) ++length;
+      while (length < rest.size() && is_digit(rest[length])) ++length;
       return length > from;
     };
     bool real = false, good = digits();
@@ -307,13 +390,15 @@ class Parser {
       if (length < rest.size() && (rest[length] == '+' || rest[length] == '-')) ++length;
       if (!digits()) fail(begin, "the exponent of the number has no digits");
     }
-    if (length < rest.size() && (std::isalnum(static_cast<unsigned char>(rest[length])) != 0 ||
-                                 rest[length] == '_' || rest[length] == '.')) {
+    if (length < rest.size() && (is_word(rest[length]) || rest[length] == '.')) {
       fail(begin + length, "a number ends before this character: an operator is missing");
     }
     at_ += length;
     Node literal;
-    literal.value = std::strtod(rest.substr(0, length).c_str(), nullptr);
+    const auto read = std::from_chars(rest.data(), rest.data() + length, literal.value);
+    // Beyond a double: too large, or nothing.
+    if (read.ec == std::errc::result_out_of_range)
+      literal.value = rest.find("e-") < length || rest.find("E-") < length ? 0.0 : HUGE_VAL;
     if (!(std::fabs(literal.value) <= static_cast<double>(std::numeric_limits<float>::max())))
       fail(begin, "the number is larger than a float holds; infinity is written inf");
     if (!real && literal.value <= static_cast<double>(kInt32Max)) {
@@ -324,9 +409,7 @@ class Parser {
   }
   int named() {
     const std::size_t begin = at_;
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) != 0 || text_[at_] == '_'))
-      ++at_;
+    while (at_ < text_.size() && is_word(text_[at_])) ++at_;
     const std::string_view name = text_.substr(begin, at_ - begin);
     for (const VariableInfo& info : kVariables) {
       if (info.name != name) continue;
@@ -385,6 +468,9 @@ class Parser {
         break;
     }
     for (std::size_t i = 0; i < args.size(); ++i) args[i] = to_real(args[i], at[i]);
+    if (info.op == Op::pow) {
+      if (const auto n = integer_of(args[1])) return power(args[0], *n);
+    }
     return make(info.op, Type::real, std::move(args));
   }
 
@@ -395,7 +481,9 @@ class Parser {
 
   std::string_view text_;
   std::size_t at_ = 0;
-  Expression out_;
+  int depth_ = 0;
+  std::vector<Node> nodes_;
+  std::map<std::tuple<Op, Type, double, Variable, std::vector<int>>, std::size_t> known_;
 };
 
 }  // namespace
@@ -416,11 +504,12 @@ std::variant<Expression, ParseError> parse(std::string_view text) {
 std::string describe(const ParseError& error, std::string_view text) {
   std::string_view rest = text.substr(std::min(error.position, text.size()));
   std::size_t length = 0;
-  while (length < rest.size() &&
-         (std::isalnum(static_cast<unsigned char>(rest[length])) != 0 || rest[length] == '_'))
-    ++length;
+  while (length < rest.size() && is_word(rest[length])) ++length;
   rest = rest.substr(0, std::max<std::size_t>(length, 1));
-  const std::string word = rest.empty() ? "the end" : fmt::format("'{}'", rest);
+  std::string word = rest.empty() ? "the end" : fmt::format("'{}'", rest);
+  // No character that a terminal obeys leaves here.
+  if (!rest.empty() && (rest[0] < ' ' || rest[0] > '~'))
+    word = fmt::format("'\\x{:02x}'", static_cast<unsigned char>(rest[0]));
   return fmt::format("at column {} ({}): {}", error.position + 1, word, error.reason);
 }
 

@@ -280,7 +280,15 @@ std::string to_json(const Manifest& m, int indent) {
 
 Manifest manifest_from_json(std::string_view text) {
   if (nested_too_deep(text)) malformed("nested too deep");
-  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  // The keys of an object are a list, which is searched for each one that comes.
+  constexpr int kMaxKeys = 4096;
+  int keys = 0;
+  const auto counted = [&](int, Json::parse_event_t event, const Json&) {
+    return event != Json::parse_event_t::key || ++keys <= kMaxKeys;
+  };
+  const Json json = Json::parse(text.begin(), text.end(), counted, false);
+  if (keys > kMaxKeys)
+    malformed(std::to_string(keys) + " keys, and a manifest has at most " + std::to_string(kMaxKeys));
   if (!json.is_object()) malformed("not a JSON object");
   Manifest m;
   m.name = string_of(json, "name");

@@ -43,6 +43,18 @@ void check_resources(const Config& user, const Schedule& schedule, Violations& o
       "", out);
 }
 
+/// Level L1 is a rule, too: memory that a reader takes for other elements than its writer gives wrong
+/// results.
+void check_layouts(const Config& user, const Schedule& schedule, Violations& out) {
+  for (const layout::Proof& proof : schedule.layout_proofs()) {
+    if (proof.holds) continue;
+    break_rule(user, "layout",
+               {"/depth", "/swizzle", "/swizzle_k", "/swizzle_v", "/mma_shape", "/BN", "/WN", "/BK",
+                "/bk_smem", "/num_smem_stages", "/num_threads"},
+               "this layout proof fails: " + proof.what, "", out);
+  }
+}
+
 }  // namespace
 
 Plan make_plan(const Config& config) {
@@ -62,6 +74,7 @@ Plan make_plan(const Config& config) {
   if (schedule && violations.empty()) {
     check_resolved_rules(config, schedule->resolved(), violations);
     check_resources(config, *schedule, violations);
+    if (violations.empty()) check_layouts(config, *schedule, violations);
   }
   throw_if_any(name, violations);
   if (!schedule)

@@ -1,12 +1,12 @@
 // Every schedule kiln has, the default one of each (target, operation) first. A new main loop is one line
 // here.
-#include "generator/schedules/cdna_decode.hpp"
-#include "generator/schedules/cdna_prefill.hpp"
+#include "generator/schedules/cdna_decode/schedule.hpp"
+#include "generator/schedules/cdna_prefill/schedule.hpp"
 #include "generator/schedules/schedule.hpp"
-#include "generator/schedules/sm80_decode.hpp"
-#include "generator/schedules/sm80_prefill.hpp"
-#include "generator/schedules/sm90_decode.hpp"
-#include "generator/schedules/sm90_prefill.hpp"
+#include "generator/schedules/sm80_decode/schedule.hpp"
+#include "generator/schedules/sm80_prefill/schedule.hpp"
+#include "generator/schedules/sm90_decode/schedule.hpp"
+#include "generator/schedules/sm90_prefill/schedule.hpp"
 
 namespace kiln {
 
@@ -15,8 +15,10 @@ std::span<const ScheduleEntry> schedules() {
   static const std::vector<ScheduleEntry> entries{
       {"sm90_prefill", Target::sm_90a, Operation::prefill, make_sm90_prefill},
       {"sm90_prefill_pingpong", Target::sm_90a, Operation::prefill, make_sm90_prefill_pingpong},
+      {"sm90_wide_prefill", Target::sm_90a, Operation::prefill, make_sm90_wide_prefill},
       {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
+      {"sm80_wide_prefill", Target::sm_80, Operation::prefill, make_sm80_wide_prefill},
       {"sm80_decode", Target::sm_80, Operation::decode, make_sm80_decode},
       {"cdna_decode_streaming", Target::gfx90a, Operation::decode, make_cdna_decode_streaming},
       {"cdna_decode", Target::gfx90a, Operation::decode, make_cdna_decode},

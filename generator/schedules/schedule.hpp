@@ -13,7 +13,7 @@
 #include <kiln/source.hpp>
 #include <nlohmann/json.hpp>
 #include "generator/layout/proof.hpp"
-#include "generator/schedules/timeline.hpp"
+#include "generator/schedules/common/timeline.hpp"
 
 namespace kiln {
 

@@ -8,6 +8,7 @@ DecodeStreamingConstants decode_streaming_constants(const DecodeStreamingParams&
   const int size = static_cast<int>(size_of(p.dtype)), simd = 16 / size;
   const int mma_n = p.mma_shape[1], mma_k = p.mma_shape[2];
   DecodeStreamingConstants c;
+  c.MMA_N = mma_n, c.MMA_K = mma_k, c.simd_width = simd;
   c.input_frag_size = mma_k * mma_n / 64;
   c.num_warps_n = p.BN / p.WN;
   c.num_warps = p.num_threads / 64;
@@ -16,7 +17,7 @@ DecodeStreamingConstants decode_streaming_constants(const DecodeStreamingParams&
   c.num_strips = (p.transpose ? p.depth : p.BN) / p.BK;
   c.strip_rows = p.transpose ? p.BN : p.BK;
   c.strip_cols = p.transpose ? p.BK : p.depth;
-  c.total_dma_tiles = (c.strip_rows / 32) * (c.strip_cols / p.BK);
+  c.total_dma_tiles = (c.strip_rows / c.warp_tile_rows) * (c.strip_cols / p.BK);
   c.tiles_per_warp = ceil_div(c.total_dma_tiles, c.num_warps);
   const int vectors = c.strip_rows * c.strip_cols / simd;
   c.tc = c.strip_cols / simd;
@@ -28,7 +29,11 @@ DecodeStreamingConstants decode_streaming_constants(const DecodeStreamingParams&
 }
 
 nlohmann::ordered_json to_json(const DecodeStreamingConstants& c, bool transpose) {
-  nlohmann::ordered_json out{{"input_frag_size", c.input_frag_size},
+  nlohmann::ordered_json out{{"MMA_N", c.MMA_N},
+                             {"MMA_K", c.MMA_K},
+                             {"simd_width", c.simd_width},
+                             {"warp_tile_rows", c.warp_tile_rows},
+                             {"input_frag_size", c.input_frag_size},
                              {"_num_warps_n", c.num_warps_n},
                              {"num_mmas", c.num_mmas},
                              {"num_k_mmas2", c.num_k_mmas2},

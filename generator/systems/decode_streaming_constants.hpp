@@ -14,6 +14,7 @@ struct DecodeStreamingParams {
 };
 
 struct DecodeStreamingConstants {
+  int MMA_N = 0, MMA_K = 0, simd_width = 0, warp_tile_rows = 32;
   int input_frag_size = 0, num_warps_n = 0, num_warps = 0, num_mmas = 0, num_k_mmas2 = 0, num_strips = 0;
   int strip_rows = 0, strip_cols = 0, total_dma_tiles = 0, tiles_per_warp = 0;
   int tr = 0, tc = 0;          ///< thread grid of the register path: k_tr x k_tc or v_tr x v_tc

@@ -8,7 +8,10 @@ namespace kiln {
 void OnlineSoftmax::use(Prelude& prelude) const {
   prelude.use("exp2_approx");
   prelude.use("rcp_approx");
-  if (shape_.exp_offload > 0) prelude.use("exp2_fma");
+  if (!in_log2()) prelude.use("row_base");
+  if (shape_.hides) prelude.use("largest");
+  if (sums_show_steep()) prelude.use("watched_base");
+  if (shape_.exp_offload > 0) prelude.use("exp2_fma"), prelude.use("max_nan");
   if (shape_.top > 0) prelude.use("pack_e4m3"), prelude.use("own_register");
   if (shape_.weights_end)
     prelude.add("first_of",
@@ -18,8 +21,25 @@ void OnlineSoftmax::use(Prelude& prelude) const {
                 "}\n");
 }
 
-std::string OnlineSoftmax::log2_max(int r) const {
-  return fmt::format("row_max_{}", r) + (in_log2() ? "" : " * " + shape_.scale_log2);
+std::string OnlineSoftmax::base(int r) const {
+  return in_log2() ? fmt::format("row_max_{}", r)
+                   : fmt::format("row_base(row_max_{}, {})", r, shape_.scale_log2);
+}
+
+std::string OnlineSoftmax::rescale_factor(int r, const char* to) const {
+  // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
+  if (in_log2())
+    return fmt::format("row_max_{0} == {1}_{0} ? 1.0f : exp2_approx(row_max_{0} - {1}_{0})", r, to);
+  return fmt::format("rescale_factor(row_max_{0}, {1}_{0}, {2})", r, to, shape_.scale_log2);
+}
+
+std::string OnlineSoftmax::natural_max(int r) const {
+  if (in_log2()) return fmt::format("row_max_{} * 0.693147181f", r);
+  // A kernel has the natural scale for the LSE alone.
+  const std::string scale =
+      shape_.sink.empty() ? shape_.scale : fmt::format("({} * 0.693147181f)", shape_.scale_log2);
+  const std::string top = fmt::format("row_max_{} * {}", r, scale);
+  return shape_.top > 0 ? fmt::format("{} - {:.9g}f", top, shape_.top * 0.693147180559945) : top;
 }
 
 std::string OnlineSoftmax::logit(std::string_view score) const {
@@ -29,7 +49,7 @@ std::string OnlineSoftmax::logit(std::string_view score) const {
 
 std::string OnlineSoftmax::maximum(std::string_view score) const {
   if (shape_.weighted) return fmt::format("{} - {:.1f}f", score, shape_.top);
-  return shape_.top > 0 ? fmt::format("{} - {:.1f}f", logit(score), shape_.top) : logit(score);
+  return in_log2() ? logit(score) : std::string(score);
 }
 
 std::string OnlineSoftmax::near_does(std::string_view least, std::string_view most) const {
@@ -39,8 +59,11 @@ std::string OnlineSoftmax::near_does(std::string_view least, std::string_view mo
 }
 
 std::string OnlineSoftmax::exponent(int i, std::string_view name, bool near) const {
-  const std::string score = fmt::format("s_acc[{}]", i), shift = fmt::format("{}_{}", name, (i >> 1) & 1);
-  if (!shape_.curve) return fmt::format("fmaf({}, {}, -{})", score, shape_.scale_log2, shift);
+  const int r = (i >> 1) & 1;
+  const std::string score = fmt::format("s_acc[{}]", i), shift = fmt::format("{}_{}", name, r);
+  if (!shape_.curve) {
+    return fmt::format("fmaf({}, {}, -{})", score, shape_.scale_log2, shift);
+  }
   if (near) return fmt::format(fmt::runtime(shape_.curve->near), score, shift);
   return logit(score) + " - " + shift;
 }
@@ -96,48 +119,72 @@ void OnlineSoftmax::emit_max(Writer& w, bool masked, bool first) const {
         "fmaxf(max_1b, l_3);");
     w.close();
   }
+  const char* const max = max_of();
   for (int i = 4; !shape_.weighted && i < shape_.score_regs; i += 4) {
     w.line(
-        "max_0a = fmaxf(max_0a, s_acc[{}]); max_0b = fmaxf(max_0b, s_acc[{}]); max_1a = fmaxf(max_1a, "
-        "s_acc[{}]); "
-        "max_1b = fmaxf(max_1b, s_acc[{}]);",
-        i, i + 1, i + 2, i + 3);
+        "max_0a = {4}(max_0a, s_acc[{0}]); max_0b = {4}(max_0b, s_acc[{1}]); max_1a = {4}(max_1a, "
+        "s_acc[{2}]); max_1b = {4}(max_1b, s_acc[{3}]);",
+        i, i + 1, i + 2, i + 3, max);
   }
-  w.line("float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);");
-  w.line(
-      "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, "
-      "__shfl_xor_sync(0xffffffffu, "
-      "max_1, 1));");
-  w.line(
-      "max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, "
-      "__shfl_xor_sync(0xffffffffu, "
-      "max_1, 2));");
+  w.line("float max_0 = {0}(max_0a, max_0b), max_1 = {0}(max_1a, max_1b);", max);
+  for (const int lanes : {1, 2}) {
+    w.line(
+        "max_0 = {1}(max_0, __shfl_xor_sync(0xffffffffu, max_0, {0})); max_1 = {1}(max_1, "
+        "__shfl_xor_sync(0xffffffffu, max_1, {0}));",
+        lanes, max);
+  }
   if (in_log2()) w.line("max_0 = {}; max_1 = {};", maximum("max_0"), maximum("max_1"));
   const std::string factor = in_log2() ? "" : " * " + shape_.scale_log2;  // to log2 units
   if (first) {
     w.line("row_max_0 = max_0; row_max_1 = max_1;");
   } else {
-    w.line("max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);");
+    w.line("max_0 = {0}(max_0, row_max_0); max_1 = {0}(max_1, row_max_1);", max);
     w.line("float alpha_0 = 1.0f, alpha_1 = 1.0f;");
     if (shape_.rescale_threshold > 0) {
       w.comment("Keep the old maximum while no row of the warp grew by more than 2^{}.",
                 shape_.rescale_threshold);
-      w.line("const bool grew = (max_0 - row_max_0){1} > {0:.1f}f || (max_1 - row_max_1){1} > {0:.1f}f;",
-             shape_.rescale_threshold, factor);
+      // A maximum of NaN has grown.
+      const bool nan = shape_.exp_offload > 0;
+      w.line(
+          "const bool grew = {2}(max_0 - row_max_0){1} {4} {0:.1f}f{3} || {2}(max_1 - row_max_1){1} {4} "
+          "{0:.1f}f{3};",
+          shape_.rescale_threshold, factor, nan ? "!(" : "", nan ? ")" : "", nan ? "<=" : ">");
       w.line("const bool rescale = __any_sync(0xffffffffu, grew);");
       w.open("if (rescale)");
     }
-    // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
-    for (int r = 0; r < 2; ++r) {
-      w.line("alpha_{0} = {1}exp2_approx((row_max_{0} - max_{0}){2});", r,
-             masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "", factor);
-      w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);
-    }
+    for (int r = 0; r < 2; ++r)
+      w.line("alpha_{0} = {1}; row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r,
+             rescale_factor(r, "max"));
     if (shape_.rescale_threshold > 0) w.close();
   }
+  emit_shift(w, masked);
+}
+
+void OnlineSoftmax::emit_shift(Writer& w, bool masked) const {
   for (int r = 0; r < 2; ++r) {
-    w.line("const float shift_{0} = {1}{2};", r,
-           masked ? fmt::format("row_max_{} == -kInfinity ? 0.0f : ", r) : "", log2_max(r));
+    w.line("{3}float shift_{0} = {1}{2};", r,
+           masked ? fmt::format("row_max_{} == -kInfinity ? 0.0f : ", r) : "", base(r),
+           in_log2() ? "const " : "");
+  }
+  if (in_log2()) return;
+  w.open("if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1)))");
+  emit_steep(w);
+  emit_subtract(w, 0, shape_.score_regs);
+  w.close();
+  if (shape_.top > 0) w.line("shift_0 -= {0:.1f}f; shift_1 -= {0:.1f}f;", shape_.top);
+}
+
+void OnlineSoftmax::emit_subtract(Writer& w, int begin, int end) const {
+  for (int i = begin; i < end; i += 4)
+    w.line("s_acc[{}] -= steep_0; s_acc[{}] -= steep_0; s_acc[{}] -= steep_1; s_acc[{}] -= steep_1;", i,
+           i + 1, i + 2, i + 3);
+}
+
+void OnlineSoftmax::emit_steep(Writer& w) const {
+  for (int r = 0; r < 2; ++r) {
+    w.line("const float steep_{0} = is_steep(shift_{0}) && row_max_{0} != -kInfinity ? row_max_{0} : 0.0f;",
+           r);
+    w.line("if (is_steep(shift_{0})) shift_{0} = 0.0f;", r);
   }
 }
 
@@ -177,7 +224,7 @@ void OnlineSoftmax::emit_exp(Writer& w, int begin, int end, bool masked) const {
   for (int r = 0; r < 2; ++r) w.line("row_sum_{0} += sum_{0}a_{1} + sum_{0}b_{1};", r, begin);
 }
 
-void OnlineSoftmax::emit_watched(Writer& w, bool masked) const {
+void OnlineSoftmax::emit_watched(Writer& w) const {
   w.comment(
       "P(n) by the maximum so far. A sum above 2^{} shows that it grew: then, rarely, a new one is found.",
       shape_.rescale_threshold);
@@ -185,7 +232,7 @@ void OnlineSoftmax::emit_watched(Writer& w, bool masked) const {
   w.line("bool rescale = false;");
   const int part = (shape_.score_regs / shape_.watched_parts + 3) / 4 * 4;
   for (int begin = 0; begin < shape_.score_regs; begin += part)
-    emit_watched_part(w, begin, std::min(begin + part, shape_.score_regs), masked);
+    emit_watched_part(w, begin, std::min(begin + part, shape_.score_regs));
 }
 
 void OnlineSoftmax::emit_part_max(Writer& w, int begin, int end) const {
@@ -215,17 +262,12 @@ void OnlineSoftmax::emit_new_max(Writer& w, int r) const {
   w.line("{0} = fmaxf(row_{0}, {1});", max, maximum(max));
 }
 
-void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked) const {
-  const auto exponentials = [&](bool near) {
-    // Without a visible key so far the maximum is -inf: beside the finite bound any visible score overflows,
-    // which the sum shows, and a hidden one becomes 0.
-    const char* shift = masked ? "shift" : "row_max";
-    for (int r = 0; masked && r < 2; ++r) w.line("shift_{0} = fmaxf(row_max_{0}, -1e30f);", r);
-    for (int i = begin; i < end; i += 4) {
-      for (int j = i; j < i + 4; j += 2) {
-        w.line("e[{}] = exp2_approx({}); e[{}] = exp2_approx({});", j, exponent(j, shift, near), j + 1,
-               exponent(j + 1, shift, near));
-      }
+void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end) const {
+  const auto exponentials = [&](bool again) {
+    const char* shift = in_log2() && !shape_.hides && !again ? "row_max" : "shift";
+    for (int i = begin; i < end; i += 2) {
+      w.line("e[{}] = exp2_approx({}); e[{}] = exp2_approx({});", i, exponent(i, shift, !again), i + 1,
+             exponent(i + 1, shift, !again));
     }
     w.line("sum_0a = e[{}]; sum_0b = e[{}]; sum_1a = e[{}]; sum_1b = e[{}];", begin, begin + 1, begin + 2,
            begin + 3);
@@ -234,27 +276,34 @@ void OnlineSoftmax::emit_watched_part(Writer& w, int begin, int end, bool masked
     w.line("sum_0a += sum_0b; sum_1a += sum_1b;");
   };
   w.open("");
-  w.line("float {}sum_0a, sum_0b, sum_1a, sum_1b;", masked ? "shift_0, shift_1, " : "");
-  exponentials(true);
-  std::string limit = fmt::format("{:.1f}f", std::exp2(shape_.rescale_threshold));
+  w.line("float sum_0a, sum_0b, sum_1a, sum_1b;");
+  emit_old_shift(w);
+  exponentials(false);
+  std::string limit = fmt::format("{:.1f}f", std::exp2(shape_.rescale_threshold)), steep;
   if (shape_.curve) {
     w.comment("a limit that every sum is above, where the polynomial may not do for the row's maximum");
     w.line("const float limit = {} ? {} : -1.0f;",
            near_does("fminf(row_max_0, row_max_1)", "fmaxf(row_max_0, row_max_1)"), limit);
     limit = "limit";
   }
-  w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > {}))", limit);
+  if (!in_log2() && !sums_show_steep()) steep = fmt::format(" || {} || {}", steep_row(0), steep_row(1));
+  // Without hidden keys a sum is NaN by NaN in Q or K alone, which no other maximum changes.
+  const char* const above =
+      shape_.hides ? "!(sum_0a <= {0}) || !(sum_1a <= {0}){1}" : "fmaxf(sum_0a, sum_1a) > {0}{1}";
+  w.open("if (__any_sync(0xffffffffu, {}))", fmt::format(fmt::runtime(above), limit, steep));
   emit_part_max(w, begin, end);
   for (int r = 0; r < 2; ++r) {
     emit_new_max(w, r);
-    w.line("const float beta_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
-           masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
+    w.line("const float beta_{0} = {1};", r,
+           sums_show_steep() ? fmt::format("exp2_approx((row_max_{0} - max_{0}) * {1})", r, shape_.scale_log2)
+                             : rescale_factor(r, "max"));
     w.line("alpha_{0} *= beta_{0}; row_sum_{0} *= beta_{0}; row_max_{0} = max_{0};", r);
   }
   w.line("rescale = true;");
   for (int i = 0; i < begin; i += 4)
     w.line("e[{}] *= beta_0; e[{}] *= beta_0; e[{}] *= beta_1; e[{}] *= beta_1;", i, i + 1, i + 2, i + 3);
-  exponentials(false);
+  emit_new_shift(w, begin, end);
+  exponentials(true);
   w.close();
   w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
   w.close();
@@ -271,10 +320,36 @@ void OnlineSoftmax::emit_pack_e4m3(Writer& w, const char* to, const char* from, 
   }
 }
 
-void OnlineSoftmax::emit_packed_exp(Writer& w, bool masked) const {
-  // As in emit_watched_part.
-  const char* shift = masked ? "shift" : "row_max";
-  for (int r = 0; masked && r < 2; ++r) w.line("shift_{0} = fmaxf(row_max_{0}, -1e30f);", r);
+void OnlineSoftmax::emit_old_shift(Writer& w) const {
+  if (in_log2() && !shape_.hides) return;
+  if (shape_.hides)
+    w.comment("a finite base where no key was visible: any visible score overflows beside it");
+  for (int r = 0; r < 2; ++r)
+    w.line("float shift_{} = {};", r,
+           shape_.hides        ? fmt::format("fmaxf({}, -kLargest)", base(r))
+           : sums_show_steep() ? "watched_" + base(r).substr(std::string_view("row_").size())
+                               : base(r));
+}
+
+std::string OnlineSoftmax::steep_row(int r) const {
+  const std::string steep = fmt::format("is_steep(shift_{})", r);
+  return shape_.hides ? fmt::format("(shift_{} > -kLargest && {})", r, steep) : steep;
+}
+
+void OnlineSoftmax::emit_new_shift(Writer& w, int begin, int end) const {
+  for (int r = 0; r < 2; ++r)
+    w.line("{2}shift_{0} = row_max_{0} == -kInfinity ? 0.0f : {1};", r, base(r),
+           in_log2() && !shape_.hides ? "const float " : "");
+  if (in_log2()) return;
+  w.open("if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1)))");
+  emit_steep(w);
+  emit_subtract(w, begin, end);
+  w.close();
+  if (shape_.top > 0) w.line("shift_0 -= {0:.1f}f; shift_1 -= {0:.1f}f;", shape_.top);
+}
+
+void OnlineSoftmax::emit_packed_exp(Writer& w, bool again) const {
+  const char* shift = in_log2() && !shape_.hides && !again ? "row_max" : "shift";
   w.line("sum_0a = sum_0b = sum_1a = sum_1b = 0.0f;");
   for (int begin = 0; begin < shape_.score_regs; begin += 8) {
     w.open("");
@@ -297,7 +372,7 @@ void OnlineSoftmax::emit_packed_exp(Writer& w, bool masked) const {
   w.line("sum_0a += sum_0b; sum_1a += sum_1b;");
 }
 
-void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
+void OnlineSoftmax::emit_packed(Writer& w) const {
   const int registers = shape_.score_regs / 4;
   w.comment("P(n) by the maximum so far. Where it would be over 448 the maximum grew: a new one is found.");
   w.line("u32 next[{}];", registers);
@@ -305,8 +380,13 @@ void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
   w.line("bool rescale = false;");
   w.open("");
   w.line("float sum_0a, sum_0b, sum_1a, sum_1b;");
-  if (masked) w.line("float shift_0, shift_1;");
-  emit_packed_exp(w, masked);
+  emit_old_shift(w);
+  if (!in_log2()) {
+    w.line("const bool steep = {} || {};", steep_row(0), steep_row(1));
+    w.line("shift_0 -= {0:.1f}f; shift_1 -= {0:.1f}f;", shape_.top);
+  }
+  emit_packed_exp(w, false);
+  const char* const most = "(most & 0x80808080u) != 0";
   if (shape_.weighted) {
     w.comment(
         "a byte of 448 (0x7e) of either sign tells; or, of keys without weight, a sum that leaves no room");
@@ -314,24 +394,23 @@ void OnlineSoftmax::emit_packed(Writer& w, bool masked) const {
     for (int i = 0; i < registers; i += 2)
       w.line("most |= ((next[{}] & 0x7f7f7f7fu) + 0x02020202u) | ((next[{}] & 0x7f7f7f7fu) + 0x02020202u);",
              i, i + 1);
-    w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0 || fmaxf(sum_0a, sum_1a) > 1e30f))");
+    w.open("if (__any_sync(0xffffffffu, {} || !(sum_0a <= 1e30f) || !(sum_1a <= 1e30f)))", most);
   } else {
     w.comment("no sum over 448, no P over 448; else a byte of 448 (0x7e) tells");
-    w.open("if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 448.0f))");
+    w.open("if (__any_sync(0xffffffffu, !(sum_0a <= 448.0f) || !(sum_1a <= 448.0f) || steep))");
     w.line("u32 most = 0;");
     for (int i = 0; i < registers; i += 2)
       w.line("most |= (next[{}] + 0x02020202u) | (next[{}] + 0x02020202u);", i, i + 1);
-    w.open("if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0))");
+    w.open("if (__any_sync(0xffffffffu, {} || steep))", most);
   }
   emit_part_max(w, 0, shape_.score_regs);
   for (int r = 0; r < 2; ++r) {
     emit_new_max(w, r);
-    w.line("alpha_{0} = {1}exp2_approx(row_max_{0} - max_{0});", r,
-           masked ? fmt::format("row_max_{0} == max_{0} ? 1.0f : ", r) : "");
-    w.line("row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r);
+    w.line("alpha_{0} = {1}; row_sum_{0} *= alpha_{0}; row_max_{0} = max_{0};", r, rescale_factor(r, "max"));
   }
   w.line("rescale = true;");
-  emit_packed_exp(w, masked);
+  emit_new_shift(w, 0, shape_.score_regs);
+  emit_packed_exp(w, true);
   w.close();
   if (!shape_.weighted) w.close();
   w.line("row_sum_0 += sum_0a; row_sum_1 += sum_1a;");
@@ -353,34 +432,29 @@ void OnlineSoftmax::emit_finish(Writer& w) const {
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
   }
   if (shape_.sink.empty()) {
-    w.line("const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;");
-    w.line("const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;");
+    w.line("const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : rcp_approx(row_sum_0);");
+    w.line("const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);");
     return;
   }
   // The sink may be far above the scores: sum relative to the larger of the two.
   w.comment("the sink is one more logit of the denominator");
   for (int r = 0; r < 2; ++r) {
-    w.line("const float sink_{0} = {1} * 1.44269504f, top_{0} = fmaxf({2}, sink_{0});", r,
-           shape_.sink[static_cast<std::size_t>(r)], log2_max(r));
-    w.line("const float lower_{0} = exp2_approx({1} - top_{0});", r, log2_max(r));
-    w.line("if (row_sum_{0} > 0.0f) row_sum_{0} = row_sum_{0} * lower_{0} + exp2_approx(sink_{0} - top_{0});",
-           r);
-    w.line("const float inv_sum_{0} = row_sum_{0} > 0.0f ? lower_{0} * rcp_approx(row_sum_{0}) : 0.0f;", r);
+    w.line("const float own_{0} = {2}, sink_{0} = {1}, top_{0} = fmaxf(own_{0}, sink_{0});", r,
+           shape_.sink[static_cast<std::size_t>(r)], natural_max(r));
+    w.line(
+        "const float lower_{0} = own_{0} == top_{0} ? 1.0f : exp2_approx((own_{0} - top_{0}) * 1.44269504f);",
+        r);
+    w.line(
+        "if (row_sum_{0} != 0.0f) row_sum_{0} = row_sum_{0} * lower_{0} + (sink_{0} == top_{0} ? 1.0f : "
+        "exp2_approx((sink_{0} - top_{0}) * 1.44269504f));",
+        r);
+    w.line("const float inv_sum_{0} = row_sum_{0} == 0.0f ? 0.0f : lower_{0} * rcp_approx(row_sum_{0});", r);
   }
 }
 
 std::string OnlineSoftmax::lse(int r) const {
-  if (shape_.sink.empty() && in_log2()) {
-    return fmt::format(
-        "row_sum_{0} > 0.0f ? (row_max_{0} + log2_approx(row_sum_{0})) * 0.693147181f : -kInfinity", r);
-  }
-  if (shape_.sink.empty()) {
-    return fmt::format(
-        "row_sum_{0} > 0.0f ? row_max_{0} * {1} + log2_approx(row_sum_{0}) * 0.693147181f : -kInfinity", r,
-        shape_.scale);
-  }
-  return fmt::format("row_sum_{0} > 0.0f ? (top_{0} + log2_approx(row_sum_{0})) * 0.693147181f : -kInfinity",
-                     r);
+  return fmt::format("row_sum_{0} == 0.0f ? -kInfinity : {1} + log2_approx(row_sum_{0}) * 0.693147181f", r,
+                     shape_.sink.empty() ? natural_max(r) : fmt::format("top_{}", r));
 }
 
 }  // namespace kiln

@@ -3,8 +3,13 @@
 // (lane & 3) + (i & 1), so a lane owns two rows and four neighbouring lanes (a quad) share them.
 //
 // Scores stay unscaled; the factor to log2 units is folded into the exponent's FMA: p = exp2(s * scale_log2 -
-// m * scale_log2). The factor is the kernel's parameter, or a literal that a score modifier gives
-// (score_mod.hpp).
+// base), where the row's base is m * scale_log2, rounded. The factor is the kernel's parameter, or a literal
+// that a score modifier gives (score_mod.hpp).
+//
+// The largest P of a row is 2^r then, with r what the base's rounding lost. Sums of all tiles and parts have
+// the same base, so r cancels in O and in the log-sum-exp; but it grows with the scores. Bases of 2^16 and
+// more (steep rows) take a branch of the tile: s - m first, which is exact near m, then the product with base
+// 0. So P is at most a little over 1 whatever the scores are, and a score of -3e38 is one like any other.
 #pragma once
 
 #include <optional>
@@ -36,20 +41,24 @@ class OnlineSoftmax {
     double rescale_threshold =
         8.0;  ///< grow of the maximum (log2 units) below which O keeps its old scale; 0: always rescale
     /// Parts of S whose sums emit_watched looks at one after the other, 0 where it is not used. Each needs
-    /// score_regs / parts registers beside S, and a vote. With it row_max is in log2 units.
+    /// score_regs / parts registers beside S, and a vote.
     int watched_parts = 0;
     double exp_offload = 0;  ///< fraction of exponentials computed on the FMA pipe
-    /// Base-2 logarithm of P where a row's maximum stands. FP8 keeps small P apart from 0 only if this is
-    /// well above 0; it cancels in the division by the sum. With it row_max is in log2 units, and less this.
+    /// Base-2 logarithm of P where a row's maximum is. FP8 keeps small P apart from 0 only if this is
+    /// well above 0; it cancels in the division by the sum.
     double top = 0;
     /// P is multiplied by a weight of its key before it is rounded (with `top`): loaded from `v_scale_at`,
-    /// two keys of each eight a lane. Row maxima are those of the product; sums are of P without.
+    /// two keys of each eight a lane. Row maxima are those of the product, in log2 units and less `top`;
+    /// sums are of P without.
     bool weighted = false;
     /// In the first tile only the next `scaled_keys` keys have one, an emitted number; what stands for the
     /// others is anything.
     bool weights_end = false;
-    /// For softmax by parts only: what the logits are, unless scores times the factor below.
+    /// For softmax by parts only: what the logits are, unless scores times the factor below. Row maxima
+    /// are in log2 units then.
     std::optional<LogitCurve> curve;
+    /// Rows may have no visible key for longer than their first tile (emit_watched, emit_packed).
+    bool hides = false;
     /// Emitted factors from the score registers to log2 units and to natural units.
     std::string scale_log2 = "scale_log2", scale = "scale";
     /// Emitted logits (natural units) of the attention sink for the lane's rows; empty: no sink.
@@ -72,10 +81,10 @@ class OnlineSoftmax {
   /// emit_exp: the tile's own maximum is not taken. A sum above 2^rescale_threshold shows that it grew; only
   /// then (rarely after the first tiles) a new maximum is found, and what was computed before it is scaled.
   /// Exact either way: S stays as it is until its part has passed.
-  void emit_watched(Writer& w, bool masked) const;
+  void emit_watched(Writer& w) const;
   /// The same for P of FP8: `u32 next[score_regs / 4]` is P as the A operand of P V. Instead of a sum, P that
   /// would not have fitted shows that the maximum grew, and S is all there still.
-  void emit_packed(Writer& w, bool masked) const;
+  void emit_packed(Writer& w) const;
   /// P of FP8 in `to` from scores `begin` to `end` of e or s_acc (`from`, which begins with score `first`),
   /// four bytes a register, in the order of emit_packed.
   static void emit_pack_e4m3(Writer& w, const char* to, const char* from, int begin, int end, int first = 0);
@@ -89,10 +98,21 @@ class OnlineSoftmax {
   std::string lse(int r) const;
 
  private:
-  bool in_log2() const { return shape_.watched_parts > 0 || shape_.top > 0; }
-  std::string log2_max(int r) const;                  ///< row_max in log2 units, an expression
+  /// Row maxima are logits in log2 units, and the bases themselves; else the largest scores.
+  bool in_log2() const { return shape_.weighted || shape_.curve; }
+  /// emit_watched finds steep rows by infinite sums: where no key is hidden, which would add NaN.
+  bool sums_show_steep() const { return shape_.watched_parts > 0 && !in_log2() && !shape_.hides; }
+  /// fmaxf, or what keeps a NaN where the exponentials do not.
+  const char* max_of() const { return shape_.exp_offload > 0 ? "max_nan" : "fmaxf"; }
+  std::string base(int r) const;                            ///< of row `r`, in log2 units, before `top`
+  std::string rescale_factor(int r, const char* to) const;  ///< factor of sums from row_max_{r} to `to`_{r}
+  std::string natural_max(int r) const;               ///< what sums of row `r` are relative to, natural units
   std::string logit(std::string_view score) const;    ///< of a score, in log2 units
-  std::string maximum(std::string_view score) const;  ///< row_max of a row whose largest score it is, in_log2
+  std::string maximum(std::string_view score) const;  ///< row_max of a row whose largest score it is
+  /// shift_{0,1} of this tile's P; s_acc of steep rows becomes what is above their maximum.
+  void emit_shift(Writer& w, bool masked) const;
+  /// steep_{0,1}, what is subtracted from scores of steep rows, and shift_{0,1} of what is left.
+  void emit_steep(Writer& w) const;
   /// Whether the curve's cheap form does for rows whose maxima lie between `least` and `most`, a condition.
   std::string near_does(std::string_view least, std::string_view most) const;
   /// Score `i` in log2 units less its row's `name`_{r}, by the cheap form of the curve or not.
@@ -100,8 +120,15 @@ class OnlineSoftmax {
   /// max_{0,1}: of a lane's scores `begin` to `end`; then of a row, with its maximum so far.
   void emit_part_max(Writer& w, int begin, int end) const;
   void emit_new_max(Writer& w, int r) const;
-  void emit_watched_part(Writer& w, int begin, int end, bool masked) const;
-  void emit_packed_exp(Writer& w, bool masked) const;
+  void emit_watched_part(Writer& w, int begin, int end) const;
+  /// shift_{0,1} by the maximum so far, finite where keys may be hidden; whether row `r` is steep by it.
+  void emit_old_shift(Writer& w) const;
+  std::string steep_row(int r) const;
+  /// P, packed; `again` with the maximum that emit_new_shift was given.
+  void emit_packed_exp(Writer& w, bool again) const;
+  /// shift_{0,1} after a new maximum was found; scores `begin` to `end` of steep rows become what is above it.
+  void emit_new_shift(Writer& w, int begin, int end) const;
+  void emit_subtract(Writer& w, int begin, int end) const;  ///< steep_{0,1} from these scores
   /// `v_scale_{i/4}`: the weights of scores i to i + 3.
   void emit_weights(Writer& w, int i, bool first) const;
   /// With their logarithms the logits of the products: l_0 to l_3.

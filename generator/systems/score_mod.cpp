@@ -55,7 +55,7 @@ void ScoreModifier::use(Prelude& prelude) const {
       w.open(
           "__device__ __forceinline__ float score_mod(float score, int b, int h, int q, int k, int seqlen_q, "
           "int seqlen_k)");
-      w.line("return {};", expression::to_cpp(*expression_, dialect_.names));
+      w.raw(expression::to_cpp(*expression_, dialect_.names));
       w.close();
       prelude.add("score_mod", w.take());
       break;

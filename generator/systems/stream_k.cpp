@@ -16,9 +16,43 @@ std::vector<StreamK::Member> StreamK::members() const {
   for (const char* role : {"batch", "heads_q", "heads_kv", "seqlen_q"}) m.push_back({"int", role});
   if (shape_.kind == OperandKind::contiguous) m.push_back({"int", "seqlen_k"});
   if (has_pages()) m.push_back({"int", "key_capacity"});
-  m.push_back({"int", "team_heads"});
+  if (!by_rows()) m.push_back({"int", "team_heads"});
   if (!shape_.before_lengths.empty()) m.push_back({"int", "launch_before"});
   return m;
+}
+
+void StreamK::emit_sequence_of(Writer& w) const {
+  w.open("__device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b)");
+  w.line("Sequence s;");
+  if (ragged_q()) {
+    w.line("s.q_start = problem.cu_seqlens_q[b];");
+    w.line("s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;");
+  } else {
+    w.line("s.q_start = 0; s.seqlen_q = problem.seqlen_q;");
+  }
+  if (shape_.kind == OperandKind::ragged) {
+    w.line("s.k_start = problem.cu_seqlens_k[b];");
+    w.line("s.seqlen_k = problem.cu_seqlens_k[b + 1] - s.k_start;");
+  } else {
+    w.comment("a length that the operand cannot hold is one it can");
+    w.line("s.k_start = 0; s.seqlen_k = {};",
+           has_pages() ? "min(max(problem.seqlens_k[b], 0), problem.key_capacity)"
+                       : "problem.seqlens_k != nullptr ? min(max(problem.seqlens_k[b], 0), problem.seqlen_k) "
+                         ": problem.seqlen_k");
+  }
+  if (shape_.mask.kind == MaskConfig::Kind::sliding_window) {
+    w.comment("the first query sees keys after its position less the window");
+    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q - {}, 0) / {};", shape_.mask.size - 1, shape_.BN);
+  } else if (shape_.mask.kind == MaskConfig::Kind::chunked) {
+    w.comment("the first query sees keys from the start of its chunk on");
+    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q, 0) / {0} * {0} / {1};", shape_.mask.size, shape_.BN);
+  } else {
+    w.line("s.first_tile = 0;");
+  }
+  w.line("s.num_tiles = max((s.seqlen_k + {}) / {} - s.first_tile, 1);", shape_.BN - 1, shape_.BN);
+  w.line("return s;");
+  w.close();
+  w.blank();
 }
 
 void StreamK::emit_functions(Writer& w) const {
@@ -41,6 +75,12 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("int batch, kv_head, m_block;");
   w.line("int tile_begin, tile_end;    // of the sequence's keys");
   w.line("bool whole;                  // the item is this segment alone");
+  if (by_rows()) {
+    w.close(";");
+    w.blank();
+    emit_sequence_of(w);
+    return emit_items_by_rows(w);
+  }
   w.line("int item;                    // number of the item among all");
   w.line("unsigned item_start;         // position of the item's first tile");
   if (fixed()) {
@@ -78,38 +118,7 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("bool first;                      // no segment taken yet");
   w.close(";");
   w.blank();
-  w.open("__device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b)");
-  w.line("Sequence s;");
-  if (ragged_q()) {
-    w.line("s.q_start = problem.cu_seqlens_q[b];");
-    w.line("s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;");
-  } else {
-    w.line("s.q_start = 0; s.seqlen_q = problem.seqlen_q;");
-  }
-  if (shape_.kind == OperandKind::ragged) {
-    w.line("s.k_start = problem.cu_seqlens_k[b];");
-    w.line("s.seqlen_k = problem.cu_seqlens_k[b + 1] - s.k_start;");
-  } else {
-    w.comment("a length that the operand cannot hold is one it can");
-    w.line("s.k_start = 0; s.seqlen_k = {};",
-           has_pages() ? "min(max(problem.seqlens_k[b], 0), problem.key_capacity)"
-                       : "problem.seqlens_k != nullptr ? min(max(problem.seqlens_k[b], 0), problem.seqlen_k) "
-                         ": problem.seqlen_k");
-  }
-  if (shape_.mask.kind == MaskConfig::Kind::sliding_window) {
-    w.comment("the first query sees keys after its position less the window");
-    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q - {}, 0) / {};", shape_.mask.size - 1, shape_.BN);
-  } else if (shape_.mask.kind == MaskConfig::Kind::chunked) {
-    w.comment("the first query sees keys from the start of its chunk on");
-    w.line("s.first_tile = max(s.seqlen_k - s.seqlen_q, 0) / {0} * {0} / {1};", shape_.mask.size, shape_.BN);
-  } else {
-    w.line("s.first_tile = 0;");
-  }
-  w.line("s.num_tiles = max((s.seqlen_k + {}) / {} - s.first_tile, 1);", shape_.BN - 1, shape_.BN);
-  w.line("return s;");
-  w.close();
-  w.blank();
-
+  emit_sequence_of(w);
   w.open("__device__ __forceinline__ int packed_blocks(const Problem& problem)");
   w.line("return (problem.heads_q / problem.heads_kv * problem.seqlen_q + {}) / {};", shape_.BM - 1,
          shape_.BM);
@@ -172,13 +181,7 @@ void StreamK::emit_functions(Writer& w) const {
   w.line("range.cell = blockIdx.x / problem.team_heads;");
   w.line("range.first = true;");
   w.line("range.batch = 0; range.batch_start = 0;");
-  if (shape_.split && !shape_.before_lengths.empty()) {
-    w.comment(
-        "0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches");
-    w.line("if (problem.launch_before == 0{}) {}",
-           shape_.kind == OperandKind::contiguous ? " && problem.seqlens_k != nullptr" : "",
-           shape_.before_lengths);
-  }
+  if (shape_.split) emit_wait_for_lengths(w);
   if (shape_.split) {
     w.line("const int lane = threadIdx.x % 32;");
     w.line("int tiles = 0;");
@@ -261,6 +264,14 @@ void StreamK::emit_functions(Writer& w) const {
   w.blank();
 }
 
+void StreamK::emit_wait_for_lengths(Writer& w) const {
+  if (shape_.before_lengths.empty()) return;
+  w.comment("0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches");
+  w.line("if (problem.launch_before == 0{}) {}",
+         shape_.kind == OperandKind::contiguous ? " && problem.seqlens_k != nullptr" : "",
+         shape_.before_lengths);
+}
+
 void StreamK::emit_next_of_fixed(Writer& w) const {
   w.comment("Tiles of a part; the last ones of a short item have none.");
   w.open("__device__ __forceinline__ int tiles_of_part(const Sequence& sequence)");
@@ -300,12 +311,12 @@ void StreamK::emit_next_of_fixed(Writer& w) const {
   w.blank();
 }
 
-std::string StreamK::part(int floats) const {
+std::string StreamK::part(int floats, SlotNumber number) const {
   if (fixed()) return fmt::format("workspace + (s.item * {}ll + s.part) * {}", shape_.parts, floats);
-  return fmt::format(
-      "workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + "
-      "s.second_slot) * {}",
-      floats);
+  constexpr const char* cell = "(range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads)";
+  if (number == SlotNumber::bits_32)
+    return fmt::format("workspace + (long long)({} * 2 + s.second_slot) * {}", cell, floats);
+  return fmt::format("workspace + ({} * 2ll + s.second_slot) * {}", cell, floats);
 }
 
 void StreamK::emit_parts(Writer& w, int floats) const {

@@ -20,7 +20,9 @@
 // order of position, so results do not depend on timing.
 //
 // With a fixed number of parts positions count parts instead of tiles: every item is cut the same way
-// whatever else is in the batch, and its parts lie together in the workspace.
+// whatever else is in the batch, and its parts are contiguous in the workspace.
+//
+// Prefill has items enough for all blocks (`by_rows`): nothing is split, and nothing added up.
 #pragma once
 
 #include <string>
@@ -49,6 +51,9 @@ class StreamK {
     bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
     /// Of a fixed number of parts: each is an item of its own, written whole, those without keys, too.
     bool separate = false;
+    /// Many query rows, as in prefill: items are whole and dealt to the blocks in turn, and each reads the
+    /// tiles that some row of it sees.
+    bool by_rows = false;
     /// Emitted function that shows the compiler a value to be the same in all lanes, where it cannot see
     /// that.
     std::string_view uniform = {};
@@ -57,6 +62,9 @@ class StreamK {
 
   bool splits() const { return (shape_.split || fixed()) && !shape_.separate; }
   bool dynamic() const { return shape_.dynamic; }
+  bool by_rows() const { return shape_.by_rows; }
+  /// A block waits for the launch before where it first needs lengths, not only in its roles.
+  bool range_reads_lengths() const { return by_rows() ? ragged_q() : shape_.split; }
   /// Tiles a block from which `dynamic` leaves some for the end.
   static constexpr int kDynamicFrom = 128;
   /// Tiles of a cell, but of the last one: a sixteenth of those.
@@ -77,8 +85,11 @@ class StreamK {
   void emit_range(Writer& w) const { w.line("Range range = first_range(problem);"); }
   /// Opens the loop over the segments `s` of `range`; all 32 lanes of a warp walk it together.
   void emit_loop_open(Writer& w) const;
+  /// How a part's slot of the workspace is counted. What of the number depends on no item is computed before the
+  /// items and kept while the products run: in two registers, or in one.
+  enum class SlotNumber { bits_64, bits_32 };
   /// Emitted address of this block's part of an item, of `floats` floats.
-  std::string part(int floats) const;
+  std::string part(int floats, SlotNumber number = SlotNumber::bits_64) const;
   /// After split_of: `parts`, the item's first part, `stride` from one to the next, and `shift` more floats
   /// of the first.
   void emit_parts(Writer& w, int floats) const;
@@ -100,6 +111,9 @@ class StreamK {
   }
   std::string times_parts() const;
   void emit_next_of_fixed(Writer& w) const;
+  void emit_sequence_of(Writer& w) const;
+  void emit_wait_for_lengths(Writer& w) const;
+  void emit_items_by_rows(Writer& w) const;
   /// Most parts of the work that blocks leave results for, in blocks.
   int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
   Shape shape_;

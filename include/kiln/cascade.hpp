@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include <kiln/cascade_kernels.hpp>
 #include <kiln/config.hpp>
 #include <kiln/runtime.hpp>
 
@@ -44,14 +45,6 @@ struct CascadeConfigs {
   bool side_by_side = false;
 };
 CascadeConfigs cascade_configs(const Config& config);
-
-/// The kernel of the first launch. With more than one part (`config.split_kv`, sm_90a) the keys of a prefix
-/// are cut into so many, and each has O and log-sum-exps of its own, part after part in memory.
-KernelSource make_prefix_kernel(const Config& config);
-
-/// The kernel of the third launch: O (in place) and log-sum-exp of the suffixes take in those of the parts of
-/// the prefixes.
-KernelSource make_merge_kernel(const Config& config, int parts = 1);
 
 /// The kernels, tables and buffers of a batch. Memory is taken once, so that launches captured in a graph can
 /// be replayed after update().

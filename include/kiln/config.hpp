@@ -28,7 +28,7 @@ struct Quantization {
   Granularity granularity = Granularity::per_tensor;
   int block = 0;  ///< elements of one scale, for per_block
   DType scale_dtype = DType::f32;
-  /// Of scales per token: [.., tokens, heads], or [.., heads, tokens], where those of a head lie together.
+  /// Of scales per token: [.., tokens, heads], or [.., heads, tokens], where those of a head are contiguous.
   enum class Layout { token_major, head_major };
   Layout layout = Layout::token_major;
 };

@@ -66,6 +66,7 @@ typedef struct {
   int max_blocks;    /* of persistent grids; 0: no limit */
   const DLTensor* k_rope; /* K's rotary columns, of a kernel with a tensor of their own, in K's form with the
                              same pages and rows (k then has the other columns); else NULL */
+  int residency; /* 0 by the amount of work, 1 one block a multiprocessor, 2 several (kiln::Residency) */
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing
@@ -83,6 +84,14 @@ void kiln_free(void* text);
 
 /* Compiles (or finds) and loads the kernel of a config. Destroy kernels before their runtime. */
 kiln_status kiln_kernel_load(kiln_runtime* runtime, const char* config_json, kiln_kernel** out);
+/* The same with `source` in place of the text that kiln_generate gives for the config: an edited kernel with
+ * the same parameters. */
+kiln_status kiln_kernel_load_source(kiln_runtime* runtime, const char* config_json, const char* source,
+                                    kiln_kernel** out);
+/* Loads a compiled kernel as it is: a cubin or PTX text (NVIDIA; the emulated device takes PTX), a code
+ * object (AMD), with the manifest that kiln_generate gave for it. Needs no compiler. */
+kiln_status kiln_kernel_load_image(kiln_runtime* runtime, const char* manifest_json, const void* image,
+                                   size_t bytes, kiln_kernel** out);
 void kiln_kernel_destroy(kiln_kernel* kernel);
 kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* info);
 

@@ -47,7 +47,7 @@ class PageAllocator {
   /// A sequence whose first `tokens` tokens are those of `parent`, on the same pages. Throws Error
   /// (bad_input) when the parent has fewer.
   Sequence fork(Sequence parent, std::int64_t tokens);
-  /// Gives back the pages that no other sequence holds.
+  /// Releases the pages that no other sequence holds.
   void release(Sequence sequence);
 
   /// Room for `tokens` more. Returns the pages to copy first: the last page, where others hold it too. Throws
@@ -67,7 +67,7 @@ class PageAllocator {
   /// already, and a new sequence that shares them. `tokens_per_hash` is a multiple of the page size.
   Sequence create_with_prefix(std::span<const std::int64_t> hashes, std::int64_t tokens_per_hash);
   /// Remembers that the tokens of `sequence` are those of `hashes`, as far as it is long; forgotten when one
-  /// of their pages is given back or written again.
+  /// of their pages is released or written again.
   void publish(Sequence sequence, std::span<const std::int64_t> hashes, std::int64_t tokens_per_hash);
 
  private:

@@ -5,10 +5,15 @@
     attend = runtime.load({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 128})
     attend(q, k, v, o)                             # PyTorch, CuPy, JAX, NumPy, ...: [batch, seqlen, heads, depth]
 
-Tensors on the runtime's device are used in place, asynchronously on `stream`; tensors in host memory (all of them, then) are copied
-there and back. Nothing but the standard library is imported.
+Tensors on the runtime's device are used in place, asynchronously on the current stream of their library (PyTorch, CuPy) or on `stream`;
+tensors in host memory (all of them, then) are copied there and back. Nothing but the standard library is imported.
 """
-from ._library import Error, version
-from .runtime import Kernel, Runtime, generate
+from ._configs import schema, shipped
+from ._errors import Error
+from ._native import Kernel, PageAllocator, version
+from .runtime import Cache, Runtime, generate, plan, tune, verify
+from .serving import AppendKernel, decode_plan
 
-__all__ = ["Error", "Kernel", "Runtime", "generate", "version"]
+__version__ = version()
+__all__ = ["AppendKernel", "Cache", "Error", "Kernel", "PageAllocator", "Runtime", "decode_plan", "generate", "plan", "schema", "shipped",
+           "tune", "verify", "version"]

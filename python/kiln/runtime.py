@@ -1,81 +1,128 @@
-"""Runtime and Kernel: the C interface as objects."""
-import ctypes
+"""The library as C++ has it: generator, runtime, kernels, cache."""
+from __future__ import annotations
+
 import json
+import os
+from typing import Any, Union
 
-from . import _library
-from ._dlpack import Borrowed
-from ._library import AttentionArgs, KernelInfo, RuntimeOptions, check, library
+from . import _command, _native
+from ._configs import text_of
+from ._native import Kernel
+
+Config = Union[dict, str, "os.PathLike[str]"]
 
 
-def _config_text(config) -> bytes:
-    return (config if isinstance(config, str) else json.dumps(config)).encode()
+def generate(config: Config) -> tuple[str, dict[str, Any]]:
+    """Source and manifest of a config. Needs no compiler and no device; the same config gives the same bytes.
+
+    `config`: a dict, JSON text, a path, or the name of a shipped config. Raises Error (bad_config), with all `violations`."""
+    source, manifest = _native.generate(text_of(config))
+    return source, json.loads(manifest)
 
 
-def generate(config) -> tuple[str, dict]:
-    """Source and manifest of a config (a dict, or JSON text). Needs no compiler and no device."""
-    source, manifest = ctypes.c_void_p(), ctypes.c_void_p()
-    check(library.kiln_generate(_config_text(config), ctypes.byref(source), ctypes.byref(manifest)))
-    try:
-        return ctypes.string_at(source).decode(), json.loads(ctypes.string_at(manifest))
-    finally:
-        library.kiln_free(source)
-        library.kiln_free(manifest)
+def plan(config: Config) -> dict[str, Any]:
+    """Every derived value of a config: name, resolved (the config with every key), systems, resources (bytes, threads, registers).
+    Raises Error (bad_config)."""
+    return json.loads(_native.plan(text_of(config)))
+
+
+class Cache:
+    """The kernel cache of a runtime: memory and one directory, shared by processes."""
+
+    def __init__(self, native: _native.Runtime):
+        self._native = native
+
+    def stats(self) -> dict[str, Any]:
+        """Directory, entries, bytes, and what this process saw: memory_hits, disk_hits, misses, compiles, ..."""
+        return self._native.cache_stats()
+
+    def list(self) -> list[dict[str, Any]]:
+        """Entries, most recently used first: key, name, target, compiler, kiln_version, bytes, compile_ms, created, used (seconds)."""
+        return self._native.cache_list()
+
+    def verify(self) -> tuple[int, list[str]]:
+        """Checks every entry; returns how many, and "KEY: what is wrong" of those that were moved to quarantine."""
+        return self._native.cache_verify()
+
+    def clear(self) -> int:
+        """Removes every entry; returns how many."""
+        return self._native.cache_clear()
+
+    def prune(self, max_bytes: int) -> int:
+        """Removes entries, oldest use first, down to `max_bytes`; returns how many."""
+        return self._native.cache_prune(max_bytes)
+
+    def export(self, path: str | os.PathLike[str], keys: list[str] | None = None) -> int:
+        """Writes every entry (or those of `keys`) into one file; returns how many."""
+        return self._native.cache_export(os.fspath(path), keys or [])
+
+    def import_(self, path: str | os.PathLike[str]) -> int:
+        """Adds every entry of such a file; returns how many were new. Raises Error (bad_input) on a damaged file."""
+        return self._native.cache_import(os.fspath(path))
 
 
 class Runtime:
-    """A device with its compilers and kernel cache. Safe to use from several threads."""
+    """A device with its compilers and kernel cache. Safe to use from several threads. Opens nothing before its first use."""
 
-    def __init__(self, device: str | None = None, cache_dir: str | None = None):
-        """`device`: auto, cuda[:n], hip[:n], emulated (default: $KILN_DEVICE, else auto); `cache_dir`: "" for memory only."""
-        options = RuntimeOptions(ctypes.sizeof(RuntimeOptions), device and device.encode(), None if cache_dir is None else cache_dir.encode())
-        self._handle = ctypes.c_void_p()
-        check(library.kiln_runtime_create(ctypes.byref(options), ctypes.byref(self._handle)))
+    def __init__(self, device: str | None = None, cache_dir: str | os.PathLike[str] | None = None):
+        """`device`: auto, cuda[:n], hip[:n] or emulated (default: $KILN_DEVICE, else auto: the first GPU, else the emulated device).
+        `cache_dir`: a directory, "" for memory only (default: $KILN_CACHE_DIR, else the user's cache)."""
+        self._native = _native.Runtime(device, None if cache_dir is None else os.fspath(cache_dir))
+        self.cache = Cache(self._native)
 
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            library.kiln_runtime_destroy(self._handle)
+    @property
+    def device(self) -> dict[str, Any]:
+        """selector ("cuda:0"), name, target ("sm_90a"; "" for the emulated device), num_sms, memory_bytes.
+        Raises Error (environment) when there is no such device."""
+        return self._native.device()
 
-    def load(self, config) -> "Kernel":
-        """The kernel of a config (a dict, or JSON text), compiled or from the cache."""
-        return Kernel(self, config)
+    @property
+    def target(self) -> str | None:
+        """The best config target of the device: "sm_90a", "sm_80", "gfx942", ...; None for the emulated device, which runs all."""
+        found = self.device["target"]
+        if found in ("sm_90a", "sm_100a") or found.startswith("gfx"):
+            return found
+        number = int("".join(c for c in found if c.isdigit()) or 0)
+        return "sm_80" if number >= 80 else None
+
+    def doctor(self) -> dict[str, Any]:
+        """What was found on this machine: compilers, choices, drivers, devices, cache, kiln_version. Never raises for what is missing."""
+        return self._native.doctor()
+
+    def load(self, config: Config) -> Kernel:
+        """The kernel of a config (a dict, JSON text, a path, or the name of a shipped config), from the cache or compiled.
+        Raises Error: bad_config, environment (no compiler, or no device for the target), compile, device."""
+        return self._native.load(text_of(config), None)
+
+    def load_source(self, config: Config, source: str | os.PathLike[str]) -> Kernel:
+        """The kernel of a config with other text: an emitted kernel that was edited, as a path or as text. Its parameters stay."""
+        return self._native.load(text_of(config), _source_text(source))
+
+    def load_image(self, manifest: dict[str, Any] | str, image: bytes) -> Kernel:
+        """A compiled kernel as it is: a cubin or PTX text (the emulated device takes PTX), or a code object of AMD, with its manifest.
+        Needs no compiler."""
+        return self._native.load_image(manifest if isinstance(manifest, str) else json.dumps(manifest), image)
+
+    def synchronize(self) -> None:
+        """Waits for all work on the device."""
+        self._native.synchronize()
 
 
-class Kernel:
-    """A loaded kernel; call it to launch it. `manifest` is a dict, `cache` miss, memory or disk."""
+def _source_text(source) -> str:
+    if isinstance(source, str) and "\n" in source:
+        return source
+    with open(source, encoding="utf-8") as file:
+        return file.read()
 
-    def __init__(self, runtime: Runtime, config):
-        self._runtime = runtime  # which must outlive it
-        self._handle = ctypes.c_void_p()
-        check(library.kiln_kernel_load(runtime._handle, _config_text(config), ctypes.byref(self._handle)))
-        info = KernelInfo(ctypes.sizeof(KernelInfo))
-        check(library.kiln_kernel_get_info(self._handle, ctypes.byref(info)))
-        self.name, self.cache = info.name.decode(), info.cache.decode()
-        self.manifest = json.loads(info.manifest)
-        self.compile_ms, self.registers = info.compile_ms, info.registers
-        self.spill_bytes, self.smem_bytes = info.spill_bytes, info.smem_bytes
 
-    def __del__(self):
-        if getattr(self, "_handle", None):
-            library.kiln_kernel_destroy(self._handle)
+def verify(config: Config, *options: str) -> dict[str, Any]:
+    """`kiln verify`: static proofs and emulated runs under adversarial schedules. `options` as on the command line ("--mutate",
+    "--quick", ...). Returns its document (findings, mutants, killed, survivors, ...) whether or not the checks passed;
+    progress goes to standard error. Raises Error where it could not run."""
+    return _command.document("verify", text_of(config), options)
 
-    def __call__(self, q, k, v, o, *, scale: float | None = None, stream: int = 0, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
-                 launch_before: int = 0, max_blocks: int = 0, **tensors):
-        """Launches: `o` (and `lse`) are written. Further tensors by name: lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k,
-        q_scale, k_scale, v_scale, sink, mask_bits, k_rope; what each is, kiln/kiln.h says. `v` is None where V lies in K's rows. `stream` is a
-        CUstream as an integer. Returns `o`."""
-        given = {"q": q, "k": k, "v": v, "o": o, **tensors}
-        args = AttentionArgs(ctypes.sizeof(AttentionArgs))
-        borrowed = []
-        for name, tensor in given.items():
-            if name not in _library.FIRST_TENSORS + _library.LATER_TENSORS + _library.LAST_TENSORS:
-                raise TypeError(f"kiln has no argument {name!r}")
-            if tensor is None:
-                continue
-            borrowed.append(Borrowed(name, tensor, stream))
-            setattr(args, name, borrowed[-1].pointer)
-        if scale is not None:
-            args.scale = ctypes.pointer(ctypes.c_double(scale))
-        args.max_seqlen_q, args.max_seqlen_k = max_seqlen_q, max_seqlen_k
-        args.launch_before, args.max_blocks = launch_before, max_blocks
-        check(library.kiln_kernel_launch(self._handle, ctypes.byref(args), stream))
-        return o
+
+def tune(config: Config, *options: str) -> dict[str, Any]:
+    """`kiln tune`: searches a config's open keys on the device for the problem that `options` describe ("--batch", "8", ...).
+    Returns its document: best, tried, table."""
+    return _command.document("tune", text_of(config), options)

@@ -1,22 +1,24 @@
 // The C interface over the C++ one: exceptions become status codes and a per-thread text.
 #include <kiln/kiln.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include <kiln/generator.hpp>
 
-#include "runtime/c_api/dlpack.hpp"
+#include "runtime/c_api/launch.hpp"
 
 struct kiln_runtime {
   kiln::Runtime runtime;
 };
 struct kiln_kernel {
-  kiln::Runtime& runtime;
-  std::shared_ptr<kiln::Kernel> kernel;
+  kiln_kernel(kiln::Runtime& runtime, std::shared_ptr<kiln::Kernel> kernel)
+      : manifest(kiln::to_json(kernel->manifest())),
+        cache(kiln::to_string(kernel->binary().cache)),
+        launcher(runtime, std::move(kernel)) {}
   std::string manifest, cache;
+  kiln::DlpackLauncher launcher;
 };
 
 namespace {
@@ -71,34 +73,6 @@ char* copy_text(const std::string& text) {
   return copy;
 }
 
-/// Converts one tensor, staging it when it lies in host memory.
-class Converter {
- public:
-  Converter(kiln::Runtime& runtime, bool host) : staging_(runtime), host_(host) {}
-  kiln::Tensor operator()(const DLTensor* tensor, const char* name, bool written = false,
-                          kiln::DType bytes = kiln::DType::f32) {
-    if (tensor == nullptr) throw kiln::Error(kiln::ErrorCode::bad_input, std::string(name) + " is NULL");
-    if (kiln::is_on_host(*tensor) != host_) {
-      throw kiln::Error(kiln::ErrorCode::bad_input, std::string(name) +
-                                                        " and q do not lie on the same side: " +
-                                                        "all tensors on the device, or all in host memory");
-    }
-    kiln::Tensor result = kiln::tensor_from_dlpack(*tensor, name, bytes);
-    if (host_) staging_.stage(result, name, written);
-    return result;
-  }
-  std::optional<kiln::Tensor> optional(const DLTensor* tensor, const char* name, bool written = false) {
-    return tensor == nullptr ? std::nullopt : std::optional((*this)(tensor, name, written));
-  }
-  void finish() {
-    if (host_) staging_.finish();
-  }
-
- private:
-  kiln::Staging staging_;
-  bool host_;
-};
-
 }  // namespace
 
 const char* kiln_last_error(void) {
@@ -139,10 +113,34 @@ void kiln_free(void* text) {
 kiln_status kiln_kernel_load(kiln_runtime* runtime, const char* config_json, kiln_kernel** out) {
   return guarded([&] {
     require(runtime != nullptr && out != nullptr, "runtime or out is NULL");
-    auto kernel = runtime->runtime.load(source_of(config_json));
-    std::string manifest = kiln::to_json(kernel->manifest());
-    std::string cache(kiln::to_string(kernel->binary().cache));
-    *out = new kiln_kernel{runtime->runtime, std::move(kernel), std::move(manifest), std::move(cache)};
+    *out = new kiln_kernel(runtime->runtime, runtime->runtime.load(source_of(config_json)));
+  });
+}
+kiln_status kiln_kernel_load_source(kiln_runtime* runtime, const char* config_json, const char* source,
+                                    kiln_kernel** out) {
+  return guarded([&] {
+    require(runtime != nullptr && out != nullptr, "runtime or out is NULL");
+    require(source != nullptr, "source is NULL");
+    kiln::KernelSource edited = source_of(config_json);
+    edited.text = source;
+    edited.head_bytes = 0;  // where a head comment ends is unknown: all of it makes the cache key
+    *out = new kiln_kernel(runtime->runtime, runtime->runtime.load(edited));
+  });
+}
+kiln_status kiln_kernel_load_image(kiln_runtime* runtime, const char* manifest_json, const void* image,
+                                   size_t bytes, kiln_kernel** out) {
+  return guarded([&] {
+    require(runtime != nullptr && out != nullptr, "runtime or out is NULL");
+    require(manifest_json != nullptr && image != nullptr, "manifest_json or image is NULL");
+    const kiln::Manifest manifest = kiln::manifest_from_json(manifest_json);
+    auto binary = std::make_shared<kiln::Binary>();
+    binary->name = manifest.name;
+    binary->entry = manifest.entry;
+    binary->target = manifest.target;
+    binary->image.assign(static_cast<const char*>(image), bytes);
+    if (!manifest.target.starts_with("gfx") && binary->image.find(".version") != std::string::npos)
+      binary->ptx = binary->image;
+    *out = new kiln_kernel(runtime->runtime, runtime->runtime.load(std::move(binary), manifest));
   });
 }
 void kiln_kernel_destroy(kiln_kernel* kernel) {
@@ -153,57 +151,21 @@ kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* in
   return guarded([&] {
     require(kernel != nullptr && info != nullptr, "kernel or info is NULL");
     require(info->size >= sizeof *info, "info.size is not sizeof(kiln_kernel_info)");
-    const kiln::Binary& binary = kernel->kernel->binary();
-    info->name = kernel->kernel->manifest().name.c_str();
+    const kiln::Kernel& loaded = kernel->launcher.kernel();
+    const kiln::Binary& binary = loaded.binary();
+    info->name = loaded.manifest().name.c_str();
     info->manifest = kernel->manifest.c_str();
     info->cache = kernel->cache.c_str();
     info->compile_ms = binary.compile_ms;
     info->registers = binary.registers;
     info->spill_bytes = binary.spill_bytes;
-    info->smem_bytes = kernel->kernel->manifest().smem_bytes + binary.static_smem_bytes;
+    info->smem_bytes = loaded.manifest().smem_bytes + binary.static_smem_bytes;
   });
 }
 
 kiln_status kiln_kernel_launch(kiln_kernel* kernel, const kiln_attention_args* args, uint64_t stream) {
   return guarded([&] {
     require(kernel != nullptr && args != nullptr, "kernel or args is NULL");
-    // Callers built before k_rope have none.
-    require(args->size >= offsetof(kiln_attention_args, k_rope),
-            "args.size is not sizeof(kiln_attention_args)");
-    const DLTensor* const k_rope = args->size >= sizeof *args ? args->k_rope : nullptr;
-    require(args->q != nullptr, "q is NULL");
-    Converter convert(kernel->runtime, kiln::is_on_host(*args->q));
-    kiln::AttentionArgs problem;
-    const kiln::Manifest& manifest = kernel->kernel->manifest();
-    problem.q = convert(args->q, "q", false, manifest.dtype);
-    problem.k = convert(args->k, "k", false, manifest.kv_dtype);
-    if (manifest.takes("v")) problem.v = convert(args->v, "v", false, manifest.kv_dtype);  // else in K's rows
-    problem.k_rope = convert.optional(k_rope, "k_rope");
-    problem.o = convert(args->o, "o", true);
-    problem.lse = convert.optional(args->lse, "lse", true);
-    problem.cu_seqlens_q = convert.optional(args->cu_seqlens_q, "cu_seqlens_q");
-    problem.cu_seqlens_k = convert.optional(args->cu_seqlens_k, "cu_seqlens_k");
-    problem.page_table = convert.optional(args->page_table, "page_table");
-    problem.seqlens_k = convert.optional(args->seqlens_k, "seqlens_k");
-    problem.q_scale = convert.optional(args->q_scale, "q_scale");
-    problem.k_scale = convert.optional(args->k_scale, "k_scale");
-    problem.v_scale = convert.optional(args->v_scale, "v_scale");
-    problem.sink = convert.optional(args->sink, "sink");
-    problem.mask_bits = convert.optional(args->mask_bits, "mask_bits");
-    problem.max_seqlen_q = args->max_seqlen_q;
-    problem.max_seqlen_k = args->max_seqlen_k;
-    if (args->scale != nullptr) problem.scale = *args->scale;
-    kiln::LaunchOptions options;
-    options.stream = stream;
-    require(args->launch_before >= 0 && args->launch_before <= 2, "launch_before is not 0, 1 or 2");
-    options.before = static_cast<kiln::LaunchBefore>(args->launch_before);
-    options.max_blocks = args->max_blocks;
-    const auto report = kernel->kernel->launch(problem, options);
-    if (report && (!report->findings.empty() || !report->completed)) {
-      throw kiln::Error(kiln::ErrorCode::device, report->findings.empty()
-                                                     ? "the emulated device stopped the kernel"
-                                                     : "emulated device: " + report->findings[0].message);
-    }
-    convert.finish();
+    kernel->launcher.launch(*args, stream);
   });
 }

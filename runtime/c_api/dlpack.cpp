@@ -18,6 +18,37 @@ std::optional<DType> dtype_of(DLDataType type) {
   return std::nullopt;
 }
 
+/// As array libraries call it: "bfloat16".
+std::string type_name(DLDataType type) {
+  static constexpr const char* kCodes[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  static constexpr const char* kSmall[] = {"float8_e3m4",     "float8_e4m3",     "float8_e4m3b11fnuz",
+                                           "float8_e4m3fn",   "float8_e4m3fnuz", "float8_e5m2",
+                                           "float8_e5m2fnuz", "float8_e8m0fnu"};
+  if (type.lanes != 1) return fmt::format("DLPack type {} of {} lanes", type.code, type.lanes);
+  if (type.code < 7) return type.code == 6 ? "bool" : fmt::format("{}{}", kCodes[type.code], type.bits);
+  if (type.code < 15 && type.bits == 8) return kSmall[type.code - 7];
+  return fmt::format("DLPack type {} of {} bits", type.code, type.bits);
+}
+const char* type_name(DType type) {
+  switch (type) {
+    case DType::bf16:
+      return "bfloat16";
+    case DType::fp16:
+      return "float16";
+    case DType::fp8_e4m3:
+      return "float8_e4m3fn";
+    case DType::fp8_e4m3fnuz:
+      return "float8_e4m3fnuz";
+    case DType::int8:
+      return "int8";
+    case DType::i32:
+      return "int32";
+    case DType::f32:
+      return "float32";
+  }
+  return "";
+}
+
 /// Bytes from the first element to the end of the last.
 std::size_t span_bytes(const Tensor& tensor, const char* name) {
   std::int64_t last = 0;
@@ -35,15 +66,16 @@ std::size_t span_bytes(const Tensor& tensor, const char* name) {
 
 }  // namespace
 
-Tensor tensor_from_dlpack(const DLTensor& source, const char* name, DType bytes) {
-  auto dtype = dtype_of(source.dtype);
-  const bool untyped = source.dtype.code == kDLUInt && source.dtype.bits == 8 && source.dtype.lanes == 1;
-  if (untyped && size_of(bytes) == 1) dtype = bytes;
-  if (!dtype) {
-    throw Error(ErrorCode::bad_input,
-                fmt::format("{}: DLPack type code {} of {} bits x {} is not supported", name,
-                            source.dtype.code, source.dtype.bits, source.dtype.lanes));
-  }
+DType checked_dtype(const DLTensor& tensor, const char* name, DType needed) {
+  const DLDataType type = tensor.dtype;
+  const bool untyped = type.code == kDLUInt && type.bits == 8 && type.lanes == 1;
+  if ((untyped && size_of(needed) == 1) || dtype_of(type) == needed) return needed;
+  throw Error(ErrorCode::bad_input,
+              fmt::format("{}: {}; {} is needed", name, type_name(type), type_name(needed)));
+}
+
+Tensor tensor_from_dlpack(const DLTensor& source, const char* name, DType needed) {
+  const DType dtype = checked_dtype(source, name, needed);
   if (source.ndim < 0 || source.ndim > 8 || (source.ndim > 0 && source.shape == nullptr)) {
     throw Error(ErrorCode::bad_input, fmt::format("{}: {} dimensions are not supported", name, source.ndim));
   }
@@ -53,10 +85,9 @@ Tensor tensor_from_dlpack(const DLTensor& source, const char* name, DType bytes)
       throw Error(ErrorCode::bad_input, fmt::format("{}: extent {} is not supported", name, extent));
     }
   }
-  const std::uint64_t address = reinterpret_cast<std::uint64_t>(source.data) + source.byte_offset;
-  if (source.strides == nullptr)
-    return Tensor::dense(source.data == nullptr ? 0 : address, *dtype, std::move(shape));
-  return {source.data == nullptr ? 0 : address, *dtype, std::move(shape),
+  const std::uint64_t address = address_of(source);
+  if (source.strides == nullptr) return Tensor::dense(address, dtype, std::move(shape));
+  return {address, dtype, std::move(shape),
           std::vector<std::int64_t>(source.strides, source.strides + source.ndim)};
 }
 

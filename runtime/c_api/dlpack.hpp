@@ -9,9 +9,17 @@
 
 namespace kiln {
 
-/// Shape, strides, dtype and address of a DLPack tensor; elements of uint8 are of type `bytes`, if that is
-/// one of 8 bits. Throws Error (bad_input), naming `name`.
-Tensor tensor_from_dlpack(const DLTensor& tensor, const char* name, DType bytes = DType::f32);
+/// The element type of a tensor that must be `needed`; uint8 is taken for a type of 8 bits. Throws Error
+/// (bad_input): the name, the type that came and the one that is needed.
+DType checked_dtype(const DLTensor& tensor, const char* name, DType needed);
+
+inline std::uint64_t address_of(const DLTensor& tensor) {
+  return tensor.data == nullptr ? 0 : reinterpret_cast<std::uint64_t>(tensor.data) + tensor.byte_offset;
+}
+
+/// Shape, strides, dtype and address of a DLPack tensor of type `needed`. Throws Error (bad_input), naming
+/// `name`.
+Tensor tensor_from_dlpack(const DLTensor& tensor, const char* name, DType needed);
 
 inline bool is_on_host(const DLTensor& tensor) {
   return tensor.device.device_type == kDLCPU || tensor.device.device_type == kDLCUDAHost;

@@ -11,8 +11,9 @@
 #include <kiln/error.hpp>
 
 #include "runtime/cache/cache_impl.hpp"
-#include "runtime/problem/files.hpp"
 #include "runtime/support/environment.hpp"
+#include "runtime/support/files.hpp"
+#include "runtime/support/memory.hpp"
 
 namespace kiln {
 namespace {
@@ -76,7 +77,13 @@ CacheVerifyResult Cache::verify() {
   CacheVerifyResult result;
   for (const Store::File& file : impl_->store.files()) {
     const auto bytes = impl_->store.read(file.key);
-    if (!bytes) continue;
+    if (!bytes) {
+      if (std::string doubt = impl_->store.suspicion(file.key); !doubt.empty()) {
+        ++result.checked;
+        result.bad.push_back(file.key.hex() + ": " + doubt);
+      }
+      continue;
+    }
     ++result.checked;
     const auto parsed = read_entry(*bytes);
     if (parsed.value && parsed.value->key == file.key.hex()) continue;
@@ -127,27 +134,37 @@ std::uint64_t Cache::export_to(const std::string& path, const std::vector<std::s
 
 std::uint64_t Cache::import_from(const std::string& path) {
   if (!impl_->store.usable()) throw Error(ErrorCode::environment, impl_->store.problem());
-  const std::string all = read_text(path, std::size_t{1} << 40);
-  std::string_view rest = all;
-  if (!rest.starts_with(kPackMagic)) throw Error(ErrorCode::bad_input, path + " is not a kiln pack");
-  rest.remove_prefix(kPackMagic.size());
+  FileReader file(path);
+  const auto next = [&](std::string& bytes, std::size_t count) {
+    const std::size_t had = bytes.size();
+    bytes.resize(had + count);
+    bytes.resize(had + file.read(std::as_writable_bytes(std::span(bytes)).subspan(had)));
+    return bytes.size() - had;
+  };
+  std::string magic;
+  next(magic, kPackMagic.size());
+  if (magic != kPackMagic) throw Error(ErrorCode::bad_input, path + " is not a kiln pack");
 
-  // All of it is checked before any of it is taken.
+  // All of it is checked before any of it is taken; what is no entry ends it where it stands, however long
+  // the file is.
   struct Item {
     Hash128 key;
-    std::string_view bytes;
+    std::string bytes;
   };
   std::vector<Item> items;
-  while (!rest.empty()) {
-    const auto size = entry_bytes(rest);
+  for (;;) {
+    std::string bytes;
+    if (next(bytes, kEntryHeaderBytes) == 0) break;
     const std::string where = path + ", entry " + std::to_string(items.size() + 1) + ": ";
-    if (!size || *size > rest.size()) throw Error(ErrorCode::bad_input, where + "cut off or not an entry");
-    const std::string_view bytes = rest.substr(0, *size);
+    const auto size = entry_bytes(bytes);
+    if (!size) throw Error(ErrorCode::bad_input, where + "cut off or not an entry");
+    require_memory(*size, "importing " + path);
+    if (next(bytes, *size - kEntryHeaderBytes) != *size - kEntryHeaderBytes)
+      throw Error(ErrorCode::bad_input, where + "cut off or not an entry");
     const auto info = read_entry_info(bytes);
     const auto entry = read_entry(bytes);
     if (!info.value || !entry.value) throw Error(ErrorCode::bad_input, where + entry.problem);
-    items.push_back({info.value->key, bytes});
-    rest.remove_prefix(*size);
+    items.push_back({info.value->key, std::move(bytes)});
   }
   std::uint64_t added = 0;
   for (const Item& item : items) {

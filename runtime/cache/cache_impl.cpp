@@ -1,10 +1,9 @@
 #include "runtime/cache/cache_impl.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <ctime>
 
-#include "runtime/support/environment.hpp"
+#include "runtime/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -19,32 +18,19 @@ std::size_t memory_of(const Binary& binary) {
 }
 
 int lock_timeout_ms() {
-  const std::string text = environment("KILN_LOCK_TIMEOUT");  // seconds
-  int seconds = 30;
-  std::from_chars(text.data(), text.data() + text.size(), seconds);
-  return std::clamp(seconds, 0, 3600) * 1000;
+  return static_cast<int>(integer_setting("KILN_LOCK_TIMEOUT", 30, 0, 3600)) * 1000;
 }
 
 }  // namespace
 
 std::uint64_t cache_max_bytes() {
-  const std::string text = environment("KILN_CACHE_MAX_SIZE");
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc()) return std::uint64_t{1} << 30;
-  switch (end == text.data() + text.size() ? '\0' : *end) {
-    case 'K':
-      return value << 10;
-    case 'M':
-      return value << 20;
-    case 'G':
-      return value << 30;
-    default:
-      return value;
-  }
+  return size_setting("KILN_CACHE_MAX_SIZE", std::uint64_t{1} << 30);
 }
 
 Cache::Impl::Impl(std::string directory) : store(directory) {
+  // Settings that cannot be read are told at once, not at the first kernel that is written.
+  cache_max_bytes();
+  lock_timeout_ms();
   if (directory.empty()) return;
   store.sweep();
 }
@@ -100,7 +86,12 @@ BinaryPtr Cache::Impl::look_in_memory(const Hash128& key) {
 
 BinaryPtr Cache::Impl::look_on_disk(const Hash128& key) {
   const auto bytes = store.read(key);
-  if (!bytes) return nullptr;
+  if (!bytes) {
+    // Most often there is none. Of a folder that is not believed, publish() will tell.
+    const std::string doubt = store.suspicion(key);
+    if (!doubt.empty() && store.remove(key)) warn_once(doubt + "; it was removed and is made anew");
+    return nullptr;
+  }
   Parsed<Binary> parsed = read_entry(*bytes);
   if (parsed.value && parsed.value->key != key.hex()) parsed = {{}, "another kernel's entry under this name"};
   if (parsed.value) return std::make_shared<const Binary>(std::move(*parsed.value));
@@ -131,10 +122,15 @@ std::uint64_t Cache::Impl::prune(std::uint64_t max_bytes, std::int64_t spare_sec
   std::uint64_t total = 0;
   for (const Store::File& file : files) total += file.bytes;
   if (total <= max_bytes) return 0;
+  // A time in the future was written before the clock was set back, and says nothing: such entries go first,
+  // or none would.
+  const std::int64_t now = std::time(nullptr);
+  for (Store::File& file : files) {
+    if (file.used > now + kYoungSeconds) file.used = 0;
+  }
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.used < b.used; });
   // Automatic pruning goes to 80 % of the limit, so that the next write does not prune again.
   const std::uint64_t goal = spare_seconds > 0 ? max_bytes / 5 * 4 : max_bytes;
-  const std::int64_t now = std::time(nullptr);
   std::uint64_t removed = 0;
   for (const Store::File& file : files) {
     if (total <= goal || (spare_seconds > 0 && now - file.used < spare_seconds)) break;

@@ -57,7 +57,8 @@ class Cache::Impl {
   std::function<void(const std::string&)> warn_;
 };
 
-/// $KILN_CACHE_MAX_SIZE in bytes (suffixes K, M, G); default 1 GiB; 0 is unlimited.
+/// $KILN_CACHE_MAX_SIZE in bytes; default 1 GiB; 0 is unlimited. Throws Error (bad_input) when it cannot be
+/// read.
 std::uint64_t cache_max_bytes();
 
 }  // namespace kiln

@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -93,13 +94,12 @@ bool write_all(int fd, std::string_view bytes) {
   return true;
 }
 
-/// A regular file of ours, or an invalid descriptor.
+/// A regular file that only we (or root) can have written, or an invalid descriptor.
 Fd open_entry(const Fd& folder, const std::string& name, struct stat& info) {
   if (!folder) return Fd();
   Fd fd(openat(folder.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
   if (!fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) return Fd();
-  if (info.st_uid != geteuid() && info.st_uid != 0) return Fd();
-  return fd;
+  return distrust(fd.get(), name).empty() ? std::move(fd) : Fd();
 }
 
 std::optional<std::string> read_up_to(const Fd& fd, std::size_t size) {
@@ -150,18 +150,45 @@ Store::Store(const std::string& directory) : directory_(directory) {
   if (!problem_.empty()) root_ = Fd();
 }
 
+/// The folder `name` of `parent`, or an invalid descriptor with errno. One that others may write is as good
+/// as none.
+Fd Store::below(const Fd& parent, const std::string& name, bool create) const {
+  if (!parent) return Fd();
+  if (create) mkdirat(parent.get(), name.c_str(), 0700);
+  Fd fd(openat(parent.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd || distrust(fd.get(), name).empty()) return fd;
+  errno = EPERM;
+  return Fd();
+}
+
 Fd Store::folder(const char* name, bool create) const {
-  if (!root_) return Fd();
-  if (create) mkdirat(root_.get(), name, 0700);
-  return Fd(openat(root_.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (root_ && distrust(root_.get(), "").empty()) return below(root_, name, create);
+  errno = EPERM;
+  return Fd();
 }
 
 Fd Store::shard(const Hash128& key, bool create) const {
-  const Fd entries = folder(kVersionFolder, create);
-  if (!entries) return Fd();
-  const std::string name = shard_of(key);
-  if (create) mkdirat(entries.get(), name.c_str(), 0700);
-  return Fd(openat(entries.get(), name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return below(folder(kVersionFolder, create), shard_of(key), create);
+}
+
+std::string Store::suspicion(const Hash128& key) const {
+  const Fd entries(openat(root_.get(), kVersionFolder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  const auto doubt = [&](const Fd& parent, const std::string& name, const std::string& path) {
+    const Fd fd(parent ? openat(parent.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK)
+                       : -1);
+    return fd ? distrust(fd.get(), path) : std::string();
+  };
+  if (std::string problem = distrust(root_.get(), "cache directory " + directory_); !problem.empty())
+    return problem;
+  if (!entries) return {};
+  if (std::string problem = distrust(entries.get(), "cache folder " + directory_ + "/" + kVersionFolder);
+      !problem.empty())
+    return problem;
+  const std::string prefix = shard_of(key), path = directory_ + "/" + kVersionFolder + "/" + prefix;
+  if (std::string problem = doubt(entries, prefix, "cache folder " + path); !problem.empty()) return problem;
+  const Fd shard(
+      entries ? openat(entries.get(), prefix.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1);
+  return doubt(shard, file_of(key), "cache entry " + path + "/" + file_of(key));
 }
 
 std::optional<std::string> Store::read(const Hash128& key) {
@@ -170,7 +197,8 @@ std::optional<std::string> Store::read(const Hash128& key) {
   if (!fd) return std::nullopt;
   if (static_cast<std::size_t>(info.st_size) > kMaxEntryBytes) return std::string();  // damaged by size alone
   auto bytes = read_up_to(fd, static_cast<std::size_t>(info.st_size));
-  if (std::time(nullptr) - info.st_atim.tv_sec > 3600) {
+  // Either way: a clock that was set back leaves times in the future.
+  if (std::abs(std::time(nullptr) - info.st_atim.tv_sec) > 3600) {
     // Our own record of use: mount options make the kernel's useless. The modification time stays the birth
     // time.
     const timespec times[2] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
@@ -189,11 +217,16 @@ std::optional<std::string> Store::read_head(const Hash128& key, std::size_t limi
 std::string Store::write(const Hash128& key, std::string_view bytes) {
   const Fd temporary = folder("tmp", true);
   const Fd target = shard(key, true);
-  if (!temporary || !target) return error_text("cannot write in " + directory_);
+  if (!temporary || !target) {
+    std::string problem = error_text("cannot write in " + directory_);
+    const std::string doubt = suspicion(key);
+    return doubt.empty() ? problem : doubt;
+  }
   const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const std::string name = fmt::format("{}.{}.{:x}", getpid(), serial_++, now);
   Fd fd(openat(temporary.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!fd) return error_text("cannot write in " + directory_);
+  flock(fd.get(), LOCK_SH | LOCK_NB);  // for sweep(): somebody is writing it
   const bool written = write_all(fd.get(), bytes) && fsync(fd.get()) == 0 && ::close(fd.release()) == 0;
   if (!written || renameat(temporary.get(), name.c_str(), target.get(), file_of(key).c_str()) != 0) {
     const std::string problem = error_text("cannot write in " + directory_);
@@ -251,11 +284,14 @@ std::uint64_t Store::quarantined() const {
 void Store::sweep() {
   const Fd temporary = folder("tmp", false);
   for (const std::string& name : names_in(temporary)) {
+    // By the clock, which may have been set, and by the lock that a living writer holds, where there are
+    // locks.
     struct stat info {};
-    if (fstatat(temporary.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-        std::time(nullptr) - info.st_mtim.tv_sec > 3600) {
+    const Fd fd(openat(temporary.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK));
+    if (!fd || fstat(fd.get(), &info) != 0 || std::abs(std::time(nullptr) - info.st_mtim.tv_sec) <= 3600)
+      continue;
+    if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
       unlinkat(temporary.get(), name.c_str(), 0);
-    }
   }
 }
 

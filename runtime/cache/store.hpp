@@ -50,6 +50,9 @@ class Store {
 
   /// Bytes of an entry, unchecked; nothing when there is none. Refreshes its time of use, at most hourly.
   std::optional<std::string> read(const Hash128& key);
+  /// Why an entry that is there is not read: it, or its folder, belongs to somebody else or others may write
+  /// it.
+  std::string suspicion(const Hash128& key) const;
   /// Publishes an entry: temporary file, fsync, rename. Returns what went wrong, or nothing.
   std::string write(const Hash128& key, std::string_view bytes);
   /// Moves a bad entry out of the way.
@@ -82,6 +85,7 @@ class Store {
   Lock lock(const Hash128& key, int timeout_ms) const;
 
  private:
+  Fd below(const Fd& parent, const std::string& name, bool create) const;
   Fd folder(const char* name, bool create) const;
   Fd shard(const Hash128& key, bool create) const;
 

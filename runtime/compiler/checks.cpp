@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 
+#include "base/ascii.hpp"
 #include "runtime/compiler/compiler.hpp"
 
 namespace kiln {
@@ -16,7 +16,7 @@ int number_before(std::string_view line, std::string_view unit) {
   const std::size_t at = line.find(unit);
   if (at == std::string_view::npos) return -1;
   std::size_t begin = at;
-  while (begin > 0 && std::isdigit(static_cast<unsigned char>(line[begin - 1]))) --begin;
+  while (begin > 0 && is_ascii_digit(line[begin - 1])) --begin;
   int value = -1;
   std::from_chars(line.data() + begin, line.data() + at, value);
   return value;
@@ -32,7 +32,7 @@ void for_each_line(std::string_view text, Visit visit) {
 }
 
 bool is_word(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '%';
+  return is_ascii_alnum(c) || c == '_' || c == '$' || c == '%';
 }
 
 }  // namespace

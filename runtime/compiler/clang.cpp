@@ -15,6 +15,7 @@
 #include "runtime/support/dynamic_library.hpp"
 #include "runtime/support/environment.hpp"
 #include "runtime/support/process.hpp"
+#include "runtime/support/scratch.hpp"
 
 namespace kiln {
 namespace fs = std::filesystem;

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <span>
 
-#include "emulator/amdgcn/amdgcn.hpp"
+#include <kiln/code_object.hpp>
+
 #include "runtime/compiler/amd_target.hpp"
 
 namespace kiln {
-namespace amdgcn = emulator::amdgcn;
 namespace {
 
 std::span<const std::byte> bytes_of(const std::string& text) {
@@ -21,15 +21,17 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 void check_instructions(Binary& binary, const Manifest& manifest) {
   if (manifest.expectations.empty()) return;
   try {
-    const auto module = amdgcn::Module::from_code_object(bytes_of(binary.image), manifest.name);
+    const auto code = code_object::disassemble(code_object::read(bytes_of(binary.image)), binary.entry);
     for (const Manifest::Expectation& expected : manifest.expectations) {
-      const std::size_t found = module.count(binary.entry, expected.instruction);
-      if (found < static_cast<std::size_t>(expected.count)) {
+      const auto found = std::ranges::count_if(code, [&](const code_object::Instruction& each) {
+        return each.text.starts_with(expected.instruction);
+      });
+      if (found < expected.count) {
         binary.warnings.push_back(fmt::format("{} {} instructions in the code object, {} expected", found,
                                               expected.instruction, expected.count));
       }
     }
-  } catch (const emulator::Error& error) {
+  } catch (const code_object::Error& error) {
     // Without a disassembler the kernel is as good as it is; only the proof is missing.
     binary.log += fmt::format("expected instructions were not counted: {}\n", error.what());
   }
@@ -42,15 +44,15 @@ void finish_code_object(Binary& binary, const CompileJob& job) {
   binary.name = manifest.name;
   binary.entry = manifest.entry;
   binary.target = job.target;
-  std::vector<amdgcn::KernelInfo> kernels;
+  std::vector<code_object::KernelInfo> kernels;
   try {
-    kernels = amdgcn::read_kernels(bytes_of(binary.image));
-  } catch (const emulator::Error& error) {
+    kernels = code_object::read_kernels(bytes_of(binary.image));
+  } catch (const code_object::Error& error) {
     throw Error(ErrorCode::compile, fmt::format("{} gave no usable code object for {}.hip: {}\n{}",
                                                 binary.compiler, manifest.name, error.what(), binary.log));
   }
   const auto kernel = std::ranges::find_if(
-      kernels, [&](const amdgcn::KernelInfo& info) { return info.name == manifest.entry; });
+      kernels, [&](const code_object::KernelInfo& info) { return info.name == manifest.entry; });
   if (kernel == kernels.end()) {
     throw Error(ErrorCode::compile,
                 fmt::format("the code object of {}.hip has no kernel \"{}\"", manifest.name, manifest.entry));
@@ -73,8 +75,12 @@ void finish_code_object(Binary& binary, const CompileJob& job) {
 
 std::string disassemble(const Binary& binary) {
   try {
-    return amdgcn::Module::from_code_object(bytes_of(binary.image), binary.name).disassembly(binary.entry);
-  } catch (const emulator::Error& error) {
+    std::string text;
+    for (const code_object::Instruction& each :
+         code_object::disassemble(code_object::read(bytes_of(binary.image)), binary.entry))
+      text += fmt::format("{:x}: {}\n", each.address, each.text);
+    return text;
+  } catch (const code_object::Error& error) {
     throw Error(ErrorCode::environment, error.what());
   }
 }

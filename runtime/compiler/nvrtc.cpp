@@ -2,10 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <signal.h>
+
 #include <chrono>
+#include <optional>
 
 namespace kiln {
 namespace {
+
+/// NVRTC handles these signals itself while it compiles, and ends the process with a status of its own.
+/// Blocked in the compiling thread they are another thread's, or wait until the compiler is done and the
+/// program's own handlers stand again.
+class SignalsLater {
+ public:
+  SignalsLater() {
+    sigset_t endings;
+    sigemptyset(&endings);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&endings, signal);
+    pthread_sigmask(SIG_BLOCK, &endings, &before_);
+  }
+  ~SignalsLater() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsLater(const SignalsLater&) = delete;
+  SignalsLater& operator=(const SignalsLater&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 /// Owns one program; a program belongs to one thread, several may compile at once.
 class Program {
@@ -24,18 +46,18 @@ class Program {
     for (const std::string& option : options) pointers.push_back(option.c_str());
     return api_.compile(program_, static_cast<int>(pointers.size()), pointers.data());
   }
-  std::string log() const { return text(api_.log_size, api_.log, true); }
-  std::string ptx() const { return text(api_.ptx_size, api_.ptx, true); }
-  std::string cubin() const { return text(api_.cubin_size, api_.cubin, false); }
+  std::optional<std::string> log() const { return text(api_.log_size, api_.log, true); }
+  std::string ptx() const { return text(api_.ptx_size, api_.ptx, true).value_or(""); }
+  std::string cubin() const { return text(api_.cubin_size, api_.cubin, false).value_or(""); }
 
  private:
   using Size = NvrtcApi::Result (*)(NvrtcApi::Program, std::size_t*);
   using Get = NvrtcApi::Result (*)(NvrtcApi::Program, char*);
-  std::string text(Size size, Get get, bool terminated) const {
+  std::optional<std::string> text(Size size, Get get, bool terminated) const {
     std::size_t bytes = 0;
-    if (size(program_, &bytes) != NvrtcApi::kSuccess) return {};
+    if (size(program_, &bytes) != NvrtcApi::kSuccess) return std::nullopt;
     std::string result(bytes, '\0');
-    if (bytes > 0 && get(program_, result.data()) != NvrtcApi::kSuccess) return {};
+    if (bytes > 0 && get(program_, result.data()) != NvrtcApi::kSuccess) return std::nullopt;
     // NVRTC 13 ends a log with more than one.
     while (terminated && !result.empty() && result.back() == '\0') result.pop_back();
     return result;
@@ -84,10 +106,14 @@ Binary Nvrtc::compile(const CompileJob& job) {
   std::vector<std::string> all = options(job);
   // The driver keeps its own copy of results since 12.9; our cache makes that a waste.
   if (nvrtc.major > 12 || nvrtc.minor >= 9) all.push_back("--no-cache");
-  const NvrtcApi::Result result = program.compile(all);
+  const NvrtcApi::Result result = [&] {
+    const SignalsLater later;
+    return program.compile(all);
+  }();
 
   Binary binary;
-  binary.log = program.log();
+  const std::optional<std::string> log = program.log();
+  binary.log = log.value_or("");
   if (result != NvrtcApi::kSuccess) {
     std::string summary = first_error(binary.log);
     if (summary.empty()) summary = nvrtc.error_string(result);
@@ -100,6 +126,8 @@ Binary Nvrtc::compile(const CompileJob& job) {
                 fmt::format("NVRTC {}.{} refused {}.cu for {}: {}\n{}", nvrtc.major, nvrtc.minor,
                             manifest.name, job.target, summary, binary.log));
   }
+  // Registers and spills are told there: without it nothing about the kernel is known.
+  if (!log) throw Error(ErrorCode::compile, "NVRTC gave no log of " + manifest.name + ".cu");
   binary.name = manifest.name;
   binary.entry = manifest.entry;
   binary.target = job.target;

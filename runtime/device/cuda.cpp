@@ -14,21 +14,25 @@ namespace {
 
 using cuda::check;
 
-/// Makes a context current for a scope; the caller's own comes back after it.
+/// Makes a context current for a scope; the caller's own comes back after it. Mostly it is current already.
 class Current {
  public:
   Current(const cuda::Api& api, cuda::Context context) : api_(api) {
-    check(api.push(context), "cuCtxPushCurrent");
+    cuda::check_process();
+    cuda::Context own = nullptr;
+    pushed_ = api.get_current == nullptr || api.get_current(&own) != cuda::kSuccess || own != context;
+    if (pushed_) check(api.push(context), "cuCtxPushCurrent");
   }
   ~Current() {
     cuda::Context popped = nullptr;
-    api_.pop(&popped);
+    if (pushed_) api_.pop(&popped);
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
 
  private:
   const cuda::Api& api_;
+  bool pushed_ = true;
 };
 
 cuda::Stream stream_of(std::uint64_t stream) {
@@ -70,7 +74,7 @@ DeviceInfo describe_device(const cuda::Api& api, int ordinal, cuda::DeviceId id)
   return info;
 }
 
-/// A loaded library or module. It is handed back to the device, which unloads when nothing can be capturing.
+/// A loaded library or module. It is returned to the device, which unloads when nothing can be capturing.
 struct Retired {
   cuda::Library library = nullptr;
   cuda::Module module = nullptr;
@@ -103,7 +107,7 @@ class CudaDevice final : public Device {
   }
   ~CudaDevice() override {
     unload_retired();
-    api_.primary_release(id_);
+    if (!cuda::forked()) api_.primary_release(id_);
   }
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
@@ -131,10 +135,12 @@ class CudaDevice final : public Device {
     return address;
   }
   void release(std::uint64_t address) noexcept override {
+    if (cuda::forked()) return;
     cuda::Context popped = nullptr;
-    if (api_.push(context_) != cuda::kSuccess) return;  // the process is going down
+    const bool current =
+        api_.push(context_) == cuda::kSuccess;  // else the process is going down, or about to
     api_.free(address);
-    api_.pop(&popped);
+    if (current) api_.pop(&popped);
   }
   void write(std::uint64_t address, std::span<const std::byte> data) override {
     const Current current(api_, context_);
@@ -176,13 +182,14 @@ class CudaDevice final : public Device {
       std::lock_guard lock(mutex_);
       codes.swap(retired_);
     }
+    if (codes.empty() || cuda::forked()) return;
     cuda::Context popped = nullptr;
-    if (codes.empty() || api_.push(context_) != cuda::kSuccess) return;
+    const bool current = api_.push(context_) == cuda::kSuccess;
     for (const Retired& code : codes) {
       if (code.library != nullptr) api_.library_unload(code.library);
       if (code.module != nullptr) api_.module_unload(code.module);
     }
-    api_.pop(&popped);
+    if (current) api_.pop(&popped);
   }
 
   const cuda::Api& api_;

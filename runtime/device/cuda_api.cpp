@@ -1,6 +1,11 @@
 #include "runtime/device/cuda_api.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <deque>
+#include <mutex>
 
 #include <kiln/error.hpp>
 
@@ -75,6 +80,7 @@ Api open_driver() {
       find(api.function_set, "cuFuncSetAttribute") && find(api.launch, "cuLaunchKernel");
   if (!complete)
     api.problem = fmt::format("{} (CUDA {}) lacks functions kiln needs", api.path, api.version / 1000);
+  find(api.get_current, "cuCtxGetCurrent");
   find(api.library_load, "cuLibraryLoadData");
   find(api.library_kernel, "cuLibraryGetKernel");
   find(api.library_unload, "cuLibraryUnload");
@@ -83,6 +89,8 @@ Api open_driver() {
   find(api.encode_tiled, "cuTensorMapEncodeTiled");
   return api;
 }
+
+std::atomic<bool> in_forked_child{false};
 
 std::string describe(const Api& api, Result result) {
   const char* name = nullptr;
@@ -96,20 +104,41 @@ std::string describe(const Api& api, Result result) {
 }  // namespace
 
 const Api& api() {
-  // The driver is a process-wide thing and is never unloaded; nothing here is state of a Runtime.
-  static const Api instance = open_driver();
-  return instance;
+  // The driver is a process-wide thing and is never unloaded; nothing here is state of a Runtime. One that is
+  // there and does not work is looked at again: those who hold the answer keep it.
+  static std::mutex mutex;
+  static std::deque<Api> answers;
+  const std::lock_guard lock(mutex);
+  if (answers.empty() || (answers.back().library && !answers.back().usable() && answers.size() < 100))
+    answers.push_back(open_driver());
+  return answers.back();
+}
+
+void check_process() {
+  if (in_forked_child) {
+    throw Error(ErrorCode::device,
+                "this process was forked after the CUDA driver had been started, which does not work in the "
+                "child; fork "
+                "before the first use of a device");
+  }
+}
+bool forked() {
+  return in_forked_child;
 }
 
 const Api& init_driver() {
   const Api& driver = api();
   const std::string help = "; install a driver, or use --device emulated";
   if (!driver.usable()) throw Error(ErrorCode::environment, driver.problem + help);
-  static const Result result = driver.init(0);
+  // Only success is for good: a device may come back.
+  static std::atomic<bool> started{false};
+  if (started) return driver;
+  const Result result = driver.init(0);
   if (result != kSuccess) {
     throw Error(ErrorCode::environment,
                 "the NVIDIA driver does not start: " + describe(driver, result) + help);
   }
+  if (!started.exchange(true)) pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
   return driver;
 }
 

@@ -92,6 +92,7 @@ struct Api {
   Result (*primary_release)(DeviceId);
   Result (*push)(Context);
   Result (*pop)(Context*);
+  Result (*get_current)(Context*);  ///< optional
   Result (*context_synchronize)();
   Result (*allocate)(Address*, std::size_t);
   Result (*free)(Address);
@@ -131,6 +132,9 @@ struct Api {
 const Api& api();
 /// cuInit; throws Error (environment) with what to do when it fails.
 const Api& init_driver();
+/// Throws Error (device) in a process that was forked after init_driver(): the driver does not work there.
+void check_process();
+bool forked();
 /// Throws Error (device) when `result` is a failure: "what: CUDA_ERROR_X (text)".
 void check(Result result, const char* what);
 

@@ -95,6 +95,9 @@ std::vector<DeviceInfo> list_hip_devices();
 std::shared_ptr<Device> open_hip_device(int ordinal);
 DoctorReport::Driver probe_hip_driver();
 
+/// Throws Error (environment) when its library is not there.
 std::shared_ptr<Device> open_emulated_device(const EmulatorOptions& options);
+/// What doctor says of that library.
+DoctorReport::Driver probe_emulator();
 
 }  // namespace kiln

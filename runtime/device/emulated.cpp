@@ -1,66 +1,62 @@
 // The emulated device behind the same interface as hardware: one memory, in which kernels of every target
-// run.
+// run. It is a library of its own (emulator_library.hpp).
 #include <fmt/format.h>
 
 #include <chrono>
+#include <memory>
 #include <mutex>
-#include <stdexcept>
 
-#include "emulator/emulator.hpp"
 #include "runtime/device/device.hpp"
-#include "runtime/device/emulated_kernel.hpp"
+#include "runtime/device/emulator_library.hpp"
+#include "runtime/support/memory.hpp"
 
 namespace kiln {
 namespace {
 
-/// Errors of the emulator in kiln's terms.
-template <class Work>
-auto translated(const Work& work) -> decltype(work()) {
-  try {
-    return work();
-  } catch (const emulator::MissingLibrary& error) {
-    throw Error(ErrorCode::environment, std::string("emulated device: ") + error.what());
-  } catch (const emulator::Error& error) {
-    throw Error(ErrorCode::device, std::string("emulated device: ") + error.what());
-  }
+using Functions = kiln_emulator_functions;
+
+/// Errors of the emulated device in kiln's terms.
+void check(const Functions& api, kiln_emulator_status status) {
+  if (status == KILN_EMULATOR_OK) return;
+  const bool missing = status == KILN_EMULATOR_MISSING_LIBRARY;
+  throw Error(missing ? ErrorCode::environment : ErrorCode::device,
+              std::string("emulated device: ") + api.last_error());
 }
 
-std::vector<std::pair<std::string, std::uint64_t>> list_counters(const emulator::Counters& counters) {
-  std::vector<std::pair<std::string, std::uint64_t>> list = {
-      {"instructions", counters.warp_instructions},
-      {"lane_instructions", counters.lane_instructions},
-      {"shared_accesses", counters.shared_accesses},
-      {"bank_conflicts", counters.shared_bank_conflicts},
-      {"global_accesses", counters.global_accesses},
-      {"global_sectors", counters.global_sectors},
-      {"global_bytes_read", counters.global_bytes_read},
-      {"global_bytes_written", counters.global_bytes_written},
-      {"async_bytes", counters.async_bytes},
-      {"matrix_flops", counters.matrix_flops},
-  };
-  for (const auto& [kind, count] : counters.by_kind) list.emplace_back("instructions." + kind, count);
-  return list;
-}
+struct Destroy {
+  const Functions* api;
+  void operator()(kiln_emulator_memory* memory) const { api->memory_destroy(memory); }
+  void operator()(kiln_emulator_module* module) const { api->module_destroy(module); }
+  void operator()(kiln_emulator_report* report) const { api->report_destroy(report); }
+};
 
-std::string place(const emulator::Site& site, const char* assembly) {
-  std::string text = fmt::format("block ({},{},{})", site.block.x, site.block.y, site.block.z);
+/// PTX text of NVIDIA targets, the code object of AMD ones.
+struct EmulatedKernel final : DeviceFunction {
+  std::unique_ptr<kiln_emulator_module, Destroy> module;
+  std::string name;  ///< of the config
+  std::string entry;
+  std::string extension;  ///< of its source file
+};
+
+std::string place(const kiln_emulator_site& site, const char* assembly) {
+  std::string text = fmt::format("block ({},{},{})", site.block[0], site.block[1], site.block[2]);
   if (site.warp >= 0) text += fmt::format(" warp {}", site.warp);
   if (site.lane >= 0) text += fmt::format(" lane {}", site.lane);
   if (site.source_line > 0) text += fmt::format(", line {}", site.source_line);
   if (site.caller_line > 0) text += fmt::format(" (inlined in line {})", site.caller_line);
-  if (site.ptx_line > 0) text += fmt::format(", {} line {}", assembly, site.ptx_line);
+  if (site.line > 0) text += fmt::format(", {} line {}", assembly, site.line);
   return text;
 }
 
-EmulationReport::Finding convert(const emulator::Finding& finding, const std::string& file) {
+EmulationReport::Finding convert(const kiln_emulator_finding& finding, const std::string& file) {
   const char* assembly = file.ends_with(".hip") ? "ISA" : "PTX";
   EmulationReport::Finding result;
   result.kind = finding.kind;
   result.message = fmt::format("{} at {}", finding.message, place(finding.site, assembly));
   if (finding.has_other) result.message += "; other party: " + place(finding.other, assembly);
   if (finding.count > 1) result.message += fmt::format(" ({} times)", finding.count);
-  result.ptx_line = finding.site.ptx_line;
-  result.ptx_text = finding.site.ptx_text;
+  result.ptx_line = finding.site.line;
+  result.ptx_text = finding.site.text;
   // The line table names the config that was compiled first; a cached binary serves every config with this
   // code.
   result.source_file = finding.site.source_line > 0 ? file : "";
@@ -68,9 +64,72 @@ EmulationReport::Finding convert(const emulator::Finding& finding, const std::st
   return result;
 }
 
+std::shared_ptr<const EmulationReport> convert(const kiln_emulator_result& from, const std::string& file) {
+  auto report = std::make_shared<EmulationReport>();
+  for (const auto& [name, value] : std::span(from.counters, from.num_counters))
+    report->counters.emplace_back(name, value);
+  for (const auto& finding : std::span(from.findings, from.num_findings))
+    report->findings.push_back(convert(finding, file));
+  report->output = from.output;
+  report->completed = from.completed != 0;
+  return report;
+}
+
+int tensor_type(DType dtype) {  // as CUtensorMapDataType
+  switch (dtype) {
+    case DType::bf16:
+      return 9;
+    case DType::fp16:
+      return 6;
+    case DType::f32:
+      return 7;
+    case DType::i32:
+      return 3;
+    default:
+      return 0;
+  }
+}
+
+void copy(const std::array<std::uint32_t, 3>& from, std::uint32_t (&to)[3]) {
+  std::ranges::copy(from, to);
+}
+
+/// `ranges` holds what the result points at.
+kiln_emulator_launch launch_of(const LaunchGeometry& geometry, const ParamView& params,
+                               const EmulatorOptions& how, std::vector<kiln_emulator_range>& ranges) {
+  kiln_emulator_launch launch{};
+  copy(geometry.grid, launch.grid);
+  copy(geometry.block, launch.block);
+  copy(geometry.cluster, launch.cluster);
+  launch.dynamic_smem_bytes = geometry.smem_bytes;
+  launch.parameters = params.addresses.data();
+  launch.parameter_bytes = params.sizes.data();
+  launch.num_parameters = params.addresses.size();
+  launch.policy = static_cast<int>(how.policy);
+  launch.seed = how.seed;
+  launch.findings = how.findings ? 1 : 0;
+  launch.max_findings = how.max_findings;
+  launch.stop_at_finding = how.stop_at_finding ? 1 : 0;
+  launch.host_threads = how.host_threads;
+  launch.instruction_budget = how.instruction_budget;
+  launch.num_sms = static_cast<std::uint32_t>(how.num_sms);
+  launch.programmatic = geometry.programmatic ? 1 : 0;
+  launch.touches_early = geometry.before == LaunchBefore::unrelated ? 1 : 0;
+  if (geometry.before == LaunchBefore::keeps_tables)
+    for (const MemoryRange& range : geometry.tables)
+      if (range.bytes > 0) ranges.push_back({range.address, range.bytes});
+  launch.early_reads = ranges.data();
+  launch.num_early_reads = ranges.size();
+  return launch;
+}
+
 class EmulatedDevice final : public Device {
  public:
-  explicit EmulatedDevice(const EmulatorOptions& options) : options_(options) {
+  EmulatedDevice(const Functions& api, const EmulatorOptions& options)
+      : api_(api), options_(options), memory_(nullptr, Destroy{&api}) {
+    kiln_emulator_memory* memory = nullptr;
+    check(api_, api_.memory_create(&memory));
+    memory_.reset(memory);
     info_.selector = info_.name = "emulated";
     info_.num_sms = options.num_sms;
   }
@@ -86,28 +145,30 @@ class EmulatedDevice final : public Device {
   bool runs_images(std::string_view target) const override { return target.starts_with("gfx"); }
 
   std::uint64_t allocate(std::size_t bytes, const std::string& name) override {
+    // Every byte has another that says whether it was written.
+    require_memory(2 * std::uint64_t{bytes}, fmt::format("the emulated device, for {} bytes of {},", bytes,
+                                                         name.empty() ? "a buffer" : name));
     std::lock_guard lock(mutex_);
-    return translated([&] { return memory_.allocate(std::max<std::size_t>(bytes, 1), name); });
+    std::uint64_t address = 0;
+    check(api_, api_.allocate(memory_.get(), std::max<std::size_t>(bytes, 1), name.c_str(), &address));
+    return address;
   }
   void release(std::uint64_t address) noexcept override {
     std::lock_guard lock(mutex_);
-    try {
-      memory_.free(address);
-    } catch (const emulator::Error&) {
-      // Only DeviceBuffer calls this, once, with what allocate() gave.
-    }
+    // Only DeviceBuffer calls this, once, with what allocate() gave: it cannot fail.
+    api_.release(memory_.get(), address);
   }
   void write(std::uint64_t address, std::span<const std::byte> data) override {
     std::lock_guard lock(mutex_);
-    translated([&] { memory_.write(address, data); });
+    check(api_, api_.write(memory_.get(), address, data.data(), data.size()));
   }
   void read(std::uint64_t address, std::span<std::byte> data) override {
     std::lock_guard lock(mutex_);
-    translated([&] { memory_.read(address, data); });
+    check(api_, api_.read(memory_.get(), address, data.data(), data.size()));
   }
   void fill(std::uint64_t address, std::byte value, std::size_t bytes) override {
     std::lock_guard lock(mutex_);
-    translated([&] { memory_.fill(address, value, bytes); });
+    check(api_, api_.fill(memory_.get(), address, std::to_integer<int>(value), bytes));
   }
   void synchronize() override {}
 
@@ -123,61 +184,41 @@ class EmulatedDevice final : public Device {
   }
 
  private:
+  const Functions& api_;
   EmulatorOptions options_;
   DeviceInfo info_;
   std::mutex mutex_;  // memory is not synchronised with running launches: one thing at a time
-  emulator::GlobalMemory memory_;
+  std::unique_ptr<kiln_emulator_memory, Destroy> memory_;
 };
 
 TensorMapBytes EmulatedDevice::encode(const TensorMapRequest& request) {
-  using emulator::Swizzle;
-  using emulator::TensorType;
-  emulator::TensorMapRequest map;
-  switch (request.dtype) {
-    case DType::bf16:
-      map.type = TensorType::bf16;
-      break;
-    case DType::fp16:
-      map.type = TensorType::f16;
-      break;
-    case DType::f32:
-      map.type = TensorType::f32;
-      break;
-    case DType::i32:
-      map.type = TensorType::s32;
-      break;
-    default:
-      map.type = TensorType::u8;
-      break;
-  }
-  map.rank = static_cast<std::uint32_t>(request.rank);
+  kiln_emulator_tensor_map map{};
+  map.type = tensor_type(request.dtype);
+  map.rank = request.rank;
   map.address = request.address;
-  map.dims = request.extents;
-  map.strides = request.strides;
-  map.box = request.box;
-  switch (request.swizzle_bytes) {
-    case 32:
-      map.swizzle = Swizzle::b32;
-      break;
-    case 64:
-      map.swizzle = Swizzle::b64;
-      break;
-    case 128:
-      map.swizzle = Swizzle::b128;
-      break;
-    default:
-      map.swizzle = Swizzle::none;
-      break;
+  std::ranges::copy(request.extents, map.extents);
+  std::ranges::copy(request.strides, map.strides);
+  std::ranges::copy(request.box, map.box);
+  map.swizzle_bytes = request.swizzle_bytes;
+  TensorMapBytes bytes{};
+  if (api_.encode_tensor_map(&map, bytes.data()) != KILN_EMULATOR_OK) {
+    throw Error(ErrorCode::device, std::string("emulated device: tensor map: ") + api_.last_error());
   }
-  try {
-    return emulator::encode_tensor_map(map);
-  } catch (const std::invalid_argument& error) {
-    throw Error(ErrorCode::device, std::string("emulated device: tensor map: ") + error.what());
-  }
+  return bytes;
 }
 
 std::unique_ptr<DeviceFunction> EmulatedDevice::load(const Binary& binary, const Manifest& manifest) {
-  return translated([&] { return load_emulated_kernel(binary, manifest); });
+  const bool amd = binary.target.starts_with("gfx");
+  kiln_emulator_module* module = nullptr;
+  const char* name = manifest.name.c_str();
+  check(api_, amd ? api_.load_code_object(binary.image.data(), binary.image.size(), name, &module)
+                  : api_.load_ptx(binary.ptx.data(), binary.ptx.size(), name, &module));
+  auto kernel = std::make_unique<EmulatedKernel>();
+  kernel->module = {module, Destroy{&api_}};
+  kernel->name = manifest.name;
+  kernel->entry = manifest.entry;
+  kernel->extension = amd ? ".hip" : ".cu";
+  return kernel;
 }
 
 std::shared_ptr<const EmulationReport> EmulatedDevice::launch(DeviceFunction& function,
@@ -185,23 +226,34 @@ std::shared_ptr<const EmulationReport> EmulatedDevice::launch(DeviceFunction& fu
                                                               const ParamView& params,
                                                               const LaunchOptions& options) {
   const auto& kernel = static_cast<EmulatedKernel&>(function);
-  const EmulatorOptions& how = options.emulator != nullptr ? *options.emulator : options_;
+  std::vector<kiln_emulator_range> ranges;
+  kiln_emulator_launch how =
+      launch_of(geometry, params, options.emulator != nullptr ? *options.emulator : options_, ranges);
+  how.entry = kernel.entry.c_str();
+  kiln_emulator_report* raw = nullptr;
+  const kiln_emulator_result* result = nullptr;
   std::lock_guard lock(mutex_);
-  const emulator::Report report = translated([&] { return kernel.run(memory_, geometry, params, how); });
-  auto result = std::make_shared<EmulationReport>();
-  result->counters = list_counters(report.counters);
-  result->output = report.output;
-  result->completed = report.completed;
-  for (const emulator::Finding& finding : report.findings) {
-    result->findings.push_back(convert(finding, kernel.name + kernel.extension));
-  }
-  return result;
+  check(api_, api_.launch(memory_.get(), kernel.module.get(), &how, &raw, &result));
+  const std::unique_ptr<kiln_emulator_report, Destroy> report(raw, Destroy{&api_});
+  return convert(*result, kernel.name + kernel.extension);
 }
 
 }  // namespace
 
 std::shared_ptr<Device> open_emulated_device(const EmulatorOptions& options) {
-  return std::make_shared<EmulatedDevice>(options);
+  const EmulatorLibrary library = find_emulator();
+  if (library.functions == nullptr) throw Error(ErrorCode::environment, library.problem);
+  return std::make_shared<EmulatedDevice>(*library.functions, options);
+}
+
+DoctorReport::Driver probe_emulator() {
+  const EmulatorLibrary library = find_emulator();
+  DoctorReport::Driver driver;
+  driver.kind = "emulated";
+  driver.found = library.functions != nullptr;
+  driver.path = library.path;
+  driver.problem = library.problem;
+  return driver;
 }
 
 }  // namespace kiln

@@ -18,6 +18,7 @@ using hip::check;
 class Current {
  public:
   Current(const hip::Api& api, int device) : api_(api) {
+    hip::check_process();
     check(api_.get_device(&before_), "hipGetDevice");
     if (before_ != device) check(api_.set_device(device), "hipSetDevice");
     changed_ = before_ != device;
@@ -103,7 +104,9 @@ class HipDevice final : public Device {
           fmt::format("allocating {} bytes for {}", bytes, name.empty() ? "a buffer" : name).c_str());
     return reinterpret_cast<std::uint64_t>(address);
   }
-  void release(std::uint64_t address) noexcept override { api_.free(pointer(address)); }
+  void release(std::uint64_t address) noexcept override {
+    if (!hip::forked()) api_.free(pointer(address));
+  }
   void write(std::uint64_t address, std::span<const std::byte> data) override {
     const Current current(api_, ordinal_);
     check(api_.copy(pointer(address), data.data(), data.size(), hip::kHostToDevice), "copying to the device");
@@ -149,6 +152,7 @@ class HipDevice final : public Device {
       std::lock_guard lock(mutex_);
       modules.swap(retired_);
     }
+    if (hip::forked()) return;
     for (hip::Module module : modules) api_.module_unload(module);
   }
 

@@ -1,13 +1,16 @@
 #include "runtime/device/hip_api.hpp"
 
 #include <fmt/format.h>
+#include <pthread.h>
 
-#include <cctype>
+#include <atomic>
+
 #include <string_view>
 #include <vector>
 
 #include <kiln/error.hpp>
 
+#include "base/ascii.hpp"
 #include "runtime/support/environment.hpp"
 
 namespace kiln::hip {
@@ -66,6 +69,8 @@ Api open_library() {
   return api;
 }
 
+std::atomic<bool> in_forked_child{false};
+
 std::string describe(const Api& api, Result result) {
   const char* name = api.error_name(result);
   const char* text = api.error_string(result);
@@ -86,10 +91,26 @@ const Api& init_runtime() {
   const Api& runtime = api();
   const std::string help = "; install ROCm and its driver, or use --device emulated";
   if (!runtime.usable()) throw Error(ErrorCode::environment, runtime.problem + help);
-  static const Result result = runtime.init(0);
+  // Only success is for good.
+  static std::atomic<bool> started{false};
+  if (started) return runtime;
+  const Result result = runtime.init(0);
   if (result != kSuccess)
     throw Error(ErrorCode::environment, "the AMD driver does not start: " + describe(runtime, result) + help);
+  if (!started.exchange(true)) pthread_atfork(nullptr, nullptr, [] { in_forked_child = true; });
   return runtime;
+}
+
+void check_process() {
+  if (in_forked_child) {
+    throw Error(ErrorCode::device,
+                "this process was forked after the AMD driver had been started, which does not work in the "
+                "child; fork before "
+                "the first use of a device");
+  }
+}
+bool forked() {
+  return in_forked_child;
 }
 
 void check(Result result, const char* what) {
@@ -104,7 +125,7 @@ std::string architecture_of(const Api& api, int device) {
   const std::string_view text(room.data(), room.size());
   for (std::size_t at = text.find("gfx"); at != std::string_view::npos; at = text.find("gfx", at + 1)) {
     std::size_t end = at + 3;
-    while (end < text.size() && std::isalnum(static_cast<unsigned char>(text[end]))) ++end;
+    while (end < text.size() && is_ascii_alnum(text[end])) ++end;
     if (end >= at + 6) return std::string(text.substr(at, end - at));
   }
   return {};

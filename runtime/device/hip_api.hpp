@@ -61,6 +61,9 @@ struct Api {
 const Api& api();
 /// hipInit; throws Error (environment) with what to do when it fails.
 const Api& init_runtime();
+/// Throws Error (device) in a process that was forked after init_runtime(): the driver does not work there.
+void check_process();
+bool forked();
 /// Throws Error (device) when `result` is a failure: "what: hipErrorX (text)".
 void check(Result result, const char* what);
 /// "gfx90a" of a device that calls itself "gfx90a:sramecc+:xnack-"; empty when it does not say.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/launch/checker.hpp"
+#include "runtime/launch/prepared.hpp"
 
 namespace kiln {
 
@@ -35,10 +35,8 @@ std::uint64_t SplitScratch::take(std::size_t bytes, const char* name) {
   return memory_.back() = device_.allocate(bytes, name);
 }
 
-void SplitScratch::of(std::uint64_t stream, std::int64_t items, int num_sms, ScratchAddresses& out) {
+void SplitScratch::grow(Slot& slot, std::int64_t items, int num_sms) {
   constexpr std::int64_t kFirstItems = 1 << 14;
-  std::lock_guard lock(mutex_);
-  Slot& slot = by_stream_[stream];
   const std::int64_t workspace =
       std::max(most_blocks(manifest_, num_sms) * manifest_.workspace_bytes_per_block,
                items * manifest_.workspace_bytes_per_item);
@@ -53,8 +51,20 @@ void SplitScratch::of(std::uint64_t stream, std::int64_t items, int num_sms, Scr
     device_.fill(slot.counters, std::byte{0}, bytes);
     slot.items = wanted;
   }
-  out.workspace = slot.workspace;
-  out.item_counters = slot.counters;
+}
+
+void SplitScratch::reserve(int num_sms) {
+  std::lock_guard lock(mutex_);
+  grow(spare_, 1, num_sms);
+}
+
+void SplitScratch::of(std::uint64_t stream, std::int64_t items, int num_sms, ScratchAddresses& out) {
+  std::lock_guard lock(mutex_);
+  const auto [found, is_new] = by_stream_.try_emplace(stream);
+  if (is_new) std::swap(found->second, spare_);
+  grow(found->second, items, num_sms);
+  out.workspace = found->second.workspace;
+  out.item_counters = found->second.counters;
 }
 
 void SplitScratch::clear(std::uint64_t stream) {
@@ -66,7 +76,7 @@ void SplitScratch::clear(std::uint64_t stream) {
 
 namespace {
 
-class LoadedKernel final : public Kernel {
+class LoadedKernel final : public PreparingKernel {
  public:
   LoadedKernel(std::shared_ptr<Device> device, std::shared_ptr<const Binary> binary, const Manifest& manifest)
       : device_(std::move(device)),
@@ -82,7 +92,10 @@ class LoadedKernel final : public Kernel {
     // Now rather than at the first launch, which may be inside a graph capture.
     ScratchAddresses ignored;
     if (needs_counter_) counters_.of(0);
-    if (needs_split_) split_.of(0, 1, device_->info().num_sms, ignored);
+    if (needs_split_) {
+      split_.of(0, 1, device_->info().num_sms, ignored);
+      split_.reserve(device_->info().num_sms);
+    }
   }
 
   const Manifest& manifest() const override { return manifest_; }
@@ -91,29 +104,21 @@ class LoadedKernel final : public Kernel {
 
   std::shared_ptr<const EmulationReport> launch(const AttentionArgs& args,
                                                 const LaunchOptions& options) override {
-    Problem problem = make_problem(manifest_, args);
-    if (options.max_blocks < 0)
-      throw Error(ErrorCode::bad_input, manifest_.name + ": max_blocks is negative; 0 says no limit");
-    if (problem.empty()) return nullptr;  // no query rows: nothing to write
-    problem.before = options.before;
-    problem.max_blocks = options.max_blocks;
-    const EmulatorOptions* emulator = options.emulator;
-    const int num_sms = emulator != nullptr ? emulator->num_sms : device_->info().num_sms;
-    settle_stages(manifest_, num_sms, options.residency, problem);
-    problem.team_heads = choose_team(manifest_, problem, num_sms);
-    ScratchAddresses scratch;
-    if (needs_counter_) scratch.tile_counter = counters_.of(options.stream);
-    if (needs_split_) split_.of(options.stream, problem.num_tiles + problem.team_heads, num_sms, scratch);
-    PackedParams params;
-    pack_params(manifest_, args, problem, *device_, scratch, params);
-    LaunchGeometry geometry = make_geometry(manifest_, problem, num_sms);
-    geometry.tables = tables_of(args);
-    auto report = device_->launch(*function_, geometry, params.view(), options);
-    if (report && !report->completed) {
-      if (needs_counter_) counters_.clear(options.stream);
-      if (needs_split_) split_.clear(options.stream);
-    }
-    return report;
+    FlatLaunch flat = flatten(args);
+    flat.add_numbers(args.max_seqlen_q, args.max_seqlen_k, args.scale ? &*args.scale : nullptr);
+    return run(
+        flat, [&] { return prepare(args, options); }, options);
+  }
+
+  std::shared_ptr<const EmulationReport> launch(FlatLaunch& flat, const std::function<AttentionArgs()>& args,
+                                                const LaunchOptions& options) override {
+    return run(
+        flat, [&] { return prepare(args(), options); }, options);
+  }
+
+  std::uint64_t prepared() const override {
+    std::lock_guard lock(prepared_mutex_);
+    return prepared_.added();
   }
 
   Timing time(const AttentionArgs& args, int warmup, int iterations, const LaunchOptions& options) override {
@@ -128,6 +133,44 @@ class LoadedKernel final : public Kernel {
   }
 
  private:
+  int num_sms(const LaunchOptions& options) const {
+    return options.emulator != nullptr ? options.emulator->num_sms : device_->info().num_sms;
+  }
+  std::shared_ptr<PreparedLaunch> prepare(const AttentionArgs& args, const LaunchOptions& options) const {
+    return std::make_shared<PreparedLaunch>(manifest_, args, options, num_sms(options));
+  }
+
+  template <class Prepare>
+  std::shared_ptr<const EmulationReport> run(FlatLaunch& flat, const Prepare& prepare_new,
+                                             const LaunchOptions& options) {
+    flat.key.add(std::int64_t{options.max_blocks});
+    flat.key.add(static_cast<std::int64_t>(options.before) << 8 |
+                 static_cast<std::int64_t>(options.residency));
+    flat.key.add(std::int64_t{num_sms(options)});
+    LaunchParams buffer;
+    ParamView params;
+    std::shared_ptr<PreparedLaunch> launch;
+    {
+      std::lock_guard lock(prepared_mutex_);
+      if (flat.known) launch = prepared_.find(flat.key);
+      if (!launch) {
+        launch = prepare_new();
+        if (flat.known) prepared_.add(flat.key, launch);
+      }
+      if (launch->empty) return nullptr;  // no query rows: nothing to write
+      ScratchAddresses scratch;
+      if (needs_counter_) scratch.tile_counter = counters_.of(options.stream);
+      if (needs_split_) split_.of(options.stream, launch->items, num_sms(options), scratch);
+      params = launch->params.fill(flat.addresses, scratch, *device_, buffer);
+    }
+    auto report = device_->launch(*function_, launch->geometry_at(flat.addresses), params, options);
+    if (report && !report->completed) {
+      if (needs_counter_) counters_.clear(options.stream);
+      if (needs_split_) split_.clear(options.stream);
+    }
+    return report;
+  }
+
   // Order matters: function and counters go before the device.
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Binary> binary_;
@@ -136,12 +179,14 @@ class LoadedKernel final : public Kernel {
   SplitScratch split_;
   std::unique_ptr<DeviceFunction> function_;
   bool needs_counter_ = false, needs_split_ = false;
+  mutable std::mutex prepared_mutex_;
+  PreparedLaunches prepared_;
 };
 
 }  // namespace
 
-std::shared_ptr<Kernel> load_kernel(std::shared_ptr<Device> device, std::shared_ptr<const Binary> binary,
-                                    const Manifest& manifest) {
+std::shared_ptr<PreparingKernel> load_kernel(std::shared_ptr<Device> device,
+                                             std::shared_ptr<const Binary> binary, const Manifest& manifest) {
   return std::make_shared<LoadedKernel>(std::move(device), std::move(binary), manifest);
 }
 

@@ -10,17 +10,18 @@
 namespace kiln {
 namespace {
 
-/// Everything a role may read.
-struct Context {
-  const AttentionArgs& args;
-  const Problem& problem;
-  const ScratchAddresses& scratch;
-};
-
 template <class Value>
 struct Role {
   std::string_view name;
-  Value (*get)(const Context&);
+  Value (*get)(const Problem&);
+};
+struct PointerRole {
+  std::string_view name;
+  Operand operand;
+};
+struct ScratchRole {
+  std::string_view name;
+  std::uint64_t ScratchAddresses::*member;
 };
 
 const Tensor* tensor_of(const AttentionArgs& args, std::string_view role) {
@@ -34,62 +35,71 @@ const Tensor* tensor_of(const AttentionArgs& args, std::string_view role) {
   return nullptr;
 }
 
-std::uint64_t address_of(const std::optional<Tensor>& tensor) {
-  return tensor ? tensor->address : 0;
+/// The operand that tensor_of() gives, for roles of tensor maps.
+Operand operand_of(const AttentionArgs& args, std::string_view role) {
+  if (role == "q") return Operand::q;
+  if (role == "v") return Operand::v;
+  if (role == "o") return Operand::o;
+  if (role == "k_rope" && args.k_rope) return Operand::k_rope;
+  if (role == "k_scale" && args.k_scale) return Operand::k_scale;
+  if (role == "v_scale") return args.v_scale ? Operand::v_scale : Operand::v;
+  return Operand::k;
 }
 
-constexpr Role<std::uint64_t> kPointers[] = {
-    {"q", [](const Context& c) { return c.args.q.address; }},
-    {"k", [](const Context& c) { return c.args.k.address; }},
-    {"k_rope", [](const Context& c) { return address_of(c.args.k_rope); }},
-    {"v", [](const Context& c) { return c.args.v.address; }},
-    {"o", [](const Context& c) { return c.args.o.address; }},
-    {"lse", [](const Context& c) { return address_of(c.args.lse); }},
-    {"cu_seqlens_q", [](const Context& c) { return address_of(c.args.cu_seqlens_q); }},
-    {"cu_seqlens_k", [](const Context& c) { return address_of(c.args.cu_seqlens_k); }},
-    {"page_table", [](const Context& c) { return address_of(c.args.page_table); }},
-    {"seqlens_k", [](const Context& c) { return address_of(c.args.seqlens_k); }},
-    {"q_scale", [](const Context& c) { return address_of(c.args.q_scale); }},
-    {"k_scale", [](const Context& c) { return address_of(c.args.k_scale); }},
-    {"v_scale", [](const Context& c) { return address_of(c.args.v_scale); }},
-    {"sink", [](const Context& c) { return address_of(c.args.sink); }},
-    {"mask_bits", [](const Context& c) { return address_of(c.args.mask_bits); }},
-    {"tile_counter", [](const Context& c) { return c.scratch.tile_counter; }},
-    {"item_counters", [](const Context& c) { return c.scratch.item_counters; }},
-    {"workspace", [](const Context& c) { return c.scratch.workspace; }},
+constexpr PointerRole kPointers[] = {
+    {"q", Operand::q},
+    {"k", Operand::k},
+    {"k_rope", Operand::k_rope},
+    {"v", Operand::v},
+    {"o", Operand::o},
+    {"lse", Operand::lse},
+    {"cu_seqlens_q", Operand::cu_seqlens_q},
+    {"cu_seqlens_k", Operand::cu_seqlens_k},
+    {"page_table", Operand::page_table},
+    {"seqlens_k", Operand::seqlens_k},
+    {"q_scale", Operand::q_scale},
+    {"k_scale", Operand::k_scale},
+    {"v_scale", Operand::v_scale},
+    {"sink", Operand::sink},
+    {"mask_bits", Operand::mask_bits},
+};
+constexpr ScratchRole kScratch[] = {
+    {"tile_counter", &ScratchAddresses::tile_counter},
+    {"item_counters", &ScratchAddresses::item_counters},
+    {"workspace", &ScratchAddresses::workspace},
 };
 
 constexpr Role<std::int64_t> kIntegers[] = {
-    {"batch", [](const Context& c) { return c.problem.batch; }},
-    {"heads_q", [](const Context& c) { return c.problem.heads_q; }},
-    {"heads_kv", [](const Context& c) { return c.problem.heads_kv; }},
-    {"seqlen_q", [](const Context& c) { return c.problem.seqlen_q; }},
-    {"seqlen_k", [](const Context& c) { return c.problem.seqlen_k; }},
-    {"num_m_blocks", [](const Context& c) { return c.problem.num_m_blocks; }},
-    {"num_tiles", [](const Context& c) { return c.problem.num_tiles; }},
-    {"section_heads", [](const Context& c) { return c.problem.section_heads; }},
-    {"total_q", [](const Context& c) { return c.problem.total_q; }},
-    {"total_k", [](const Context& c) { return c.problem.total_k; }},
-    {"team_heads", [](const Context& c) { return c.problem.team_heads; }},
-    {"key_capacity", [](const Context& c) { return c.problem.key_capacity; }},
-    {"page_table_stride", [](const Context& c) { return c.problem.page_table_stride; }},
-    {"num_pages", [](const Context& c) { return c.problem.num_pages; }},
-    {"page_size", [](const Context& c) { return c.problem.page_size; }},
-    {"mask_stride_batch", [](const Context& c) { return c.problem.mask_stride_batch; }},
-    {"mask_stride_head", [](const Context& c) { return c.problem.mask_stride_head; }},
-    {"mask_words", [](const Context& c) { return c.problem.mask_words; }},
-    {"num_kv_stages", [](const Context& c) { return c.problem.num_kv_stages; }},
-    {"launch_before", [](const Context& c) { return static_cast<std::int64_t>(c.problem.before); }},
+    {"batch", [](const Problem& p) { return p.batch; }},
+    {"heads_q", [](const Problem& p) { return p.heads_q; }},
+    {"heads_kv", [](const Problem& p) { return p.heads_kv; }},
+    {"seqlen_q", [](const Problem& p) { return p.seqlen_q; }},
+    {"seqlen_k", [](const Problem& p) { return p.seqlen_k; }},
+    {"num_m_blocks", [](const Problem& p) { return p.num_m_blocks; }},
+    {"num_tiles", [](const Problem& p) { return p.num_tiles; }},
+    {"section_heads", [](const Problem& p) { return p.section_heads; }},
+    {"total_q", [](const Problem& p) { return p.total_q; }},
+    {"total_k", [](const Problem& p) { return p.total_k; }},
+    {"team_heads", [](const Problem& p) { return p.team_heads; }},
+    {"key_capacity", [](const Problem& p) { return p.key_capacity; }},
+    {"page_table_stride", [](const Problem& p) { return p.page_table_stride; }},
+    {"num_pages", [](const Problem& p) { return p.num_pages; }},
+    {"page_size", [](const Problem& p) { return p.page_size; }},
+    {"mask_stride_batch", [](const Problem& p) { return p.mask_stride_batch; }},
+    {"mask_stride_head", [](const Problem& p) { return p.mask_stride_head; }},
+    {"mask_words", [](const Problem& p) { return p.mask_words; }},
+    {"num_kv_stages", [](const Problem& p) { return p.num_kv_stages; }},
+    {"launch_before", [](const Problem& p) { return static_cast<std::int64_t>(p.before); }},
 };
 
 constexpr Role<float> kFloats[] = {
-    {"scale", [](const Context& c) { return c.problem.scale; }},
-    {"scale_log2", [](const Context& c) { return c.problem.scale_log2; }},
+    {"scale", [](const Problem& p) { return p.scale; }},
+    {"scale_log2", [](const Problem& p) { return p.scale_log2; }},
 };
 
-template <class Value, std::size_t N>
-const Role<Value>* find(const Role<Value> (&table)[N], std::string_view name) {
-  for (const Role<Value>& role : table) {
+template <class R, std::size_t N>
+const R* find(const R (&table)[N], std::string_view name) {
+  for (const R& role : table) {
     if (role.name == name) return &role;
   }
   return nullptr;
@@ -150,17 +160,18 @@ std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
   return std::max<std::uint64_t>((span + 15) / 16 * 16, 16);
 }
 
-TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, const Tensor& tensor,
-                          const Tensor& q, const Problem& problem, Device& device) {
+void add_map(const Manifest& manifest, const KernelParam& param, const AttentionArgs& args,
+             const Problem& problem, PackedParams& out) {
   const TensorMapSpec& spec = param.map;
   const std::string_view role = param.role;
+  const Tensor& tensor = *tensor_of(args, role);
   // Of longer rows the map shows just the columns that are read: copies past them bring zeros.
   const bool rope = role == "k_rope" && !manifest.own_rope();
   const bool window = manifest.cache_depth > 0 && (rope || role == "k" || role == "v");
   TensorMapRequest request;
-  request.address = tensor.address;
-  if (window) request.address += static_cast<std::uint64_t>(manifest.head_dim_offset) * size_of(tensor.dtype);
-  if (rope) request.address += static_cast<std::uint64_t>(manifest.rope->padded_depth);
+  std::uint64_t shift = 0;
+  if (window) shift += static_cast<std::uint64_t>(manifest.head_dim_offset) * size_of(tensor.dtype);
+  if (rope) shift += static_cast<std::uint64_t>(manifest.rope->padded_depth);
   request.dtype = rope ? manifest.rope->dtype : tensor.dtype;
   request.rank = static_cast<int>(spec.dims.size());
   request.swizzle_bytes = spec.swizzle_bytes;
@@ -181,30 +192,80 @@ TensorMapBytes encode_map(const Manifest& manifest, const KernelParam& param, co
   if (empty) {
     // A block asks for one tile even of no keys, so that O gets written, and uses nothing of what comes. The
     // driver refuses extent 0: one chunk of Q stands for the tensor, and the rest is past its ends.
-    request.address = q.address;
     request.extents.fill(1);
     request.extents[0] = 16 / size_of(request.dtype);
+    out.add_map(Operand::q, 0, request);
+    return;
   }
-  return device.encode(request);
+  out.add_map(operand_of(args, role), shift, request);
 }
 
 }  // namespace
 
 void PackedParams::add_bytes(const void* data, std::size_t size, std::size_t align) {
-  used_ = (used_ + align - 1) / align * align;
-  if (count_ == kMaxParams || used_ + size > kMaxBytes) {
+  const std::size_t offset = (bytes_.size() + align - 1) / align * align;
+  if (offsets_.size() == LaunchParams::kMaxParams || offset + size > LaunchParams::kMaxBytes) {
     throw Error(ErrorCode::internal, "a kernel asks for more parameters than a launch can carry");
   }
-  std::memcpy(storage_.data() + used_, data, size);
-  addresses_[count_] = storage_.data() + used_;
-  sizes_[count_] = static_cast<std::uint32_t>(size);
-  used_ += size;
-  ++count_;
+  bytes_.resize(offset + size);
+  std::memcpy(bytes_.data() + offset, data, size);
+  offsets_.push_back(offset);
+  sizes_.push_back(static_cast<std::uint32_t>(size));
+}
+
+void PackedParams::add_pointer(Operand operand) {
+  add(std::uint64_t{0});
+  pointers_.push_back({last_offset(), operand});
+}
+
+void PackedParams::add_scratch(std::uint64_t ScratchAddresses::*member) {
+  add(std::uint64_t{0});
+  scratch_.push_back({last_offset(), member});
+}
+
+void PackedParams::add_map(Operand operand, std::uint64_t shift, const TensorMapRequest& request) {
+  const TensorMapBytes open{};
+  add_bytes(open.data(), open.size(), 64);
+  maps_.push_back({last_offset(), operand, shift, request});
+}
+
+const TensorMapBytes& PackedParams::encoded(Map& map, std::uint64_t address, Device& device) {
+  for (const Encoded& known : map.recent) {
+    if (known.valid && known.address == address) return known.bytes;
+  }
+  Encoded& slot = map.recent[map.next];
+  map.next = (map.next + 1) % map.recent.size();
+  slot.valid = false;
+  map.request.address = address;
+  slot.bytes = device.encode(map.request);
+  slot.address = address;
+  slot.valid = true;
+  return slot.bytes;
+}
+
+ParamView PackedParams::fill(const std::array<std::uint64_t, kOperands>& addresses,
+                             const ScratchAddresses& scratch, Device& device, LaunchParams& out) {
+  std::memcpy(out.bytes.data(), bytes_.data(), bytes_.size());
+  for (const Pointer& pointer : pointers_) {
+    const std::uint64_t address = addresses[static_cast<std::size_t>(pointer.operand)];
+    std::memcpy(out.bytes.data() + pointer.offset, &address, sizeof address);
+  }
+  for (const ScratchPointer& pointer : scratch_) {
+    const std::uint64_t address = scratch.*pointer.member;
+    std::memcpy(out.bytes.data() + pointer.offset, &address, sizeof address);
+  }
+  for (Map& map : maps_) {
+    const std::uint64_t address = addresses[static_cast<std::size_t>(map.operand)] + map.shift;
+    const TensorMapBytes& bytes = encoded(map, address, device);
+    std::memcpy(out.bytes.data() + map.offset, bytes.data(), bytes.size());
+  }
+  for (std::size_t i = 0; i < offsets_.size(); ++i) out.addresses[i] = out.bytes.data() + offsets_[i];
+  return {{out.addresses.data(), offsets_.size()}, sizes_};
 }
 
 namespace {
 
-/// Of q, k, v and o by their columns, of scales by their tokens, where those of a head lie together.
+/// Of q, k, v and o by their columns, of scales by their tokens, where those of a head are contiguous.
 bool known_map(const Manifest& manifest, const KernelParam& param) {
   const bool scale = is_scale(param.role);
   if (tensor_of({}, param.role) == nullptr || param.map.dims.empty() || param.map.dims.size() > 5)
@@ -232,7 +293,7 @@ void check_roles(const Manifest& manifest) {
         break;
       }
       case KernelParam::Kind::pointer:
-        known = find(kPointers, param.role) != nullptr;
+        known = find(kPointers, param.role) != nullptr || find(kScratch, param.role) != nullptr;
         break;
       case KernelParam::Kind::i32:
         known = find(kIntegers, param.role) != nullptr;
@@ -255,30 +316,30 @@ void check_roles(const Manifest& manifest) {
                                                     manifest.name, param.role));
     }
   }
-  if (manifest.params.size() > PackedParams::kMaxParams || bytes + 64 > PackedParams::kMaxBytes) {
+  if (manifest.params.size() > LaunchParams::kMaxParams || bytes + 64 > LaunchParams::kMaxBytes) {
     throw Error(ErrorCode::bad_input, manifest.name + ": more parameters than a launch can carry");
   }
 }
 
-void pack_params(const Manifest& manifest, const AttentionArgs& args, const Problem& problem, Device& device,
-                 const ScratchAddresses& scratch, PackedParams& out) {
-  const Context context{args, problem, scratch};
+void pack_params(const Manifest& manifest, const AttentionArgs& args, const Problem& problem,
+                 PackedParams& out) {
   for (const KernelParam& param : manifest.params) {
     switch (param.kind) {
-      case KernelParam::Kind::tensor_map: {
-        const TensorMapBytes map =
-            encode_map(manifest, param, *tensor_of(args, param.role), args.q, problem, device);
-        out.add_bytes(map.data(), map.size(), 64);
+      case KernelParam::Kind::tensor_map:
+        add_map(manifest, param, args, problem, out);
         break;
-      }
       case KernelParam::Kind::pointer:
-        out.add(find(kPointers, param.role)->get(context));
+        if (const ScratchRole* scratch = find(kScratch, param.role); scratch != nullptr) {
+          out.add_scratch(scratch->member);
+        } else {
+          out.add_pointer(find(kPointers, param.role)->operand);
+        }
         break;
       case KernelParam::Kind::i32:
-        out.add(static_cast<std::int32_t>(find(kIntegers, param.role)->get(context)));
+        out.add(static_cast<std::int32_t>(find(kIntegers, param.role)->get(problem)));
         break;
       case KernelParam::Kind::f32:
-        out.add(find(kFloats, param.role)->get(context));
+        out.add(find(kFloats, param.role)->get(problem));
         break;
       case KernelParam::Kind::i64: {
         const StrideRole role = *parse_stride(param.role);
@@ -337,7 +398,7 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
 }
 
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms) {
-  if (manifest.grid.kind != GridRule::Kind::stream_k) return 1;
+  if (manifest.grid.kind != GridRule::Kind::stream_k || !manifest.takes("team_heads")) return 1;
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   for (std::int64_t team = problem.heads_kv; team > 1; --team) {
     if (problem.heads_kv % team == 0 && 25 * (blocks % team) <= blocks && team <= blocks) return team;

@@ -135,6 +135,9 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   made_for("q", problem.heads_q, manifest.num_q_heads);
   made_for("k", problem.heads_kv, manifest.kv_num_heads);
 
+  check.require(args.max_seqlen_q >= 0 && args.max_seqlen_k >= 0,
+                "max_seqlen_q is {} and max_seqlen_k {}, lengths are 0 or more", args.max_seqlen_q,
+                args.max_seqlen_k);
   const std::string_view kind = to_string(problem.kind);
   check.require(problem.ragged || !args.cu_seqlens_q,
                 "cu_seqlens_q was given, but the kernel takes {} operands", kind);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "base/printable.hpp"
 #include "runtime/support/environment.hpp"
 
 namespace kiln {
@@ -21,16 +22,16 @@ Logger::Logger(const RuntimeOptions& options) : level_(LogLevel::warn), sink_(op
     if (const auto level = log_level_from(chosen)) {
       level_ = *level;
     } else {
-      write(LogLevel::warn, "KILN_LOG is '" + chosen + "', not error, warn, info or debug");
+      throw Error(ErrorCode::bad_input, "KILN_LOG is '" + chosen + "'; use error, warn, info or debug");
     }
   }
 }
 
 void Logger::write(LogLevel level, const std::string& text) const {
   if (level > level_) return;
-  if (sink_) return sink_(level, text);
+  if (sink_) return sink_(level, printable(text));
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};
-  std::fprintf(stderr, "kiln: %s: %s\n", kNames[static_cast<int>(level)], text.c_str());
+  std::fprintf(stderr, "kiln: %s: %s\n", kNames[static_cast<int>(level)], printable(text).c_str());
 }
 
 }  // namespace kiln

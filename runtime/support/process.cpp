@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -15,14 +14,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <thread>
 
 #include <kiln/error.hpp>
 
-#include "runtime/support/environment.hpp"
+#include "runtime/support/scratch.hpp"
 
 extern char** environ;
 
@@ -76,6 +74,25 @@ struct Actions {
   ~Actions() { posix_spawn_file_actions_destroy(&raw); }
   Actions(const Actions&) = delete;
   Actions& operator=(const Actions&) = delete;
+};
+
+/// A child starts with the signals of a shell's command, whatever the caller has blocked or handles: it must
+/// end by SIGTERM.
+struct Attributes {
+  posix_spawnattr_t raw{};
+  Attributes() {
+    sigset_t none, endings;
+    sigemptyset(&none);
+    sigemptyset(&endings);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&endings, signal);
+    posix_spawnattr_init(&raw);
+    posix_spawnattr_setsigmask(&raw, &none);
+    posix_spawnattr_setsigdefault(&raw, &endings);
+    posix_spawnattr_setflags(&raw, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  }
+  ~Attributes() { posix_spawnattr_destroy(&raw); }
+  Attributes(const Attributes&) = delete;
+  Attributes& operator=(const Attributes&) = delete;
 };
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -141,6 +158,7 @@ ProcessResult run_process(const ProcessRequest& request) {
     return result;
   }
   Actions actions;
+  const Attributes attributes;
   posix_spawn_file_actions_adddup2(&actions.raw, input.fd(), STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions.raw, output.fd(), STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions.raw, errors.fd(), STDERR_FILENO);
@@ -150,7 +168,7 @@ ProcessResult run_process(const ProcessRequest& request) {
       request.program.empty() ? request.arguments.at(0) : fmt::format("/proc/self/fd/{}", program.fd());
   pid_t child = 0;
   const auto spawn = [&](const std::string& path) {
-    return posix_spawnp(&child, path.c_str(), &actions.raw, nullptr, pointers(arguments).data(),
+    return posix_spawnp(&child, path.c_str(), &actions.raw, &attributes.raw, pointers(arguments).data(),
                         pointers(environment).data());
   };
   int error = spawn(file);
@@ -174,23 +192,6 @@ ProcessResult run_process(const ProcessRequest& request) {
   result.output = output.contents();
   result.errors = errors.contents();
   return result;
-}
-
-ScratchFolder::ScratchFolder() {
-  std::string base = environment("TMPDIR");
-  if (base.empty() || base[0] != '/') base = "/tmp";
-  std::string pattern = base + "/kiln-XXXXXX";
-  if (mkdtemp(pattern.data()) == nullptr) {
-    throw Error(ErrorCode::environment, fmt::format("no folder for temporary files in {}: {}; set TMPDIR",
-                                                    base, std::strerror(errno)));
-  }
-  path_ = pattern;
-  remembered_.emplace(Unfinished::Kind::folder, path_);
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace kiln

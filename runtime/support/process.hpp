@@ -1,13 +1,10 @@
 // A program run to its end in a process of its own, with its input and output in memory.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
-
-#include "runtime/support/unfinished.hpp"
 
 namespace kiln {
 
@@ -36,20 +33,5 @@ struct ProcessResult {
 /// Never throws for what the program does. Ended by remove_unfinished() as well. Safe to call from several
 /// threads.
 ProcessResult run_process(const ProcessRequest& request);
-
-/// An empty private folder that is removed with the object, or by remove_unfinished(). Throws Error
-/// (environment) when there is no place for it.
-class ScratchFolder {
- public:
-  ScratchFolder();
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  std::optional<Unfinished> remembered_;
-};
 
 }  // namespace kiln

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "generator/schedules/schedule.hpp"
-#include "runtime/problem/rounding.hpp"
+#include "workbench/problem/rounding.hpp"
 
 namespace cdna_test {
 
@@ -195,7 +195,7 @@ void run_once(const Built& built, const Workload& work, const Reference& referen
 bool toolchain() {
   static const bool found = [] {
     const bool compiler = std::system((clang() + " --version > /dev/null 2>&1").c_str()) == 0;
-    const auto llvm = amd::disassembler_info();
+    const auto llvm = kiln::code_object::disassembler_info();
     if (!compiler) MESSAGE("skipped: no " << clang() << " (package clang-22, or KILN_CLANG)");
     if (!llvm.found) MESSAGE("skipped: " << llvm.error);
     return compiler && llvm.found;

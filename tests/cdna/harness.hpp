@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <kiln/emulator/amdgcn.hpp>
 #include <kiln/generator.hpp>
-#include "emulator/amdgcn/amdgcn.hpp"
-#include "runtime/problem/check.hpp"
-#include "runtime/problem/ladder.hpp"
+#include "workbench/reference/check.hpp"
+#include "workbench/verify/ladder.hpp"
 
 namespace cdna_test {
 

@@ -9,7 +9,7 @@
 #include "generator/emit/prelude.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
-#include "runtime/problem/rounding.hpp"
+#include "workbench/problem/rounding.hpp"
 
 using namespace cdna_test;
 using namespace kiln;

@@ -5,7 +5,7 @@
 
 #include "generator/schedules/schedule.hpp"
 #include "harness.hpp"
-#include "runtime/analysis/control_flow.hpp"
+#include "workbench/analysis/control_flow.hpp"
 
 using namespace cdna_test;
 using namespace kiln;

@@ -144,3 +144,19 @@ TEST_CASE("inspect works without a compiler") {
   }
   CHECK(text.find("<script") == std::string::npos);
 }
+
+TEST_CASE("keys says what works, by key and target") {
+  const auto all = run_kiln("keys --json").json();
+  CHECK(all["depth"]["sm_90a"]["decode"].get<std::string>().find("576") != std::string::npos);
+  CHECK(all["dma"].contains("gfx942"));
+  CHECK(!all["dma"].contains("sm_90a"));
+  const auto one = run_kiln("keys mask BM --target gfx950");
+  CHECK(one.status == 0);
+  CHECK(one.out.find("sliding_window: any") != std::string::npos);
+  CHECK(one.out.find("sm_80") == std::string::npos);
+  CHECK(!run_kiln("keys --target sm_80 --json").json().contains("dma"));
+  const auto unknown = run_kiln("keys detph");
+  CHECK(unknown.status == 2);
+  CHECK(unknown.err == "kiln: no key is called 'detph'; did you mean 'depth'?\n");
+  CHECK(run_kiln("keys --target sm_91").status == 2);
+}

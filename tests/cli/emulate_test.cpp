@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/problem/npy.hpp"
 #include "tests/cli/command.hpp"
+#include "workbench/files/npy.hpp"
 
 using kiln::test::is_one_line;
 using kiln::test::run_kiln;
@@ -88,6 +88,182 @@ TEST_CASE("emulate runs any kernel on arrays") {
   }
   CHECK(run_kiln("emulate scale.ptx --kernel other").status == 2);
   CHECK(run_kiln("emulate scale.ptx --grid 0").status == 2);
+}
+
+TEST_CASE("arrays that go in and out, zeros, and structures with pointers") {
+  std::ofstream(scratch() + "scale.ptx") << kScale;
+  // The same kernel with its arguments in one structure of 24 bytes.
+  std::string packed = kScale;
+  const std::size_t open = packed.find('('), close = packed.find(')', open);
+  packed.replace(open, close - open + 1, "(.param .align 8 .b8 args[24])");
+  for (const auto& [from, to] :
+       {std::pair{"[x]", "[args]"}, {"[y]", "[args+8]"}, {"[n]", "[args+16]"}, {"[a]", "[args+20]"}}) {
+    REQUIRE_MESSAGE(packed.find(from) != std::string::npos, from);
+    packed.replace(packed.find(from), std::string(from).size(), to);
+  }
+  std::ofstream(scratch() + "packed.ptx") << packed;
+  std::vector<float> x(100, 3.0F);
+  kiln::write_npy(scratch() + "io.npy", kiln::npy_from_floats({100}, x));
+  const std::string base = " --grid 2 --block 64 --arg ";
+  auto result =
+      run_kiln("emulate scale.ptx" + base + "in:io.npy --arg inout:io.npy --arg u32:50 --arg f32:2");
+  CHECK_MESSAGE(result.status == 0, result.err);
+  auto values = kiln::to_floats(kiln::read_npy(scratch() + "io.npy"));
+  CHECK(values[49] == 6.0F);
+  CHECK(values[50] == 3.0F);
+  result = run_kiln("emulate scale.ptx" + base +
+                    "in:io.npy --arg 'zeros:f32[100]:z.npy' --arg u32:50 --arg f32:2");
+  CHECK_MESSAGE(result.status == 0, result.err);
+  values = kiln::to_floats(kiln::read_npy(scratch() + "z.npy"));
+  CHECK(values[0] == 12.0F);
+  CHECK(values[50] == 0.0F);
+  {
+    const std::uint32_t words[6] = {0, 0, 0, 0, 100, 0x40000000u};
+    std::ofstream(scratch() + "args.bin", std::ios::binary).write(reinterpret_cast<const char*>(words), 24);
+  }
+  result = run_kiln("emulate packed.ptx" + base + "'bytes:args.bin@0=in:io.npy@8=out:f32[100]:s.npy'");
+  CHECK_MESSAGE(result.status == 0, result.err);
+  CHECK(kiln::to_floats(kiln::read_npy(scratch() + "s.npy"))[99] == 6.0F);
+  for (const char* wrong : {"bytes:args.bin@20=in:io.npy", "bytes:args.bin@0=u32:5",
+                            "bytes:args.bin@x=in:io.npy", "bytes:none.bin", "buffer:x", "map:x"}) {
+    const auto refused = run_kiln("emulate packed.ptx" + base + "'" + wrong + "'");
+    CHECK(refused.status == 2);
+    CHECK_MESSAGE(is_one_line(refused.err), refused.err);
+  }
+}
+
+TEST_CASE("a launch file: several launches that share memory") {
+  std::ofstream(scratch() + "scale.ptx") << kScale;
+  kiln::write_npy(scratch() + "x.npy", kiln::npy_from_floats({100}, std::vector<float>(100, 1.5F)));
+  const std::string launch =
+      R"({"kernel": "scale", "grid": [2], "block": 64, "args": ["buffer:FROM", "buffer:TO", "u32:100", "f32:2"]})";
+  const auto from_to = [&](const std::string& from, const std::string& to) {
+    std::string text = launch;
+    text.replace(text.find("FROM"), 4, from);
+    return text.replace(text.find("TO"), 2, to);
+  };
+  const std::string head =
+      R"({"module": "scale.ptx", "sms": 8, "buffers": {"x": "in:x.npy", "t": "out:f32[100]",
+    "y": "out:f32[100]:y.npy"}, "launches": [)";
+  std::ofstream(scratch() + "two.json") << head << from_to("x", "t") << "," << from_to("t", "y") << "]}";
+  const auto result = run_kiln("emulate two.json --json");
+  REQUIRE_MESSAGE(result.status == 0, result.err);
+  CHECK(result.json()["launches"].size() == 2);
+  CHECK(kiln::to_floats(kiln::read_npy(scratch() + "y.npy"))[99] == 6.0F);
+  // Without the first launch its memory was never written.
+  std::ofstream(scratch() + "one.json") << head << from_to("t", "y") << "]}";
+  const auto unwritten = run_kiln("emulate one.json --json");
+  CHECK(unwritten.status == 1);
+  CHECK(unwritten.json()["findings"][0]["kind"] == "uninitialized-read");
+  CHECK(unwritten.json()["findings"][0]["severity"] == "error");
+  for (const char* wrong :
+       {R"({"launches": []})", R"({"module": "scale.ptx", "launches": [{"gird": [1]}]})", R"({"module": 5})",
+        "[", R"({"module": "scale.ptx", "launches": [{"args": ["buffer:x"]}]})",
+        R"({"module": "scale.ptx", "buffers": {"x": "u32:5"}, "launches": [{}]})",
+        R"({"module": "scale.ptx", "variables": {"none": "x.npy"}, "launches": [{}]})",
+        R"({"module": "scale.ptx", "tensor_maps": {"m": {"buffer": "x", "dims": [8]}}, "launches": [{}]})"}) {
+    std::ofstream(scratch() + "wrong.json") << wrong;
+    const auto refused = run_kiln("emulate wrong.json");
+    CHECK_MESSAGE(refused.status == 2, wrong);
+    CHECK_MESSAGE(is_one_line(refused.err), refused.err);
+  }
+}
+
+TEST_CASE("a launch file: initial values of variables, and tensor maps") {
+  std::ofstream(scratch() + "map.ptx") << R"(.version 8.7
+.target sm_90a
+.address_size 64
+.const .align 4 .f32 factor;
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 y)
+{
+  .reg .pred %p<4>; .reg .b32 %r<8>; .reg .f32 %f<4>; .reg .b64 %rd<8>;
+  .shared .align 128 .b8 s[128];
+  .shared .align 8 .b64 bar;
+  mov.u32 %r1, %tid.x; mov.u32 %r2, s; mov.u32 %r3, bar; setp.eq.u32 %p1, %r1, 0;
+  mov.b64 %rd1, map; cvta.param.u64 %rd1, %rd1; ld.param.u64 %rd2, [y];
+  @%p1 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster; bar.sync 0;
+  @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 128;
+  @%p1 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd1, {4, 2}], [%r3];
+W: mbarrier.try_wait.parity.shared.b64 %p2, [%r3], 0; @!%p2 bra W;
+  mul.lo.u32 %r4, %r1, 4; add.u32 %r4, %r4, %r2; ld.shared.f32 %f1, [%r4]; ld.const.f32 %f2, [factor];
+  mul.f32 %f1, %f1, %f2; mul.wide.u32 %rd3, %r1, 4; add.u64 %rd3, %rd3, %rd2; st.global.f32 [%rd3], %f1;
+  ret;
+}
+)";
+  std::vector<float> x(16 * 16);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  kiln::write_npy(scratch() + "x.npy", kiln::npy_from_floats({16, 16}, x));
+  kiln::write_npy(scratch() + "factor.npy", kiln::npy_from_floats({1}, std::vector<float>{0.5F}));
+  std::ofstream(scratch() + "map.json") << R"({"module": "map.ptx", "buffers": {"x": "in:x.npy"},
+    "variables": {"factor": "factor.npy"},
+    "tensor_maps": {"m": {"buffer": "x", "type": "f32", "dims": [16, 16], "strides": [64], "box": [8, 4]}},
+    "launches": [{"block": 32, "args": ["map:m", "out:f32[4,8]:y.npy"]}]})";
+  const auto result = run_kiln("emulate map.json");
+  REQUIRE_MESSAGE(result.status == 0, (result.err + result.out));
+  const auto y = kiln::to_floats(kiln::read_npy(scratch() + "y.npy"));
+  for (std::size_t i = 0; i < 32; ++i) CHECK(y[i] == 0.5F * static_cast<float>((2 + i / 8) * 16 + 4 + i % 8));
+}
+
+TEST_CASE("mutants of any kernel: what findings and results tell of") {
+  // Each thread hands its value to the one 32 further on; a second barrier does nothing.
+  std::ofstream(scratch() + "swap.ptx") << R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry other(.param .u64 x) { bar.sync 0; ret; }
+.visible .entry swap(.param .u64 x)
+{
+  .reg .b32 %r<6>;
+  .reg .b64 %rd<4>;
+  .shared .align 4 .b8 s[256];
+  ld.param.u64 %rd1, [x];
+  mov.u32 %r1, %tid.x;
+  shl.b32 %r2, %r1, 2;
+  mov.u32 %r3, s;
+  add.u32 %r4, %r3, %r2;
+  st.shared.u32 [%r4], %r1;
+  bar.sync 0;
+  xor.b32 %r2, %r2, 128;
+  add.u32 %r4, %r3, %r2;
+  ld.shared.u32 %r5, [%r4];
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r5;
+  bar.sync 0;
+  ret;
+}
+)";
+  const std::string launch = "emulate " + scratch() +
+                             "swap.ptx --kernel swap --block 64 --arg out:u32[64]:" + scratch() + "swap.npy";
+  const auto report = run_kiln(launch + " --mutate");
+  CHECK(report.status == 1);
+  CHECK(report.out.find("1 of 2 mutants killed") !=
+        std::string::npos);  // that of `other` is no mutant of swap
+  CHECK(report.out.find("survives removed: bar.sync 0;") != std::string::npos);
+  const auto json = run_kiln(launch + " --mutate --all-mutants --json");
+  CHECK(json.out.find("\"killed\": 1") != std::string::npos);
+  CHECK(json.json()["list"].size() == 2);
+  CHECK(json.json()["list"][0]["killed_by"].get<std::string>().find(" (lazy)") != std::string::npos);
+  CHECK(run_kiln(launch + " --mutate --only mbarrier").status == 0);
+  // A program with findings of its own has no mutants to speak of.
+  const auto faulty =
+      run_kiln("emulate " + scratch() + "swap.ptx --kernel swap --block 64 --arg out:u32[8]:" + scratch() +
+               "swap.npy --mutate");
+  CHECK(faulty.status == 2);
+  CHECK(faulty.err.find("out-of-bounds") != std::string::npos);
+}
+
+TEST_CASE("machine code of NVIDIA is refused with the reason") {
+  std::string cubin(64, '\0');
+  cubin.replace(0, 4,
+                "\x7f"
+                "ELF");
+  cubin[18] = static_cast<char>(190);
+  std::ofstream(scratch() + "k.cubin", std::ios::binary) << cubin;
+  const auto result = run_kiln("emulate k.cubin");
+  CHECK(result.status == 2);
+  CHECK(is_one_line(result.err));
+  CHECK(result.err.find("cubin") != std::string::npos);
+  CHECK(result.err.find("PTX") != std::string::npos);
 }
 
 TEST_CASE("text that is no PTX is refused with its line") {

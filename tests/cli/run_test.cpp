@@ -2,14 +2,21 @@
 // wrong.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
-#include "runtime/problem/npy.hpp"
-#include "runtime/problem/rounding.hpp"
-#include "runtime/problem/workload.hpp"
 #include "tests/cli/command.hpp"
+#include "workbench/files/npy.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/problem/workload.hpp"
 
 using kiln::test::is_one_line;
 using kiln::test::run_kiln;
@@ -344,6 +351,82 @@ TEST_CASE("output that cannot be written is an error") {
   CHECK(run_kiln("list --json >/dev/full 2>err #").status == 1);
   CHECK(run_kiln("generate " + kConfig + " --out /proc/none").status == 2);
   CHECK(run_kiln("cache import /tmp").status == 2);
+}
+
+TEST_CASE("what is too large for the machine is refused with both figures, and quickly") {
+  const auto refused = [](const std::string& arguments, const std::string& words) {
+    CAPTURE(arguments);
+    const auto result = run_kiln(arguments);
+    CHECK(result.status == 3);
+    CHECK(result.out.empty());
+    CHECK_MESSAGE(is_one_line(result.err), result.err);
+    CHECK_MESSAGE(result.err.find(words) != std::string::npos, result.err);
+    CHECK_MESSAGE(result.err.find("iB of memory, ") != std::string::npos, result.err);
+  };
+  refused("run prefill_bf16_d64_causal_sm90a --device emulated --seqlen-q 100000000 --heads-q 8",
+          "the problem (batch 1, ");
+  refused("run decode_bf16_d128_paged64_sm80 --device emulated --batch 100 --seqlen-k 2000000",
+          "the problem (batch 100, ");
+  refused("tune prefill_bf16_d64_causal_sm90a --device emulated --no-store --seqlen-q 100000000 --heads-q 8",
+          "the problem (");
+  // A pack is told by its beginning.
+  const auto zeros = run_kiln("cache import /dev/zero");
+  CHECK(zeros.status == 2);
+  CHECK(zeros.err == "kiln: /dev/zero is not a kiln pack\n");
+  std::ofstream(scratch() + "zeros.pack") << "kilnpack 1\n" << std::string(4096, '\0');
+  CHECK(run_kiln("cache import zeros.pack").err == "kiln: zeros.pack, entry 1: cut off or not an entry\n");
+}
+
+TEST_CASE("a read-only file is not replaced") {
+  namespace fs = std::filesystem;
+  std::ofstream(scratch() + "kept") << "kept";
+  fs::permissions(scratch() + "kept", fs::perms::owner_read | fs::perms::group_read);
+  for (const char* command : {"cache export kept", "inspect prefill_bf16_d64_sm80 --html kept"}) {
+    const auto result = run_kiln(command);
+    CHECK(result.status == 2);
+    CHECK(result.err == "kiln: cannot write 'kept': Permission denied\n");
+  }
+  std::string text;
+  std::ifstream(scratch() + "kept") >> text;
+  CHECK(text == "kept");
+  fs::permissions(scratch() + "kept", fs::perms::owner_all);
+  CHECK(run_kiln("cache export kept").status == 0);
+}
+
+TEST_CASE("an interrupt during a compile ends with one line and by the signal") {
+  REQUIRE_MESSAGE(have_nvrtc(), "no NVRTC: run scripts/setup.sh");
+  for (const auto& [ending, line] :
+       {std::pair(SIGINT, "kiln: interrupted\n"), std::pair(SIGTERM, "kiln: terminated\n")}) {
+    const std::string said = scratch() + "interrupted.err";
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const int err = open(said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600),
+                none = open("/dev/null", O_WRONLY);
+      dup2(err, STDERR_FILENO);
+      dup2(none, STDOUT_FILENO);
+      setenv("KILN_CACHE_DIR", (scratch() + "interrupted-" + std::to_string(ending)).c_str(), 1);
+      execl(KILN_COMMAND, "kiln", "compile", "llama3_8b_prefill_sm90a", nullptr);
+      _exit(127);
+    }
+    // Once NVRTC is there the compile begins, and lasts for seconds; its own handlers stand soon after.
+    const auto loaded = [&] {
+      std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
+      for (std::string text; std::getline(maps, text);) {
+        if (text.find("libnvrtc.so") != std::string::npos) return true;
+      }
+      return false;
+    };
+    while (!loaded() && waitpid(pid, nullptr, WNOHANG) == 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(pid, ending);
+    int status = 0;
+    waitpid(pid, &status, 0);
+    CHECK(WIFSIGNALED(status));  // a shell calls this 130 and 143
+    CHECK(WTERMSIG(status) == ending);
+    std::ifstream err(said);
+    CHECK(std::string(std::istreambuf_iterator<char>(err), {}) == line);
+  }
 }
 
 TEST_CASE("outputs go through links and devices, which stay what they are") {

@@ -122,6 +122,20 @@ TEST_CASE(
       "@%p1 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r3+128], 0, 1024; bar.warp.sync -1;\n"
       "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%in], "
       "[%r3+128], 128;\nfence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n");
+  // From 128 zero bytes, as Triton's descriptors are made on the device.
+  check_edited_map(
+      "mov.u32 %r5, 0; st.shared.u32 [%r1+128], %r5; bar.warp.sync -1;\n"
+      "@%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r3+128], %d1;\n"
+      "@%p1 tensormap.replace.tile.rank.shared::cta.b1024.b32 [%r3+128], 0;\n"
+      "@%p1 tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r3+128], 0, 32;\n"
+      "@%p1 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r3+128], 0, 1024;\n"
+      "@%p1 tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%r3+128], 0, 1;\n"
+      "@%p1 tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%r3+128], 2;\n"
+      "@%p1 tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%r3+128], 0;\n"
+      "@%p1 tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%r3+128], 0;\n"
+      "@%p1 tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%r3+128], 0; bar.warp.sync -1;\n"
+      "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%in], "
+      "[%r3+128], 128;\nfence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n");
   // A field that does not exist is refused with its line.
   CHECK_THROWS_AS(Module::from_ptx(kernel("tensormap.replace.tile.colour.global.b1024.b64 [%in], %d1;")),
                   Error);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/emulator.hpp"
+#include <kiln/emulator/emulator.hpp>
 
 namespace emulator_test {
 

@@ -186,3 +186,56 @@ TEST_CASE("wide and narrow memory accesses") {
   CHECK(o.out[2] == 0x000201f0u);
   CHECK(o.out[3] == 0xfffffff0u);
 }
+
+TEST_CASE("scalar video instructions") {
+  const std::string ab = "mov.u32 %r1, 0x01ff7f80; mov.u32 %r2, 0x03010102; mov.u32 %r3, 1000;";
+  CHECK(one(ab + "vadd.u32.u32.u32 %r0, %r1.b0, %r2.h1;") == 0x80 + 0x0301);
+  CHECK(one(ab + "vadd.s32.s32.s32 %r0, %r1.b0, %r2.b1;") == static_cast<std::uint32_t>(-128 + 1));
+  CHECK(one("mov.u32 %r1, -2; vadd.u32.u32.u32.sat %r0, %r1, %r1;") == 0xffffffffu);
+  CHECK(one("mov.u32 %r1, -2; vadd.u32.u32.u32 %r0, %r1, %r1;") == 0xfffffffcu);
+  CHECK(one("mov.u32 %r1, 3; mov.u32 %r2, 5; vsub.u32.u32.u32.sat %r0, %r1, %r2;") == 0);
+  CHECK(one(ab + "vsub.s32.s32.s32.add %r0, %r1.b2, %r2.b3, %r3;") == 1000 - 1 - 3);
+  CHECK(one(ab + "vabsdiff.u32.u32.u32 %r0, %r1.b3, %r2.b3;") == 2);
+  CHECK(one(ab + "vmin.s32.s32.s32 %r0, %r1.h0, %r1.b2;") == 0xffffffffu);
+  CHECK(one(ab + "vmax.s32.u32.s32.max %r0, %r1.b2, %r2.b0, %r3;") == 1000);
+  CHECK(one(ab + "vmax.s32.u32.s32.min %r0, %r1.b2, %r2.b0, %r3;") == 255);
+  CHECK(one("mov.u32 %r1, 1; mov.u32 %r2, 33; vshl.u32.u32.u32.clamp %r0, %r1, %r2;") == 0);
+  CHECK(one("mov.u32 %r1, 1; mov.u32 %r2, 33; vshl.u32.u32.u32.wrap %r0, %r1, %r2;") == 2);
+  CHECK(one("mov.u32 %r1, -8; mov.u32 %r2, 2; vshr.s32.s32.u32.wrap %r0, %r1, %r2;") == 0xfffffffeu);
+  // A result of one byte goes into the third operand.
+  CHECK(one(ab + "vadd.s32.s32.s32.sat %r0.b1, %r1.b1, %r2.b1, 0x11223344;") == 0x11227f44u);
+  CHECK(one(ab + "vadd.u32.u32.u32 %r0.h1, %r1.b1, %r2.b1, 0x11223344;") == 0x00803344u);
+  CHECK(one(ab + "vmad.u32.u32.u32 %r0, %r1.b1, %r2.b3, %r3;") == 127 * 3 + 1000);
+  CHECK(one(ab + "vmad.s32.s32.s32 %r0, %r1.b1, -%r2.b3, %r3;") == 1000 - 127 * 3);
+  CHECK(one(ab + "vmad.s32.s32.s32 %r0, %r1.b1, %r2.b3, -%r3;") ==
+        static_cast<std::uint32_t>(127 * 3 - 1000));
+  CHECK(one(ab + "vmad.u32.u32.u32.po.shr7 %r0, %r1.b1, %r2.b3, %r3;") == (127 * 3 + 1000 + 1) >> 7);
+  CHECK(one("mov.u32 %r1, -1; vmad.u32.u32.u32.sat %r0, %r1, %r1, %r1;") == 0xffffffffu);
+  CHECK(one("mov.u32 %r1, 4; mov.u32 %r2, 5; vset.u32.u32.lt %r0, %r1, %r2;") == 1);
+  CHECK(one("mov.u32 %r1, -4; mov.u32 %r2, 5; vset.u32.u32.lt.add %r0, %r1, %r2, 7;") == 7);
+  CHECK(one("mov.u32 %r1, -4; mov.u32 %r2, 5; vset.s32.s32.lt.add %r0, %r1, %r2, 7;") == 8);
+}
+
+TEST_CASE("fma.oob takes what is outside of a tensor for nothing") {
+  const std::string a = "mov.b16 %h1, 0x3c00; mov.b16 %h2, 0x4000; mov.b16 %h3, 0x7ff7;";
+  CHECK(one(a + "fma.rn.oob.f16 %h4, %h1, %h2, %h2; cvt.u32.u16 %r0, %h4;") == 0x4400);
+  CHECK(one(a + "fma.rn.oob.f16 %h4, %h1, %h3, %h2; cvt.u32.u16 %r0, %h4;") == 0);
+  CHECK(one(a + "fma.rn.oob.f16 %h4, %h3, %h1, %h2; cvt.u32.u16 %r0, %h4;") == 0);
+  CHECK(one(a + "mov.b16 %h5, 0x7e00; fma.rn.oob.f16 %h4, %h1, %h5, %h2; cvt.u32.u16 %r0, %h4;") == 0x7fff);
+  CHECK(one("mov.u32 %r1, 0x7ff73c00; mov.u32 %r2, 0x40004000; fma.rn.oob.f16x2 %r0, %r1, %r2, %r2;") ==
+        0x4400);
+  CHECK(one("mov.u32 %r1, 0x7ff73f80; mov.u32 %r2, 0x40004000; fma.rn.oob.relu.bf16x2 %r0, %r1, %r2, %r2;") ==
+        0x4080);
+}
+
+TEST_CASE("vectors of special registers") {
+  const Outcome o =
+      run(kernel("mov.v4.u32 {%r1,%r2,%r3,%r4}, %tid; mad.lo.u32 %r1, %r2, 100, %r1; "
+                 "mov.v4.u32 {%r5,%r6,%r7,%r8}, %ntid; mad.lo.u32 %r1, %r6, 10000, %r1; "
+                 "mad.lo.u32 %t, %r2, %r5, %tid.x; mul.wide.u32 %d1, %t, 4; add.u64 %o, %out, %d1; "
+                 "add.u32 %r1, %r1, %r4; st.global.u32 [%o], %r1;"),
+          {.block = {8, 4, 1}});
+  clean(o);
+  for (std::uint32_t t = 0; t < 32; ++t) CHECK(o.out[t] == 40000 + 100 * (t / 8) + t % 8);
+  CHECK(one("mov.u16 %h1, %ntid.x; cvt.u32.u16 %r0, %h1;") == 32);
+}

@@ -140,3 +140,31 @@ TEST_CASE("mutated modules are errors or modules, never a crash") {
   CHECK(refused > 1000);
   CHECK(refused < 3000);
 }
+
+TEST_CASE("constant expressions have the operators and the precedence of C") {
+  const auto value = [](const std::string& text) {
+    const Outcome o = run(kernel("mov.u32 %r1, " + text + "; st.global.u32 [%o], %r1;"));
+    CHECK(o.text() == "");
+    return o.out[0];
+  };
+  CHECK(value("(1<<4)|3") == 19);
+  CHECK(value("1+2*3-4/2") == 5);
+  CHECK(value("2*3+1<<2") == 28);
+  CHECK(value("~0") == 0xffffffffu);
+  CHECK(value("!(5)") == 0);
+  CHECK(value("-(3-5)") == 2);
+  CHECK(value("7&3^1|8") == 10);
+  CHECK(value("3<4&&4<=4") == 1);
+  CHECK(value("1==2||2!=2") == 0);
+  CHECK(value("5>=6?7:8") == 8);
+  CHECK(value("0?1:1?2:3") == 2);
+  const Outcome o =
+      run(kernel("ld.global.u32 %r1, [%in+(4*2)]; ld.global.u32 %r2, [%in+4*3]; add.u32 %r1, %r1, %r2; "
+                 "st.global.u32 [%o+-(1-1)], %r1;",
+                 ".global .u32 g[2*2+1];\n.global .u32 h[2] = {1<<3, 2*(2+3)};\n"));
+  clean(o);
+  CHECK(o.out[0] == 5);
+  CHECK_THROWS(run(kernel("mov.u32 %r1, 1/0;")));
+  CHECK_THROWS(run(kernel("mov.u32 %r1, (1;")));
+  CHECK_THROWS(run(kernel("mov.u32 %r1, " + std::string(5000, '(') + ";")));
+}

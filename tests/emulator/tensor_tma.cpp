@@ -244,8 +244,27 @@ TEST_CASE("tensormap.replace edits one field") {
   CHECK(!replace_tensor_map_field(bytes, TensorMapField::rank, 0, 5));
   CHECK(!replace_tensor_map_field(bytes, TensorMapField::global_stride, 4, 16));
   CHECK(!replace_tensor_map_field(bytes, TensorMapField::swizzle_mode, 0, 7));
+  TensorMapBytes stray{};
+  stray[5] = std::byte{1};
+  CHECK(!replace_tensor_map_field(stray, TensorMapField::rank, 0, 1));
+}
+
+TEST_CASE("a tensor map can be made from zeros, field by field") {
   TensorMapBytes blank{};
-  CHECK(!replace_tensor_map_field(blank, TensorMapField::rank, 0, 1));
+  CHECK(replace_tensor_map_field(blank, TensorMapField::rank, 0, 1));
+  CHECK(replace_tensor_map_field(blank, TensorMapField::elemtype, 0, 10));
+  CHECK(replace_tensor_map_field(blank, TensorMapField::global_address, 0, 0x20000));
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    CHECK(replace_tensor_map_field(blank, TensorMapField::box_dim, i, 16));
+    CHECK(replace_tensor_map_field(blank, TensorMapField::global_dim, i, 100));
+    CHECK(replace_tensor_map_field(blank, TensorMapField::element_stride, i, 1));
+  }
+  CHECK(replace_tensor_map_field(blank, TensorMapField::global_stride, 0, 256));
+  const auto map = decode_tensor_map(blank);
+  REQUIRE(map);
+  CHECK(check_tensor_map(*map) == "");
+  CHECK(map->type == TensorType::bf16);
+  CHECK(map->rank == 2);
 }
 
 TEST_CASE("reductions on every type") {

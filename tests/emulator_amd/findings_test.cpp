@@ -113,10 +113,55 @@ TEST_CASE("waves race in LDS without a barrier") {
   caught("lds-race", write + "s_waitcnt lgkmcnt(0)\n" + read, write + whole + read, "gfx942", 128);
   // The barrier alone does not wait for the write.
   caught("lds-race", write + "s_barrier\n" + read, write + whole + read, "gfx90a", 128);
-  // Reading, then overwriting what the other wave reads.
-  const std::string again = "ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\n";
+  // Reading, then overwriting what the other wave reads, with another value.
+  const std::string again = "ds_write_b32 v1, v1\ns_waitcnt lgkmcnt(0)\n";
   caught("lds-race", write + whole + read + again, write + whole + read + "s_barrier\n" + again, "gfx950",
          128);
+}
+
+TEST_CASE("waves that write equal values in a loop disturb nobody, whatever was there before") {
+  // Two rounds of the same stores with a barrier between: some bytes of the second are those of the first.
+  const std::string aim =
+      "v_and_b32 v1, 63, v0\nv_lshlrev_b32 v1, 2, v1\ns_movk_i32 s8, 0x100\ns_movk_i32 s9, 2\n";
+  const std::string loop =
+      "v_mov_b32 v4, s8\n.Lround:\nds_write_b32 v1, v4\ns_waitcnt lgkmcnt(0)\ns_barrier\n"
+      "ds_read_b32 v5, v1\ns_waitcnt lgkmcnt(0)\ns_barrier\nv_add_u32 v4, 1, v4\n"
+      "s_sub_i32 s9, s9, 1\ns_cmp_lg_u32 s9, 0\ns_cbranch_scc1 .Lround\n";
+  const std::string out = "v_lshlrev_b32 v6, 2, v0\nglobal_store_dword v6, v5, s[4:5]\n";
+  const std::string own = "v_mov_b32 v4, s8\n";
+  caught("lds-race", aim + "v_add_u32 v4, s8, v0\n" + loop.substr(own.size()) + out, aim + loop + out,
+         "gfx942", 192);
+}
+
+TEST_CASE("waves whose loads to LDS bring equal values disturb nobody") {
+  // The input is 4 * index: each wave loads dwords from its own place or all from one.
+  const std::string aim = "s_mov_b32 m0, 0\nv_and_b32 v1, 63, v0\nv_lshlrev_b32 v1, 2, v1\n";
+  const std::string own = "v_lshrrev_b32 v2, 6, v0\nv_lshlrev_b32 v2, 2, v2\nv_add_u32 v2, v1, v2\n";
+  const std::string load = "global_load_lds_dword v2, s[2:3]\n", wait = "s_waitcnt vmcnt(0)\n";
+  const std::string read =
+      "ds_read_b32 v3, v1\ns_waitcnt lgkmcnt(0)\nv_lshlrev_b32 v4, 2, v0\n"
+      "global_store_dword v4, v3, s[4:5]\n";
+  const std::string same = "v_mov_b32 v2, v1\n";
+  for (const std::string target : {"gfx942", "gfx950"}) {
+    caught("lds-race", aim + own + load + wait + "s_barrier\n" + read,
+           aim + same + load + wait + "s_barrier\n" + read, target, 128);
+    caught("lds-dma-not-waited", aim + same + load + read, aim + same + load + wait + read, target, 128);
+  }
+}
+
+TEST_CASE("waves that write equal values disturb nobody") {
+  // Both waves write the same 256 bytes; each may read them before the barrier.
+  const std::string aim = "v_and_b32 v3, 63, v0\nv_lshlrev_b32 v3, 2, v3\n" + kLane4;
+  const std::string write = "ds_write_b32 v3, v4\ns_waitcnt lgkmcnt(0)\n",
+                    read = "ds_read_b32 v2, v3\ns_waitcnt lgkmcnt(0)\n" + kStore2;
+  const std::string equal = "v_mov_b32 v4, 7\n", different = "v_mov_b32 v4, v0\n";
+  caught("lds-race", aim + different + write + read, aim + equal + write + read, "gfx942", 128);
+  // Writing over what another wave reads: the same value, and another one.
+  const std::string again = aim + equal + write + "s_barrier\n" + read;
+  caught("lds-race", again + "v_mov_b32 v4, 8\n" + write, again + write, "gfx90a", 128);
+  // Pairs of dwords.
+  const std::string two = "ds_write2_b32 v3, v4, v4 offset1:64\ns_waitcnt lgkmcnt(0)\n";
+  caught("lds-race", aim + different + two + read, aim + equal + two + read, "gfx950", 128);
 }
 
 TEST_CASE("flat addresses that lie in LDS are tracked like LDS instructions") {

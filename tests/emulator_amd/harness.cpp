@@ -66,7 +66,7 @@ std::vector<std::byte> run_clang(const std::string& text, const char* suffix, co
 bool toolchain() {
   static const bool found = [] {
     const bool compiler = std::system((clang() + " --version > /dev/null 2>&1").c_str()) == 0;
-    const auto llvm = amd::disassembler_info();
+    const auto llvm = kiln::code_object::disassembler_info();
     if (!compiler) MESSAGE("skipped: no " << clang() << " (package clang-22, or KILN_CLANG)");
     if (!llvm.found) MESSAGE("skipped: " << llvm.error);
     return compiler && llvm.found;
@@ -95,6 +95,12 @@ std::vector<std::byte> compile_program(const std::string& name, const std::strin
   return entry;
 }
 
+std::vector<std::byte> assemble(const std::string& text, const std::string& target) {
+  return run_clang(
+      text, ".s",
+      "-x assembler --target=amdgcn-amd-amdhsa -nogpulib -mcode-object-version=5 -mcpu=" + target);
+}
+
 amd::Module kernel_from_assembly(const std::string& body, const std::string& target, int lds_bytes) {
   std::ostringstream s;
   s << ".amdgcn_target \"amdgcn-amd-amdhsa--" << target
@@ -116,9 +122,7 @@ amd::Module kernel_from_assembly(const std::string& body, const std::string& tar
     << "      - {.size: 8, .offset: 0, .value_kind: global_buffer, .address_space: global}\n"
     << "      - {.size: 8, .offset: 8, .value_kind: global_buffer, .address_space: "
        "global}\n...\n.end_amdgpu_metadata\n";
-  return amd::Module::from_code_object(
-      run_clang(s.str(), ".s",
-                "-x assembler --target=amdgcn-amd-amdhsa -nogpulib -mcode-object-version=5 -mcpu=" + target));
+  return amd::Module::from_code_object(assemble(s.str(), target));
 }
 
 std::string describe(const emu::Report& report) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/amdgcn/amdgcn.hpp"
+#include <kiln/emulator/amdgcn.hpp>
 
 namespace amd_test {
 
@@ -27,6 +27,8 @@ std::string program_source(const std::string& name);
 /// The same for source text.
 std::vector<std::byte> compile_text(const std::string& source, const std::string& target,
                                     bool assembly = false, const std::string& options = "");
+/// The code object of a whole assembly file.
+std::vector<std::byte> assemble(const std::string& text, const std::string& target);
 /// Assembles instructions into a kernel `k(global u32* in, global u32* out)` of 64 lanes; s[0:1] points to
 /// the arguments' values: in = s[2:3], out = s[4:5], lane = v0.
 amd::Module kernel_from_assembly(const std::string& body, const std::string& target, int lds_bytes = 4096);

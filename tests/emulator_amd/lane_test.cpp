@@ -159,6 +159,16 @@ TEST_CASE("modifiers and packed floats") {
   expect("gfx950", "v_mov_b32 v4, 1.0\nv_cvt_pk_bf16_f32 v3, v4, -v4", [](V, u32) { return 0xbf803f80U; });
 }
 
+TEST_CASE("an inline constant of a 64-bit operand is a double") {
+  using V = const std::vector<u32>&;
+  for (const std::string& t : kTargets) {
+    // How compilers make the pair of floats (0, 2).
+    expect(t, "s_mov_b64 s[8:9], 2.0\nv_mov_b32 v3, s8", [](V, u32) { return 0; });
+    expect(t, "s_mov_b64 s[8:9], 2.0\nv_mov_b32 v3, s9", [](V, u32) { return bits(2); });
+    expect(t, "s_mov_b32 s8, 2.0\nv_mov_b32 v3, s8", [](V, u32) { return bits(2); });
+  }
+}
+
 TEST_CASE("transposing LDS reads of gfx950") {
   using V = const std::vector<u32>&;
   // LDS holds in[0..]: lane l writes 16 bytes at 16 l; then every group of 16 lanes turns 128 bytes at 128 *

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "emulator/amdgcn/matrix.hpp"
-#include "emulator/amdgcn/minifloat.hpp"
+#include "emulator/amdgcn/ops/matrix.hpp"
+#include "emulator/amdgcn/ops/minifloat.hpp"
 #include "emulator/tensor/numeric.hpp"
 #include "harness.hpp"
 

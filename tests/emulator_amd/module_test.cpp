@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "emulator/amdgcn/isa.hpp"
-#include "emulator/amdgcn/minifloat.hpp"
+#include "emulator/amdgcn/load/module.hpp"
+#include "emulator/amdgcn/ops/minifloat.hpp"
 #include "harness.hpp"
 
 using namespace amd_test;
@@ -74,6 +74,134 @@ TEST_CASE("assembly text runs like the code object") {
       CHECK(results[0] == results[1]);
     }
   }
+}
+
+namespace {
+
+/// Runs `program` with arrays of ones for its pointers and 64 for its numbers; the words of the last array.
+std::vector<std::uint32_t> run_with_ones(const amd::Module& module, const std::string& program) {
+  Device d;
+  std::vector<std::vector<std::byte>> args;
+  std::uint64_t last = 0;
+  for (const auto& argument : module.kernel(program).args) {
+    if (argument.hidden()) continue;
+    if (argument.bytes == 8)
+      args.push_back(arg(last = d.upload(std::vector<std::uint32_t>(16384, 0x3c003c00), argument.kind)));
+    else
+      args.push_back(arg(64));
+  }
+  const auto lanes = static_cast<std::uint32_t>(module.kernel(program).max_workgroup);
+  const auto report = amd::launch(d.memory, module, launch_of({1, 1, 1}, {lanes, 1, 1}, args));
+  CHECK_MESSAGE(report.findings.empty(), describe(report));
+  auto words = d.download<std::uint32_t>(last, 1024);
+  words.push_back(static_cast<std::uint32_t>(report.counters.warp_instructions));
+  return words;
+}
+
+/// A kernel in assembly text with these lines in its descriptor.
+std::string kernel_with(const std::string& target, const std::string& directives) {
+  return ".amdgcn_target \"amdgcn-amd-amdhsa--" + target +
+         "\"\n.text\n.globl k\n.p2align 8\n.type k,@function\nk:\ns_endpgm\n.Lend:\n.size k, .Lend-k\n"
+         ".set five, 5\n.rodata\n.p2align 6\n.amdhsa_kernel k\n.amdhsa_next_free_vgpr 8\n"
+         ".amdhsa_next_free_sgpr 40\n.amdhsa_accum_offset 8\n" +
+         directives +
+         ".end_amdhsa_kernel\n.amdgpu_metadata\n---\namdhsa.version: [1, 2]\n"
+         "amdhsa.target: amdgcn-amd-amdhsa--" +
+         target +
+         "\namdhsa.kernels:\n  - .name: k\n    .symbol: k.kd\n    .kernarg_segment_size: 64\n"
+         "    .group_segment_fixed_size: 0\n    .private_segment_fixed_size: 0\n"
+         "    .kernarg_segment_align: 8\n    .wavefront_size: 64\n    .sgpr_count: 40\n    .vgpr_count: 8\n"
+         "    .max_flat_workgroup_size: 1024\n...\n.end_amdgpu_metadata\n";
+}
+
+}  // namespace
+
+TEST_CASE("assembly text with preloaded arguments starts where the code object does") {
+  if (!toolchain()) return;
+  for (const std::string target : {"gfx90a", "gfx942", "gfx950"}) {
+    for (const std::string program : {"layernorm", "gemm_mfma", "reduce"}) {
+      CAPTURE(target);
+      CAPTURE(program);
+      const std::string preload = "-mllvm -amdgpu-kernarg-preload-count=8";
+      const auto object = compile_text(program_source(program), target, false, preload);
+      const auto text = text_of(compile_text(program_source(program), target, true, preload));
+      CHECK(contains(text, ".amdhsa_user_sgpr_kernarg_preload_length "));
+      CHECK(!contains(text, ".amdhsa_user_sgpr_kernarg_preload_length 0"));
+      CHECK(run_with_ones(amd::Module::from_assembly(text), program) ==
+            run_with_ones(amd::Module::from_code_object(object), program));
+    }
+  }
+}
+
+TEST_CASE("directives set the registers up as the assembler's descriptor does") {
+  if (!toolchain()) return;
+  const std::vector<std::string> lines = {
+      "user_sgpr_dispatch_ptr 1",
+      "user_sgpr_queue_ptr 1",
+      "user_sgpr_kernarg_segment_ptr 1",
+      "user_sgpr_dispatch_id 1",
+      "user_sgpr_private_segment_size 1",
+      "user_sgpr_kernarg_segment_ptr 1\n.amdhsa_user_sgpr_kernarg_preload_length five",
+      "user_sgpr_kernarg_segment_ptr 1\n.amdhsa_user_sgpr_kernarg_preload_length 3\n"
+      ".amdhsa_user_sgpr_kernarg_preload_offset 2",
+      "user_sgpr_count 12",
+      "user_sgpr_kernarg_segment_ptr 1\n.amdhsa_user_sgpr_count 0x6",
+      "enable_private_segment 1",
+      "system_sgpr_workgroup_id_x 0",
+      "system_sgpr_workgroup_id_y 1",
+      "system_sgpr_workgroup_id_z 1",
+      "system_sgpr_workgroup_info 1",
+      "system_vgpr_workitem_id 1",
+      "system_vgpr_workitem_id 2",
+  };
+  std::vector<std::string> all = {""};
+  std::string together;
+  for (const std::string& l : lines) {
+    all.push_back(".amdhsa_" + l + "\n");
+    if (!contains(l, "preload") && !contains(l, "count") && !contains(l, "kernarg") && l != lines.back())
+      together += all.back();
+  }
+  all.push_back(together);
+  for (const std::string target : {"gfx90a", "gfx942", "gfx950"}) {
+    std::vector<std::string> cases = all;
+    if (target == "gfx90a")  // scratch through a descriptor and its base in registers
+      for (const std::string l : {"user_sgpr_private_segment_buffer 1", "user_sgpr_flat_scratch_init 1",
+                                  "system_sgpr_private_segment_wavefront_offset 1"})
+        cases.push_back(".amdhsa_" + l + "\n");
+    for (std::string directives : cases) {
+      if (target == "gfx90a") {
+        const auto at = directives.find("enable_private_segment");
+        if (at != std::string::npos)
+          directives.replace(at, 22, "system_sgpr_private_segment_wavefront_offset");
+      }
+      CAPTURE(target);
+      CAPTURE(directives);
+      const std::string text = kernel_with(target, directives);
+      const amd::Abi a = amd::Module::from_assembly(text).impl().find("k").abi;
+      const amd::Abi b = amd::Module::from_code_object(assemble(text, target)).impl().find("k").abi;
+      CHECK(a.private_segment_buffer == b.private_segment_buffer);
+      CHECK(a.dispatch_ptr == b.dispatch_ptr);
+      CHECK(a.queue_ptr == b.queue_ptr);
+      CHECK(a.kernarg_ptr == b.kernarg_ptr);
+      CHECK(a.dispatch_id == b.dispatch_id);
+      CHECK(a.flat_scratch_init == b.flat_scratch_init);
+      CHECK(a.private_segment_size == b.private_segment_size);
+      CHECK(a.preload_dwords == b.preload_dwords);
+      CHECK(a.preload_offset == b.preload_offset);
+      CHECK(a.private_wave_offset == b.private_wave_offset);
+      for (int i = 0; i < 3; ++i) CHECK(a.workgroup_id[i] == b.workgroup_id[i]);
+      CHECK(a.workgroup_info == b.workgroup_info);
+      CHECK(a.workitem_dims == b.workitem_dims);
+      // Where the workgroup's ids begin: the sum of what is enabled unless a count says more.
+      CHECK(a.first_system_sgpr() == b.first_system_sgpr());
+    }
+  }
+}
+
+TEST_CASE("a directive whose value is an expression is named") {
+  if (!toolchain()) return;
+  const std::string text = kernel_with("gfx942", ".amdhsa_user_sgpr_count five+1\n");
+  CHECK(contains(error_of([&] { amd::Module::from_assembly(text); }), ".amdhsa_user_sgpr_count"));
 }
 
 TEST_CASE("findings name the source line") {
@@ -223,7 +351,7 @@ TEST_CASE("without LLVM the error says what to do") {
 }
 TEST_CASE("no LLVM: child") {
   if (std::getenv("KILN_TEST_NO_LLVM") == nullptr) return;
-  const auto info = amd::disassembler_info();
+  const auto info = kiln::code_object::disassembler_info();
   CHECK(!info.found);
   CHECK(contains(info.error, "no LLVM library with the AMDGPU target was found"));
   CHECK(contains(info.error, "KILN_LLVM"));

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <span>
 
-#include "emulator/amdgcn/amdgcn.hpp"
+#include <kiln/emulator/amdgcn.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);
   try {
-    kiln::emulator::amdgcn::read_kernels(bytes);
-  } catch (const kiln::emulator::Error&) {
+    kiln::code_object::read_kernels(bytes);
+  } catch (const kiln::code_object::Error&) {
   }
   try {
     kiln::emulator::amdgcn::Module::from_code_object(bytes);

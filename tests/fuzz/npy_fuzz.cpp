@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <kiln/error.hpp>
 
-#include "runtime/problem/npy.hpp"
+#include "workbench/files/npy.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

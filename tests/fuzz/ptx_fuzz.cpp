@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "emulator/emulator.hpp"
+#include <kiln/emulator/emulator.hpp>
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   namespace emu = kiln::emulator;

@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include <kiln/error.hpp>
-#include "runtime/problem/trace.hpp"
+#include "workbench/files/trace.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -134,6 +134,11 @@ TEST_CASE("damaged manifests are refused at the damaged member") {
   nested.insert(nested.rfind("\"config\":") + 9,
                 std::string(300000, '[') + std::string(300000, ']') + ",\"x\":");
   CHECK_THROWS_AS(manifest_from_json(nested), Error);
+  // A million keys would take hours if they were kept.
+  std::string keys = "{";
+  for (int i = 0; i < 1'000'000; ++i) keys += "\"k" + std::to_string(i) + "\":0,";
+  CHECK_THROWS_WITH_AS(manifest_from_json(keys + good.dump().substr(1)),
+                       doctest::Contains("has at most 4096"), Error);
   for (const char* text : {"", "{", "[]", "null", "{\"name\": 1}"})
     CHECK_THROWS_AS(manifest_from_json(text), Error);
 }

@@ -147,7 +147,7 @@ TEST_CASE("what cannot work is refused at its key") {
       refused_at(with(base(), {{"depth", 256}, {"BN", 64}, {"num_kv_stages", 3}}), "/num_kv_stages", "V15"));
   CHECK(refused_at(with(base(), {{"depth", 256}, {"BN", 128}, {"BM", 64}, {"num_kv_stages", 1}}), "/BN",
                    "V32"));
-  CHECK(refused_at(with(base(), {{"depth", 272}}), "/depth", "sm80_prefill"));
+  CHECK(refused_at(with(base(), {{"depth", 272}}), "/depth", "sm80_wide_prefill"));
   CHECK(refused_at(with(base(), {{"depth", 72}}), "/depth", "sm80_prefill"));
   CHECK(refused_at(with(base(), {{"mma_shape", {16, 8, 8}}}), "/mma_shape", "V10"));
   CHECK(refused_at(with(base(), {{"bk_smem", 32}}), "/bk_smem", "V6"));

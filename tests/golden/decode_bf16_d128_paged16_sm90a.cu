@@ -30,6 +30,18 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -519,6 +531,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
     float o_acc_0[4];  // O': columns 0 to 63 of V
     float o_acc_1[4];  // O': columns 64 to 127 of V
     float row_max[2], row_sum[2];
+    bool steep;  // some row of the warp has scores that are too large for a rounded base
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
@@ -536,6 +549,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
       named_barrier_sync(1, 128);
       row_max[0] = -kInfinity; row_sum[0] = 0.0f;
       row_max[1] = -kInfinity; row_sum[1] = 0.0f;
+      steep = false;
       o_acc_0[0] = o_acc_0[1] = o_acc_0[2] = o_acc_0[3] = 0.0f;
       o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
       const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 8 / group) + 1);  // keys before it are hidden from no row by their end
@@ -591,22 +605,33 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           const float2 m_3 = *(const float2*)(row_exchange + 24 + 2 * (lane & 3));
           before[0] = row_max[0];
           row_max[0] = fmaxf(row_max[0], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
-          base[0] = row_max[0] == -kInfinity ? 0.0f : row_max[0] * factor;
+          base[0] = row_max[0] == -kInfinity ? 0.0f : row_base(row_max[0], factor);
           grew = grew || row_max[0] > before[0];
           before[1] = row_max[1];
           row_max[1] = fmaxf(row_max[1], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
-          base[1] = row_max[1] == -kInfinity ? 0.0f : row_max[1] * factor;
+          base[1] = row_max[1] == -kInfinity ? 0.0f : row_base(row_max[1], factor);
           grew = grew || row_max[1] > before[1];
         }
         if (__any_sync(0xffffffffu, grew)) {
-          const float alpha_0 = exp2_approx(before[0] * factor - base[0]);
+          const float alpha_0 = rescale_factor(before[0], row_max[0], factor);
           row_sum[0] *= alpha_0;
           o_acc_0[0] *= alpha_0; o_acc_0[2] *= alpha_0;
           o_acc_1[0] *= alpha_0; o_acc_1[2] *= alpha_0;
-          const float alpha_1 = exp2_approx(before[1] * factor - base[1]);
+          const float alpha_1 = rescale_factor(before[1], row_max[1], factor);
           row_sum[1] *= alpha_1;
           o_acc_0[1] *= alpha_1; o_acc_0[3] *= alpha_1;
           o_acc_1[1] *= alpha_1; o_acc_1[3] *= alpha_1;
+          steep = __any_sync(0xffffffffu, is_steep(base[0]) || is_steep(base[1]));
+        }
+        if (steep) {
+          if (is_steep(base[0])) {
+            s_acc_0[0] -= row_max[0]; s_acc_0[2] -= row_max[0];
+            base[0] = 0.0f;
+          }
+          if (is_steep(base[1])) {
+            s_acc_0[1] -= row_max[1]; s_acc_0[3] -= row_max[1];
+            base[1] = 0.0f;
+          }
         }
         // P(n) = exp2(S' - max), and its row sums
         s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0])); s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
@@ -661,15 +686,15 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         float inv_sum[2];
         {
           const int packed = s.m_block * 8 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-          const float top = row_max[0] * factor, sum = row_sum[0];
-          inv_sum[0] = sum > 0.0f ? 1.0f / sum : 0.0f;
-          if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          const float top = row_max[0] * (factor * 0.693147181f), sum = row_sum[0];
+          inv_sum[0] = sum != 0.0f ? 1.0f / sum : 0.0f;
+          if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         {
           const int packed = s.m_block * 8 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-          const float top = row_max[1] * factor, sum = row_sum[1];
-          inv_sum[1] = sum > 0.0f ? 1.0f / sum : 0.0f;
-          if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          const float top = row_max[1] * (factor * 0.693147181f), sum = row_sum[1];
+          inv_sum[1] = sum != 0.0f ? 1.0f / sum : 0.0f;
+          if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         stmatrix_x2_trans(smem_o + 0 + transposed_at, pack_bf16(o_acc_0[0] * inv_sum[0], o_acc_0[1] * inv_sum[1]), pack_bf16(o_acc_0[2] * inv_sum[0], o_acc_0[3] * inv_sum[1]));
         stmatrix_x2_trans(smem_o + 1024 + transposed_at, pack_bf16(o_acc_1[0] * inv_sum[0], o_acc_1[1] * inv_sum[1]), pack_bf16(o_acc_1[2] * inv_sum[0], o_acc_1[3] * inv_sum[1]));
@@ -706,7 +731,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
           const int shift = split.first_second ? 1040 : 0;  // part 0 may be the second of its block
           #pragma unroll 1
           for (int r = warp; r < rows; r += 4) {
-            float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
+            float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
             #pragma unroll 1
             for (int c = lane; c - lane < 32; c += 32) {
               // the first parts are on their way while the rows' maxima are found
@@ -725,27 +750,26 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
                 for (int i = lane % 32; i < split.parts; i += 32) {
                   const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 1024 + 2 * row));
                   if (i < 32) first = other.x;
-                  const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
-                  sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
+                  const float higher = fmaxf(top, other.x);
+                  sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
                   top = higher;
                 }
-                float all = top;
+                all = top;
                 for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
-                base = all == -kInfinity ? 0.0f : all * factor;
-                sum *= exp2_approx(top * factor - base);
+                sum *= rescale_factor(top, all, factor);
                 for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                 const float total = sum;
                 {
                   const int packed = s.m_block * 8 + row, head = s.kv_head * group + packed % group;
-                  const float top = all * factor, sum = total;
-                  inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
-                  if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+                  const float top = all * (factor * 0.693147181f), sum = total;
+                  inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
+                  if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
                 }
-                weight = exp2_approx(first * factor - base);
+                weight = rescale_factor(first, all, factor);
               }
               {
                 const int row = r + 0;
-                const float row_base = __shfl_sync(0xffffffffu, base, 0);
+                const float row_top = __shfl_sync(0xffffffffu, all, 0);
                 const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
                 float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll
@@ -758,7 +782,7 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
                   for (int i = 16; i < split.parts; ++i) {
                     const float* const other = parts + i * stride;
                     const float4 o = __ldcg((const float4*)(other + row * 128 + 4 * c));
-                    const float w = exp2_approx(__ldcg(other + 1024 + 2 * row) * factor - row_base);
+                    const float w = rescale_factor(__ldcg(other + 1024 + 2 * row), row_top, factor);
                     sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                   }
                   const int packed = s.m_block * 8 + row;

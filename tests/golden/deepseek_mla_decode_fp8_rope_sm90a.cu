@@ -29,6 +29,18 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -574,6 +586,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
     float o_acc_6[8];  // O': columns 384 to 447 of V
     float o_acc_7[8];  // O': columns 448 to 511 of V
     float row_max[4], row_sum[4];
+    bool steep;  // some row of the warp has scores that are too large for a rounded base
     u32 cell_stage = 0;
     u32 cell_phase = 0;
     Segment s;
@@ -610,6 +623,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
         row_max[1] = -kInfinity; row_sum[1] = 0.0f;
         row_max[2] = -kInfinity; row_sum[2] = 0.0f;
         row_max[3] = -kInfinity; row_sum[3] = 0.0f;
+        steep = false;
         o_acc_0[0] = o_acc_0[1] = o_acc_0[2] = o_acc_0[3] = 0.0f;
         o_acc_0[4] = o_acc_0[5] = o_acc_0[6] = o_acc_0[7] = 0.0f;
         o_acc_1[0] = o_acc_1[1] = o_acc_1[2] = o_acc_1[3] = 0.0f;
@@ -797,11 +811,11 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             const float2 m_3 = *(const float2*)(row_exchange + 48 + 2 * (lane & 3));
             before[0] = row_max[0];
             row_max[0] = fmaxf(row_max[0], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
-            base[0] = row_max[0] == -kInfinity ? 0.0f : row_max[0] * factor;
+            base[0] = row_max[0] == -kInfinity ? 0.0f : row_base(row_max[0], factor);
             grew = grew || row_max[0] > before[0];
             before[1] = row_max[1];
             row_max[1] = fmaxf(row_max[1], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
-            base[1] = row_max[1] == -kInfinity ? 0.0f : row_max[1] * factor;
+            base[1] = row_max[1] == -kInfinity ? 0.0f : row_base(row_max[1], factor);
             grew = grew || row_max[1] > before[1];
           }
           {
@@ -811,15 +825,15 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             const float2 m_3 = *(const float2*)(row_exchange + 56 + 2 * (lane & 3));
             before[2] = row_max[2];
             row_max[2] = fmaxf(row_max[2], fmaxf(fmaxf(m_0.x, m_1.x), fmaxf(m_2.x, m_3.x)));
-            base[2] = row_max[2] == -kInfinity ? 0.0f : row_max[2] * factor;
+            base[2] = row_max[2] == -kInfinity ? 0.0f : row_base(row_max[2], factor);
             grew = grew || row_max[2] > before[2];
             before[3] = row_max[3];
             row_max[3] = fmaxf(row_max[3], fmaxf(fmaxf(m_0.y, m_1.y), fmaxf(m_2.y, m_3.y)));
-            base[3] = row_max[3] == -kInfinity ? 0.0f : row_max[3] * factor;
+            base[3] = row_max[3] == -kInfinity ? 0.0f : row_base(row_max[3], factor);
             grew = grew || row_max[3] > before[3];
           }
           if (__any_sync(0xffffffffu, grew)) {
-            const float alpha_0 = exp2_approx(before[0] * factor - base[0]);
+            const float alpha_0 = rescale_factor(before[0], row_max[0], factor);
             row_sum[0] *= alpha_0;
             o_acc_0[0] *= alpha_0; o_acc_0[2] *= alpha_0;
             o_acc_1[0] *= alpha_0; o_acc_1[2] *= alpha_0;
@@ -829,7 +843,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             o_acc_5[0] *= alpha_0; o_acc_5[2] *= alpha_0;
             o_acc_6[0] *= alpha_0; o_acc_6[2] *= alpha_0;
             o_acc_7[0] *= alpha_0; o_acc_7[2] *= alpha_0;
-            const float alpha_1 = exp2_approx(before[1] * factor - base[1]);
+            const float alpha_1 = rescale_factor(before[1], row_max[1], factor);
             row_sum[1] *= alpha_1;
             o_acc_0[1] *= alpha_1; o_acc_0[3] *= alpha_1;
             o_acc_1[1] *= alpha_1; o_acc_1[3] *= alpha_1;
@@ -839,7 +853,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             o_acc_5[1] *= alpha_1; o_acc_5[3] *= alpha_1;
             o_acc_6[1] *= alpha_1; o_acc_6[3] *= alpha_1;
             o_acc_7[1] *= alpha_1; o_acc_7[3] *= alpha_1;
-            const float alpha_2 = exp2_approx(before[2] * factor - base[2]);
+            const float alpha_2 = rescale_factor(before[2], row_max[2], factor);
             row_sum[2] *= alpha_2;
             o_acc_0[4] *= alpha_2; o_acc_0[6] *= alpha_2;
             o_acc_1[4] *= alpha_2; o_acc_1[6] *= alpha_2;
@@ -849,7 +863,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             o_acc_5[4] *= alpha_2; o_acc_5[6] *= alpha_2;
             o_acc_6[4] *= alpha_2; o_acc_6[6] *= alpha_2;
             o_acc_7[4] *= alpha_2; o_acc_7[6] *= alpha_2;
-            const float alpha_3 = exp2_approx(before[3] * factor - base[3]);
+            const float alpha_3 = rescale_factor(before[3], row_max[3], factor);
             row_sum[3] *= alpha_3;
             o_acc_0[5] *= alpha_3; o_acc_0[7] *= alpha_3;
             o_acc_1[5] *= alpha_3; o_acc_1[7] *= alpha_3;
@@ -859,6 +873,25 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             o_acc_5[5] *= alpha_3; o_acc_5[7] *= alpha_3;
             o_acc_6[5] *= alpha_3; o_acc_6[7] *= alpha_3;
             o_acc_7[5] *= alpha_3; o_acc_7[7] *= alpha_3;
+            steep = __any_sync(0xffffffffu, is_steep(base[0]) || is_steep(base[1]) || is_steep(base[2]) || is_steep(base[3]));
+          }
+          if (steep) {
+            if (is_steep(base[0])) {
+              s_acc_0[0] -= row_max[0]; s_acc_0[2] -= row_max[0];
+              base[0] = 0.0f;
+            }
+            if (is_steep(base[1])) {
+              s_acc_0[1] -= row_max[1]; s_acc_0[3] -= row_max[1];
+              base[1] = 0.0f;
+            }
+            if (is_steep(base[2])) {
+              s_acc_0[4] -= row_max[2]; s_acc_0[6] -= row_max[2];
+              base[2] = 0.0f;
+            }
+            if (is_steep(base[3])) {
+              s_acc_0[5] -= row_max[3]; s_acc_0[7] -= row_max[3];
+              base[3] = 0.0f;
+            }
           }
           // P(n) = exp2(S' - max), and its row sums
           s_acc_0[0] = exp2_approx(fmaf(s_acc_0[0], factor, -base[0])); s_acc_0[2] = exp2_approx(fmaf(s_acc_0[2], factor, -base[0])); row_sum[0] += s_acc_0[0] + s_acc_0[2];
@@ -1122,27 +1155,27 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
           float inv_sum[4];
           {
             const int packed = s.m_block * 16 + (0 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            const float top = row_max[0] * factor, sum = row_sum[0];
-            inv_sum[0] = sum > 0.0f ? value_scale / sum : 0.0f;
-            if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+            const float top = row_max[0] * (factor * 0.693147181f), sum = row_sum[0];
+            inv_sum[0] = sum != 0.0f ? value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (0 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
           }
           {
             const int packed = s.m_block * 16 + (1 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            const float top = row_max[1] * factor, sum = row_sum[1];
-            inv_sum[1] = sum > 0.0f ? value_scale / sum : 0.0f;
-            if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+            const float top = row_max[1] * (factor * 0.693147181f), sum = row_sum[1];
+            inv_sum[1] = sum != 0.0f ? value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (1 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
           }
           {
             const int packed = s.m_block * 16 + (8 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            const float top = row_max[2] * factor, sum = row_sum[2];
-            inv_sum[2] = sum > 0.0f ? value_scale / sum : 0.0f;
-            if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+            const float top = row_max[2] * (factor * 0.693147181f), sum = row_sum[2];
+            inv_sum[2] = sum != 0.0f ? value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (8 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
           }
           {
             const int packed = s.m_block * 16 + (9 + 2 * (lane & 3)), head = s.kv_head * group + packed % group;
-            const float top = row_max[3] * factor, sum = row_sum[3];
-            inv_sum[3] = sum > 0.0f ? value_scale / sum : 0.0f;
-            if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+            const float top = row_max[3] * (factor * 0.693147181f), sum = row_sum[3];
+            inv_sum[3] = sum != 0.0f ? value_scale / sum : 0.0f;
+            if (threadIdx.x < 4 && (9 + 2 * (lane & 3)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
           }
           // a lane holds two neighbouring columns of a query row
           {
@@ -1262,7 +1295,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
             const int shift = split.first_second ? 8224 : 0;  // part 0 may be the second of its block
             #pragma unroll 1
             for (int r = warp; r < rows; r += 4) {
-              float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
+              float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i
               #pragma unroll 1
               for (int c = lane; c - lane < 128; c += 32) {
                 // the first parts are on their way while the rows' maxima are found
@@ -1281,27 +1314,26 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
                   for (int i = lane % 32; i < split.parts; i += 32) {
                     const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 8192 + 2 * row));
                     if (i < 32) first = other.x;
-                    const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
-                    sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
+                    const float higher = fmaxf(top, other.x);
+                    sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
                     top = higher;
                   }
-                  float all = top;
+                  all = top;
                   for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
-                  base = all == -kInfinity ? 0.0f : all * factor;
-                  sum *= exp2_approx(top * factor - base);
+                  sum *= rescale_factor(top, all, factor);
                   for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                   const float total = sum;
                   {
                     const int packed = s.m_block * 16 + row, head = s.kv_head * group + packed % group;
-                    const float top = all * factor, sum = total;
-                    inverse = sum > 0.0f ? value_scale / sum : 0.0f;
-                    if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+                    const float top = all * (factor * 0.693147181f), sum = total;
+                    inverse = sum != 0.0f ? value_scale / sum : 0.0f;
+                    if (lane == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
                   }
-                  weight = exp2_approx(first * factor - base);
+                  weight = rescale_factor(first, all, factor);
                 }
                 {
                   const int row = r + 0;
-                  const float row_base = __shfl_sync(0xffffffffu, base, 0);
+                  const float row_top = __shfl_sync(0xffffffffu, all, 0);
                   const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
                   float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                   #pragma unroll
@@ -1314,7 +1346,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
                     for (int i = 16; i < split.parts; ++i) {
                       const float* const other = parts + i * stride;
                       const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                      const float w = exp2_approx(__ldcg(other + 8192 + 2 * row) * factor - row_base);
+                      const float w = rescale_factor(__ldcg(other + 8192 + 2 * row), row_top, factor);
                       sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                     }
                     const int packed = s.m_block * 16 + row;

@@ -26,6 +26,18 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -502,7 +514,6 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     float s_acc[32];  // S: 64 rows, 64 keys
     float o_acc[128];  // O: 64 rows, 256 columns
     u32 p[16];  // P as the A operand of O += P V
-    float row_max[2], row_sum[2];
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
@@ -518,7 +529,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       }
       fence_proxy_async();
       named_barrier_sync(1, 256);
-      row_max[0] = row_max[1] = -kInfinity; row_sum[0] = row_sum[1] = 0.0f;
+      float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
+      float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
       o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = 0.0f;
       o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
       o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = 0.0f;
@@ -620,159 +632,120 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
           if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
         }
-        // maximum of each row over the tile
-        float base[2];
-        bool grew = false;
-        float alpha[2];
-        {
-          float top = s_acc[0];
-          top = fmaxf(top, s_acc[1]);
-          top = fmaxf(top, s_acc[4]);
-          top = fmaxf(top, s_acc[5]);
-          top = fmaxf(top, s_acc[8]);
-          top = fmaxf(top, s_acc[9]);
-          top = fmaxf(top, s_acc[12]);
-          top = fmaxf(top, s_acc[13]);
-          top = fmaxf(top, s_acc[16]);
-          top = fmaxf(top, s_acc[17]);
-          top = fmaxf(top, s_acc[20]);
-          top = fmaxf(top, s_acc[21]);
-          top = fmaxf(top, s_acc[24]);
-          top = fmaxf(top, s_acc[25]);
-          top = fmaxf(top, s_acc[28]);
-          top = fmaxf(top, s_acc[29]);
-          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-          top = fmaxf(row_max[0], top);
-          base[0] = top == -kInfinity ? 0.0f : top * factor;
-          alpha[0] = exp2_approx(row_max[0] * factor - base[0]);
-          grew = grew || top > row_max[0];
-          row_max[0] = top;
+        // P(n) = exp2(S - max), O follows the maximum
+        float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+        float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+        max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+        max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+        max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+        float alpha_0 = 1.0f, alpha_1 = 1.0f;
+        // Keep the old maximum while no row of the warp grew by more than 2^8.
+        const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
+        const bool rescale = __any_sync(0xffffffffu, grew);
+        if (rescale) {
+          alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
+          alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
         }
-        {
-          float top = s_acc[2];
-          top = fmaxf(top, s_acc[3]);
-          top = fmaxf(top, s_acc[6]);
-          top = fmaxf(top, s_acc[7]);
-          top = fmaxf(top, s_acc[10]);
-          top = fmaxf(top, s_acc[11]);
-          top = fmaxf(top, s_acc[14]);
-          top = fmaxf(top, s_acc[15]);
-          top = fmaxf(top, s_acc[18]);
-          top = fmaxf(top, s_acc[19]);
-          top = fmaxf(top, s_acc[22]);
-          top = fmaxf(top, s_acc[23]);
-          top = fmaxf(top, s_acc[26]);
-          top = fmaxf(top, s_acc[27]);
-          top = fmaxf(top, s_acc[30]);
-          top = fmaxf(top, s_acc[31]);
-          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-          top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-          top = fmaxf(row_max[1], top);
-          base[1] = top == -kInfinity ? 0.0f : top * factor;
-          alpha[1] = exp2_approx(row_max[1] * factor - base[1]);
-          grew = grew || top > row_max[1];
-          row_max[1] = top;
+        float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
+        float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
+        if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+          const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+          if (is_steep(shift_0)) shift_0 = 0.0f;
+          const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+          if (is_steep(shift_1)) shift_1 = 0.0f;
+          s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+          s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+          s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+          s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+          s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+          s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+          s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+          s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
         }
-        if (__any_sync(0xffffffffu, grew)) {
-          row_sum[0] *= alpha[0]; row_sum[1] *= alpha[1];
-          o_acc[0] *= alpha[0]; o_acc[1] *= alpha[0];
-          o_acc[2] *= alpha[1]; o_acc[3] *= alpha[1];
-          o_acc[4] *= alpha[0]; o_acc[5] *= alpha[0];
-          o_acc[6] *= alpha[1]; o_acc[7] *= alpha[1];
-          o_acc[8] *= alpha[0]; o_acc[9] *= alpha[0];
-          o_acc[10] *= alpha[1]; o_acc[11] *= alpha[1];
-          o_acc[12] *= alpha[0]; o_acc[13] *= alpha[0];
-          o_acc[14] *= alpha[1]; o_acc[15] *= alpha[1];
-          o_acc[16] *= alpha[0]; o_acc[17] *= alpha[0];
-          o_acc[18] *= alpha[1]; o_acc[19] *= alpha[1];
-          o_acc[20] *= alpha[0]; o_acc[21] *= alpha[0];
-          o_acc[22] *= alpha[1]; o_acc[23] *= alpha[1];
-          o_acc[24] *= alpha[0]; o_acc[25] *= alpha[0];
-          o_acc[26] *= alpha[1]; o_acc[27] *= alpha[1];
-          o_acc[28] *= alpha[0]; o_acc[29] *= alpha[0];
-          o_acc[30] *= alpha[1]; o_acc[31] *= alpha[1];
-          o_acc[32] *= alpha[0]; o_acc[33] *= alpha[0];
-          o_acc[34] *= alpha[1]; o_acc[35] *= alpha[1];
-          o_acc[36] *= alpha[0]; o_acc[37] *= alpha[0];
-          o_acc[38] *= alpha[1]; o_acc[39] *= alpha[1];
-          o_acc[40] *= alpha[0]; o_acc[41] *= alpha[0];
-          o_acc[42] *= alpha[1]; o_acc[43] *= alpha[1];
-          o_acc[44] *= alpha[0]; o_acc[45] *= alpha[0];
-          o_acc[46] *= alpha[1]; o_acc[47] *= alpha[1];
-          o_acc[48] *= alpha[0]; o_acc[49] *= alpha[0];
-          o_acc[50] *= alpha[1]; o_acc[51] *= alpha[1];
-          o_acc[52] *= alpha[0]; o_acc[53] *= alpha[0];
-          o_acc[54] *= alpha[1]; o_acc[55] *= alpha[1];
-          o_acc[56] *= alpha[0]; o_acc[57] *= alpha[0];
-          o_acc[58] *= alpha[1]; o_acc[59] *= alpha[1];
-          o_acc[60] *= alpha[0]; o_acc[61] *= alpha[0];
-          o_acc[62] *= alpha[1]; o_acc[63] *= alpha[1];
-          o_acc[64] *= alpha[0]; o_acc[65] *= alpha[0];
-          o_acc[66] *= alpha[1]; o_acc[67] *= alpha[1];
-          o_acc[68] *= alpha[0]; o_acc[69] *= alpha[0];
-          o_acc[70] *= alpha[1]; o_acc[71] *= alpha[1];
-          o_acc[72] *= alpha[0]; o_acc[73] *= alpha[0];
-          o_acc[74] *= alpha[1]; o_acc[75] *= alpha[1];
-          o_acc[76] *= alpha[0]; o_acc[77] *= alpha[0];
-          o_acc[78] *= alpha[1]; o_acc[79] *= alpha[1];
-          o_acc[80] *= alpha[0]; o_acc[81] *= alpha[0];
-          o_acc[82] *= alpha[1]; o_acc[83] *= alpha[1];
-          o_acc[84] *= alpha[0]; o_acc[85] *= alpha[0];
-          o_acc[86] *= alpha[1]; o_acc[87] *= alpha[1];
-          o_acc[88] *= alpha[0]; o_acc[89] *= alpha[0];
-          o_acc[90] *= alpha[1]; o_acc[91] *= alpha[1];
-          o_acc[92] *= alpha[0]; o_acc[93] *= alpha[0];
-          o_acc[94] *= alpha[1]; o_acc[95] *= alpha[1];
-          o_acc[96] *= alpha[0]; o_acc[97] *= alpha[0];
-          o_acc[98] *= alpha[1]; o_acc[99] *= alpha[1];
-          o_acc[100] *= alpha[0]; o_acc[101] *= alpha[0];
-          o_acc[102] *= alpha[1]; o_acc[103] *= alpha[1];
-          o_acc[104] *= alpha[0]; o_acc[105] *= alpha[0];
-          o_acc[106] *= alpha[1]; o_acc[107] *= alpha[1];
-          o_acc[108] *= alpha[0]; o_acc[109] *= alpha[0];
-          o_acc[110] *= alpha[1]; o_acc[111] *= alpha[1];
-          o_acc[112] *= alpha[0]; o_acc[113] *= alpha[0];
-          o_acc[114] *= alpha[1]; o_acc[115] *= alpha[1];
-          o_acc[116] *= alpha[0]; o_acc[117] *= alpha[0];
-          o_acc[118] *= alpha[1]; o_acc[119] *= alpha[1];
-          o_acc[120] *= alpha[0]; o_acc[121] *= alpha[0];
-          o_acc[122] *= alpha[1]; o_acc[123] *= alpha[1];
-          o_acc[124] *= alpha[0]; o_acc[125] *= alpha[0];
-          o_acc[126] *= alpha[1]; o_acc[127] *= alpha[1];
+        if (rescale) {
+          o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+          o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+          o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+          o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+          o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+          o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+          o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+          o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+          o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+          o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+          o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+          o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+          o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+          o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+          o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+          o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+          o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+          o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+          o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+          o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+          o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+          o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+          o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+          o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+          o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+          o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+          o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+          o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+          o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+          o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+          o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+          o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
         }
-        // P(n) = exp2(S - max), and its row sums
-        s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -base[0])); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -base[0])); row_sum[0] += s_acc[0] + s_acc[1];
+        s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
+        s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
+        s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
+        s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
+        s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
+        s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
+        s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
+        s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
+        s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
+        s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
+        s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
+        s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
+        s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
+        s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
+        s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
+        s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
+        // row sums, two chains each
+        float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+        float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+        sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+        sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+        sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+        sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+        sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+        sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+        sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+        row_sum_0 += sum_0a_0 + sum_0b_0;
+        row_sum_1 += sum_1a_0 + sum_1b_0;
         p[0] = pack_bf16(s_acc[0], s_acc[1]);
-        s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -base[1])); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -base[1])); row_sum[1] += s_acc[2] + s_acc[3];
         p[1] = pack_bf16(s_acc[2], s_acc[3]);
-        s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -base[0])); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -base[0])); row_sum[0] += s_acc[4] + s_acc[5];
         p[2] = pack_bf16(s_acc[4], s_acc[5]);
-        s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -base[1])); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -base[1])); row_sum[1] += s_acc[6] + s_acc[7];
         p[3] = pack_bf16(s_acc[6], s_acc[7]);
-        s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -base[0])); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -base[0])); row_sum[0] += s_acc[8] + s_acc[9];
         p[4] = pack_bf16(s_acc[8], s_acc[9]);
-        s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -base[1])); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -base[1])); row_sum[1] += s_acc[10] + s_acc[11];
         p[5] = pack_bf16(s_acc[10], s_acc[11]);
-        s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -base[0])); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -base[0])); row_sum[0] += s_acc[12] + s_acc[13];
         p[6] = pack_bf16(s_acc[12], s_acc[13]);
-        s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -base[1])); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -base[1])); row_sum[1] += s_acc[14] + s_acc[15];
         p[7] = pack_bf16(s_acc[14], s_acc[15]);
-        s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -base[0])); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -base[0])); row_sum[0] += s_acc[16] + s_acc[17];
         p[8] = pack_bf16(s_acc[16], s_acc[17]);
-        s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -base[1])); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -base[1])); row_sum[1] += s_acc[18] + s_acc[19];
         p[9] = pack_bf16(s_acc[18], s_acc[19]);
-        s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -base[0])); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -base[0])); row_sum[0] += s_acc[20] + s_acc[21];
         p[10] = pack_bf16(s_acc[20], s_acc[21]);
-        s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -base[1])); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -base[1])); row_sum[1] += s_acc[22] + s_acc[23];
         p[11] = pack_bf16(s_acc[22], s_acc[23]);
-        s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -base[0])); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -base[0])); row_sum[0] += s_acc[24] + s_acc[25];
         p[12] = pack_bf16(s_acc[24], s_acc[25]);
-        s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -base[1])); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -base[1])); row_sum[1] += s_acc[26] + s_acc[27];
         p[13] = pack_bf16(s_acc[26], s_acc[27]);
-        s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -base[0])); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -base[0])); row_sum[0] += s_acc[28] + s_acc[29];
         p[14] = pack_bf16(s_acc[28], s_acc[29]);
-        s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -base[1])); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -base[1])); row_sum[1] += s_acc[30] + s_acc[31];
         p[15] = pack_bf16(s_acc[30], s_acc[31]);
         // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
         const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
@@ -806,10 +779,10 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       }
 
       // ---- row sums over the lanes and warps
-      row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 1);
-      row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 1);
-      row_sum[0] += __shfl_xor_sync(0xffffffffu, row_sum[0], 2);
-      row_sum[1] += __shfl_xor_sync(0xffffffffu, row_sum[1], 2);
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
 
       // ---- output
       if (s.whole) {
@@ -817,15 +790,15 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         float inv_sum[2];
         {
           const int packed = s.m_block * 64 + (16 * warp + 0 + (lane >> 2)), head = s.kv_head * group + packed % group;
-          const float top = row_max[0] * factor, sum = row_sum[0];
-          inv_sum[0] = sum > 0.0f ? 1.0f / sum : 0.0f;
-          if (half == 0 && (lane & 3) == 0 && (16 * warp + 0 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          const float top = row_max_0 * (factor * 0.693147181f), sum = row_sum_0;
+          inv_sum[0] = sum != 0.0f ? 1.0f / sum : 0.0f;
+          if (half == 0 && (lane & 3) == 0 && (16 * warp + 0 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         {
           const int packed = s.m_block * 64 + (16 * warp + 8 + (lane >> 2)), head = s.kv_head * group + packed % group;
-          const float top = row_max[1] * factor, sum = row_sum[1];
-          inv_sum[1] = sum > 0.0f ? 1.0f / sum : 0.0f;
-          if (half == 0 && (lane & 3) == 0 && (16 * warp + 8 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+          const float top = row_max_1 * (factor * 0.693147181f), sum = row_sum_1;
+          inv_sum[1] = sum != 0.0f ? 1.0f / sum : 0.0f;
+          if (half == 0 && (lane & 3) == 0 && (16 * warp + 8 + (lane >> 2)) < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
         }
         named_barrier_sync(1, 256);
         const u32 o_row = smem_o + half * 32768 + (16 * warp + (lane & 15)) * 128;
@@ -889,7 +862,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           *(float2*)(at + 232) = make_float2(o_acc[116], o_acc[117]);
           *(float2*)(at + 240) = make_float2(o_acc[120], o_acc[121]);
           *(float2*)(at + 248) = make_float2(o_acc[124], o_acc[125]);
-          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max[0], row_sum[0]);
+          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max_0, row_sum_0);
         }
         if (16 * warp + 8 + (lane >> 2) < rows) {
           float* const at = part + (16 * warp + 8 + (lane >> 2)) * 512 + half * 256 + 2 * (lane & 3);
@@ -925,7 +898,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           *(float2*)(at + 232) = make_float2(o_acc[118], o_acc[119]);
           *(float2*)(at + 240) = make_float2(o_acc[122], o_acc[123]);
           *(float2*)(at + 248) = make_float2(o_acc[126], o_acc[127]);
-          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + 8 + (lane >> 2))) = make_float2(row_max[1], row_sum[1]);
+          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + 8 + (lane >> 2))) = make_float2(row_max_1, row_sum_1);
         }
         named_barrier_sync(1, 256);
         const Split split = split_of(range, s);
@@ -939,7 +912,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
           #pragma unroll 1
           for (int r = 4 * (threadIdx.x / 32); r < rows; r += 32) {
-            float base = 0.0f, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i % 8 of row r + i / 8
+            float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i % 8 of row r + i / 8
             #pragma unroll 1
             for (int c = lane; c - lane < 128; c += 32) {
               // the first parts are on their way while the rows' maxima are found
@@ -958,27 +931,26 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                 for (int i = lane % 8; i < split.parts; i += 8) {
                   const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row));
                   if (i < 8) first = other.x;
-                  const float higher = fmaxf(top, other.x), base = higher == -kInfinity ? 0.0f : higher * factor;
-                  sum = sum * exp2_approx(top * factor - base) + other.y * exp2_approx(other.x * factor - base);
+                  const float higher = fmaxf(top, other.x);
+                  sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
                   top = higher;
                 }
-                float all = top;
+                all = top;
                 for (int step = 4; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
-                base = all == -kInfinity ? 0.0f : all * factor;
-                sum *= exp2_approx(top * factor - base);
+                sum *= rescale_factor(top, all, factor);
                 for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
                 const float total = sum;
                 {
                   const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
-                  const float top = all * factor, sum = total;
-                  inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
-                  if (lane % 8 == 0 && r + lane / 8 < rows && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum > 0.0f ? (top + log2_approx(sum)) * 0.693147180559945f : -kInfinity;
+                  const float top = all * (factor * 0.693147181f), sum = total;
+                  inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
+                  if (lane % 8 == 0 && r + lane / 8 < rows && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
                 }
-                weight = exp2_approx(first * factor - base);
+                weight = rescale_factor(first, all, factor);
               }
               {
                 const int row = r + 0;
-                const float row_base = __shfl_sync(0xffffffffu, base, 0);
+                const float row_top = __shfl_sync(0xffffffffu, all, 0);
                 const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
                 float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll
@@ -991,7 +963,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                   for (int i = 4; i < split.parts; ++i) {
                     const float* const other = parts + i * stride;
                     const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
                     sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                   }
                   const int packed = s.m_block * 64 + row;
@@ -1000,7 +972,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               }
               {
                 const int row = r + 1;
-                const float row_base = __shfl_sync(0xffffffffu, base, 8);
+                const float row_top = __shfl_sync(0xffffffffu, all, 8);
                 const float row_inverse = __shfl_sync(0xffffffffu, inverse, 8);
                 float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll
@@ -1013,7 +985,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                   for (int i = 4; i < split.parts; ++i) {
                     const float* const other = parts + i * stride;
                     const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
                     sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                   }
                   const int packed = s.m_block * 64 + row;
@@ -1022,7 +994,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               }
               {
                 const int row = r + 2;
-                const float row_base = __shfl_sync(0xffffffffu, base, 16);
+                const float row_top = __shfl_sync(0xffffffffu, all, 16);
                 const float row_inverse = __shfl_sync(0xffffffffu, inverse, 16);
                 float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll
@@ -1035,7 +1007,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                   for (int i = 4; i < split.parts; ++i) {
                     const float* const other = parts + i * stride;
                     const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
                     sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                   }
                   const int packed = s.m_block * 64 + row;
@@ -1044,7 +1016,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
               }
               {
                 const int row = r + 3;
-                const float row_base = __shfl_sync(0xffffffffu, base, 24);
+                const float row_top = __shfl_sync(0xffffffffu, all, 24);
                 const float row_inverse = __shfl_sync(0xffffffffu, inverse, 24);
                 float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
                 #pragma unroll
@@ -1057,7 +1029,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
                   for (int i = 4; i < split.parts; ++i) {
                     const float* const other = parts + i * stride;
                     const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = exp2_approx(__ldcg(other + 32768 + 2 * row) * factor - row_base);
+                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
                     sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                   }
                   const int packed = s.m_block * 64 + row;

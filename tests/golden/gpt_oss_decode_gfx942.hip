@@ -1,6 +1,6 @@
 // gpt_oss_decode_gfx942: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"gpt_oss_decode_gfx942","target":"gfx942","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":64,"ov_depth":64,"rope_depth":0,"nope_depth":64,"q_depth":64,"cache_depth":64,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":{"sliding_window":128},"score_mod":"none","sink":true,"group":8,"lse":false,"scale":0.125,"mma_shape":[16,16,16],"BM":16,"BN":64,"BK":32,"WM":16,"WN":32,"num_threads":128,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"full_kv":true,"bk_smem":32,"smem_depth":64,"num_smem_stages":1,"double_buffer":false,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"perm4x4","schedule":"cdna_decode_streaming"}
+// Config: {"name":"gpt_oss_decode_gfx942","target":"gfx942","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":64,"ov_depth":64,"rope_depth":0,"nope_depth":64,"q_depth":64,"cache_depth":64,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":{"sliding_window":128},"score_mod":"none","sink":true,"group":8,"lse":false,"scale":0.125,"mma_shape":[16,16,16],"BM":16,"BN":64,"BK":32,"WM":16,"WN":32,"num_threads":128,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"swizzle_v":{"bits":1,"base":2,"shift":3,"domain":"vector"},"full_kv":true,"bk_smem":32,"smem_depth":64,"num_smem_stages":1,"double_buffer":false,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"perm4x4","schedule":"cdna_decode_streaming"}
 // Schedule cdna_decode_streaming: 16 packed query rows by 64 keys a tile, 2 waves of 32 keys; strips of 32.
 // LDS (10384 bytes): K strip 0, V strip 4096, P 8192, exchange 10240.
 //
@@ -119,6 +119,21 @@ DEVICE float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
 #else
 DEVICE float exp2_approx(float x) { return __builtin_exp2f(x); }
 #endif
+
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+DEVICE bool is_steep(float base) { return __builtin_fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+DEVICE float row_base(float maximum, float factor) {
+#pragma clang fp contract(off)
+  return maximum * factor;
+}
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+DEVICE float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - __builtin_fmaxf(to, -3.402823466e38f)) * factor);
+}
 
 #if __has_builtin(__builtin_amdgcn_logf)
 DEVICE float log2_approx(float x) { return __builtin_amdgcn_logf(x); }
@@ -599,12 +614,18 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       float new_max = row_max;
       new_max = maximum(new_max, lds_read_float(exchange + 0 + (lane & 15) * 4));
       new_max = maximum(new_max, lds_read_float(exchange + 64 + (lane & 15) * 4));
-      const float base = new_max == -kInfinity ? 0.0f : new_max * factor;
+      float base = new_max == -kInfinity ? 0.0f : row_base(new_max, factor);
       if (any(new_max > row_max)) {
-        const float alpha = exp2_approx(row_max * factor - base);
+        const float alpha = rescale_factor(row_max, new_max, factor);
         row_sum *= alpha; row_max = new_max;
         o_acc[0] *= alpha;
         o_acc[1] *= alpha;
+      }
+      if (any(is_steep(base))) {
+        const float steep = is_steep(base) ? row_max : 0.0f;
+        s_acc[0] -= steep;
+        s_acc[1] -= steep;
+        if (is_steep(base)) base = 0.0f;
       }
       // P = exp2(S - max), through LDS: a wave has some keys of all rows, and needs all keys
       s_acc[0][0] = exp2_approx(__builtin_fmaf(s_acc[0][0], factor, -base)); row_sum += s_acc[0][0];
@@ -744,16 +765,16 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
 
     // ---- output
     if (uniform((int)s.whole)) {
-      float top = row_max * factor, sum = row_sum, own = 1.0f;
+      float top = row_max * (factor * 0.693147181f), sum = row_sum, own = 1.0f;
       // the sink is one more logit, without a value; a row that sees no key has no use for it
-      if (sum > 0.0f) {
-        const float sink_log2 = in_rows ? sink[kv_head * group + packed % group] * 1.44269504f : 0.0f;
-        const float higher = maximum(top, sink_log2);
-        own = exp2_approx(top - higher);
-        sum = sum * own + exp2_approx(sink_log2 - higher);
+      if (sum != 0.0f) {
+        const float logit = in_rows ? sink[kv_head * group + packed % group] : 0.0f;
+        const float higher = maximum(top, logit);
+        own = top == higher ? 1.0f : exp2_approx((top - higher) * 1.44269504f);
+        sum = sum * own + (logit == higher ? 1.0f : exp2_approx((logit - higher) * 1.44269504f));
         top = higher;
       }
-      const float inv_sum = sum > 0.0f ? own * rcp_approx(sum) : 0.0f;
+      const float inv_sum = sum != 0.0f ? own * rcp_approx(sum) : 0.0f;
       const i32x4 o_rows = buffer_resource(o_head, queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + 64) * 2) : 0);
       const u32 o_from = in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + warp * 32) * 2) : 0x80000000u;
       buffer_store_16(o_rows, o_from + 0 + lane / 16 * 16, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum)});
@@ -785,8 +806,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           float high = -kInfinity, sum = 0.0f;
           for (int i = lane; i < split.parts; i += 64) {
             const float* const other = parts + i * stride + (i == 0 ? shift : 0) + 1024 + 2 * r;
-            const float higher = maximum(high, other[0]), base = higher == -kInfinity ? 0.0f : higher * factor;
-            sum = sum * exp2_approx(high * factor - base) + other[1] * exp2_approx(other[0] * factor - base);
+            const float higher = maximum(high, other[0]);
+            sum = sum * rescale_factor(high, higher, factor) + other[1] * rescale_factor(other[0], higher, factor);
             high = higher;
           }
           float all = high;
@@ -796,8 +817,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           all = maximum(all, from_lane((lane ^ 8) * 4, all));
           all = maximum(all, from_lane((lane ^ 16) * 4, all));
           all = maximum(all, from_lane((lane ^ 32) * 4, all));
-          const float base = all == -kInfinity ? 0.0f : all * factor;
-          sum *= exp2_approx(high * factor - base);
+          sum *= rescale_factor(high, all, factor);
           sum += from_lane((lane ^ 1) * 4, sum);
           sum += from_lane((lane ^ 2) * 4, sum);
           sum += from_lane((lane ^ 4) * 4, sum);
@@ -807,29 +827,29 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
           __asm volatile("" : "+v"(sum));  // has arrived: lanes that do not use it go on to the next row
           if (lane == 0) {
             const int row = m_block * 16 + r;
-            float top = all * factor, own = 1.0f;
+            float top = all * (factor * 0.693147181f), own = 1.0f;
             // the sink is one more logit, without a value; a row that sees no key has no use for it
-            if (sum > 0.0f) {
-              const float sink_log2 = true ? sink[kv_head * group + row % group] * 1.44269504f : 0.0f;
-              const float higher = maximum(top, sink_log2);
-              own = exp2_approx(top - higher);
-              sum = sum * own + exp2_approx(sink_log2 - higher);
+            if (sum != 0.0f) {
+              const float logit = true ? sink[kv_head * group + row % group] : 0.0f;
+              const float higher = maximum(top, logit);
+              own = top == higher ? 1.0f : exp2_approx((top - higher) * 1.44269504f);
+              sum = sum * own + (logit == higher ? 1.0f : exp2_approx((logit - higher) * 1.44269504f));
               top = higher;
             }
-            lds_write_float(exchange + r * 8, base);
-            lds_write_float(exchange + r * 8 + 4, sum > 0.0f ? own * rcp_approx(sum) : 0.0f);
+            lds_write_float(exchange + r * 8, all);
+            lds_write_float(exchange + r * 8 + 4, sum != 0.0f ? own * rcp_approx(sum) : 0.0f);
           }
         }
         SYNC();
         #pragma unroll 1
         for (int i = thread; i < rows * 16; i += 128) {
           const int r = i / 16, c = i % 16, row = m_block * 16 + r;
-          float base = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);
-          __asm volatile("" : "+v"(base), "+v"(inverse));  // waited for here, not once in and once after the loop
+          float all = lds_read_float(exchange + r * 8), inverse = lds_read_float(exchange + r * 8 + 4);
+          __asm volatile("" : "+v"(all), "+v"(inverse));  // waited for here, not once in and once after the loop
           f32x4 sum = (f32x4)(0.0f);
           for (int i = 0; i < split.parts; ++i) {
             const float* const other = parts + i * stride + (i == 0 ? shift : 0);
-            sum += load_global_16(other + r * 64 + 4 * c) * exp2_approx(other[1024 + 2 * r] * factor - base);
+            sum += load_global_16(other + r * 64 + 4 * c) * rescale_factor(other[1024 + 2 * r], all, factor);
           }
           sum *= inverse;
           *(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = u32x2{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)};

@@ -31,6 +31,24 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
+// A steep row's base is -infinity: beside it every P is infinite, which its sum shows.
+__device__ __forceinline__ float watched_base(float maximum, float factor) {
+  const float base = row_base(maximum, factor);
+  return is_steep(base) ? __int_as_float(0xff800000) : base;
+}
+
 __device__ __forceinline__ float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -212,8 +230,8 @@ __device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv,
   work.m_start = m_block * 128;
   work.batch = flat_head / heads_q;
   work.head = flat_head - work.batch * heads_q;
-  work.kv_head = work.head / (heads_q / heads_kv);
   work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;
+  work.kv_head = work.head / (heads_q / heads_kv);
   // Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.
   const int position = work.m_start + work.seqlen_k - work.seqlen_q;
   const int end_key = min(work.seqlen_k, position + 127 + 1);
@@ -282,9 +300,9 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
       u32 k_phase = 1;
       u32 v_stage = 0;
       u32 v_phase = 1;
+      u32 q_phase = 1;
       u32 work_stage = 0;
       u32 work_phase = 1;
-      u32 q_phase = 1;
       for (int tile = blockIdx.x; tile < num_tiles;) {
         const Work work = decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
         if (work.num_blocks > 0) {
@@ -355,425 +373,528 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
     u32 k_phase = 0;
     u32 v_stage = 0;
     u32 v_phase = 0;
-    u32 work_stage = 0;
-    u32 work_phase = 0;
     u32 q_phase = 0;
 
     float s_acc[64];  // S: 64 x 128 scores
     float o_acc[64];  // O: 64 x 128
     u32 p[32];  // P: 64 x 128 as the A operand of P V
 
+    u32 work_stage = 0;
+    u32 work_phase = 0;
     for (int tile = blockIdx.x; tile < num_tiles;) {
       const Work work = decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
-      if (work.num_blocks >= 0) {
-        const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
-        float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
-        float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
-        o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
-        o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
-        o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
-        o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
-        o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
-        o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
-        o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
-        o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
-        if (work.num_blocks > 0) {
-          int n = work.num_blocks - 1;
-          mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
-          q_phase ^= 1;
-          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
+      const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
+      float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
+      float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
+      o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
+      o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
+      o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
+      o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
+      o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
+      o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
+      o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
+      o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
+      if (work.num_blocks > 0) {
+        int n = work.num_blocks - 1;
+        mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
+        q_phase ^= 1;
+        const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
 
-          // ---- first KV tile (the last keys)
+        // ---- first KV tile (the last keys)
+        {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+          const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          if (64 >= end_0) s_acc[32] = -kInfinity; if (65 >= end_0) s_acc[33] = -kInfinity;
+          if (64 >= end_1) s_acc[34] = -kInfinity; if (65 >= end_1) s_acc[35] = -kInfinity;
+          if (72 >= end_0) s_acc[36] = -kInfinity; if (73 >= end_0) s_acc[37] = -kInfinity;
+          if (72 >= end_1) s_acc[38] = -kInfinity; if (73 >= end_1) s_acc[39] = -kInfinity;
+          if (80 >= end_0) s_acc[40] = -kInfinity; if (81 >= end_0) s_acc[41] = -kInfinity;
+          if (80 >= end_1) s_acc[42] = -kInfinity; if (81 >= end_1) s_acc[43] = -kInfinity;
+          if (88 >= end_0) s_acc[44] = -kInfinity; if (89 >= end_0) s_acc[45] = -kInfinity;
+          if (88 >= end_1) s_acc[46] = -kInfinity; if (89 >= end_1) s_acc[47] = -kInfinity;
+          if (96 >= end_0) s_acc[48] = -kInfinity; if (97 >= end_0) s_acc[49] = -kInfinity;
+          if (96 >= end_1) s_acc[50] = -kInfinity; if (97 >= end_1) s_acc[51] = -kInfinity;
+          if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
+          if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
+          if (112 >= end_0) s_acc[56] = -kInfinity; if (113 >= end_0) s_acc[57] = -kInfinity;
+          if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
+          if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
+          if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
+          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
+          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
+          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
+          max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
+          max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          row_max_0 = max_0; row_max_1 = max_1;
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+            s_acc[32] -= steep_0; s_acc[33] -= steep_0; s_acc[34] -= steep_1; s_acc[35] -= steep_1;
+            s_acc[36] -= steep_0; s_acc[37] -= steep_0; s_acc[38] -= steep_1; s_acc[39] -= steep_1;
+            s_acc[40] -= steep_0; s_acc[41] -= steep_0; s_acc[42] -= steep_1; s_acc[43] -= steep_1;
+            s_acc[44] -= steep_0; s_acc[45] -= steep_0; s_acc[46] -= steep_1; s_acc[47] -= steep_1;
+            s_acc[48] -= steep_0; s_acc[49] -= steep_0; s_acc[50] -= steep_1; s_acc[51] -= steep_1;
+            s_acc[52] -= steep_0; s_acc[53] -= steep_0; s_acc[54] -= steep_1; s_acc[55] -= steep_1;
+            s_acc[56] -= steep_0; s_acc[57] -= steep_0; s_acc[58] -= steep_1; s_acc[59] -= steep_1;
+            s_acc[60] -= steep_0; s_acc[61] -= steep_0; s_acc[62] -= steep_1; s_acc[63] -= steep_1;
+          }
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+          s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+          s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+          s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+          s_acc[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); s_acc[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
+          s_acc[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); s_acc[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
+          s_acc[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); s_acc[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
+          s_acc[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); s_acc[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+          s_acc[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); s_acc[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
+          s_acc[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); s_acc[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
+          s_acc[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); s_acc[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
+          s_acc[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); s_acc[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
+          s_acc[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); s_acc[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
+          s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+          s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
+          s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
+          sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
+          sum_0a_0 += s_acc[40]; sum_0b_0 += s_acc[41]; sum_1a_0 += s_acc[42]; sum_1b_0 += s_acc[43];
+          sum_0a_0 += s_acc[44]; sum_0b_0 += s_acc[45]; sum_1a_0 += s_acc[46]; sum_1b_0 += s_acc[47];
+          sum_0a_0 += s_acc[48]; sum_0b_0 += s_acc[49]; sum_1a_0 += s_acc[50]; sum_1b_0 += s_acc[51];
+          sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
+          sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
+          sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+          p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+          p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+          p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+          p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+          p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+          p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+          p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+          p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
+          p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
+          p[20] = pack_bf16(s_acc[40], s_acc[41]); p[21] = pack_bf16(s_acc[42], s_acc[43]);
+          p[22] = pack_bf16(s_acc[44], s_acc[45]); p[23] = pack_bf16(s_acc[46], s_acc[47]);
+          p[24] = pack_bf16(s_acc[48], s_acc[49]); p[25] = pack_bf16(s_acc[50], s_acc[51]);
+          p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
+          p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
+          p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
+        }
+        const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 128;  // tiles that the first row sees to their end
+
+        // ---- KV tiles in which the keys of some row of this warpgroup end
+        for (--n; n >= clean_end; --n) {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+          wgmma_commit();
+          // O += P(n+1) V(n+1)
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(1);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+          const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          if (64 >= end_0) s_acc[32] = -kInfinity; if (65 >= end_0) s_acc[33] = -kInfinity;
+          if (64 >= end_1) s_acc[34] = -kInfinity; if (65 >= end_1) s_acc[35] = -kInfinity;
+          if (72 >= end_0) s_acc[36] = -kInfinity; if (73 >= end_0) s_acc[37] = -kInfinity;
+          if (72 >= end_1) s_acc[38] = -kInfinity; if (73 >= end_1) s_acc[39] = -kInfinity;
+          if (80 >= end_0) s_acc[40] = -kInfinity; if (81 >= end_0) s_acc[41] = -kInfinity;
+          if (80 >= end_1) s_acc[42] = -kInfinity; if (81 >= end_1) s_acc[43] = -kInfinity;
+          if (88 >= end_0) s_acc[44] = -kInfinity; if (89 >= end_0) s_acc[45] = -kInfinity;
+          if (88 >= end_1) s_acc[46] = -kInfinity; if (89 >= end_1) s_acc[47] = -kInfinity;
+          if (96 >= end_0) s_acc[48] = -kInfinity; if (97 >= end_0) s_acc[49] = -kInfinity;
+          if (96 >= end_1) s_acc[50] = -kInfinity; if (97 >= end_1) s_acc[51] = -kInfinity;
+          if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
+          if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
+          if (112 >= end_0) s_acc[56] = -kInfinity; if (113 >= end_0) s_acc[57] = -kInfinity;
+          if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
+          if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
+          if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
+          // softmax(n), while P(n+1) V(n+1) runs
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
+          max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
+          max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
+          max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
+          max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
+          max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
+          max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
+          max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+          float alpha_0 = 1.0f, alpha_1 = 1.0f;
+          // Keep the old maximum while no row of the warp grew by more than 2^8.
+          const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
+          const bool rescale = __any_sync(0xffffffffu, grew);
+          if (rescale) {
+            alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+            alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
+          }
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+            s_acc[32] -= steep_0; s_acc[33] -= steep_0; s_acc[34] -= steep_1; s_acc[35] -= steep_1;
+            s_acc[36] -= steep_0; s_acc[37] -= steep_0; s_acc[38] -= steep_1; s_acc[39] -= steep_1;
+            s_acc[40] -= steep_0; s_acc[41] -= steep_0; s_acc[42] -= steep_1; s_acc[43] -= steep_1;
+            s_acc[44] -= steep_0; s_acc[45] -= steep_0; s_acc[46] -= steep_1; s_acc[47] -= steep_1;
+            s_acc[48] -= steep_0; s_acc[49] -= steep_0; s_acc[50] -= steep_1; s_acc[51] -= steep_1;
+            s_acc[52] -= steep_0; s_acc[53] -= steep_0; s_acc[54] -= steep_1; s_acc[55] -= steep_1;
+            s_acc[56] -= steep_0; s_acc[57] -= steep_0; s_acc[58] -= steep_1; s_acc[59] -= steep_1;
+            s_acc[60] -= steep_0; s_acc[61] -= steep_0; s_acc[62] -= steep_1; s_acc[63] -= steep_1;
+          }
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+          s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+          s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+          s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+          s_acc[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); s_acc[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
+          s_acc[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); s_acc[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
+          s_acc[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); s_acc[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
+          s_acc[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); s_acc[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+          s_acc[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); s_acc[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
+          s_acc[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); s_acc[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
+          s_acc[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); s_acc[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
+          s_acc[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); s_acc[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
+          s_acc[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); s_acc[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
+          s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+          s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
+          s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
+          sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
+          sum_0a_0 += s_acc[40]; sum_0b_0 += s_acc[41]; sum_1a_0 += s_acc[42]; sum_1b_0 += s_acc[43];
+          sum_0a_0 += s_acc[44]; sum_0b_0 += s_acc[45]; sum_1a_0 += s_acc[46]; sum_1b_0 += s_acc[47];
+          sum_0a_0 += s_acc[48]; sum_0b_0 += s_acc[49]; sum_1a_0 += s_acc[50]; sum_1b_0 += s_acc[51];
+          sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
+          sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
+          sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+          }
+          p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+          p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+          p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+          p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+          p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+          p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+          p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+          p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+          p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
+          p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
+          p[20] = pack_bf16(s_acc[40], s_acc[41]); p[21] = pack_bf16(s_acc[42], s_acc[43]);
+          p[22] = pack_bf16(s_acc[44], s_acc[45]); p[23] = pack_bf16(s_acc[46], s_acc[47]);
+          p[24] = pack_bf16(s_acc[48], s_acc[49]); p[25] = pack_bf16(s_acc[50], s_acc[51]);
+          p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
+          p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
+          p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
+        }
+
+        // ---- KV tiles that every row sees whole
+        for (; n >= 0; --n) {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+          wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+          wgmma_commit();
+          // O += P(n+1) V(n+1)
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(1);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // softmax(n), while P(n+1) V(n+1) runs
+          // P(n) by the maximum so far. A sum above 2^8 shows that it grew: then, rarely, a new one is found.
+          float e[64], alpha_0 = 1.0f, alpha_1 = 1.0f;
+          bool rescale = false;
           {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
-            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
-            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-            if (64 >= end_0) s_acc[32] = -kInfinity; if (65 >= end_0) s_acc[33] = -kInfinity;
-            if (64 >= end_1) s_acc[34] = -kInfinity; if (65 >= end_1) s_acc[35] = -kInfinity;
-            if (72 >= end_0) s_acc[36] = -kInfinity; if (73 >= end_0) s_acc[37] = -kInfinity;
-            if (72 >= end_1) s_acc[38] = -kInfinity; if (73 >= end_1) s_acc[39] = -kInfinity;
-            if (80 >= end_0) s_acc[40] = -kInfinity; if (81 >= end_0) s_acc[41] = -kInfinity;
-            if (80 >= end_1) s_acc[42] = -kInfinity; if (81 >= end_1) s_acc[43] = -kInfinity;
-            if (88 >= end_0) s_acc[44] = -kInfinity; if (89 >= end_0) s_acc[45] = -kInfinity;
-            if (88 >= end_1) s_acc[46] = -kInfinity; if (89 >= end_1) s_acc[47] = -kInfinity;
-            if (96 >= end_0) s_acc[48] = -kInfinity; if (97 >= end_0) s_acc[49] = -kInfinity;
-            if (96 >= end_1) s_acc[50] = -kInfinity; if (97 >= end_1) s_acc[51] = -kInfinity;
-            if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
-            if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
-            if (112 >= end_0) s_acc[56] = -kInfinity; if (113 >= end_0) s_acc[57] = -kInfinity;
-            if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
-            if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
-            if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
-            max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
-            max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
-            max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
-            max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
-            max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
-            max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = max_0 * scale_log2; max_1 = max_1 * scale_log2;
-            row_max_0 = max_0; row_max_1 = max_1;
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
-            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
-            s_acc[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); s_acc[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
-            s_acc[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); s_acc[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
-            s_acc[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); s_acc[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
-            s_acc[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); s_acc[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
-            s_acc[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); s_acc[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
-            s_acc[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); s_acc[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
-            s_acc[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); s_acc[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
-            s_acc[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); s_acc[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
-            s_acc[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); s_acc[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
-            s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
-            s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
-            s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
-            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
-            sum_0a_0 += s_acc[40]; sum_0b_0 += s_acc[41]; sum_1a_0 += s_acc[42]; sum_1b_0 += s_acc[43];
-            sum_0a_0 += s_acc[44]; sum_0b_0 += s_acc[45]; sum_1a_0 += s_acc[46]; sum_1b_0 += s_acc[47];
-            sum_0a_0 += s_acc[48]; sum_0b_0 += s_acc[49]; sum_1a_0 += s_acc[50]; sum_1b_0 += s_acc[51];
-            sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
-            sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
-            sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
-            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
-            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
-            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
-            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
-            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
-            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
-            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
-            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
-            p[20] = pack_bf16(s_acc[40], s_acc[41]); p[21] = pack_bf16(s_acc[42], s_acc[43]);
-            p[22] = pack_bf16(s_acc[44], s_acc[45]); p[23] = pack_bf16(s_acc[46], s_acc[47]);
-            p[24] = pack_bf16(s_acc[48], s_acc[49]); p[25] = pack_bf16(s_acc[50], s_acc[51]);
-            p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
-            p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
-            p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
-          }
-          const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 128;  // tiles that the first row sees to their end
-
-          // ---- KV tiles in which the keys of some row of this warpgroup end
-          for (--n; n >= clean_end; --n) {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-            wgmma_commit();
-            // O += P(n+1) V(n+1)
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(1);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
-            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 128) - 2 * (lane & 3);
-            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-            if (64 >= end_0) s_acc[32] = -kInfinity; if (65 >= end_0) s_acc[33] = -kInfinity;
-            if (64 >= end_1) s_acc[34] = -kInfinity; if (65 >= end_1) s_acc[35] = -kInfinity;
-            if (72 >= end_0) s_acc[36] = -kInfinity; if (73 >= end_0) s_acc[37] = -kInfinity;
-            if (72 >= end_1) s_acc[38] = -kInfinity; if (73 >= end_1) s_acc[39] = -kInfinity;
-            if (80 >= end_0) s_acc[40] = -kInfinity; if (81 >= end_0) s_acc[41] = -kInfinity;
-            if (80 >= end_1) s_acc[42] = -kInfinity; if (81 >= end_1) s_acc[43] = -kInfinity;
-            if (88 >= end_0) s_acc[44] = -kInfinity; if (89 >= end_0) s_acc[45] = -kInfinity;
-            if (88 >= end_1) s_acc[46] = -kInfinity; if (89 >= end_1) s_acc[47] = -kInfinity;
-            if (96 >= end_0) s_acc[48] = -kInfinity; if (97 >= end_0) s_acc[49] = -kInfinity;
-            if (96 >= end_1) s_acc[50] = -kInfinity; if (97 >= end_1) s_acc[51] = -kInfinity;
-            if (104 >= end_0) s_acc[52] = -kInfinity; if (105 >= end_0) s_acc[53] = -kInfinity;
-            if (104 >= end_1) s_acc[54] = -kInfinity; if (105 >= end_1) s_acc[55] = -kInfinity;
-            if (112 >= end_0) s_acc[56] = -kInfinity; if (113 >= end_0) s_acc[57] = -kInfinity;
-            if (112 >= end_1) s_acc[58] = -kInfinity; if (113 >= end_1) s_acc[59] = -kInfinity;
-            if (120 >= end_0) s_acc[60] = -kInfinity; if (121 >= end_0) s_acc[61] = -kInfinity;
-            if (120 >= end_1) s_acc[62] = -kInfinity; if (121 >= end_1) s_acc[63] = -kInfinity;
-            // softmax(n), while P(n+1) V(n+1) runs
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            max_0a = fmaxf(max_0a, s_acc[32]); max_0b = fmaxf(max_0b, s_acc[33]); max_1a = fmaxf(max_1a, s_acc[34]); max_1b = fmaxf(max_1b, s_acc[35]);
-            max_0a = fmaxf(max_0a, s_acc[36]); max_0b = fmaxf(max_0b, s_acc[37]); max_1a = fmaxf(max_1a, s_acc[38]); max_1b = fmaxf(max_1b, s_acc[39]);
-            max_0a = fmaxf(max_0a, s_acc[40]); max_0b = fmaxf(max_0b, s_acc[41]); max_1a = fmaxf(max_1a, s_acc[42]); max_1b = fmaxf(max_1b, s_acc[43]);
-            max_0a = fmaxf(max_0a, s_acc[44]); max_0b = fmaxf(max_0b, s_acc[45]); max_1a = fmaxf(max_1a, s_acc[46]); max_1b = fmaxf(max_1b, s_acc[47]);
-            max_0a = fmaxf(max_0a, s_acc[48]); max_0b = fmaxf(max_0b, s_acc[49]); max_1a = fmaxf(max_1a, s_acc[50]); max_1b = fmaxf(max_1b, s_acc[51]);
-            max_0a = fmaxf(max_0a, s_acc[52]); max_0b = fmaxf(max_0b, s_acc[53]); max_1a = fmaxf(max_1a, s_acc[54]); max_1b = fmaxf(max_1b, s_acc[55]);
-            max_0a = fmaxf(max_0a, s_acc[56]); max_0b = fmaxf(max_0b, s_acc[57]); max_1a = fmaxf(max_1a, s_acc[58]); max_1b = fmaxf(max_1b, s_acc[59]);
-            max_0a = fmaxf(max_0a, s_acc[60]); max_0b = fmaxf(max_0b, s_acc[61]); max_1a = fmaxf(max_1a, s_acc[62]); max_1b = fmaxf(max_1b, s_acc[63]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = max_0 * scale_log2; max_1 = max_1 * scale_log2;
-            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
-            float alpha_0 = 1.0f, alpha_1 = 1.0f;
-            // Keep the old maximum while no row of the warp grew by more than 2^8.
-            const bool grew = (max_0 - row_max_0) > 8.0f || (max_1 - row_max_1) > 8.0f;
-            const bool rescale = __any_sync(0xffffffffu, grew);
-            if (rescale) {
-              alpha_0 = row_max_0 == max_0 ? 1.0f : exp2_approx((row_max_0 - max_0));
-              row_sum_0 *= alpha_0; row_max_0 = max_0;
-              alpha_1 = row_max_1 == max_1 ? 1.0f : exp2_approx((row_max_1 - max_1));
-              row_sum_1 *= alpha_1; row_max_1 = max_1;
-            }
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            s_acc[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); s_acc[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
-            s_acc[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); s_acc[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
-            s_acc[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); s_acc[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
-            s_acc[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); s_acc[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
-            s_acc[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); s_acc[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
-            s_acc[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); s_acc[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
-            s_acc[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); s_acc[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
-            s_acc[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); s_acc[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
-            s_acc[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); s_acc[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
-            s_acc[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); s_acc[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
-            s_acc[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); s_acc[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
-            s_acc[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); s_acc[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
-            s_acc[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); s_acc[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
-            s_acc[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); s_acc[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
-            s_acc[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); s_acc[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
-            s_acc[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); s_acc[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            sum_0a_0 += s_acc[32]; sum_0b_0 += s_acc[33]; sum_1a_0 += s_acc[34]; sum_1b_0 += s_acc[35];
-            sum_0a_0 += s_acc[36]; sum_0b_0 += s_acc[37]; sum_1a_0 += s_acc[38]; sum_1b_0 += s_acc[39];
-            sum_0a_0 += s_acc[40]; sum_0b_0 += s_acc[41]; sum_1a_0 += s_acc[42]; sum_1b_0 += s_acc[43];
-            sum_0a_0 += s_acc[44]; sum_0b_0 += s_acc[45]; sum_1a_0 += s_acc[46]; sum_1b_0 += s_acc[47];
-            sum_0a_0 += s_acc[48]; sum_0b_0 += s_acc[49]; sum_1a_0 += s_acc[50]; sum_1b_0 += s_acc[51];
-            sum_0a_0 += s_acc[52]; sum_0b_0 += s_acc[53]; sum_1a_0 += s_acc[54]; sum_1b_0 += s_acc[55];
-            sum_0a_0 += s_acc[56]; sum_0b_0 += s_acc[57]; sum_1a_0 += s_acc[58]; sum_1b_0 += s_acc[59];
-            sum_0a_0 += s_acc[60]; sum_0b_0 += s_acc[61]; sum_1a_0 += s_acc[62]; sum_1b_0 += s_acc[63];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-            if (rescale) {
-              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-            }
-            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
-            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
-            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
-            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
-            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
-            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
-            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
-            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-            p[16] = pack_bf16(s_acc[32], s_acc[33]); p[17] = pack_bf16(s_acc[34], s_acc[35]);
-            p[18] = pack_bf16(s_acc[36], s_acc[37]); p[19] = pack_bf16(s_acc[38], s_acc[39]);
-            p[20] = pack_bf16(s_acc[40], s_acc[41]); p[21] = pack_bf16(s_acc[42], s_acc[43]);
-            p[22] = pack_bf16(s_acc[44], s_acc[45]); p[23] = pack_bf16(s_acc[46], s_acc[47]);
-            p[24] = pack_bf16(s_acc[48], s_acc[49]); p[25] = pack_bf16(s_acc[50], s_acc[51]);
-            p[26] = pack_bf16(s_acc[52], s_acc[53]); p[27] = pack_bf16(s_acc[54], s_acc[55]);
-            p[28] = pack_bf16(s_acc[56], s_acc[57]); p[29] = pack_bf16(s_acc[58], s_acc[59]);
-            p[30] = pack_bf16(s_acc[60], s_acc[61]); p[31] = pack_bf16(s_acc[62], s_acc[63]);
-          }
-
-          // ---- KV tiles that every row sees whole
-          for (; n >= 0; --n) {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n128k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-            wgmma_m64n128k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-            wgmma_commit();
-            // O += P(n+1) V(n+1)
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(1);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            // softmax(n), while P(n+1) V(n+1) runs
-            // P(n) by the maximum so far. A sum above 2^8 shows that it grew: then, rarely, a new one is found.
-            float e[64], alpha_0 = 1.0f, alpha_1 = 1.0f;
-            bool rescale = false;
-            {
-              float sum_0a, sum_0b, sum_1a, sum_1b;
-              e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -row_max_0));
-              e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -row_max_1));
-              e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -row_max_0));
-              e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -row_max_1));
-              e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -row_max_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -row_max_0));
-              e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -row_max_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -row_max_1));
-              e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -row_max_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -row_max_0));
-              e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -row_max_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -row_max_1));
-              e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -row_max_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -row_max_0));
-              e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -row_max_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -row_max_1));
-              e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -row_max_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -row_max_0));
-              e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -row_max_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -row_max_1));
-              e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -row_max_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -row_max_0));
-              e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -row_max_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -row_max_1));
-              e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -row_max_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -row_max_0));
-              e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -row_max_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -row_max_1));
+            float sum_0a, sum_0b, sum_1a, sum_1b;
+            float shift_0 = watched_base(row_max_0, scale_log2);
+            float shift_1 = watched_base(row_max_1, scale_log2);
+            e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+            e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+            e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+            e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+            e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+            e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+            e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+            e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+            e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+            e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+            e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+            e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+            e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+            e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+            e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+            e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+            sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
+            sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+            sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
+            sum_0a += e[12]; sum_0b += e[13]; sum_1a += e[14]; sum_1b += e[15];
+            sum_0a += e[16]; sum_0b += e[17]; sum_1a += e[18]; sum_1b += e[19];
+            sum_0a += e[20]; sum_0b += e[21]; sum_1a += e[22]; sum_1b += e[23];
+            sum_0a += e[24]; sum_0b += e[25]; sum_1a += e[26]; sum_1b += e[27];
+            sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
+            sum_0a += sum_0b; sum_1a += sum_1b;
+            if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
+              float max_0 = s_acc[0], max_1 = s_acc[2];
+              max_0 = fmaxf(max_0, fmaxf(s_acc[0], s_acc[1])); max_1 = fmaxf(max_1, fmaxf(s_acc[2], s_acc[3]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[4], s_acc[5])); max_1 = fmaxf(max_1, fmaxf(s_acc[6], s_acc[7]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[8], s_acc[9])); max_1 = fmaxf(max_1, fmaxf(s_acc[10], s_acc[11]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[12], s_acc[13])); max_1 = fmaxf(max_1, fmaxf(s_acc[14], s_acc[15]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[16], s_acc[17])); max_1 = fmaxf(max_1, fmaxf(s_acc[18], s_acc[19]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[20], s_acc[21])); max_1 = fmaxf(max_1, fmaxf(s_acc[22], s_acc[23]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[24], s_acc[25])); max_1 = fmaxf(max_1, fmaxf(s_acc[26], s_acc[27]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[28], s_acc[29])); max_1 = fmaxf(max_1, fmaxf(s_acc[30], s_acc[31]));
+              max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
+              max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
+              max_0 = fmaxf(row_max_0, max_0);
+              const float beta_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
+              alpha_0 *= beta_0; row_sum_0 *= beta_0; row_max_0 = max_0;
+              max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+              max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+              max_1 = fmaxf(row_max_1, max_1);
+              const float beta_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
+              alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
+              rescale = true;
+              shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+              shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+              if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+                const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+                if (is_steep(shift_0)) shift_0 = 0.0f;
+                const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+                if (is_steep(shift_1)) shift_1 = 0.0f;
+                s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+                s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+                s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+                s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+                s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+                s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+                s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+                s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+              }
+              e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+              e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+              e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+              e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+              e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+              e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+              e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+              e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+              e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+              e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+              e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+              e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+              e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+              e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+              e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+              e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
               sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
               sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
               sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
@@ -783,73 +904,99 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
               sum_0a += e[24]; sum_0b += e[25]; sum_1a += e[26]; sum_1b += e[27];
               sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
               sum_0a += sum_0b; sum_1a += sum_1b;
-              if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
-                float max_0 = s_acc[0], max_1 = s_acc[2];
-                max_0 = fmaxf(max_0, fmaxf(s_acc[0], s_acc[1])); max_1 = fmaxf(max_1, fmaxf(s_acc[2], s_acc[3]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[4], s_acc[5])); max_1 = fmaxf(max_1, fmaxf(s_acc[6], s_acc[7]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[8], s_acc[9])); max_1 = fmaxf(max_1, fmaxf(s_acc[10], s_acc[11]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[12], s_acc[13])); max_1 = fmaxf(max_1, fmaxf(s_acc[14], s_acc[15]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[16], s_acc[17])); max_1 = fmaxf(max_1, fmaxf(s_acc[18], s_acc[19]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[20], s_acc[21])); max_1 = fmaxf(max_1, fmaxf(s_acc[22], s_acc[23]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[24], s_acc[25])); max_1 = fmaxf(max_1, fmaxf(s_acc[26], s_acc[27]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[28], s_acc[29])); max_1 = fmaxf(max_1, fmaxf(s_acc[30], s_acc[31]));
-                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
-                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
-                max_0 = fmaxf(row_max_0, max_0 * scale_log2);
-                const float beta_0 = exp2_approx(row_max_0 - max_0);
-                alpha_0 *= beta_0; row_sum_0 *= beta_0; row_max_0 = max_0;
-                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-                max_1 = fmaxf(row_max_1, max_1 * scale_log2);
-                const float beta_1 = exp2_approx(row_max_1 - max_1);
-                alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
-                rescale = true;
-                e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -row_max_0));
-                e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -row_max_1));
-                e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -row_max_0));
-                e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -row_max_1));
-                e[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -row_max_0)); e[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -row_max_0));
-                e[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -row_max_1)); e[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -row_max_1));
-                e[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -row_max_0)); e[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -row_max_0));
-                e[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -row_max_1)); e[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -row_max_1));
-                e[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -row_max_0)); e[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -row_max_0));
-                e[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -row_max_1)); e[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -row_max_1));
-                e[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -row_max_0)); e[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -row_max_0));
-                e[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -row_max_1)); e[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -row_max_1));
-                e[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -row_max_0)); e[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -row_max_0));
-                e[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -row_max_1)); e[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -row_max_1));
-                e[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -row_max_0)); e[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -row_max_0));
-                e[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -row_max_1)); e[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -row_max_1));
-                sum_0a = e[0]; sum_0b = e[1]; sum_1a = e[2]; sum_1b = e[3];
-                sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                sum_0a += e[8]; sum_0b += e[9]; sum_1a += e[10]; sum_1b += e[11];
-                sum_0a += e[12]; sum_0b += e[13]; sum_1a += e[14]; sum_1b += e[15];
-                sum_0a += e[16]; sum_0b += e[17]; sum_1a += e[18]; sum_1b += e[19];
-                sum_0a += e[20]; sum_0b += e[21]; sum_1a += e[22]; sum_1b += e[23];
-                sum_0a += e[24]; sum_0b += e[25]; sum_1a += e[26]; sum_1b += e[27];
-                sum_0a += e[28]; sum_0b += e[29]; sum_1a += e[30]; sum_1b += e[31];
-                sum_0a += sum_0b; sum_1a += sum_1b;
-              }
-              row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
-            {
-              float sum_0a, sum_0b, sum_1a, sum_1b;
-              e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -row_max_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -row_max_0));
-              e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -row_max_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -row_max_1));
-              e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -row_max_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -row_max_0));
-              e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -row_max_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -row_max_1));
-              e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -row_max_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -row_max_0));
-              e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -row_max_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -row_max_1));
-              e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -row_max_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -row_max_0));
-              e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -row_max_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -row_max_1));
-              e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -row_max_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -row_max_0));
-              e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -row_max_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -row_max_1));
-              e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -row_max_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -row_max_0));
-              e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -row_max_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -row_max_1));
-              e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -row_max_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -row_max_0));
-              e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -row_max_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -row_max_1));
-              e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -row_max_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -row_max_0));
-              e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -row_max_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -row_max_1));
+            row_sum_0 += sum_0a; row_sum_1 += sum_1a;
+          }
+          {
+            float sum_0a, sum_0b, sum_1a, sum_1b;
+            float shift_0 = watched_base(row_max_0, scale_log2);
+            float shift_1 = watched_base(row_max_1, scale_log2);
+            e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+            e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+            e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+            e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+            e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
+            e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
+            e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
+            e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+            e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
+            e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
+            e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
+            e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
+            e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
+            e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+            e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
+            e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
+            sum_0a = e[32]; sum_0b = e[33]; sum_1a = e[34]; sum_1b = e[35];
+            sum_0a += e[36]; sum_0b += e[37]; sum_1a += e[38]; sum_1b += e[39];
+            sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
+            sum_0a += e[44]; sum_0b += e[45]; sum_1a += e[46]; sum_1b += e[47];
+            sum_0a += e[48]; sum_0b += e[49]; sum_1a += e[50]; sum_1b += e[51];
+            sum_0a += e[52]; sum_0b += e[53]; sum_1a += e[54]; sum_1b += e[55];
+            sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
+            sum_0a += e[60]; sum_0b += e[61]; sum_1a += e[62]; sum_1b += e[63];
+            sum_0a += sum_0b; sum_1a += sum_1b;
+            if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
+              float max_0 = s_acc[32], max_1 = s_acc[34];
+              max_0 = fmaxf(max_0, fmaxf(s_acc[32], s_acc[33])); max_1 = fmaxf(max_1, fmaxf(s_acc[34], s_acc[35]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[36], s_acc[37])); max_1 = fmaxf(max_1, fmaxf(s_acc[38], s_acc[39]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[40], s_acc[41])); max_1 = fmaxf(max_1, fmaxf(s_acc[42], s_acc[43]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[44], s_acc[45])); max_1 = fmaxf(max_1, fmaxf(s_acc[46], s_acc[47]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[48], s_acc[49])); max_1 = fmaxf(max_1, fmaxf(s_acc[50], s_acc[51]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[52], s_acc[53])); max_1 = fmaxf(max_1, fmaxf(s_acc[54], s_acc[55]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[56], s_acc[57])); max_1 = fmaxf(max_1, fmaxf(s_acc[58], s_acc[59]));
+              max_0 = fmaxf(max_0, fmaxf(s_acc[60], s_acc[61])); max_1 = fmaxf(max_1, fmaxf(s_acc[62], s_acc[63]));
+              max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
+              max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
+              max_0 = fmaxf(row_max_0, max_0);
+              const float beta_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
+              alpha_0 *= beta_0; row_sum_0 *= beta_0; row_max_0 = max_0;
+              max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+              max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+              max_1 = fmaxf(row_max_1, max_1);
+              const float beta_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
+              alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
+              rescale = true;
+              e[0] *= beta_0; e[1] *= beta_0; e[2] *= beta_1; e[3] *= beta_1;
+              e[4] *= beta_0; e[5] *= beta_0; e[6] *= beta_1; e[7] *= beta_1;
+              e[8] *= beta_0; e[9] *= beta_0; e[10] *= beta_1; e[11] *= beta_1;
+              e[12] *= beta_0; e[13] *= beta_0; e[14] *= beta_1; e[15] *= beta_1;
+              e[16] *= beta_0; e[17] *= beta_0; e[18] *= beta_1; e[19] *= beta_1;
+              e[20] *= beta_0; e[21] *= beta_0; e[22] *= beta_1; e[23] *= beta_1;
+              e[24] *= beta_0; e[25] *= beta_0; e[26] *= beta_1; e[27] *= beta_1;
+              e[28] *= beta_0; e[29] *= beta_0; e[30] *= beta_1; e[31] *= beta_1;
+              shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+              shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+              if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+                const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+                if (is_steep(shift_0)) shift_0 = 0.0f;
+                const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+                if (is_steep(shift_1)) shift_1 = 0.0f;
+                s_acc[32] -= steep_0; s_acc[33] -= steep_0; s_acc[34] -= steep_1; s_acc[35] -= steep_1;
+                s_acc[36] -= steep_0; s_acc[37] -= steep_0; s_acc[38] -= steep_1; s_acc[39] -= steep_1;
+                s_acc[40] -= steep_0; s_acc[41] -= steep_0; s_acc[42] -= steep_1; s_acc[43] -= steep_1;
+                s_acc[44] -= steep_0; s_acc[45] -= steep_0; s_acc[46] -= steep_1; s_acc[47] -= steep_1;
+                s_acc[48] -= steep_0; s_acc[49] -= steep_0; s_acc[50] -= steep_1; s_acc[51] -= steep_1;
+                s_acc[52] -= steep_0; s_acc[53] -= steep_0; s_acc[54] -= steep_1; s_acc[55] -= steep_1;
+                s_acc[56] -= steep_0; s_acc[57] -= steep_0; s_acc[58] -= steep_1; s_acc[59] -= steep_1;
+                s_acc[60] -= steep_0; s_acc[61] -= steep_0; s_acc[62] -= steep_1; s_acc[63] -= steep_1;
+              }
+              e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -shift_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -shift_0));
+              e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -shift_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -shift_1));
+              e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -shift_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -shift_0));
+              e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -shift_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -shift_1));
+              e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -shift_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -shift_0));
+              e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -shift_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -shift_1));
+              e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -shift_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -shift_0));
+              e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -shift_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -shift_1));
+              e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -shift_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -shift_0));
+              e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -shift_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -shift_1));
+              e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -shift_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -shift_0));
+              e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -shift_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -shift_1));
+              e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -shift_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -shift_0));
+              e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -shift_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -shift_1));
+              e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -shift_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -shift_0));
+              e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -shift_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -shift_1));
               sum_0a = e[32]; sum_0b = e[33]; sum_1a = e[34]; sum_1b = e[35];
               sum_0a += e[36]; sum_0b += e[37]; sum_1a += e[38]; sum_1b += e[39];
               sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
@@ -859,156 +1006,101 @@ kiln_prefill_bf16_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
               sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
               sum_0a += e[60]; sum_0b += e[61]; sum_1a += e[62]; sum_1b += e[63];
               sum_0a += sum_0b; sum_1a += sum_1b;
-              if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 256.0f)) {
-                float max_0 = s_acc[32], max_1 = s_acc[34];
-                max_0 = fmaxf(max_0, fmaxf(s_acc[32], s_acc[33])); max_1 = fmaxf(max_1, fmaxf(s_acc[34], s_acc[35]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[36], s_acc[37])); max_1 = fmaxf(max_1, fmaxf(s_acc[38], s_acc[39]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[40], s_acc[41])); max_1 = fmaxf(max_1, fmaxf(s_acc[42], s_acc[43]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[44], s_acc[45])); max_1 = fmaxf(max_1, fmaxf(s_acc[46], s_acc[47]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[48], s_acc[49])); max_1 = fmaxf(max_1, fmaxf(s_acc[50], s_acc[51]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[52], s_acc[53])); max_1 = fmaxf(max_1, fmaxf(s_acc[54], s_acc[55]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[56], s_acc[57])); max_1 = fmaxf(max_1, fmaxf(s_acc[58], s_acc[59]));
-                max_0 = fmaxf(max_0, fmaxf(s_acc[60], s_acc[61])); max_1 = fmaxf(max_1, fmaxf(s_acc[62], s_acc[63]));
-                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
-                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
-                max_0 = fmaxf(row_max_0, max_0 * scale_log2);
-                const float beta_0 = exp2_approx(row_max_0 - max_0);
-                alpha_0 *= beta_0; row_sum_0 *= beta_0; row_max_0 = max_0;
-                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-                max_1 = fmaxf(row_max_1, max_1 * scale_log2);
-                const float beta_1 = exp2_approx(row_max_1 - max_1);
-                alpha_1 *= beta_1; row_sum_1 *= beta_1; row_max_1 = max_1;
-                rescale = true;
-                e[0] *= beta_0; e[1] *= beta_0; e[2] *= beta_1; e[3] *= beta_1;
-                e[4] *= beta_0; e[5] *= beta_0; e[6] *= beta_1; e[7] *= beta_1;
-                e[8] *= beta_0; e[9] *= beta_0; e[10] *= beta_1; e[11] *= beta_1;
-                e[12] *= beta_0; e[13] *= beta_0; e[14] *= beta_1; e[15] *= beta_1;
-                e[16] *= beta_0; e[17] *= beta_0; e[18] *= beta_1; e[19] *= beta_1;
-                e[20] *= beta_0; e[21] *= beta_0; e[22] *= beta_1; e[23] *= beta_1;
-                e[24] *= beta_0; e[25] *= beta_0; e[26] *= beta_1; e[27] *= beta_1;
-                e[28] *= beta_0; e[29] *= beta_0; e[30] *= beta_1; e[31] *= beta_1;
-                e[32] = exp2_approx(fmaf(s_acc[32], scale_log2, -row_max_0)); e[33] = exp2_approx(fmaf(s_acc[33], scale_log2, -row_max_0));
-                e[34] = exp2_approx(fmaf(s_acc[34], scale_log2, -row_max_1)); e[35] = exp2_approx(fmaf(s_acc[35], scale_log2, -row_max_1));
-                e[36] = exp2_approx(fmaf(s_acc[36], scale_log2, -row_max_0)); e[37] = exp2_approx(fmaf(s_acc[37], scale_log2, -row_max_0));
-                e[38] = exp2_approx(fmaf(s_acc[38], scale_log2, -row_max_1)); e[39] = exp2_approx(fmaf(s_acc[39], scale_log2, -row_max_1));
-                e[40] = exp2_approx(fmaf(s_acc[40], scale_log2, -row_max_0)); e[41] = exp2_approx(fmaf(s_acc[41], scale_log2, -row_max_0));
-                e[42] = exp2_approx(fmaf(s_acc[42], scale_log2, -row_max_1)); e[43] = exp2_approx(fmaf(s_acc[43], scale_log2, -row_max_1));
-                e[44] = exp2_approx(fmaf(s_acc[44], scale_log2, -row_max_0)); e[45] = exp2_approx(fmaf(s_acc[45], scale_log2, -row_max_0));
-                e[46] = exp2_approx(fmaf(s_acc[46], scale_log2, -row_max_1)); e[47] = exp2_approx(fmaf(s_acc[47], scale_log2, -row_max_1));
-                e[48] = exp2_approx(fmaf(s_acc[48], scale_log2, -row_max_0)); e[49] = exp2_approx(fmaf(s_acc[49], scale_log2, -row_max_0));
-                e[50] = exp2_approx(fmaf(s_acc[50], scale_log2, -row_max_1)); e[51] = exp2_approx(fmaf(s_acc[51], scale_log2, -row_max_1));
-                e[52] = exp2_approx(fmaf(s_acc[52], scale_log2, -row_max_0)); e[53] = exp2_approx(fmaf(s_acc[53], scale_log2, -row_max_0));
-                e[54] = exp2_approx(fmaf(s_acc[54], scale_log2, -row_max_1)); e[55] = exp2_approx(fmaf(s_acc[55], scale_log2, -row_max_1));
-                e[56] = exp2_approx(fmaf(s_acc[56], scale_log2, -row_max_0)); e[57] = exp2_approx(fmaf(s_acc[57], scale_log2, -row_max_0));
-                e[58] = exp2_approx(fmaf(s_acc[58], scale_log2, -row_max_1)); e[59] = exp2_approx(fmaf(s_acc[59], scale_log2, -row_max_1));
-                e[60] = exp2_approx(fmaf(s_acc[60], scale_log2, -row_max_0)); e[61] = exp2_approx(fmaf(s_acc[61], scale_log2, -row_max_0));
-                e[62] = exp2_approx(fmaf(s_acc[62], scale_log2, -row_max_1)); e[63] = exp2_approx(fmaf(s_acc[63], scale_log2, -row_max_1));
-                sum_0a = e[32]; sum_0b = e[33]; sum_1a = e[34]; sum_1b = e[35];
-                sum_0a += e[36]; sum_0b += e[37]; sum_1a += e[38]; sum_1b += e[39];
-                sum_0a += e[40]; sum_0b += e[41]; sum_1a += e[42]; sum_1b += e[43];
-                sum_0a += e[44]; sum_0b += e[45]; sum_1a += e[46]; sum_1b += e[47];
-                sum_0a += e[48]; sum_0b += e[49]; sum_1a += e[50]; sum_1b += e[51];
-                sum_0a += e[52]; sum_0b += e[53]; sum_1a += e[54]; sum_1b += e[55];
-                sum_0a += e[56]; sum_0b += e[57]; sum_1a += e[58]; sum_1b += e[59];
-                sum_0a += e[60]; sum_0b += e[61]; sum_1a += e[62]; sum_1b += e[63];
-                sum_0a += sum_0b; sum_1a += sum_1b;
-              }
-              row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-            if (rescale) {
-              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-            }
-            p[0] = pack_bf16(e[0], e[1]); p[1] = pack_bf16(e[2], e[3]);
-            p[2] = pack_bf16(e[4], e[5]); p[3] = pack_bf16(e[6], e[7]);
-            p[4] = pack_bf16(e[8], e[9]); p[5] = pack_bf16(e[10], e[11]);
-            p[6] = pack_bf16(e[12], e[13]); p[7] = pack_bf16(e[14], e[15]);
-            p[8] = pack_bf16(e[16], e[17]); p[9] = pack_bf16(e[18], e[19]);
-            p[10] = pack_bf16(e[20], e[21]); p[11] = pack_bf16(e[22], e[23]);
-            p[12] = pack_bf16(e[24], e[25]); p[13] = pack_bf16(e[26], e[27]);
-            p[14] = pack_bf16(e[28], e[29]); p[15] = pack_bf16(e[30], e[31]);
-            p[16] = pack_bf16(e[32], e[33]); p[17] = pack_bf16(e[34], e[35]);
-            p[18] = pack_bf16(e[36], e[37]); p[19] = pack_bf16(e[38], e[39]);
-            p[20] = pack_bf16(e[40], e[41]); p[21] = pack_bf16(e[42], e[43]);
-            p[22] = pack_bf16(e[44], e[45]); p[23] = pack_bf16(e[46], e[47]);
-            p[24] = pack_bf16(e[48], e[49]); p[25] = pack_bf16(e[50], e[51]);
-            p[26] = pack_bf16(e[52], e[53]); p[27] = pack_bf16(e[54], e[55]);
-            p[28] = pack_bf16(e[56], e[57]); p[29] = pack_bf16(e[58], e[59]);
-            p[30] = pack_bf16(e[60], e[61]); p[31] = pack_bf16(e[62], e[63]);
+            row_sum_0 += sum_0a; row_sum_1 += sum_1a;
           }
-          if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
-
-          // ---- O += P V of the last tile
-          {
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
-            wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
           }
+          p[0] = pack_bf16(e[0], e[1]); p[1] = pack_bf16(e[2], e[3]);
+          p[2] = pack_bf16(e[4], e[5]); p[3] = pack_bf16(e[6], e[7]);
+          p[4] = pack_bf16(e[8], e[9]); p[5] = pack_bf16(e[10], e[11]);
+          p[6] = pack_bf16(e[12], e[13]); p[7] = pack_bf16(e[14], e[15]);
+          p[8] = pack_bf16(e[16], e[17]); p[9] = pack_bf16(e[18], e[19]);
+          p[10] = pack_bf16(e[20], e[21]); p[11] = pack_bf16(e[22], e[23]);
+          p[12] = pack_bf16(e[24], e[25]); p[13] = pack_bf16(e[26], e[27]);
+          p[14] = pack_bf16(e[28], e[29]); p[15] = pack_bf16(e[30], e[31]);
+          p[16] = pack_bf16(e[32], e[33]); p[17] = pack_bf16(e[34], e[35]);
+          p[18] = pack_bf16(e[36], e[37]); p[19] = pack_bf16(e[38], e[39]);
+          p[20] = pack_bf16(e[40], e[41]); p[21] = pack_bf16(e[42], e[43]);
+          p[22] = pack_bf16(e[44], e[45]); p[23] = pack_bf16(e[46], e[47]);
+          p[24] = pack_bf16(e[48], e[49]); p[25] = pack_bf16(e[50], e[51]);
+          p[26] = pack_bf16(e[52], e[53]); p[27] = pack_bf16(e[54], e[55]);
+          p[28] = pack_bf16(e[56], e[57]); p[29] = pack_bf16(e[58], e[59]);
+          p[30] = pack_bf16(e[60], e[61]); p[31] = pack_bf16(e[62], e[63]);
         }
+        if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
 
-        // ---- epilogue: O / row_sum, LSE
-        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
-        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
-        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
-        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
-        const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
-        const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
-        // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
-        if (lane == 0) bulk_wait_read();  // the store of the item before
-        __syncwarp();
-        stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
-                    pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
-                    pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
-                    pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
-                    pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
-                    pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
-                    pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
-                    pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
-                    pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
-        fence_proxy_async();
-        __syncwarp();
-        if (lane == 0) {
-          tma_store(&o_map, o_warp + 0, 0, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
-          tma_store(&o_map, o_warp + 8192, 64, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
-          bulk_commit();
+        // ---- O += P V of the last tile
+        {
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n128k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[16], p[17], p[18], p[19], descriptor(v_low + 512, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[20], p[21], p[22], p[23], descriptor(v_low + 640, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[24], p[25], p[26], p[27], descriptor(v_low + 768, 0x40000040u));
+          wgmma_m64n128k16_rs(o_acc, p[28], p[29], p[30], p[31], descriptor(v_low + 896, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
         }
+      }
+
+      // ---- epilogue: O / row_sum, LSE
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
+      const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : rcp_approx(row_sum_0);
+      const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);
+      // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
+      if (lane == 0) bulk_wait_read();  // the store of the item before
+      __syncwarp();
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+                  pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+                  pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+                  pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+                  pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+                  pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+                  pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+                  pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+                  pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) {
+        tma_store(&o_map, o_warp + 0, 0, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
+        tma_store(&o_map, o_warp + 8192, 64, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
+        bulk_commit();
       }
       // next work item
       mbarrier_wait(mbar_work_full + work_stage * 8, work_phase);

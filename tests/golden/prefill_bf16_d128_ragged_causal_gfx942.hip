@@ -1,6 +1,6 @@
 // prefill_bf16_d128_ragged_causal_gfx942: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_ragged_causal_gfx942","target":"gfx942","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,8],"BM":256,"BN":32,"BK":32,"WM":32,"WN":32,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":32,"smem_depth":128,"num_smem_stages":2,"double_buffer":true,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"perm4x4","wait_policy":"counted","schedule":"cdna_prefill_pingpong"}
+// Config: {"name":"prefill_bf16_d128_ragged_causal_gfx942","target":"gfx942","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[32,32,8],"BM":256,"BN":32,"BK":32,"WM":32,"WN":32,"num_threads":512,"swizzle_k":{"bits":3,"base":0,"shift":3,"domain":"vector"},"swizzle_v":"none","full_kv":true,"bk_smem":32,"smem_depth":128,"num_smem_stages":2,"double_buffer":true,"double_buffer_k_only":false,"shared_kv":false,"dma":"lds_direct","v_load":"perm4x4","wait_policy":"drain","schedule":"cdna_prefill_pingpong"}
 // Schedule cdna_prefill_pingpong: 256 query rows (8 waves of 32) by 32 keys a tile, strips of 32.
 // Two groups of waves half a tile apart: one multiplies while the other has its softmax.
 // LDS (33280 bytes):
@@ -110,6 +110,21 @@ DEVICE float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
 #else
 DEVICE float exp2_approx(float x) { return __builtin_exp2f(x); }
 #endif
+
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+DEVICE bool is_steep(float base) { return __builtin_fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+DEVICE float row_base(float maximum, float factor) {
+#pragma clang fp contract(off)
+  return maximum * factor;
+}
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+DEVICE float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - __builtin_fmaxf(to, -3.402823466e38f)) * factor);
+}
 
 DEVICE float rcp_approx(float x) { return __builtin_amdgcn_rcpf(x); }
 
@@ -388,10 +403,15 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
         // Keep the old maximum while no row of the wave grew by more than 2^8.
         const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
         if (rescale) {
-          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
+          alpha = rescale_factor(row_max, new_max, scale_log2);
           row_sum *= alpha; row_max = new_max;
         }
-        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
+        float shift = row_max == -kInfinity ? 0.0f : row_base(row_max, scale_log2);
+        if (any(is_steep(shift))) {
+          const float steep = is_steep(shift) ? row_max : 0.0f;
+          s_acc[0] -= steep;
+          if (is_steep(shift)) shift = 0.0f;
+        }
         if (rescale) {
           o_acc[0] *= alpha;
           o_acc[1] *= alpha;
@@ -624,10 +644,15 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
         // Keep the old maximum while no row of the wave grew by more than 2^8.
         const bool rescale = any((new_max - row_max) * scale_log2 > 8.0f);
         if (rescale) {
-          alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * scale_log2);
+          alpha = rescale_factor(row_max, new_max, scale_log2);
           row_sum *= alpha; row_max = new_max;
         }
-        const float shift = row_max == -kInfinity ? 0.0f : row_max * scale_log2;
+        float shift = row_max == -kInfinity ? 0.0f : row_base(row_max, scale_log2);
+        if (any(is_steep(shift))) {
+          const float steep = is_steep(shift) ? row_max : 0.0f;
+          s_acc[0] -= steep;
+          if (is_steep(shift)) shift = 0.0f;
+        }
         if (rescale) {
           o_acc[0] *= alpha;
           o_acc[1] *= alpha;
@@ -797,7 +822,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
 
   // ---- epilogue: O / row_sum, LSE
   row_sum = row_sum + from_lane((lane ^ 32) * 4, row_sum);
-  const float inv_sum = row_sum > 0.0f ? rcp_approx(row_sum) : 0.0f;
+  const float inv_sum = row_sum != 0.0f ? rcp_approx(row_sum) : 0.0f;
   // Rows past the end are sent where the descriptor drops them.
   const int o_row_bytes = (int)(o_stride_seq * 2);
   const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 256);

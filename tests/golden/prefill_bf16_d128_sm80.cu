@@ -25,6 +25,18 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 __device__ __forceinline__ float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -380,13 +392,25 @@ kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, in
         const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
         const bool rescale = __any_sync(0xffffffffu, grew);
         if (rescale) {
-          alpha_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
-          row_sum_0 *= alpha_0; row_max_0 = max_0;
-          alpha_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
-          row_sum_1 *= alpha_1; row_max_1 = max_1;
+          alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+          alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
         }
-        const float shift_0 = row_max_0 * scale_log2;
-        const float shift_1 = row_max_1 * scale_log2;
+        float shift_0 = row_base(row_max_0, scale_log2);
+        float shift_1 = row_base(row_max_1, scale_log2);
+        if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+          const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+          if (is_steep(shift_0)) shift_0 = 0.0f;
+          const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+          if (is_steep(shift_1)) shift_1 = 0.0f;
+          s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+          s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+          s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+          s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+          s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+          s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+          s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+          s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+        }
         if (rescale) {
           o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
           o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
@@ -720,13 +744,25 @@ kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, in
         const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
         const bool rescale = __any_sync(0xffffffffu, grew);
         if (rescale) {
-          alpha_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
-          row_sum_0 *= alpha_0; row_max_0 = max_0;
-          alpha_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
-          row_sum_1 *= alpha_1; row_max_1 = max_1;
+          alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+          alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
         }
-        const float shift_0 = row_max_0 * scale_log2;
-        const float shift_1 = row_max_1 * scale_log2;
+        float shift_0 = row_base(row_max_0, scale_log2);
+        float shift_1 = row_base(row_max_1, scale_log2);
+        if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+          const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+          if (is_steep(shift_0)) shift_0 = 0.0f;
+          const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+          if (is_steep(shift_1)) shift_1 = 0.0f;
+          s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+          s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+          s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+          s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+          s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+          s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+          s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+          s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+        }
         if (rescale) {
           o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
           o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
@@ -896,8 +932,8 @@ kiln_prefill_bf16_d128_sm80(const u16* q, const u16* k, const u16* v, u16* o, in
   row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
   row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
   row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
-  const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
-  const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
+  const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : rcp_approx(row_sum_0);
+  const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);
   // This warp's rows of Q's shared memory are its own: O takes their place.
   __syncwarp();
   const u32 o_write_vector = (lane >> 2) * 8;

@@ -3,15 +3,15 @@
 // Config: {"name":"prefill_bf16_d256_ragged_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[64,64,16],"BM":128,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
 // Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 64 keys a tile, 2 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
-// Shared memory (196744 bytes):
+// Shared memory (196784 bytes):
 //         0 ..   65536  q          Q, 64 rows per consumer warpgroup
 //     65536 ..  131072  k          K stages
 //    131072 ..  196608  v          V stages
 //    196608 ..  196640  mbar_q     Q full/empty per consumer warpgroup
 //    196640 ..  196672  mbar_k     K ring full/empty
 //    196672 ..  196704  mbar_v     V ring full/empty
-//    196704 ..  196736  mbar_work  work ring full/empty
-//    196736 ..  196744  work       work items handed to the consumers
+//    196704 ..  196720  mbar_work  work ring full/empty
+//    196720 ..  196784  work       work items, this one and the next: place, rows of the sequence
 //
 // Regenerate: kiln generate prefill_bf16_d256_ragged_causal_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin prefill_bf16_d256_ragged_causal_sm90a.cu
@@ -30,6 +30,18 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 __device__ __forceinline__ float rcp_approx(float x) {
   float y;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -41,6 +53,129 @@ __device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
   u32 packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
+}
+
+// Lengths in memory: of queries, and of keys (offsets, too, or one for each sequence of pages).
+struct RaggedBatch { const int *cu_seqlens_q, *keys; int sequences, key_capacity; };
+
+// Rows of a sequence: the first of Q and of K in their tensors, and how many.
+struct Sequence { int q_start, seqlen_q, k_start, seqlen_k; };
+
+__device__ __forceinline__ Sequence sequence_at(const RaggedBatch& batch, int b) {
+  const int q_start = batch.cu_seqlens_q[b], k_start = batch.keys[b];
+  return {q_start, batch.cu_seqlens_q[b + 1] - q_start, k_start, batch.keys[b + 1] - k_start};
+}
+
+// Work items in the order they are taken. Sequences come by length class (powers of two of KV tiles), longest first. Those
+// of a class whose K and V fit the L2 cache together are a section (or some heads of one sequence, where it is longer); in a
+// section the last query tiles come first, and the heads of a tile side by side. A warp walks over the batch, a sequence a
+// lane, and asks for items in ascending order.
+struct RaggedItems {
+  int total;      // items of the launch
+  u32 classes;    // length classes that are left, a bit each
+  int first;      // first of the 32 sequences that the lanes hold
+  int before;     // items before those of these sequences
+  int tiles;      // query tiles of this lane's sequence if it is of the class that is taken, else 0
+  int end;        // items of the sequences up to this lane's
+};
+
+__device__ __forceinline__ int length_class(const Sequence& sequence, int BN) {
+  return 32 - __clz((sequence.seqlen_k + BN - 1) / BN);
+}
+
+// The lanes take the sequences from items.first on.
+__device__ __forceinline__ void take_sequences(RaggedItems& items, const RaggedBatch& batch, int lane, int heads, int BM,
+                                               int BN) {
+  items.tiles = 0;
+  if (items.first + lane < batch.sequences) {
+    const Sequence own = sequence_at(batch, items.first + lane);
+    if (own.seqlen_q > 0 && items.classes >> length_class(own, BN) == 1) items.tiles = (own.seqlen_q + BM - 1) / BM;
+  }
+  items.end = items.tiles * heads;
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, items.end, lanes);
+    if (lane >= lanes) items.end += other;
+  }
+}
+
+__device__ __forceinline__ RaggedItems first_items(const RaggedBatch& batch, int lane, int heads, int BM, int BN) {
+  int tiles = 0;
+  u32 classes = 0;
+#pragma unroll 4
+  for (int b = lane; b < batch.sequences; b += 32) {
+    const Sequence sequence = sequence_at(batch, b);
+    if (sequence.seqlen_q > 0) tiles += (sequence.seqlen_q + BM - 1) / BM, classes |= 1u << length_class(sequence, BN);
+  }
+  RaggedItems items;
+  items.total = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * heads;
+  items.classes = __reduce_or_sync(0xffffffffu, classes);
+  items.first = items.before = 0;
+  take_sequences(items, batch, lane, heads, BM, BN);
+  return items;
+}
+
+// Goes on to the sequences that have the item; false: none has, since lengths changed under the launch.
+__device__ __forceinline__ bool find_sequences(RaggedItems& items, const RaggedBatch& batch, int item, int lane, int heads,
+                                               int BM, int BN) {
+  for (;;) {
+    const int next = items.before + __shfl_sync(0xffffffffu, items.end, 31);
+    if (item < next) return true;
+    items.before = next;
+    items.first += 32;
+    if (items.first >= batch.sequences) items.first = 0, items.classes ^= 0x80000000u >> __clz(items.classes);
+    if (items.classes == 0) return false;
+    take_sequences(items, batch, lane, heads, BM, BN);
+  }
+}
+
+// Of the item: the lane that holds its sequence, the query tile, the head.
+struct RaggedPlace { int lane, tile, head; };
+
+__device__ __forceinline__ RaggedPlace place_of(const RaggedItems& items, int item, int lane, int heads, int heads_kv,
+                                                int section_tiles) {
+  // How many KV heads of the class's longest sequence fit together: a section is some lanes, or some heads of one.
+  const int fit = section_tiles >> (31 - __clz(items.classes)), group = heads / heads_kv;
+  int lanes = 1, section_heads = heads;
+  while (lanes < 32 && 2 * lanes * heads_kv <= fit) lanes *= 2;
+  while (section_heads > fit * group && section_heads % (2 * group) == 0) section_heads /= 2;
+  item -= items.before;
+  const int first = __popc(__ballot_sync(0xffffffffu, items.end <= item)) & -lanes;
+  const int before = __shfl_sync(0xffffffffu, items.end, first - 1);
+  if (first > 0) item -= before;
+  const int tiles = (lane & -lanes) == first ? items.tiles : 0;
+  const int section_items = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * section_heads;
+  const int section = item / section_items;
+  item -= section * section_items;
+  // The least tile number with so few items above it that this one is not among them.
+  int low = 0, high = (int)__reduce_max_sync(0xffffffffu, (u32)tiles) - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const int above = (int)__reduce_add_sync(0xffffffffu, (u32)max(tiles - 1 - middle, 0)) * section_heads;
+    if (above <= item) high = middle; else low = middle + 1;
+  }
+  item -= (int)__reduce_add_sync(0xffffffffu, (u32)max(tiles - 1 - low, 0)) * section_heads;
+  const int rank = item / section_heads;
+  const u32 having = __ballot_sync(0xffffffffu, tiles > low);
+  const bool here = tiles > low && __popc(having & ((1u << lane) - 1)) == rank;
+  return {__ffs(__ballot_sync(0xffffffffu, here)) - 1, low, section * section_heads + item - rank * section_heads};
+}
+
+// Writes the item where all read it: first row, head, sequence; rows of the sequence. None is left: first row -1.
+__device__ __forceinline__ void write_item(int4* out, RaggedItems& items, const RaggedBatch& batch, int item, int lane,
+                                           int heads, int heads_kv, int BM, int BN, int section_tiles) {
+  if (item >= items.total || !find_sequences(items, batch, item, lane, heads, BM, BN)) {
+    items.total = min(items.total, item);
+    if (lane == 0) out[0] = make_int4(-1, 0, 0, 0);
+    __syncwarp();
+    return;
+  }
+  const RaggedPlace place = place_of(items, item, lane, heads, heads_kv, section_tiles);
+  if (lane == place.lane) {
+    const Sequence own = sequence_at(batch, items.first + lane);
+    out[0] = make_int4(place.tile * BM, place.head, items.first + lane, 0);
+    out[1] = make_int4(own.q_start, own.seqlen_q, own.k_start, own.seqlen_k);
+  }
+  __syncwarp();
 }
 
 struct __align__(64) TensorMap { unsigned char bytes[128]; };
@@ -209,29 +344,18 @@ struct Work {
   int head, batch;  // query head, sequence
   int kv_head;
   int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how many
-  int num_blocks;   // KV tiles are visited from num_blocks - 1 down to 0; 0: none; -1: no query rows either
+  int num_blocks;   // KV tiles are visited from num_blocks - 1 down to 0; 0: none
 };
 
-__device__ __forceinline__ Work decode_work(int tile, const int* cu_seqlens_q, const int* cu_seqlens_k, int heads_q, int heads_kv, int num_m_blocks, int section_heads) {
+__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv) {
   Work work;
-  // Longest first inside a section of heads whose K and V stay in L2 together.
-  const int section = tile / (section_heads * num_m_blocks);
-  const int in_section = tile - section * section_heads * num_m_blocks;
-  const int m_block = num_m_blocks - 1 - in_section / section_heads;
-  const int flat_head = section * section_heads + in_section % section_heads;
-  work.m_start = m_block * 128;
-  work.batch = flat_head / heads_q;
-  work.head = flat_head - work.batch * heads_q;
+  work.m_start = place.x; work.head = place.y; work.batch = place.z;
+  work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;
   work.kv_head = work.head / (heads_q / heads_kv);
-  work.q_start = cu_seqlens_q[work.batch];
-  work.seqlen_q = cu_seqlens_q[work.batch + 1] - work.q_start;
-  work.k_start = cu_seqlens_k[work.batch];
-  work.seqlen_k = cu_seqlens_k[work.batch + 1] - work.k_start;
   // Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.
   const int position = work.m_start + work.seqlen_k - work.seqlen_q;
   const int end_key = min(work.seqlen_k, position + 127 + 1);
   work.num_blocks = (max(end_key, 0) + 63) / 64;
-  if (work.m_start >= work.seqlen_q) work.num_blocks = -1;
   return work;
 }
 
@@ -246,9 +370,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     int* tile_counter,
     const int heads_q,
     const int heads_kv,
-    const int num_m_blocks,
-    const int num_tiles,
-    const int section_heads,
+    const int batch,
     const long long o_stride_seq,
     const long long o_stride_head,
     const float scale_log2) {
@@ -263,8 +385,8 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
   const u32 mbar_q_full = smem + 196608, mbar_q_empty = smem + 196624;
   const u32 mbar_k_full = smem + 196640, mbar_k_empty = smem + 196656;
   const u32 mbar_v_full = smem + 196672, mbar_v_empty = smem + 196688;
-  const u32 mbar_work_full = smem + 196704, mbar_work_empty = smem + 196720;
-  int* const work_slots = (int*)(smem_bytes + 196736);
+  const u32 mbar_work_full = smem + 196704, mbar_work_empty = smem + 196712;
+  int4* const work_items = (int4*)(smem_bytes + 196720);
   const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);
 
   if (threadIdx.x == 0) {
@@ -283,9 +405,7 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     mbarrier_init(mbar_v_empty + 0, 8);
     mbarrier_init(mbar_v_empty + 8, 8);
     mbarrier_init(mbar_work_full + 0, 1);
-    mbarrier_init(mbar_work_full + 8, 1);
-    mbarrier_init(mbar_work_empty + 0, 8);
-    mbarrier_init(mbar_work_empty + 8, 8);
+    mbarrier_init(mbar_work_empty + 0, 9);
     fence_mbarrier_init();
   }
   __syncthreads();
@@ -299,11 +419,16 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
       u32 k_phase = 1;
       u32 v_stage = 0;
       u32 v_phase = 1;
-      u32 work_stage = 0;
-      u32 work_phase = 1;
       u32 q_phase = 1;
-      for (int tile = blockIdx.x; tile < num_tiles;) {
-        const Work work = decode_work(tile, cu_seqlens_q, cu_seqlens_k, heads_q, heads_kv, num_m_blocks, section_heads);
+      u32 work_phase = 0;
+      for (;;) {
+        mbarrier_wait(mbar_work_full, work_phase);
+        const int4* const item = work_items + 2 * work_phase;
+        const int4 place = item[0], rows = item[1];
+        work_phase ^= 1;
+        mbarrier_arrive(mbar_work_empty);
+        if (place.x < 0) break;
+        const Work work = decode_work(place, rows, heads_q, heads_kv);
         if (work.num_blocks > 0) {
           int n = work.num_blocks - 1;
           // K(n) into the next slot
@@ -364,14 +489,25 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
           mbarrier_arrive(mbar_q_full + 8);
           q_phase ^= 1;
         }
+      }
+    } else if (threadIdx.x / 32 == 1) {
+
+      // ---- work items: one warp finds them for the block
+      const int lane = threadIdx.x % 32;
+      u32 work_phase = 0;
+      const RaggedBatch lengths{cu_seqlens_q, cu_seqlens_k, batch, 0};
+      RaggedItems items = first_items(lengths, lane, heads_q, 128, 64);
+      for (int number = blockIdx.x;;) {
+        write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, 128, 64, 512);
+        if (lane == 0) mbarrier_arrive(mbar_work_full);
+        if (number >= items.total) break;
+        mbarrier_wait(mbar_work_empty, work_phase);
+        work_phase ^= 1;
         // Next work item; the last fetch of the launch leaves the counter as it was found.
-        const int fetched = atomicAdd(tile_counter, 1);
-        if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
-        tile = fetched + gridDim.x;
-        mbarrier_wait(mbar_work_empty + work_stage * 8, work_phase);
-        work_slots[work_stage] = tile;
-        mbarrier_arrive(mbar_work_full + work_stage * 8);
-        work_phase ^= work_stage; work_stage ^= 1;
+        int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;
+        fetched = __shfl_sync(0xffffffffu, fetched, 0);
+        if (lane == 0 && fetched == items.total - 1) atomicExch(tile_counter, 0);
+        number = fetched + gridDim.x;
       }
     }
   } else {
@@ -391,545 +527,582 @@ kiln_prefill_bf16_d256_ragged_causal_sm90a(const __grid_constant__ TensorMap q_m
     u32 k_phase = 0;
     u32 v_stage = 0;
     u32 v_phase = 0;
-    u32 work_stage = 0;
-    u32 work_phase = 0;
     u32 q_phase = 0;
 
     float s_acc[32];  // S: 64 x 64 scores
     float o_acc[128];  // O: 64 x 256
     u32 p[16];  // P: 64 x 64 as the A operand of P V
 
-    for (int tile = blockIdx.x; tile < num_tiles;) {
-      const Work work = decode_work(tile, cu_seqlens_q, cu_seqlens_k, heads_q, heads_kv, num_m_blocks, section_heads);
-      if (work.num_blocks >= 0) {
-        const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
-        float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
-        float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
-        o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
-        o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
-        o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
-        o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
-        o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
-        o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
-        o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
-        o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
-        o_acc[64] = o_acc[65] = o_acc[66] = o_acc[67] = o_acc[68] = o_acc[69] = o_acc[70] = o_acc[71] = 0.0f;
-        o_acc[72] = o_acc[73] = o_acc[74] = o_acc[75] = o_acc[76] = o_acc[77] = o_acc[78] = o_acc[79] = 0.0f;
-        o_acc[80] = o_acc[81] = o_acc[82] = o_acc[83] = o_acc[84] = o_acc[85] = o_acc[86] = o_acc[87] = 0.0f;
-        o_acc[88] = o_acc[89] = o_acc[90] = o_acc[91] = o_acc[92] = o_acc[93] = o_acc[94] = o_acc[95] = 0.0f;
-        o_acc[96] = o_acc[97] = o_acc[98] = o_acc[99] = o_acc[100] = o_acc[101] = o_acc[102] = o_acc[103] = 0.0f;
-        o_acc[104] = o_acc[105] = o_acc[106] = o_acc[107] = o_acc[108] = o_acc[109] = o_acc[110] = o_acc[111] = 0.0f;
-        o_acc[112] = o_acc[113] = o_acc[114] = o_acc[115] = o_acc[116] = o_acc[117] = o_acc[118] = o_acc[119] = 0.0f;
-        o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
-        if (work.num_blocks > 0) {
-          int n = work.num_blocks - 1;
-          // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-          const int v_rows = work.seqlen_k - n * 64;
-          if (v_rows < 64) {
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            for (int i = v_rows * 8 + threadIdx.x - 128; i < 512; i += 256) {
-              zero_16_bytes(smem_v + v_stage * 32768 + 0 + i * 16);
-              zero_16_bytes(smem_v + v_stage * 32768 + 8192 + i * 16);
-              zero_16_bytes(smem_v + v_stage * 32768 + 16384 + i * 16);
-              zero_16_bytes(smem_v + v_stage * 32768 + 24576 + i * 16);
-            }
-            fence_proxy_async();
-            named_barrier_sync(7, 256);  // every consumer reads these rows
-          }
-          mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
-          q_phase ^= 1;
-          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
-          // tiles that only later warpgroups see
-          const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
-          #pragma unroll 1
-          for (; n >= own_blocks; --n) {
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-          }
-
-          // ---- first KV tile (the last keys)
-          {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            row_max_0 = max_0; row_max_1 = max_1;
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0 * scale_log2;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1 * scale_log2;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
-            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
-            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
-            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
-            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
-            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
-            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
-            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-          }
-          const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 64;  // tiles that the first row sees to their end
-
-          // ---- KV tiles in which the keys of some row of this warpgroup end
-          for (--n; n >= clean_end; --n) {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
-            wgmma_commit();
-            // O += P(n+1) V(n+1)
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(1);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-            // softmax(n), while P(n+1) V(n+1) runs
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
-            float alpha_0 = 1.0f, alpha_1 = 1.0f;
-            // Keep the old maximum while no row of the warp grew by more than 2^8.
-            const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
-            const bool rescale = __any_sync(0xffffffffu, grew);
-            if (rescale) {
-              alpha_0 = row_max_0 == max_0 ? 1.0f : exp2_approx((row_max_0 - max_0) * scale_log2);
-              row_sum_0 *= alpha_0; row_max_0 = max_0;
-              alpha_1 = row_max_1 == max_1 ? 1.0f : exp2_approx((row_max_1 - max_1) * scale_log2);
-              row_sum_1 *= alpha_1; row_max_1 = max_1;
-            }
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0 * scale_log2;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1 * scale_log2;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-            if (rescale) {
-              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
-              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
-              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
-              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
-              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
-              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
-              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
-              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
-              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
-              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
-              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
-              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
-              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
-              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
-              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
-              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
-            }
-            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
-            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
-            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
-            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
-            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
-            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
-            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
-            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-          }
-
-          // ---- KV tiles that every row sees whole
-          for (; n >= 0; --n) {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
-            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
-            wgmma_commit();
-            // O += P(n+1) V(n+1)
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(1);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            k_phase ^= k_stage; k_stage ^= 1;
-            // softmax(n), while P(n+1) V(n+1) runs
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
-            float alpha_0 = 1.0f, alpha_1 = 1.0f;
-            // Keep the old maximum while no row of the warp grew by more than 2^8.
-            const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
-            const bool rescale = __any_sync(0xffffffffu, grew);
-            if (rescale) {
-              alpha_0 = exp2_approx((row_max_0 - max_0) * scale_log2);
-              row_sum_0 *= alpha_0; row_max_0 = max_0;
-              alpha_1 = exp2_approx((row_max_1 - max_1) * scale_log2);
-              row_sum_1 *= alpha_1; row_max_1 = max_1;
-            }
-            const float shift_0 = row_max_0 * scale_log2;
-            const float shift_1 = row_max_1 * scale_log2;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-            if (rescale) {
-              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
-              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
-              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
-              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
-              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
-              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
-              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
-              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
-              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
-              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
-              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
-              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
-              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
-              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
-              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
-              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
-            }
-            p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
-            p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
-            p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
-            p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
-            p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
-            p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
-            p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
-            p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
-          }
-
-          // ---- O += P V of the last tile
-          {
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 2048;
-            wgmma_fence();
-            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            v_phase ^= v_stage; v_stage ^= 1;
-          }
-        } else {
-          // no keys, but O takes Q's place: it must be free
-          mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
-          q_phase ^= 1;
-        }
-
-        // ---- epilogue: O / row_sum, LSE
-        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
-        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
-        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
-        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
-        const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
-        const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
-        // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
-        named_barrier_sync(4 + consumer, 128);  // O takes Q's place: every warp has finished reading Q
-        stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
-                    pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
-                    pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
-                    pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
-                    pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
-                    pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
-                    pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
-                    pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
-                    pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
-        stmatrix_x4(o_row + 16384 + (0 ^ o_swizzle), pack_bf16(o_acc[64] * inv_sum_0, o_acc[65] * inv_sum_0), pack_bf16(o_acc[66] * inv_sum_1, o_acc[67] * inv_sum_1),
-                    pack_bf16(o_acc[68] * inv_sum_0, o_acc[69] * inv_sum_0), pack_bf16(o_acc[70] * inv_sum_1, o_acc[71] * inv_sum_1));
-        stmatrix_x4(o_row + 16384 + (32 ^ o_swizzle), pack_bf16(o_acc[72] * inv_sum_0, o_acc[73] * inv_sum_0), pack_bf16(o_acc[74] * inv_sum_1, o_acc[75] * inv_sum_1),
-                    pack_bf16(o_acc[76] * inv_sum_0, o_acc[77] * inv_sum_0), pack_bf16(o_acc[78] * inv_sum_1, o_acc[79] * inv_sum_1));
-        stmatrix_x4(o_row + 16384 + (64 ^ o_swizzle), pack_bf16(o_acc[80] * inv_sum_0, o_acc[81] * inv_sum_0), pack_bf16(o_acc[82] * inv_sum_1, o_acc[83] * inv_sum_1),
-                    pack_bf16(o_acc[84] * inv_sum_0, o_acc[85] * inv_sum_0), pack_bf16(o_acc[86] * inv_sum_1, o_acc[87] * inv_sum_1));
-        stmatrix_x4(o_row + 16384 + (96 ^ o_swizzle), pack_bf16(o_acc[88] * inv_sum_0, o_acc[89] * inv_sum_0), pack_bf16(o_acc[90] * inv_sum_1, o_acc[91] * inv_sum_1),
-                    pack_bf16(o_acc[92] * inv_sum_0, o_acc[93] * inv_sum_0), pack_bf16(o_acc[94] * inv_sum_1, o_acc[95] * inv_sum_1));
-        stmatrix_x4(o_row + 24576 + (0 ^ o_swizzle), pack_bf16(o_acc[96] * inv_sum_0, o_acc[97] * inv_sum_0), pack_bf16(o_acc[98] * inv_sum_1, o_acc[99] * inv_sum_1),
-                    pack_bf16(o_acc[100] * inv_sum_0, o_acc[101] * inv_sum_0), pack_bf16(o_acc[102] * inv_sum_1, o_acc[103] * inv_sum_1));
-        stmatrix_x4(o_row + 24576 + (32 ^ o_swizzle), pack_bf16(o_acc[104] * inv_sum_0, o_acc[105] * inv_sum_0), pack_bf16(o_acc[106] * inv_sum_1, o_acc[107] * inv_sum_1),
-                    pack_bf16(o_acc[108] * inv_sum_0, o_acc[109] * inv_sum_0), pack_bf16(o_acc[110] * inv_sum_1, o_acc[111] * inv_sum_1));
-        stmatrix_x4(o_row + 24576 + (64 ^ o_swizzle), pack_bf16(o_acc[112] * inv_sum_0, o_acc[113] * inv_sum_0), pack_bf16(o_acc[114] * inv_sum_1, o_acc[115] * inv_sum_1),
-                    pack_bf16(o_acc[116] * inv_sum_0, o_acc[117] * inv_sum_0), pack_bf16(o_acc[118] * inv_sum_1, o_acc[119] * inv_sum_1));
-        stmatrix_x4(o_row + 24576 + (96 ^ o_swizzle), pack_bf16(o_acc[120] * inv_sum_0, o_acc[121] * inv_sum_0), pack_bf16(o_acc[122] * inv_sum_1, o_acc[123] * inv_sum_1),
-                    pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0), pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
-        fence_proxy_async();
-        __syncwarp();
-        const int store_rows = work.seqlen_q - (work.m_start + 64 * consumer + 16 * warp);
-        if (store_rows < 16) {
-          for (int i = lane; i < 8 * store_rows; i += 32) {
-            const int r = i / 8, c = i % 8;
-            u16* const out = o + (work.q_start + work.m_start + 64 * consumer + 16 * warp + r) * o_stride_seq + work.head * o_stride_head + 8 * c;
-            copy_16_bytes(out + 0, o_warp + 0 + r * 128 + ((c ^ (r & 7)) << 4));
-            copy_16_bytes(out + 64, o_warp + 8192 + r * 128 + ((c ^ (r & 7)) << 4));
-            copy_16_bytes(out + 128, o_warp + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
-            copy_16_bytes(out + 192, o_warp + 24576 + r * 128 + ((c ^ (r & 7)) << 4));
-          }
-          __syncwarp();  // before lane 0 hands the rows back to Q
-        }
-        if (lane == 0) {
-          if (store_rows >= 16) {
-            tma_store(&o_map, o_warp + 0, 0, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
-            tma_store(&o_map, o_warp + 8192, 64, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
-            tma_store(&o_map, o_warp + 16384, 128, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
-            tma_store(&o_map, o_warp + 24576, 192, work.q_start + work.m_start + 64 * consumer + 16 * warp, work.head, 0);
-            bulk_commit();
-          }
-          bulk_wait_read();
-          mbarrier_arrive(mbar_q_empty + 8 * consumer);
-        }
-      }
-      // next work item
-      mbarrier_wait(mbar_work_full + work_stage * 8, work_phase);
-      tile = work_slots[work_stage];
+    u32 work_phase = 0;
+    for (;;) {
+      mbarrier_wait(mbar_work_full, work_phase);
+      const int4* const item = work_items + 2 * work_phase;
+      const int4 place = item[0], rows = item[1];
+      work_phase ^= 1;
       __syncwarp();
-      if (lane == 0) mbarrier_arrive(mbar_work_empty + work_stage * 8);
-      work_phase ^= work_stage; work_stage ^= 1;
+      if (lane == 0) mbarrier_arrive(mbar_work_empty);
+      // of a value that shared memory gave, the compiler does not know that it is the warp's
+      if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
+      const Work work = decode_work(place, rows, heads_q, heads_kv);
+      const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
+      float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
+      float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
+      o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
+      o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
+      o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
+      o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
+      o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
+      o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
+      o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
+      o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
+      o_acc[64] = o_acc[65] = o_acc[66] = o_acc[67] = o_acc[68] = o_acc[69] = o_acc[70] = o_acc[71] = 0.0f;
+      o_acc[72] = o_acc[73] = o_acc[74] = o_acc[75] = o_acc[76] = o_acc[77] = o_acc[78] = o_acc[79] = 0.0f;
+      o_acc[80] = o_acc[81] = o_acc[82] = o_acc[83] = o_acc[84] = o_acc[85] = o_acc[86] = o_acc[87] = 0.0f;
+      o_acc[88] = o_acc[89] = o_acc[90] = o_acc[91] = o_acc[92] = o_acc[93] = o_acc[94] = o_acc[95] = 0.0f;
+      o_acc[96] = o_acc[97] = o_acc[98] = o_acc[99] = o_acc[100] = o_acc[101] = o_acc[102] = o_acc[103] = 0.0f;
+      o_acc[104] = o_acc[105] = o_acc[106] = o_acc[107] = o_acc[108] = o_acc[109] = o_acc[110] = o_acc[111] = 0.0f;
+      o_acc[112] = o_acc[113] = o_acc[114] = o_acc[115] = o_acc[116] = o_acc[117] = o_acc[118] = o_acc[119] = 0.0f;
+      o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
+      if (work.num_blocks > 0) {
+        int n = work.num_blocks - 1;
+        // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+        const int v_rows = work.seqlen_k - n * 64;
+        if (v_rows < 64) {
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          for (int i = v_rows * 8 + threadIdx.x - 128; i < 512; i += 256) {
+            zero_16_bytes(smem_v + v_stage * 32768 + 0 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 32768 + 8192 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 32768 + 16384 + i * 16);
+            zero_16_bytes(smem_v + v_stage * 32768 + 24576 + i * 16);
+          }
+          fence_proxy_async();
+          named_barrier_sync(7, 256);  // every consumer reads these rows
+        }
+        mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
+        q_phase ^= 1;
+        const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
+        // tiles that only later warpgroups see
+        const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
+        #pragma unroll 1
+        for (; n >= own_blocks; --n) {
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+        }
+
+        // ---- first KV tile (the last keys)
+        {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          row_max_0 = max_0; row_max_1 = max_1;
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+          }
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+          p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+          p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+          p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+          p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+          p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+          p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+          p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+        }
+        const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 64;  // tiles that the first row sees to their end
+
+        // ---- KV tiles in which the keys of some row of this warpgroup end
+        for (--n; n >= clean_end; --n) {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+          wgmma_commit();
+          // O += P(n+1) V(n+1)
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(1);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          // softmax(n), while P(n+1) V(n+1) runs
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+          float alpha_0 = 1.0f, alpha_1 = 1.0f;
+          // Keep the old maximum while no row of the warp grew by more than 2^8.
+          const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
+          const bool rescale = __any_sync(0xffffffffu, grew);
+          if (rescale) {
+            alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+            alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
+          }
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+          }
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+            o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+            o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+            o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+            o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+            o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+            o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+            o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+            o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+            o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+            o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+            o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+            o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+            o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+            o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+            o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+            o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+          }
+          p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+          p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+          p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+          p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+          p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+          p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+          p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+          p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+        }
+
+        // ---- KV tiles that every row sees whole
+        for (; n >= 0; --n) {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+          wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+          wgmma_commit();
+          // O += P(n+1) V(n+1)
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(1);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          k_phase ^= k_stage; k_stage ^= 1;
+          // softmax(n), while P(n+1) V(n+1) runs
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+          float alpha_0 = 1.0f, alpha_1 = 1.0f;
+          // Keep the old maximum while no row of the warp grew by more than 2^8.
+          const bool grew = (max_0 - row_max_0) * scale_log2 > 8.0f || (max_1 - row_max_1) * scale_log2 > 8.0f;
+          const bool rescale = __any_sync(0xffffffffu, grew);
+          if (rescale) {
+            alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+            alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
+          }
+          float shift_0 = row_base(row_max_0, scale_log2);
+          float shift_1 = row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+          }
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+            o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+            o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+            o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+            o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+            o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+            o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+            o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+            o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+            o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+            o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+            o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+            o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+            o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+            o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+            o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+            o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+          }
+          p[0] = pack_bf16(s_acc[0], s_acc[1]); p[1] = pack_bf16(s_acc[2], s_acc[3]);
+          p[2] = pack_bf16(s_acc[4], s_acc[5]); p[3] = pack_bf16(s_acc[6], s_acc[7]);
+          p[4] = pack_bf16(s_acc[8], s_acc[9]); p[5] = pack_bf16(s_acc[10], s_acc[11]);
+          p[6] = pack_bf16(s_acc[12], s_acc[13]); p[7] = pack_bf16(s_acc[14], s_acc[15]);
+          p[8] = pack_bf16(s_acc[16], s_acc[17]); p[9] = pack_bf16(s_acc[18], s_acc[19]);
+          p[10] = pack_bf16(s_acc[20], s_acc[21]); p[11] = pack_bf16(s_acc[22], s_acc[23]);
+          p[12] = pack_bf16(s_acc[24], s_acc[25]); p[13] = pack_bf16(s_acc[26], s_acc[27]);
+          p[14] = pack_bf16(s_acc[28], s_acc[29]); p[15] = pack_bf16(s_acc[30], s_acc[31]);
+        }
+
+        // ---- O += P V of the last tile
+        {
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 2048;
+          wgmma_fence();
+          wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+          wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+        }
+      } else {
+        // no keys, but O takes Q's place: it must be free
+        mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
+        q_phase ^= 1;
+      }
+
+      // ---- epilogue: O / row_sum, LSE
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
+      const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : rcp_approx(row_sum_0);
+      const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);
+      // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
+      named_barrier_sync(4 + consumer, 128);  // O takes Q's place: every warp has finished reading Q
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+                  pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+                  pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+                  pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+                  pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+                  pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+                  pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+                  pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+                  pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
+      stmatrix_x4(o_row + 16384 + (0 ^ o_swizzle), pack_bf16(o_acc[64] * inv_sum_0, o_acc[65] * inv_sum_0), pack_bf16(o_acc[66] * inv_sum_1, o_acc[67] * inv_sum_1),
+                  pack_bf16(o_acc[68] * inv_sum_0, o_acc[69] * inv_sum_0), pack_bf16(o_acc[70] * inv_sum_1, o_acc[71] * inv_sum_1));
+      stmatrix_x4(o_row + 16384 + (32 ^ o_swizzle), pack_bf16(o_acc[72] * inv_sum_0, o_acc[73] * inv_sum_0), pack_bf16(o_acc[74] * inv_sum_1, o_acc[75] * inv_sum_1),
+                  pack_bf16(o_acc[76] * inv_sum_0, o_acc[77] * inv_sum_0), pack_bf16(o_acc[78] * inv_sum_1, o_acc[79] * inv_sum_1));
+      stmatrix_x4(o_row + 16384 + (64 ^ o_swizzle), pack_bf16(o_acc[80] * inv_sum_0, o_acc[81] * inv_sum_0), pack_bf16(o_acc[82] * inv_sum_1, o_acc[83] * inv_sum_1),
+                  pack_bf16(o_acc[84] * inv_sum_0, o_acc[85] * inv_sum_0), pack_bf16(o_acc[86] * inv_sum_1, o_acc[87] * inv_sum_1));
+      stmatrix_x4(o_row + 16384 + (96 ^ o_swizzle), pack_bf16(o_acc[88] * inv_sum_0, o_acc[89] * inv_sum_0), pack_bf16(o_acc[90] * inv_sum_1, o_acc[91] * inv_sum_1),
+                  pack_bf16(o_acc[92] * inv_sum_0, o_acc[93] * inv_sum_0), pack_bf16(o_acc[94] * inv_sum_1, o_acc[95] * inv_sum_1));
+      stmatrix_x4(o_row + 24576 + (0 ^ o_swizzle), pack_bf16(o_acc[96] * inv_sum_0, o_acc[97] * inv_sum_0), pack_bf16(o_acc[98] * inv_sum_1, o_acc[99] * inv_sum_1),
+                  pack_bf16(o_acc[100] * inv_sum_0, o_acc[101] * inv_sum_0), pack_bf16(o_acc[102] * inv_sum_1, o_acc[103] * inv_sum_1));
+      stmatrix_x4(o_row + 24576 + (32 ^ o_swizzle), pack_bf16(o_acc[104] * inv_sum_0, o_acc[105] * inv_sum_0), pack_bf16(o_acc[106] * inv_sum_1, o_acc[107] * inv_sum_1),
+                  pack_bf16(o_acc[108] * inv_sum_0, o_acc[109] * inv_sum_0), pack_bf16(o_acc[110] * inv_sum_1, o_acc[111] * inv_sum_1));
+      stmatrix_x4(o_row + 24576 + (64 ^ o_swizzle), pack_bf16(o_acc[112] * inv_sum_0, o_acc[113] * inv_sum_0), pack_bf16(o_acc[114] * inv_sum_1, o_acc[115] * inv_sum_1),
+                  pack_bf16(o_acc[116] * inv_sum_0, o_acc[117] * inv_sum_0), pack_bf16(o_acc[118] * inv_sum_1, o_acc[119] * inv_sum_1));
+      stmatrix_x4(o_row + 24576 + (96 ^ o_swizzle), pack_bf16(o_acc[120] * inv_sum_0, o_acc[121] * inv_sum_0), pack_bf16(o_acc[122] * inv_sum_1, o_acc[123] * inv_sum_1),
+                  pack_bf16(o_acc[124] * inv_sum_0, o_acc[125] * inv_sum_0), pack_bf16(o_acc[126] * inv_sum_1, o_acc[127] * inv_sum_1));
+      fence_proxy_async();
+      __syncwarp();
+      const int store_rows = item[1].y - (item[0].x + 64 * consumer + 16 * warp);
+      if (store_rows < 16) {
+        for (int i = lane; i < 8 * store_rows; i += 32) {
+          const int r = i / 8, c = i % 8;
+          u16* const out = o + (item[1].x + item[0].x + 64 * consumer + 16 * warp + r) * o_stride_seq + item[0].y * o_stride_head + 8 * c;
+          copy_16_bytes(out + 0, o_warp + 0 + r * 128 + ((c ^ (r & 7)) << 4));
+          copy_16_bytes(out + 64, o_warp + 8192 + r * 128 + ((c ^ (r & 7)) << 4));
+          copy_16_bytes(out + 128, o_warp + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
+          copy_16_bytes(out + 192, o_warp + 24576 + r * 128 + ((c ^ (r & 7)) << 4));
+        }
+        __syncwarp();  // before lane 0 hands the rows back to Q
+      }
+      if (lane == 0) {
+        if (store_rows >= 16) {
+          tma_store(&o_map, o_warp + 0, 0, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
+          tma_store(&o_map, o_warp + 8192, 64, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
+          tma_store(&o_map, o_warp + 16384, 128, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
+          tma_store(&o_map, o_warp + 24576, 192, item[1].x + item[0].x + 64 * consumer + 16 * warp, item[0].y, 0);
+          bulk_commit();
+        }
+        bulk_wait_read();
+        mbarrier_arrive(mbar_q_empty + 8 * consumer);
+      }
     }
   }
   #endif

@@ -33,6 +33,18 @@ __device__ __forceinline__ float exp2_approx(float x) {
   return y;
 }
 
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -239,8 +251,8 @@ __device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv,
   work.m_start = m_block * 192;
   work.batch = flat_head / heads_q;
   work.head = flat_head - work.batch * heads_q;
-  work.kv_head = work.head / (heads_q / heads_kv);
   work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;
+  work.kv_head = work.head / (heads_q / heads_kv);
   // Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.
   const int position = work.m_start + work.seqlen_k - work.seqlen_q;
   const int end_key = min(work.seqlen_k, position + 191 + 1);
@@ -330,9 +342,9 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
       u32 raw_phase = 1;
       u32 k_stage = 0;
       u32 k_phase = 1;
+      u32 q_phase = 1;
       u32 work_stage = 0;
       u32 work_phase = 1;
-      u32 q_phase = 1;
       for (int tile = blockIdx.x; tile < num_tiles;) {
         const Work work = decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
         if (work.num_blocks > 0) {
@@ -449,488 +461,531 @@ kiln_prefill_fp8_d128_causal_sm90a(const __grid_constant__ TensorMap q_map,
     u32 k_phase = 0;
     u32 v_stage = 0;
     u32 v_phase = 0;
-    u32 work_stage = 0;
-    u32 work_phase = 0;
     u32 q_phase = 0;
 
     float s_acc[32];  // S: 64 x 64 scores
     float o_acc[64];  // O: 64 x 128
     u32 p[8];  // P: 64 x 64 as the A operand of P V
 
+    u32 work_stage = 0;
+    u32 work_phase = 0;
     for (int tile = blockIdx.x; tile < num_tiles;) {
       const Work work = decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
-      if (work.num_blocks >= 0) {
-        const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
-        float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
-        float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
-        o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
-        o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
-        o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
-        o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
-        o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
-        o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
-        o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
-        o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
-        if (work.num_blocks > 0) {
-          int n = work.num_blocks - 1;
-          mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
-          q_phase ^= 1;
-          const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
-          // tiles that only later warpgroups see
-          const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
-          #pragma unroll 1
-          for (; n >= own_blocks; --n) {
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
-          }
+      const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8
+      float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
+      float row_sum_0 = 0.0f, row_sum_1 = 0.0f;
+      o_acc[0] = o_acc[1] = o_acc[2] = o_acc[3] = o_acc[4] = o_acc[5] = o_acc[6] = o_acc[7] = 0.0f;
+      o_acc[8] = o_acc[9] = o_acc[10] = o_acc[11] = o_acc[12] = o_acc[13] = o_acc[14] = o_acc[15] = 0.0f;
+      o_acc[16] = o_acc[17] = o_acc[18] = o_acc[19] = o_acc[20] = o_acc[21] = o_acc[22] = o_acc[23] = 0.0f;
+      o_acc[24] = o_acc[25] = o_acc[26] = o_acc[27] = o_acc[28] = o_acc[29] = o_acc[30] = o_acc[31] = 0.0f;
+      o_acc[32] = o_acc[33] = o_acc[34] = o_acc[35] = o_acc[36] = o_acc[37] = o_acc[38] = o_acc[39] = 0.0f;
+      o_acc[40] = o_acc[41] = o_acc[42] = o_acc[43] = o_acc[44] = o_acc[45] = o_acc[46] = o_acc[47] = 0.0f;
+      o_acc[48] = o_acc[49] = o_acc[50] = o_acc[51] = o_acc[52] = o_acc[53] = o_acc[54] = o_acc[55] = 0.0f;
+      o_acc[56] = o_acc[57] = o_acc[58] = o_acc[59] = o_acc[60] = o_acc[61] = o_acc[62] = o_acc[63] = 0.0f;
+      if (work.num_blocks > 0) {
+        int n = work.num_blocks - 1;
+        mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);
+        q_phase ^= 1;
+        const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first row
+        // tiles that only later warpgroups see
+        const int own_blocks = (max(min(work.seqlen_k, (position + 63) + 1), 1) + 63) / 64;
+        #pragma unroll 1
+        for (; n >= own_blocks; --n) {
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+        }
 
-          // ---- first KV tile (the last keys)
+        // ---- first KV tile (the last keys)
+        {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 512;
+          wgmma_fence();
+          wgmma_m64n64k32_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          row_max_0 = max_0; row_max_1 = max_1;
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+          }
+          shift_0 -= 5.0f; shift_1 -= 5.0f;
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          p[0] = pack_e4m3(s_acc[0], s_acc[1], s_acc[4], s_acc[5]);
+          p[1] = pack_e4m3(s_acc[2], s_acc[3], s_acc[6], s_acc[7]);
+          p[2] = pack_e4m3(s_acc[8], s_acc[9], s_acc[12], s_acc[13]);
+          p[3] = pack_e4m3(s_acc[10], s_acc[11], s_acc[14], s_acc[15]);
+          p[4] = pack_e4m3(s_acc[16], s_acc[17], s_acc[20], s_acc[21]);
+          p[5] = pack_e4m3(s_acc[18], s_acc[19], s_acc[22], s_acc[23]);
+          p[6] = pack_e4m3(s_acc[24], s_acc[25], s_acc[28], s_acc[29]);
+          p[7] = pack_e4m3(s_acc[26], s_acc[27], s_acc[30], s_acc[31]);
+        }
+        const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 64;  // tiles that the first row sees to their end
+
+        // ---- KV tiles in which the keys of some row of this warpgroup end
+        for (--n; n >= clean_end; --n) {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 512;
+          wgmma_fence();
+          wgmma_m64n64k32_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_commit();
+          // O += P(n+1) V(n+1)
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 512;
+          wgmma_fence();
+          wgmma_m64n128k32_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x80000020u));
+          wgmma_m64n128k32_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 2, 0x80000020u));
+          wgmma_commit();
+          WGMMA_WAIT(1);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          // softmax(n), while P(n+1) V(n+1) runs
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+          float alpha_0 = 1.0f, alpha_1 = 1.0f;
+          // Keep the old maximum while no row of the warp grew by more than 2^3.
+          const bool grew = (max_0 - row_max_0) * scale_log2 > 3.0f || (max_1 - row_max_1) * scale_log2 > 3.0f;
+          const bool rescale = __any_sync(0xffffffffu, grew);
+          if (rescale) {
+            alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+            alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
+          }
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+          }
+          shift_0 -= 5.0f; shift_1 -= 5.0f;
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+          }
+          p[0] = pack_e4m3(s_acc[0], s_acc[1], s_acc[4], s_acc[5]);
+          p[1] = pack_e4m3(s_acc[2], s_acc[3], s_acc[6], s_acc[7]);
+          p[2] = pack_e4m3(s_acc[8], s_acc[9], s_acc[12], s_acc[13]);
+          p[3] = pack_e4m3(s_acc[10], s_acc[11], s_acc[14], s_acc[15]);
+          p[4] = pack_e4m3(s_acc[16], s_acc[17], s_acc[20], s_acc[21]);
+          p[5] = pack_e4m3(s_acc[18], s_acc[19], s_acc[22], s_acc[23]);
+          p[6] = pack_e4m3(s_acc[24], s_acc[25], s_acc[28], s_acc[29]);
+          p[7] = pack_e4m3(s_acc[26], s_acc[27], s_acc[30], s_acc[31]);
+        }
+
+        // ---- KV tiles that every row sees whole
+        for (; n >= 0; --n) {
+          // S(n) = Q K(n)'
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          const u32 k_low = k_desc + k_stage * 512;
+          wgmma_fence();
+          wgmma_m64n64k32_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+          wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+          wgmma_commit();
+          // O += P(n+1) V(n+1)
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 512;
+          wgmma_fence();
+          wgmma_m64n128k32_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x80000020u));
+          wgmma_m64n128k32_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 2, 0x80000020u));
+          wgmma_commit();
+          WGMMA_WAIT(1);
+          if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
+          if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
+          // softmax(n), while P(n+1) V(n+1) runs
+          // P(n) by the maximum so far. Where it would be over 448 the maximum grew: a new one is found.
+          u32 next[8];
+          float alpha_0 = 1.0f, alpha_1 = 1.0f;
+          bool rescale = false;
           {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 512;
-            wgmma_fence();
-            wgmma_m64n64k32_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_commit();
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = max_0 * scale_log2 - 5.0f; max_1 = max_1 * scale_log2 - 5.0f;
-            row_max_0 = max_0; row_max_1 = max_1;
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            p[0] = pack_e4m3(s_acc[0], s_acc[1], s_acc[4], s_acc[5]);
-            p[1] = pack_e4m3(s_acc[2], s_acc[3], s_acc[6], s_acc[7]);
-            p[2] = pack_e4m3(s_acc[8], s_acc[9], s_acc[12], s_acc[13]);
-            p[3] = pack_e4m3(s_acc[10], s_acc[11], s_acc[14], s_acc[15]);
-            p[4] = pack_e4m3(s_acc[16], s_acc[17], s_acc[20], s_acc[21]);
-            p[5] = pack_e4m3(s_acc[18], s_acc[19], s_acc[22], s_acc[23]);
-            p[6] = pack_e4m3(s_acc[24], s_acc[25], s_acc[28], s_acc[29]);
-            p[7] = pack_e4m3(s_acc[26], s_acc[27], s_acc[30], s_acc[31]);
-          }
-          const int clean_end = max(min(work.seqlen_k, position + 1), 0) / 64;  // tiles that the first row sees to their end
-
-          // ---- KV tiles in which the keys of some row of this warpgroup end
-          for (--n; n >= clean_end; --n) {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 512;
-            wgmma_fence();
-            wgmma_m64n64k32_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_commit();
-            // O += P(n+1) V(n+1)
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 512;
-            wgmma_fence();
-            wgmma_m64n128k32_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x80000020u));
-            wgmma_m64n128k32_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 2, 0x80000020u));
-            wgmma_commit();
-            WGMMA_WAIT(1);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            // keys past the row's own position or the end of the sequence do not count
-            const int end_0 = min(work.seqlen_k, row_0 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            const int end_1 = min(work.seqlen_k, row_0 + 8 + work.seqlen_k - work.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-            // softmax(n), while P(n+1) V(n+1) runs
-            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-            max_0 = max_0 * scale_log2 - 5.0f; max_1 = max_1 * scale_log2 - 5.0f;
-            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
-            float alpha_0 = 1.0f, alpha_1 = 1.0f;
-            // Keep the old maximum while no row of the warp grew by more than 2^3.
-            const bool grew = (max_0 - row_max_0) > 3.0f || (max_1 - row_max_1) > 3.0f;
-            const bool rescale = __any_sync(0xffffffffu, grew);
-            if (rescale) {
-              alpha_0 = row_max_0 == max_0 ? 1.0f : exp2_approx((row_max_0 - max_0));
-              row_sum_0 *= alpha_0; row_max_0 = max_0;
-              alpha_1 = row_max_1 == max_1 ? 1.0f : exp2_approx((row_max_1 - max_1));
-              row_sum_1 *= alpha_1; row_max_1 = max_1;
-            }
-            const float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_max_0;
-            const float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_max_1;
-            s_acc[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
-            s_acc[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
-            s_acc[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
-            s_acc[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
-            s_acc[8] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
-            s_acc[10] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
-            s_acc[12] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
-            s_acc[14] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
-            s_acc[16] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
-            s_acc[18] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
-            s_acc[20] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
-            s_acc[22] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
-            s_acc[24] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
-            s_acc[26] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
-            s_acc[28] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
-            s_acc[30] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
-            // row sums, two chains each
-            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-            row_sum_0 += sum_0a_0 + sum_0b_0;
-            row_sum_1 += sum_1a_0 + sum_1b_0;
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
-            if (rescale) {
-              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-            }
-            p[0] = pack_e4m3(s_acc[0], s_acc[1], s_acc[4], s_acc[5]);
-            p[1] = pack_e4m3(s_acc[2], s_acc[3], s_acc[6], s_acc[7]);
-            p[2] = pack_e4m3(s_acc[8], s_acc[9], s_acc[12], s_acc[13]);
-            p[3] = pack_e4m3(s_acc[10], s_acc[11], s_acc[14], s_acc[15]);
-            p[4] = pack_e4m3(s_acc[16], s_acc[17], s_acc[20], s_acc[21]);
-            p[5] = pack_e4m3(s_acc[18], s_acc[19], s_acc[22], s_acc[23]);
-            p[6] = pack_e4m3(s_acc[24], s_acc[25], s_acc[28], s_acc[29]);
-            p[7] = pack_e4m3(s_acc[26], s_acc[27], s_acc[30], s_acc[31]);
-          }
-
-          // ---- KV tiles that every row sees whole
-          for (; n >= 0; --n) {
-            // S(n) = Q K(n)'
-            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-            const u32 k_low = k_desc + k_stage * 512;
-            wgmma_fence();
-            wgmma_m64n64k32_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-            wgmma_m64n64k32_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-            wgmma_commit();
-            // O += P(n+1) V(n+1)
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 512;
-            wgmma_fence();
-            wgmma_m64n128k32_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x80000020u));
-            wgmma_m64n128k32_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 2, 0x80000020u));
-            wgmma_commit();
-            WGMMA_WAIT(1);
-            if (lane == 0) mbarrier_arrive(mbar_k_empty + k_stage * 8);
-            if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
-            // softmax(n), while P(n+1) V(n+1) runs
-            // P(n) by the maximum so far. Where it would be over 448 the maximum grew: a new one is found.
-            u32 next[8];
-            float alpha_0 = 1.0f, alpha_1 = 1.0f;
-            bool rescale = false;
+            float sum_0a, sum_0b, sum_1a, sum_1b;
+            float shift_0 = row_base(row_max_0, scale_log2);
+            float shift_1 = row_base(row_max_1, scale_log2);
+            const bool steep = is_steep(shift_0) || is_steep(shift_1);
+            shift_0 -= 5.0f; shift_1 -= 5.0f;
+            sum_0a = sum_0b = sum_1a = sum_1b = 0.0f;
             {
-              float sum_0a, sum_0b, sum_1a, sum_1b;
-              sum_0a = sum_0b = sum_1a = sum_1b = 0.0f;
-              {
-                float e[8];
-                e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -row_max_0));
-                e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -row_max_1));
-                e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -row_max_0));
-                e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -row_max_1));
-                sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                next[0] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                next[1] = pack_e4m3(e[2], e[3], e[6], e[7]);
-              }
-              {
-                float e[8];
-                e[0] = exp2_approx(fmaf(s_acc[8], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[9], scale_log2, -row_max_0));
-                e[2] = exp2_approx(fmaf(s_acc[10], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[11], scale_log2, -row_max_1));
-                e[4] = exp2_approx(fmaf(s_acc[12], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[13], scale_log2, -row_max_0));
-                e[6] = exp2_approx(fmaf(s_acc[14], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[15], scale_log2, -row_max_1));
-                sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                next[2] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                next[3] = pack_e4m3(e[2], e[3], e[6], e[7]);
-              }
-              {
-                float e[8];
-                e[0] = exp2_approx(fmaf(s_acc[16], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[17], scale_log2, -row_max_0));
-                e[2] = exp2_approx(fmaf(s_acc[18], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[19], scale_log2, -row_max_1));
-                e[4] = exp2_approx(fmaf(s_acc[20], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[21], scale_log2, -row_max_0));
-                e[6] = exp2_approx(fmaf(s_acc[22], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[23], scale_log2, -row_max_1));
-                sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                next[4] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                next[5] = pack_e4m3(e[2], e[3], e[6], e[7]);
-              }
-              {
-                float e[8];
-                e[0] = exp2_approx(fmaf(s_acc[24], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[25], scale_log2, -row_max_0));
-                e[2] = exp2_approx(fmaf(s_acc[26], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[27], scale_log2, -row_max_1));
-                e[4] = exp2_approx(fmaf(s_acc[28], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[29], scale_log2, -row_max_0));
-                e[6] = exp2_approx(fmaf(s_acc[30], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[31], scale_log2, -row_max_1));
-                sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                next[6] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                next[7] = pack_e4m3(e[2], e[3], e[6], e[7]);
-              }
-              sum_0a += sum_0b; sum_1a += sum_1b;
-              // no sum over 448, no P over 448; else a byte of 448 (0x7e) tells
-              if (__any_sync(0xffffffffu, fmaxf(sum_0a, sum_1a) > 448.0f)) {
-                u32 most = 0;
-                most |= (next[0] + 0x02020202u) | (next[1] + 0x02020202u);
-                most |= (next[2] + 0x02020202u) | (next[3] + 0x02020202u);
-                most |= (next[4] + 0x02020202u) | (next[5] + 0x02020202u);
-                most |= (next[6] + 0x02020202u) | (next[7] + 0x02020202u);
-                if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0)) {
-                  float max_0 = s_acc[0], max_1 = s_acc[2];
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[0], s_acc[1])); max_1 = fmaxf(max_1, fmaxf(s_acc[2], s_acc[3]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[4], s_acc[5])); max_1 = fmaxf(max_1, fmaxf(s_acc[6], s_acc[7]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[8], s_acc[9])); max_1 = fmaxf(max_1, fmaxf(s_acc[10], s_acc[11]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[12], s_acc[13])); max_1 = fmaxf(max_1, fmaxf(s_acc[14], s_acc[15]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[16], s_acc[17])); max_1 = fmaxf(max_1, fmaxf(s_acc[18], s_acc[19]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[20], s_acc[21])); max_1 = fmaxf(max_1, fmaxf(s_acc[22], s_acc[23]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[24], s_acc[25])); max_1 = fmaxf(max_1, fmaxf(s_acc[26], s_acc[27]));
-                  max_0 = fmaxf(max_0, fmaxf(s_acc[28], s_acc[29])); max_1 = fmaxf(max_1, fmaxf(s_acc[30], s_acc[31]));
-                  max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
-                  max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
-                  max_0 = fmaxf(row_max_0, max_0 * scale_log2 - 5.0f);
-                  alpha_0 = exp2_approx(row_max_0 - max_0);
-                  row_sum_0 *= alpha_0; row_max_0 = max_0;
-                  max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-                  max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-                  max_1 = fmaxf(row_max_1, max_1 * scale_log2 - 5.0f);
-                  alpha_1 = exp2_approx(row_max_1 - max_1);
-                  row_sum_1 *= alpha_1; row_max_1 = max_1;
-                  rescale = true;
-                  sum_0a = sum_0b = sum_1a = sum_1b = 0.0f;
-                  {
-                    float e[8];
-                    e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -row_max_0));
-                    e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -row_max_1));
-                    e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -row_max_0));
-                    e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -row_max_1));
-                    sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                    sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                    next[0] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                    next[1] = pack_e4m3(e[2], e[3], e[6], e[7]);
-                  }
-                  {
-                    float e[8];
-                    e[0] = exp2_approx(fmaf(s_acc[8], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[9], scale_log2, -row_max_0));
-                    e[2] = exp2_approx(fmaf(s_acc[10], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[11], scale_log2, -row_max_1));
-                    e[4] = exp2_approx(fmaf(s_acc[12], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[13], scale_log2, -row_max_0));
-                    e[6] = exp2_approx(fmaf(s_acc[14], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[15], scale_log2, -row_max_1));
-                    sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                    sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                    next[2] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                    next[3] = pack_e4m3(e[2], e[3], e[6], e[7]);
-                  }
-                  {
-                    float e[8];
-                    e[0] = exp2_approx(fmaf(s_acc[16], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[17], scale_log2, -row_max_0));
-                    e[2] = exp2_approx(fmaf(s_acc[18], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[19], scale_log2, -row_max_1));
-                    e[4] = exp2_approx(fmaf(s_acc[20], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[21], scale_log2, -row_max_0));
-                    e[6] = exp2_approx(fmaf(s_acc[22], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[23], scale_log2, -row_max_1));
-                    sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                    sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                    next[4] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                    next[5] = pack_e4m3(e[2], e[3], e[6], e[7]);
-                  }
-                  {
-                    float e[8];
-                    e[0] = exp2_approx(fmaf(s_acc[24], scale_log2, -row_max_0)); e[1] = exp2_approx(fmaf(s_acc[25], scale_log2, -row_max_0));
-                    e[2] = exp2_approx(fmaf(s_acc[26], scale_log2, -row_max_1)); e[3] = exp2_approx(fmaf(s_acc[27], scale_log2, -row_max_1));
-                    e[4] = exp2_approx(fmaf(s_acc[28], scale_log2, -row_max_0)); e[5] = exp2_approx(fmaf(s_acc[29], scale_log2, -row_max_0));
-                    e[6] = exp2_approx(fmaf(s_acc[30], scale_log2, -row_max_1)); e[7] = exp2_approx(fmaf(s_acc[31], scale_log2, -row_max_1));
-                    sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
-                    sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
-                    next[6] = pack_e4m3(e[0], e[1], e[4], e[5]);
-                    next[7] = pack_e4m3(e[2], e[3], e[6], e[7]);
-                  }
-                  sum_0a += sum_0b; sum_1a += sum_1b;
+              float e[8];
+              e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+              e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+              e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+              e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+              sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+              sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+              next[0] = pack_e4m3(e[0], e[1], e[4], e[5]);
+              next[1] = pack_e4m3(e[2], e[3], e[6], e[7]);
+            }
+            {
+              float e[8];
+              e[0] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+              e[2] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+              e[4] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+              e[6] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+              sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+              sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+              next[2] = pack_e4m3(e[0], e[1], e[4], e[5]);
+              next[3] = pack_e4m3(e[2], e[3], e[6], e[7]);
+            }
+            {
+              float e[8];
+              e[0] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+              e[2] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+              e[4] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+              e[6] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+              sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+              sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+              next[4] = pack_e4m3(e[0], e[1], e[4], e[5]);
+              next[5] = pack_e4m3(e[2], e[3], e[6], e[7]);
+            }
+            {
+              float e[8];
+              e[0] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+              e[2] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+              e[4] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+              e[6] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+              sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+              sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+              next[6] = pack_e4m3(e[0], e[1], e[4], e[5]);
+              next[7] = pack_e4m3(e[2], e[3], e[6], e[7]);
+            }
+            sum_0a += sum_0b; sum_1a += sum_1b;
+            // no sum over 448, no P over 448; else a byte of 448 (0x7e) tells
+            if (__any_sync(0xffffffffu, !(sum_0a <= 448.0f) || !(sum_1a <= 448.0f) || steep)) {
+              u32 most = 0;
+              most |= (next[0] + 0x02020202u) | (next[1] + 0x02020202u);
+              most |= (next[2] + 0x02020202u) | (next[3] + 0x02020202u);
+              most |= (next[4] + 0x02020202u) | (next[5] + 0x02020202u);
+              most |= (next[6] + 0x02020202u) | (next[7] + 0x02020202u);
+              if (__any_sync(0xffffffffu, (most & 0x80808080u) != 0 || steep)) {
+                float max_0 = s_acc[0], max_1 = s_acc[2];
+                max_0 = fmaxf(max_0, fmaxf(s_acc[0], s_acc[1])); max_1 = fmaxf(max_1, fmaxf(s_acc[2], s_acc[3]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[4], s_acc[5])); max_1 = fmaxf(max_1, fmaxf(s_acc[6], s_acc[7]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[8], s_acc[9])); max_1 = fmaxf(max_1, fmaxf(s_acc[10], s_acc[11]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[12], s_acc[13])); max_1 = fmaxf(max_1, fmaxf(s_acc[14], s_acc[15]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[16], s_acc[17])); max_1 = fmaxf(max_1, fmaxf(s_acc[18], s_acc[19]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[20], s_acc[21])); max_1 = fmaxf(max_1, fmaxf(s_acc[22], s_acc[23]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[24], s_acc[25])); max_1 = fmaxf(max_1, fmaxf(s_acc[26], s_acc[27]));
+                max_0 = fmaxf(max_0, fmaxf(s_acc[28], s_acc[29])); max_1 = fmaxf(max_1, fmaxf(s_acc[30], s_acc[31]));
+                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1));
+                max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2));
+                max_0 = fmaxf(row_max_0, max_0);
+                alpha_0 = rescale_factor(row_max_0, max_0, scale_log2); row_sum_0 *= alpha_0; row_max_0 = max_0;
+                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+                max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+                max_1 = fmaxf(row_max_1, max_1);
+                alpha_1 = rescale_factor(row_max_1, max_1, scale_log2); row_sum_1 *= alpha_1; row_max_1 = max_1;
+                rescale = true;
+                shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, scale_log2);
+                shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, scale_log2);
+                if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+                  const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+                  if (is_steep(shift_0)) shift_0 = 0.0f;
+                  const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+                  if (is_steep(shift_1)) shift_1 = 0.0f;
+                  s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+                  s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+                  s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+                  s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+                  s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+                  s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+                  s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+                  s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
                 }
+                shift_0 -= 5.0f; shift_1 -= 5.0f;
+                sum_0a = sum_0b = sum_1a = sum_1b = 0.0f;
+                {
+                  float e[8];
+                  e[0] = exp2_approx(fmaf(s_acc[0], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[1], scale_log2, -shift_0));
+                  e[2] = exp2_approx(fmaf(s_acc[2], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[3], scale_log2, -shift_1));
+                  e[4] = exp2_approx(fmaf(s_acc[4], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[5], scale_log2, -shift_0));
+                  e[6] = exp2_approx(fmaf(s_acc[6], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[7], scale_log2, -shift_1));
+                  sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+                  sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+                  next[0] = pack_e4m3(e[0], e[1], e[4], e[5]);
+                  next[1] = pack_e4m3(e[2], e[3], e[6], e[7]);
+                }
+                {
+                  float e[8];
+                  e[0] = exp2_approx(fmaf(s_acc[8], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[9], scale_log2, -shift_0));
+                  e[2] = exp2_approx(fmaf(s_acc[10], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[11], scale_log2, -shift_1));
+                  e[4] = exp2_approx(fmaf(s_acc[12], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[13], scale_log2, -shift_0));
+                  e[6] = exp2_approx(fmaf(s_acc[14], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[15], scale_log2, -shift_1));
+                  sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+                  sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+                  next[2] = pack_e4m3(e[0], e[1], e[4], e[5]);
+                  next[3] = pack_e4m3(e[2], e[3], e[6], e[7]);
+                }
+                {
+                  float e[8];
+                  e[0] = exp2_approx(fmaf(s_acc[16], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[17], scale_log2, -shift_0));
+                  e[2] = exp2_approx(fmaf(s_acc[18], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[19], scale_log2, -shift_1));
+                  e[4] = exp2_approx(fmaf(s_acc[20], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[21], scale_log2, -shift_0));
+                  e[6] = exp2_approx(fmaf(s_acc[22], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[23], scale_log2, -shift_1));
+                  sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+                  sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+                  next[4] = pack_e4m3(e[0], e[1], e[4], e[5]);
+                  next[5] = pack_e4m3(e[2], e[3], e[6], e[7]);
+                }
+                {
+                  float e[8];
+                  e[0] = exp2_approx(fmaf(s_acc[24], scale_log2, -shift_0)); e[1] = exp2_approx(fmaf(s_acc[25], scale_log2, -shift_0));
+                  e[2] = exp2_approx(fmaf(s_acc[26], scale_log2, -shift_1)); e[3] = exp2_approx(fmaf(s_acc[27], scale_log2, -shift_1));
+                  e[4] = exp2_approx(fmaf(s_acc[28], scale_log2, -shift_0)); e[5] = exp2_approx(fmaf(s_acc[29], scale_log2, -shift_0));
+                  e[6] = exp2_approx(fmaf(s_acc[30], scale_log2, -shift_1)); e[7] = exp2_approx(fmaf(s_acc[31], scale_log2, -shift_1));
+                  sum_0a += e[0]; sum_0b += e[1]; sum_1a += e[2]; sum_1b += e[3];
+                  sum_0a += e[4]; sum_0b += e[5]; sum_1a += e[6]; sum_1b += e[7];
+                  next[6] = pack_e4m3(e[0], e[1], e[4], e[5]);
+                  next[7] = pack_e4m3(e[2], e[3], e[6], e[7]);
+                }
+                sum_0a += sum_0b; sum_1a += sum_1b;
               }
-              row_sum_0 += sum_0a; row_sum_1 += sum_1a;
             }
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
-            if (rescale) {
-              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-            }
-            p[0] = own_register(next[0]); p[1] = own_register(next[1]);
-            p[2] = own_register(next[2]); p[3] = own_register(next[3]);
-            p[4] = own_register(next[4]); p[5] = own_register(next[5]);
-            p[6] = own_register(next[6]); p[7] = own_register(next[7]);
+            row_sum_0 += sum_0a; row_sum_1 += sum_1a;
           }
-          if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
-
-          // ---- O += P V of the last tile
-          {
-            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-            const u32 v_low = v_desc + v_stage * 512;
-            wgmma_fence();
-            wgmma_m64n128k32_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x80000020u));
-            wgmma_m64n128k32_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 2, 0x80000020u));
-            wgmma_commit();
-            WGMMA_WAIT(0);
-            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-            if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
           }
+          p[0] = own_register(next[0]); p[1] = own_register(next[1]);
+          p[2] = own_register(next[2]); p[3] = own_register(next[3]);
+          p[4] = own_register(next[4]); p[5] = own_register(next[5]);
+          p[6] = own_register(next[6]); p[7] = own_register(next[7]);
         }
+        if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);
 
-        // ---- epilogue: O / row_sum, LSE
-        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
-        row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
-        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
-        row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
-        const float inv_sum_0 = row_sum_0 > 0.0f ? rcp_approx(row_sum_0) : 0.0f;
-        const float inv_sum_1 = row_sum_1 > 0.0f ? rcp_approx(row_sum_1) : 0.0f;
-        if ((lane & 3) == 0) {
-          float* const lse_row = lse + ((long long)work.batch * heads_q + work.head) * seqlen_q + row_0;
-          if (row_0 + 0 < work.seqlen_q) lse_row[0] = row_sum_0 > 0.0f ? (row_max_0 + log2_approx(row_sum_0)) * 0.693147181f : -kInfinity;
-          if (row_0 + 8 < work.seqlen_q) lse_row[8] = row_sum_1 > 0.0f ? (row_max_1 + log2_approx(row_sum_1)) * 0.693147181f : -kInfinity;
+        // ---- O += P V of the last tile
+        {
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          const u32 v_low = v_desc + v_stage * 512;
+          wgmma_fence();
+          wgmma_m64n128k32_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x80000020u));
+          wgmma_m64n128k32_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 2, 0x80000020u));
+          wgmma_commit();
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
+          if (++v_stage == 4) { v_stage = 0; v_phase ^= 1; }
         }
-        // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
-        if (lane == 0) bulk_wait_read();  // the store of the item before
-        __syncwarp();
-        stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
-                    pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
-                    pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
-                    pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
-        stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
-                    pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
-                    pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
-                    pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
-                    pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
-        stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
-                    pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
-        fence_proxy_async();
-        __syncwarp();
-        if (lane == 0) {
-          tma_store(&o_map, o_warp + 0, 0, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
-          tma_store(&o_map, o_warp + 8192, 64, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
-          bulk_commit();
-        }
+      }
+
+      // ---- epilogue: O / row_sum, LSE
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
+      row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
+      row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
+      const float inv_sum_0 = row_sum_0 == 0.0f ? 0.0f : rcp_approx(row_sum_0);
+      const float inv_sum_1 = row_sum_1 == 0.0f ? 0.0f : rcp_approx(row_sum_1);
+      if ((lane & 3) == 0) {
+        float* const lse_row = lse + ((long long)work.batch * heads_q + work.head) * seqlen_q + row_0;
+        if (row_0 + 0 < work.seqlen_q) lse_row[0] = row_sum_0 == 0.0f ? -kInfinity : row_max_0 * scale - 3.4657359f + log2_approx(row_sum_0) * 0.693147181f;
+        if (row_0 + 8 < work.seqlen_q) lse_row[8] = row_sum_1 == 0.0f ? -kInfinity : row_max_1 * scale - 3.4657359f + log2_approx(row_sum_1) * 0.693147181f;
+      }
+      // This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.
+      if (lane == 0) bulk_wait_read();  // the store of the item before
+      __syncwarp();
+      stmatrix_x4(o_row + 0 + (0 ^ o_swizzle), pack_bf16(o_acc[0] * inv_sum_0, o_acc[1] * inv_sum_0), pack_bf16(o_acc[2] * inv_sum_1, o_acc[3] * inv_sum_1),
+                  pack_bf16(o_acc[4] * inv_sum_0, o_acc[5] * inv_sum_0), pack_bf16(o_acc[6] * inv_sum_1, o_acc[7] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (32 ^ o_swizzle), pack_bf16(o_acc[8] * inv_sum_0, o_acc[9] * inv_sum_0), pack_bf16(o_acc[10] * inv_sum_1, o_acc[11] * inv_sum_1),
+                  pack_bf16(o_acc[12] * inv_sum_0, o_acc[13] * inv_sum_0), pack_bf16(o_acc[14] * inv_sum_1, o_acc[15] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (64 ^ o_swizzle), pack_bf16(o_acc[16] * inv_sum_0, o_acc[17] * inv_sum_0), pack_bf16(o_acc[18] * inv_sum_1, o_acc[19] * inv_sum_1),
+                  pack_bf16(o_acc[20] * inv_sum_0, o_acc[21] * inv_sum_0), pack_bf16(o_acc[22] * inv_sum_1, o_acc[23] * inv_sum_1));
+      stmatrix_x4(o_row + 0 + (96 ^ o_swizzle), pack_bf16(o_acc[24] * inv_sum_0, o_acc[25] * inv_sum_0), pack_bf16(o_acc[26] * inv_sum_1, o_acc[27] * inv_sum_1),
+                  pack_bf16(o_acc[28] * inv_sum_0, o_acc[29] * inv_sum_0), pack_bf16(o_acc[30] * inv_sum_1, o_acc[31] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (0 ^ o_swizzle), pack_bf16(o_acc[32] * inv_sum_0, o_acc[33] * inv_sum_0), pack_bf16(o_acc[34] * inv_sum_1, o_acc[35] * inv_sum_1),
+                  pack_bf16(o_acc[36] * inv_sum_0, o_acc[37] * inv_sum_0), pack_bf16(o_acc[38] * inv_sum_1, o_acc[39] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (32 ^ o_swizzle), pack_bf16(o_acc[40] * inv_sum_0, o_acc[41] * inv_sum_0), pack_bf16(o_acc[42] * inv_sum_1, o_acc[43] * inv_sum_1),
+                  pack_bf16(o_acc[44] * inv_sum_0, o_acc[45] * inv_sum_0), pack_bf16(o_acc[46] * inv_sum_1, o_acc[47] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (64 ^ o_swizzle), pack_bf16(o_acc[48] * inv_sum_0, o_acc[49] * inv_sum_0), pack_bf16(o_acc[50] * inv_sum_1, o_acc[51] * inv_sum_1),
+                  pack_bf16(o_acc[52] * inv_sum_0, o_acc[53] * inv_sum_0), pack_bf16(o_acc[54] * inv_sum_1, o_acc[55] * inv_sum_1));
+      stmatrix_x4(o_row + 8192 + (96 ^ o_swizzle), pack_bf16(o_acc[56] * inv_sum_0, o_acc[57] * inv_sum_0), pack_bf16(o_acc[58] * inv_sum_1, o_acc[59] * inv_sum_1),
+                  pack_bf16(o_acc[60] * inv_sum_0, o_acc[61] * inv_sum_0), pack_bf16(o_acc[62] * inv_sum_1, o_acc[63] * inv_sum_1));
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) {
+        tma_store(&o_map, o_warp + 0, 0, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
+        tma_store(&o_map, o_warp + 8192, 64, work.m_start + 64 * consumer + 16 * warp, work.head, work.batch);
+        bulk_commit();
       }
       // next work item
       mbarrier_wait(mbar_work_full + work_stage * 8, work_phase);

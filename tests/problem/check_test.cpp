@@ -7,9 +7,9 @@
 
 #include <kiln/generator.hpp>
 
-#include "runtime/problem/check.hpp"
-#include "runtime/problem/ladder.hpp"
-#include "runtime/problem/rounding.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/reference/check.hpp"
+#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
 
@@ -148,4 +148,99 @@ TEST_CASE("poison is counted by element") {
   bytes[2] = bytes[5] = kPoison;
   CHECK(count_unwritten(bytes, 2) == 2);
   CHECK(count_unwritten(bytes, 4) == 0);
+}
+
+namespace {
+
+/// One head, 8 queries over 24 keys, Q times `size`; the result of the reference, as a kernel leaves it.
+Case make_sized(float size) {
+  Config config;
+  config.depth = 16;
+  ProblemShape shape;
+  shape.depth = shape.ov_depth = 16;
+  shape.lengths_q = {8};
+  shape.lengths_k = {24};
+  Case c{random_workload(shape, config, 3), {}, {}};
+  for (float& x : c.work.q) x *= size;
+  return c;
+}
+void solve(Case& c) {
+  const Semantics semantics{MaskConfig{MaskConfig::Kind::causal, 0}, {}, 0.25, {}, {}, false};
+  c.reference = reference_attention(c.work, semantics, choose_rows(c.work.shape, semantics.mask, 1e300, 0));
+  c.output.o.assign(c.reference.o.begin(), c.reference.o.end());
+  c.output.lse.assign(c.reference.lse.begin(), c.reference.lse.end());
+}
+bool passes(const Case& c) {
+  return check_output(c.work, c.output, c.reference, {4e-3, 1e-3}).passed();
+}
+/// Whether row `r` of the reference is that of V's key `key`: a softmax over scores far apart takes one key.
+bool takes(const Case& c, std::size_t r, std::size_t key) {
+  double distance = 0;
+  for (std::size_t d = 0; d < 16; ++d)
+    distance += std::fabs(c.reference.o[16 * r + d] - c.work.v[16 * key + d]);
+  return distance < 1e-3;
+}
+
+}  // namespace
+
+TEST_CASE("large scores: what their rounding does passes, what it cannot do fails") {
+  // Scores of about 1e5, which a sum of floats holds to a few hundredths: two keys that are almost the same.
+  Case c = make_sized(1e5F);
+  for (std::size_t d = 0; d < 16; ++d) c.work.k[16 + d] = c.work.k[d] *= 10;
+  c.work.k[16] = std::nextafter(c.work.k[0], 10.0F);
+  solve(c);
+  CHECK(passes(c));
+  std::size_t shared = 0, strict = 0;
+  for (std::size_t r = 0; r < 8; ++r) shared += c.reference.o_slack[r] > 0.1 ? 1 : 0;
+  CHECK(shared > 0);  // the largest score is that of both keys
+  for (std::size_t r = 0; r < 8; ++r) {
+    Case wrong = c;
+    // All of it is the row of V of a key that has none of the weight.
+    const std::size_t key = takes(c, r, 9) ? 10 : 9;
+    for (std::size_t d = 0; d < 16; ++d) wrong.output.o[16 * r + d] = c.work.v[16 * key + d];
+    if (c.reference.o_slack[r] < 0.1) {
+      CHECK(!passes(wrong));
+      ++strict;
+    }
+    Case off = c;
+    off.output.lse[r] += static_cast<float>(c.reference.lse_slack[r] + 4e-3 * std::fabs(c.reference.lse[r]));
+    CHECK(!passes(off));
+    Case bit = c;
+    bit.output.lse[r] = std::nextafter(c.output.lse[r], 1e30F);
+    CHECK(passes(bit));
+  }
+  CHECK(strict > 0);
+}
+
+TEST_CASE("ordinary scores have no slack") {
+  Case c = make_sized(1);
+  solve(c);
+  for (const double slack : c.reference.o_slack) CHECK(slack == 0);
+  for (const double slack : c.reference.lse_slack) CHECK(slack == 0);
+}
+
+TEST_CASE("NaN and infinities must be where the inputs put them") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  Case c = make_sized(1);
+  c.work.q[2 * 16 + 1] = nan;   // row 2 of Q
+  c.work.v[22 * 16 + 3] = inf;  // seen by rows 6 and 7
+  c.work.v[23 * 16 + 5] = nan;  // by row 7
+  solve(c);
+  CHECK(std::isnan(c.reference.lse[2]));
+  for (std::size_t r = 0; r < 8; ++r) {
+    CAPTURE(r);
+    CHECK(std::isnan(c.reference.o[16 * r]) == (r == 2));
+    CHECK(std::isinf(c.reference.o[16 * r + 3]) == (r >= 6));
+    CHECK(std::isnan(c.reference.o[16 * r + 5]) == (r == 2 || r == 7));
+  }
+  CHECK(passes(c));
+  for (const auto& [index, value] :
+       {std::pair<std::size_t, float>{2 * 16, 1.0F}, {7 * 16 + 5, 0.0F}, {6 * 16 + 3, -inf}, {16, nan}}) {
+    Case wrong = c;
+    wrong.output.o[index] = value;
+    CHECK(!passes(wrong));
+  }
+  Case lse = c;
+  lse.output.lse[2] = -inf;
+  CHECK(!passes(lse));
 }

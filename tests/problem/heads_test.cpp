@@ -1,5 +1,5 @@
 // Head counts that a problem has by default: one rule for the ladder and the command.
-#include "runtime/problem/heads.hpp"
+#include "workbench/problem/heads.hpp"
 
 #include <doctest/doctest.h>
 

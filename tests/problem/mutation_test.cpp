@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/verify/mutation_test.hpp"
+#include "workbench/verify/mutation_test.hpp"
 
 using namespace kiln;
 

@@ -4,8 +4,11 @@
 #include <cstring>
 #include <kiln/error.hpp>
 #include <random>
+#include <system_error>
 
-#include "runtime/problem/npy.hpp"
+#include "runtime/support/memory.hpp"
+#include "tests/runtime/support.hpp"
+#include "workbench/files/npy.hpp"
 
 using namespace kiln;
 
@@ -105,6 +108,45 @@ TEST_CASE("damaged files say what is wrong in one line") {
   CHECK(message_of(file_of("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "")) != "");
   CHECK(message_of(file_of("{'descr': '<f4', 'shape': (1,), }", "1234")) != "");
   CHECK(message_of(file_of(good, "12345678")) == "");
+}
+
+TEST_CASE("a header that promises more than there is takes no memory, and endless files end") {
+  const test::Scratch scratch;
+  const auto file_of = [&](const std::string& shape, std::size_t body) {
+    std::string dict = "{'descr': '<f4', 'fortran_order': False, 'shape': (" + shape + "), }";
+    dict.append(117 - dict.size(), ' ');
+    dict += '\n';
+    std::string text("\x93NUMPY\1\0", 8);
+    text += static_cast<char>(dict.size());
+    text += '\0';
+    test::write_file(scratch / "a.npy", text + dict + std::string(body, '\0'));
+    return scratch / "a.npy";
+  };
+  std::string message;
+  CHECK(test::error_of([&] { read_npy(file_of("100000000000, 64", 64)); }, &message) == ErrorCode::bad_input);
+  CHECK(message.find(
+            "truncated .npy: shape [100000000000, 64] of float32 needs 25600000000000 bytes, 64 present") !=
+        std::string::npos);
+  CHECK(test::error_of([&] { read_npy(file_of("4", 20)); }, &message) == ErrorCode::bad_input);
+  CHECK(message.find("trailing bytes in .npy: shape [4] of float32 needs 16 bytes, 20 present") !=
+        std::string::npos);
+  CHECK(read_npy(file_of("4", 16)).data.size() == 16);
+  // A file that is there, sparse, and larger than any memory: both figures, no attempt. File systems differ in
+  // the largest file (ext4: 16 TiB).
+  std::uint64_t rows = 100000000000;
+  std::string sparse;
+  for (std::error_code error;; rows /= 2) {
+    sparse = file_of(std::to_string(rows) + ", 64", 0);
+    std::filesystem::resize_file(sparse, 128 + rows * 256, error);
+    if (!error) break;
+    REQUIRE(error == std::errc::file_too_large);
+  }
+  REQUIRE(2 * rows * 256 > available_memory().bytes);  // elements, and a float of each
+  CHECK(test::error_of([&] { read_npy(sparse); }, &message) == ErrorCode::environment);
+  CHECK_MESSAGE(message.find("needs " + size_text(2 * rows * 256) + " of memory, ") != std::string::npos,
+                message);
+  for (const char* endless : {"/dev/zero", "/dev/urandom"})
+    CHECK(test::error_of([&] { read_npy(endless); }) == ErrorCode::bad_input);
 }
 
 TEST_CASE("mutated and cut files never crash") {

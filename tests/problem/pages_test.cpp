@@ -8,9 +8,9 @@
 
 #include <kiln/error.hpp>
 
-#include "runtime/problem/ladder.hpp"
-#include "runtime/problem/reference.hpp"
-#include "runtime/problem/rounding.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/reference/reference.hpp"
+#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
 
@@ -120,6 +120,19 @@ TEST_CASE("a given page table is checked entry by entry, unused ones aside") {
   CHECK(refusal({5, 8}, 3, {7, 2, 0, 7, 1, 0}) == "t.npy: page 7 is used twice");
   CHECK(refusal({5, 13}, 3, {7, 2, 0, 3, 1, 0}).find("request 1 has 13 keys, 3 pages of 4") !=
         std::string::npos);
+}
+
+TEST_CASE("a pool is as large as what is used, whatever the page numbers are") {
+  // 100001 pages of 64 rows would be gigabytes of K and V.
+  const PageTable one = given_pages({40}, 64, 1, {100000}, "t.npy");
+  CHECK(one.num_pages == 2);
+  CHECK(one.entries == std::vector<std::int32_t>{0});
+  const PageTable some = given_pages({8, 4}, 4, 2, {9000000, 5, 70000, -1}, "t.npy");
+  CHECK(some.num_pages == 4);
+  CHECK(some.entries[0] == 2);  // in the order of the numbers
+  CHECK(some.entries[1] == 0);
+  CHECK(some.entries[2] == 1);
+  CHECK(given_pages({8, 4}, 4, 2, {19, 5, 17, -1}, "t.npy").entries[0] == 19);  // near enough
 }
 
 TEST_CASE("quantised values times their scales are near the values, group by group") {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/problem/reference.hpp"
+#include "workbench/reference/reference.hpp"
 
 using namespace kiln;
 

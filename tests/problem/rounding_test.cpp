@@ -6,7 +6,7 @@
 #include <functional>
 #include <random>
 
-#include "runtime/problem/rounding.hpp"
+#include "workbench/problem/rounding.hpp"
 
 using namespace kiln;
 

@@ -2,12 +2,13 @@
 // the tree's meaning (the text is compiled by this test as C++ through a table of the same expressions).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
 
 #include "generator/expression/emit.hpp"
-#include "runtime/problem/score_expression.hpp"
+#include "workbench/reference/score_expression.hpp"
 
 using namespace kiln;
 using namespace kiln::expression;
@@ -80,8 +81,8 @@ TEST_CASE("integers never overflow: what could leave 32 bits is real") {
   const Expression product = parsed("q * k");
   CHECK(product.nodes.back().op == Op::multiply);
   CHECK(product.nodes.back().type == Type::real);
-  CHECK(to_cpp(product, {}) == "((float)q * (float)k)");
-  CHECK(to_cpp(parsed("q * 2 + k"), {}) == "(float)((q * 2) + k)");
+  CHECK(to_cpp(product, {}) == "return ((float)q * (float)k);");
+  CHECK(to_cpp(parsed("q * 2 + k"), {}) == "return (float)((q * 2) + k);");
 }
 
 TEST_CASE("refusals say where and why") {
@@ -120,11 +121,70 @@ TEST_CASE("refusals say where and why") {
         "it");
 }
 
-TEST_CASE("deep nesting is no crash") {
-  const std::string deep = std::string(500, '(') + "score" + std::string(500, ')');
-  CHECK(value(deep, 2) == 2);
-  CHECK(refusal(std::string(1000, '(')).find("an operand is missing") != std::string::npos);
-  CHECK(value(std::string(1000, '-') + "score", 2) == 2);
+TEST_CASE("length and depth have limits") {
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '(') + "score" + std::string(depth, ')');
+  };
+  CHECK(value(nested(60), 2) == 2);
+  const std::string deep = "operands are nested more than 64 deep";
+  CHECK(refusal(nested(65)).find(deep) != std::string::npos);
+  CHECK(refusal(std::string(1000, '(')).find(deep) != std::string::npos);
+  CHECK(refusal(std::string(1000, '-') + "score").find(deep) != std::string::npos);
+  const std::string longest = "score" + std::string(kMaxLength - 5, ' ');
+  CHECK(value(longest, 2) == 2);
+  CHECK(refusal(longest + " ") == "at column 1025 (' '): an expression has at most 1024 characters");
+}
+
+TEST_CASE("text is one line of printable characters, in messages, too") {
+  const std::string line = ": an expression is one line of printable ASCII characters";
+  CHECK(refusal("score +\n 1") == "at column 8 ('\\x0a')" + line);
+  CHECK(refusal("score\t") == "at column 6 ('\\x09')" + line);
+  CHECK(refusal("\x1b[31m") == "at column 1 ('\\x1b')" + line);
+  CHECK(refusal("score + \xc3\xa9") == "at column 9 ('\\xc3')" + line);
+  CHECK(refusal(std::string_view("score\0 + 1", 10)) == "at column 6 ('\\x00')" + line);
+}
+
+TEST_CASE("emitted text grows as the expression does") {
+  std::string nested = "k - q", sum = "score";
+  for (int i = 0; i < 40; ++i) nested = "idiv(" + nested + ", 3)";
+  while (sum.size() < 1000) sum += "+k*q";
+  for (const std::string& text : {nested, sum}) {
+    const std::string body = to_cpp(parsed(text), {});
+    CHECK(body.size() < 60 * text.size());
+    for (std::size_t at = 0; at < body.size();) {  // and no line is long
+      const std::size_t end = std::min(body.find('\n', at), body.size());
+      CHECK(end - at < 300);
+      at = end + 1;
+    }
+  }
+}
+
+TEST_CASE("equal parts are computed once") {
+  const Expression tree = parsed("exp(score - 1) * exp(score - 1) + exp(score - 1)");
+  CHECK(tree.nodes.size() == 7);  // score, 1, to_real, -, exp, *, +
+  CHECK(to_cpp(tree, {}) ==
+        "const float x_0 = exp2_approx((score - 1.0f) * 1.44269504f);\nreturn ((x_0 * x_0) + x_0);");
+}
+
+TEST_CASE("integer powers are products") {
+  CHECK(value("pow(score, 2)", -3) == 9);
+  CHECK(value("pow(score, 3)", -3) == -27);
+  CHECK(value("pow(score, 13)", -1.5) == std::pow(-1.5, 13));
+  CHECK(value("pow(score, -3)", -2) == -0.125);
+  CHECK(value("pow(score, 0)", -2) == 1);
+  CHECK(value("pow(score, 2.0)", -3) == 9);
+  CHECK(to_cpp(parsed("pow(score, 2)"), {}) == "return (score * score);");
+  for (const Node& node : parsed("pow(score, 1023)").nodes) CHECK(node.op != Op::pow);
+  CHECK(std::isnan(value("pow(score, 0.5)", -4)));
+  CHECK(value("pow(score, 0.5)", 4) == 2);
+}
+
+TEST_CASE("integer division at the ends of 32 bits") {
+  const ScorePlace place{0, 0, 16777215, 0, 16777215, 1};
+  CHECK(value("(k - q) % 2147483647", 0, place) == 2147483647 - 16777215);
+  CHECK(to_cpp(parsed("(k - q) % 2147483647"), {}) ==
+        "const int x_0 = ((k - q) % 2147483647);\nreturn (float)(x_0 < 0 ? x_0 + 2147483647 : x_0);");
+  CHECK(value("idiv(k - q, 2147483647)", 0, place) == -1);
 }
 
 // Each row holds an expression and the text that is emitted for it, as code.
@@ -139,23 +199,27 @@ TEST_CASE("emitted text means what the tree means") {
   Case {                                                                                                   \
     text, #__VA_ARGS__, [](float score, int b, int h, int q, int k, int seqlen_q, int seqlen_k) -> float { \
       (void)score, (void)b, (void)h, (void)q, (void)k, (void)seqlen_q, (void)seqlen_k, (void)kInfinity;    \
-      return __VA_ARGS__;                                                                                  \
+      __VA_ARGS__                                                                                          \
     }                                                                                                      \
   }
   const Case cases[] = {
-      CASE("where(q % 3 == k % 3, -inf, score)", (((q % 3) == (k % 3)) ? (-kInfinity) : score)),
-      CASE("score + 0.01 * (k - q)", (score + (0.01f * (float)(k - q)))),
-      CASE("(k - q) % 7 + idiv(k - q, 7)",
-           (float)(((((k - q)) % 7 + 7) % 7) + (((k - q)) / 7 - (((k - q)) % 7 < 0 ? 1 : 0)))),
-      CASE("tanh(score) * min(h, 3)",
-           ((1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(score * 2.88539008f))) * (float)min(h, 3))),
-      CASE("score / 4 + log(exp(score))",
-           ((score * 0.25f) + (log2_approx(exp2_approx(score * 1.44269504f)) * 0.693147181f))),
+    CASE("where(q % 3 == k % 3, -inf, score)", return (((q % 3) == (k % 3)) ? (-kInfinity) : score);),
+    CASE("score + 0.01 * (k - q)", return (score + (0.01f * (float)(k - q)));),
+    CASE("(k - q) % 7 + idiv(k - q, 7)", const int x_0 = (k - q); const int x_1 = (x_0 % 7);
+         return (float)((x_1 < 0 ? x_1 + 7 : x_1) + (x_0 / 7 - (x_0 % 7 < 0 ? 1 : 0)));),
+    CASE("tanh(score) * min(h, 3)",
+         return ((1.0f - 2.0f * rcp_approx(1.0f + exp2_approx(score * 2.88539008f))) * (float)min(h, 3));),
+    CASE("score / 4 + log(exp(score))",
+         return ((score * 0.25f) + (log2_approx(exp2_approx(score * 1.44269504f)) * 0.693147181f));),
+    CASE("pow(score, 3) + pow(score, -2)", const float x_0 = (score * score);
+         return ((score * x_0) + (1.0f * rcp_approx(x_0)));),
   };
 #undef CASE
   for (const Case& c : cases) {
     const Expression tree = parsed(c.text);
-    CHECK(to_cpp(tree, {}) == c.emitted);
+    std::string body = to_cpp(tree, {});
+    std::replace(body.begin(), body.end(), '\n', ' ');
+    CHECK(body == c.emitted);
     for (int i = 0; i < 200; ++i) {
       const float score = 0.05F * static_cast<float>(i - 100);
       const ScorePlace at{i % 3, i % 5, (i * 37) % 101, (i * 53) % 97, 101, 97};

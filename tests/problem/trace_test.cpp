@@ -5,7 +5,7 @@
 #include <random>
 #include <sstream>
 
-#include "runtime/problem/trace.hpp"
+#include "workbench/files/trace.hpp"
 
 using namespace kiln;
 

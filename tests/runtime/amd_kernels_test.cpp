@@ -4,9 +4,9 @@
 
 #include <kiln/generator.hpp>
 
-#include "runtime/analysis/amd_loop.hpp"
-#include "runtime/problem/ladder.hpp"
 #include "tests/runtime/amd_support.hpp"
+#include "workbench/analysis/amd_loop.hpp"
+#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
 using namespace kiln::test;

@@ -2,8 +2,8 @@
 // hand, that takes its arguments by the manifest's roles.
 #include <doctest/doctest.h>
 
-#include "runtime/problem/runner.hpp"
 #include "tests/runtime/amd_support.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using namespace kiln::test;

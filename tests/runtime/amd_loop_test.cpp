@@ -2,10 +2,10 @@
 // instructions are known.
 #include <doctest/doctest.h>
 
-#include "runtime/analysis/amd_loop.hpp"
-#include "runtime/analysis/control_flow.hpp"
 #include "runtime/compiler/clang.hpp"
 #include "tests/runtime/amd_support.hpp"
+#include "workbench/analysis/amd_loop.hpp"
+#include "workbench/analysis/control_flow.hpp"
 
 using namespace kiln;
 using namespace kiln::test;

@@ -95,10 +95,10 @@ TEST_CASE("C: generate, load, launch with host tensors") {
   refused("lse");
   args.lse = &lse.view;
   k.view.dtype.bits = 64;
-  refused("DLPack type");
+  refused("k: bfloat64; bfloat16 is needed");
   k.view.dtype.bits = 16;
   k.view.device.device_type = kDLCUDA;
-  refused("same side");
+  refused("k is in device memory, q in host memory");
   k.view.device.device_type = kDLCPU;
   k.view.ndim = 99;
   refused("dimensions");

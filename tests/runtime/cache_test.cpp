@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <thread>
 
+#include <kiln/generator.hpp>
+
 #include "runtime/cache/cache_impl.hpp"
+#include "runtime/cache/entry.hpp"
 #include "tests/runtime/support.hpp"
 
 using namespace kiln;
@@ -319,7 +323,136 @@ TEST_CASE("the size limit is read with its suffix") {
   };
   CHECK(limit(nullptr) == std::uint64_t{1} << 30);
   CHECK(limit("64K") == 65536);
-  CHECK(limit("2M") == 2u << 20);
+  CHECK(limit("1.5M") == 3u << 19);
   CHECK(limit("0") == 0);
-  CHECK(limit("lots") == std::uint64_t{1} << 30);
+  CHECK(error_of([&] { limit("lots"); }) == ErrorCode::bad_input);
+}
+
+TEST_CASE("an entry or a folder that others may write is not believed, and told") {
+  const Scratch scratch;
+  const std::string directory = scratch / "c";
+  const auto reopened = [&](std::vector<std::string>& warnings) {
+    auto cache = std::make_unique<Cache>(directory);
+    cache->impl().on_warning([&](const std::string& text) { warnings.push_back(text); });
+    return cache;
+  };
+  std::vector<std::string> warnings;
+  put(*reopened(warnings), 1);
+  const std::string file = entry_files(directory).at(0), shard = fs::path(file).parent_path();
+  for (const mode_t mode : {0620u, 0602u, 0666u}) {
+    REQUIRE(chmod(file.c_str(), mode) == 0);
+    warnings.clear();
+    CHECK(put(*reopened(warnings), 1)->cache == CacheState::miss);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0].find("is writable by others") != std::string::npos);
+    // It was replaced by one that is ours.
+    CHECK(put(*reopened(warnings), 1)->cache == CacheState::disk);
+  }
+  for (const std::string& folder : {shard, directory + "/v1"}) {
+    CAPTURE(folder);
+    auto cache = reopened(warnings);  // a process that was there before
+    REQUIRE(chmod(folder.c_str(), 0770) == 0);
+    warnings.clear();
+    CHECK(put(*cache, 1)->cache == CacheState::miss);
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings[0].find("is writable by others") != std::string::npos);
+    CHECK(cache->verify().bad.size() == (folder == shard ? 1 : 0));
+    REQUIRE(chmod(folder.c_str(), 0700) == 0);
+  }
+}
+
+TEST_CASE("another user's cache is not used, by root either") {
+  if (geteuid() != 0) return;  // needs two users
+  const Scratch scratch;
+  REQUIRE(chmod(scratch.path().c_str(), 0755) == 0);
+  const std::string directory = scratch / "c";
+  { Cache mine(directory); }
+  REQUIRE(chown(directory.c_str(), 65534, 65534) == 0);
+  Cache root_cache(directory);
+  CHECK(root_cache.stats().problem.find("belongs to another user") != std::string::npos);
+  CHECK(put(root_cache, 1)->cache == CacheState::miss);  // in memory
+  const std::string other = scratch / "other";
+  REQUIRE(mkdir(other.c_str(), 0700) == 0);
+  REQUIRE(chown(other.c_str(), 65534, 65534) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    // The other user in its own cache, then in one of root's.
+    bool right = setgid(65534) == 0 && setuid(65534) == 0;
+    Cache own(other);
+    right = right && put(own, 1)->cache == CacheState::miss && own.stats().entries == 1;
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  CHECK(status == 0);
+}
+
+TEST_CASE("a clock that was set back neither keeps entries for ever nor hides their use") {
+  const Scratch scratch;
+  const std::string directory = scratch / "c";
+  {
+    Cache cache(directory);
+    for (int n = 1; n <= 4; ++n) put(cache, n, 40000);
+  }
+  const auto date = [](const std::string& file, std::int64_t seconds_from_now) {
+    const timespec at{std::time(nullptr) + seconds_from_now, 0};
+    const timespec times[2] = {at, at};
+    REQUIRE(utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+  };
+  for (const std::string& file : entry_files(directory)) date(file, 86400);
+  {
+    // Used now: the date is right again.
+    Cache cache(directory);
+    CHECK(cache.impl().get(key_of(3), must_not_compile)->cache == CacheState::disk);
+    struct stat info {};
+    for (const std::string& file : entry_files(directory)) {
+      if (file.find(key_of(3).hex().substr(2)) == std::string::npos) continue;
+      REQUIRE(stat(file.c_str(), &info) == 0);
+    }
+    CHECK(std::abs(info.st_atim.tv_sec - std::time(nullptr)) < 3600);
+    // Automatic pruning spares what is young, and a date in the future is not.
+    CHECK(cache.impl().prune(1000, 600) > 0);
+  }
+  fs::create_directory(directory + "/tmp");
+  write_file(directory + "/tmp/future", "x");
+  date(directory + "/tmp/future", 86400);
+  Cache cache(directory);
+  CHECK(!fs::exists(directory + "/tmp/future"));
+}
+
+TEST_CASE(
+    "versions of kiln share a cache: the same entries, others' keys ignored, other formats left alone") {
+  const Scratch scratch;
+  const std::string directory = scratch / "c";
+  const std::string other = directory + "/v2/ab/cdef.kiln";
+  {
+    Cache cache(directory);
+    put(cache, 1);
+    // The other version has keys in its metadata that this one does not know, and a format of its own beside it.
+    REQUIRE(entry_files(directory).size() == 1);
+    const std::string file = entry_files(directory)[0];
+    std::string bytes = read_file(file);
+    const std::string mine = std::string("\"kiln_version\":\"") + std::string(version()) + "\"";
+    const std::string theirs = "\"kiln_version\":\"99.0.0\",\"new_key\":[1,2,3]";
+    const std::size_t at = bytes.find(mine);
+    REQUIRE(at != std::string::npos);
+    bytes.replace(at, mine.size(), theirs);
+    bytes[32] =
+        static_cast<char>(bytes[32] + static_cast<char>(theirs.size() - mine.size()));  // metadata bytes
+    reseal_entry(bytes);
+    write_file(file, bytes);
+    fs::create_directories(directory + "/v2/ab");
+    write_file(other, "an entry of a format to come");
+  }
+  Cache cache(directory);
+  const auto found = cache.impl().get(key_of(1), must_not_compile);
+  CHECK(found->cache == CacheState::disk);
+  CHECK(found->image == binary_of(1).image);
+  REQUIRE(cache.list().size() == 1);
+  CHECK(cache.list()[0].kiln_version == "99.0.0");
+  CHECK(cache.verify().bad.empty());
+  cache.prune(0);
+  cache.clear();
+  CHECK(cache.list().empty());
+  CHECK(read_file(other) == "an entry of a format to come");
 }

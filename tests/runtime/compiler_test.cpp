@@ -5,8 +5,8 @@
 
 #include "runtime/compiler/compiler.hpp"
 #include "runtime/compiler/nvrtc_api.hpp"
-#include "runtime/problem/ladder.hpp"
 #include "tests/runtime/support.hpp"
+#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
 using namespace kiln::test;

@@ -1,6 +1,7 @@
 // The cache entry format: what goes in comes out, and no bytes whatever break the reader.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <random>
 
 #include "runtime/cache/entry.hpp"
@@ -131,5 +132,33 @@ TEST_CASE("sizes that lie are refused before memory is taken") {
       CHECK_FALSE(read_entry_info(lying).value.has_value());
       CHECK_FALSE(entry_bytes(lying).has_value());
     }
+  }
+}
+
+TEST_CASE("of keys and nested values no more are kept than entries have") {
+  const std::string good = write_entry(sample(), sample_key(), 1234);
+  std::uint64_t length = 0;
+  std::memcpy(&length, good.data() + 32, sizeof length);
+  const auto accepts = [&](const std::string& first) {  // members before those of the entry
+    std::string bytes = good;
+    bytes.insert(kEntryHeaderBytes + 1, first);
+    const std::uint64_t longer = length + first.size();
+    std::memcpy(bytes.data() + 32, &longer, sizeof longer);
+    reseal_entry(bytes);
+    CHECK(read_entry_info(bytes).value.has_value() == read_entry(bytes).value.has_value());
+    return read_entry(bytes).value.has_value();
+  };
+  const auto keys = [](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += "\"" + std::to_string(100000 + i) + "\":1,";
+    return text;
+  };
+  CHECK(accepts(keys(40)));
+  CHECK_FALSE(accepts(keys(300000)));
+  for (const char* nested : {"{},", "[],", "{\"a\":1},"}) {
+    std::string text = "\"x\":[";
+    for (int i = 0; i < 300000; ++i) text += nested;
+    const bool has_keys = text.back() == ',' && text.find(":1") != std::string::npos;
+    CHECK(accepts(text + "1],") != has_keys);
   }
 }

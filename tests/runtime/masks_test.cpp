@@ -6,8 +6,8 @@
 
 #include <kiln/generator.hpp>
 
-#include "runtime/problem/ladder.hpp"
-#include "runtime/problem/runner.hpp"
+#include "workbench/verify/ladder.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 

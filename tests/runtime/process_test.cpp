@@ -1,6 +1,11 @@
 // Child processes: what they wrote, how they ended, and that none can hang or kill the caller.
 #include <doctest/doctest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -8,6 +13,7 @@
 #include <thread>
 
 #include "runtime/support/process.hpp"
+#include "runtime/support/scratch.hpp"
 #include "runtime/support/unfinished.hpp"
 #include "tests/runtime/support.hpp"
 
@@ -91,4 +97,56 @@ TEST_CASE("what a signal would leave behind is removed, and no more") {
   CHECK(!std::filesystem::exists(scratch.path()));
   CHECK(!std::filesystem::exists(half));
   CHECK(std::filesystem::exists(kept));
+}
+
+TEST_CASE("folders of killed processes are removed, those of living ones are not") {
+  const test::Scratch base;
+  const test::ScopedEnv temporary("TMPDIR", base.path().c_str());
+  const ScratchFolder mine;
+  int ready[2];
+  REQUIRE(pipe(ready) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const ScratchFolder scratch;
+    std::ofstream(scratch.path() + "/object") << "text";
+    std::filesystem::create_directories(scratch.path() + "/a/b");
+    if (write(ready[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char byte = 0;
+  REQUIRE(read(ready[0], &byte, 1) == 1);
+  const auto folders = [&] {
+    return std::distance(std::filesystem::directory_iterator(base.path()),
+                         std::filesystem::directory_iterator());
+  };
+  CHECK(folders() == 2);
+  CHECK(sweep_scratch_folders(base.path()) == 0);  // both live
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  // Nor are folders that are somebody else's business, nor one in the moment of its making.
+  std::filesystem::create_directories(base / "kiln-data");
+  std::filesystem::create_directories(base / "kiln-new-abcdef");
+  std::filesystem::permissions(base / "kiln-new-abcdef", std::filesystem::perms::owner_all);
+  std::filesystem::create_directories(base / "kiln-scratch-shared");  // others may read it: not one of ours
+  CHECK(sweep_scratch_folders(base.path()) == 1);
+  CHECK(std::filesystem::exists(mine.path()));
+  CHECK(folders() == 4);
+  const timespec old{std::time(nullptr) - 2 * 86400, 0};
+  const timespec times[2] = {old, old};
+  REQUIRE(utimensat(AT_FDCWD, (base / "kiln-new-abcdef").c_str(), times, 0) == 0);
+  CHECK(sweep_scratch_folders(base.path()) == 1);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST_CASE("a child has default signals, whatever its parent blocks or ignores") {
+  sigset_t endings, before;
+  sigemptyset(&endings);
+  sigaddset(&endings, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &endings, &before);
+  const auto handler = std::signal(SIGHUP, SIG_IGN);
+  CHECK(shell("kill -TERM $$; echo alive").signal == SIGTERM);
+  CHECK(shell("kill -HUP $$; echo alive").signal == SIGHUP);
+  std::signal(SIGHUP, handler);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

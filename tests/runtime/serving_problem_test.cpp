@@ -25,6 +25,7 @@ Manifest manifest_of(OperandKind operand) {
   m.ov_depth = 64;
   m.page_size = operand == OperandKind::paged ? 16 : 0;
   m.grid = {GridRule::Kind::stream_k, 16, 2, 64};
+  m.params = {{Kind::i32, "team_heads", {}}};  // of stream_k grids by heads
   m.num_threads = 128;
   m.scale = 0.5;
   return m;
@@ -83,6 +84,9 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(choose_team(m, many, 66) == 8);   // 132: 4 of them idle
   CHECK(choose_team(m, many, 3) == 2);    // 6
   CHECK(choose_team(manifest_of(OperandKind::contiguous), many, 1) == 2);
+  Manifest rows = m;  // a kernel that packs heads into rows has no teams
+  rows.params.clear();
+  CHECK(choose_team(rows, many, 132) == 1);
 
   // On sm_90a few tiles get fewer blocks: 60 tiles are 4 for each of 15 blocks.
   Manifest hopper = m;

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "generator/config/quantization.hpp"
-#include "runtime/problem/rounding.hpp"
-#include "runtime/problem/workload.hpp"
 #include "tests/serving/emulated.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/problem/workload.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;

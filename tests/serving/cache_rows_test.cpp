@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/launch/pack.hpp"
-#include "runtime/problem/ladder.hpp"
 #include "tests/serving/emulated.hpp"
+#include "workbench/verify/ladder.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <kiln/kiln.hpp>
 
-#include "runtime/problem/rounding.hpp"
-#include "runtime/problem/workload.hpp"
 #include "tests/serving/emulated.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/problem/workload.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;

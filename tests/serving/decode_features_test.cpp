@@ -8,10 +8,10 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
-#include "runtime/problem/ladder.hpp"
-#include "runtime/problem/rounding.hpp"
-#include "runtime/problem/runner.hpp"
 #include "tests/serving/emulated.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/verify/ladder.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::emulated;

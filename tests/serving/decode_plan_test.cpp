@@ -3,7 +3,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <kiln/kiln.hpp>
 #include <map>
 #include <random>
@@ -199,19 +198,10 @@ TEST_CASE("the kernel's own plan is the same") {
   }
 }
 
-TEST_CASE("sizing 256 sequences takes microseconds") {
+TEST_CASE("256 sequences of random lengths are balanced to a percent") {
   const Lengths lengths = random_lengths(256, 9, 100000);
   const Manifest m = manifest_of("\"none\"", true);
-  double best = 1e9;
-  for (int i = 0; i < 20; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const DecodePlan plan = plan_decode(m, lengths.shape(64, 8), 132);
-    best = std::min(
-        best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
-    CHECK(plan.imbalance() < 1.01);
-  }
-  MESSAGE("plan of 256 sequences: " << best << " us");
-  CHECK(best < 1000);  // the figure itself is the benchmark's; this catches anything worse than linear
+  CHECK(plan_decode(m, lengths.shape(64, 8), 132).imbalance() < 1.01);
   CHECK_THROWS_AS(plan_decode(Manifest{}, lengths.shape(8, 8), 4), Error);
   CHECK_THROWS_AS(plan_decode(m, lengths.shape(8, 3), 4), Error);
 }

@@ -7,11 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "generator/schedules/schedule.hpp"
-#include "runtime/problem/ladder.hpp"
-#include "runtime/problem/rounding.hpp"
-#include "runtime/problem/runner.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/verify/ladder.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;

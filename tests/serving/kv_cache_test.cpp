@@ -1,5 +1,5 @@
 // The page allocator against a model under random operations: every sequence reads back its own tokens
-// through its pages, whatever was shared, copied, cut and given back; no page is lost or held twice.
+// through its pages, whatever was shared, copied, cut and released; no page is lost or held twice.
 #include <doctest/doctest.h>
 
 #include <kiln/kv_cache.hpp>

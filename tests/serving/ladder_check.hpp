@@ -3,8 +3,8 @@
 
 #include <doctest/doctest.h>
 
-#include "runtime/problem/ladder.hpp"
 #include "tests/serving/emulated.hpp"
+#include "workbench/verify/ladder.hpp"
 
 namespace kiln::test {
 

@@ -6,10 +6,10 @@
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
 
-#include "runtime/problem/ladder.hpp"
-#include "runtime/problem/runner.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "workbench/verify/ladder.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;

@@ -88,3 +88,17 @@ TEST_CASE("FP8 prefill past depth 128 keeps to the registers, whatever hides or 
   check_no_spills(config,
                   R"({"depth": 192, "mask": "custom", "operand": {"kind": "paged", "page_size": 16}})");
 }
+
+TEST_CASE("sm_90a decode chooses as many rows for a large group as leave a thread its registers") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"group", 40}, {"depth", 256}};
+  for (const char* more : {
+           R"({"operand": {"kind": "paged", "page_size": 64}, "mask": "causal"})",
+           R"({"operand": {"kind": "paged", "page_size": 64}, "mask": "causal", "group": 64})",
+           R"({"operand": {"kind": "contiguous"}, "mask": "custom", "lse": true, "depth": 192})",
+           R"({"operand": {"kind": "contiguous"}, "depth": 128})",
+           R"({"operand": {"kind": "paged", "page_size": 64}, "kv_dtype": "fp8_e4m3", "mask": "custom"})",
+           R"({"operand": {"kind": "contiguous"}, "kv_dtype": "fp8_e4m3", "group": 64})",
+       })
+    check_no_spills(base, more);
+}

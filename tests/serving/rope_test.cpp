@@ -10,9 +10,9 @@
 #include "generator/schedules/schedule.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
-#include "runtime/problem/rounding.hpp"
-#include "runtime/problem/runner.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "workbench/problem/rounding.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using Json = nlohmann::ordered_json;

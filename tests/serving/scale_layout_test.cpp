@@ -1,5 +1,5 @@
-// Scales per token of which those of a head lie together (`layout` head_major), on the emulated device: every
-// operand kind and page size, copied as tiles (sm_90a) or one by one, with poison wherever no key has a
+// Scales per token of which those of a head are contiguous (`layout` head_major), on the emulated device:
+// every operand kind and page size, copied as tiles (sm_90a) or one by one, with poison wherever no key has a
 // scale.
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "generator/plan/neighbours.hpp"
-#include "runtime/tune/search.hpp"
+#include "workbench/tune/search.hpp"
 
 using namespace kiln;
 

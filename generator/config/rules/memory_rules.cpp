@@ -127,6 +127,16 @@ std::string v12_slice(const Config& c) {
       slice, *c.bk_smem);
 }
 
+std::string two_stages(const Config& c) {
+  const bool both = c.double_buffer.value_or(false) && c.double_buffer_k_only.value_or(false);
+  return both ? "double_buffer has two stages of K and of V, double_buffer_k_only of K alone: one of them"
+              : "";
+}
+std::string two_stages_of_k(const Config& c) {
+  if (!c.v_from_k.value_or(false) || !c.double_buffer_k_only.value_or(false)) return "";
+  return "v_from_k keeps V in K's stages: double_buffer says whether there are two";
+}
+
 std::string v14(const Config& c) {
   if (c.wait_policy != "counted" || c.dma == "reg_staged") return "";  // there the compiler counts
   const auto k = buffer_constants(c, true), v = buffer_constants(c, false);
@@ -174,6 +184,8 @@ std::vector<Rule> memory_rules() {
       {"V12", "9.2 V12", kBuffered, {"/v_from_k", "/swizzle_k", "/swizzle_v"}, v12_swizzle},
       {"V12", "9.2 V12", kAmd, {"/v_from_k", "/shared_kv"}, v12_shared},
       {"V12", "9.2 V12, 2.7", kAmd, {"/v_from_k", "/ov_depth", "/BN", "/WN", "/bk_smem"}, v12_slice},
+      {"schema", "2.4", kAmd, {"/double_buffer_k_only", "/double_buffer"}, two_stages},
+      {"schema", "2.7", kAmd, {"/double_buffer_k_only", "/v_from_k"}, two_stages_of_k},
       {"V14",
        "9.2 V14, 8.13",
        kAmd,

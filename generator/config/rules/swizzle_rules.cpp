@@ -71,6 +71,13 @@ std::string fragment_problem(const Config& c, const XorSwizzle& s) {
                            needed);
 }
 
+/// Columns of a block: streaming decode keeps V in flat rows.
+std::optional<int> block_width(const Config& c, bool of_v) {
+  const bool streaming = c.schedule && c.schedule->find("streaming") != std::string::npos;
+  if (of_v && streaming && c.v_layout != "blocked") return c.ov_depth.value_or(c.depth);
+  return c.bk_smem ? c.bk_smem : c.BK;
+}
+
 template <SwizzleMember Key>
 std::string v11(const Config& c) {
   const auto& key = value_of(c, Key);
@@ -79,7 +86,7 @@ std::string v11(const Config& c) {
   std::string problem = shape_problem(s);
   if (problem.empty()) problem = fragment_problem(c, s);
   if (problem.empty() && is_amd(c.target)) problem = copy_problem(c, s);
-  const std::optional<int> width = c.bk_smem ? c.bk_smem : c.BK;
+  const std::optional<int> width = block_width(c, Key == &Config::swizzle_v);
   if (problem.empty() && width) problem = tile_problem(c, s, *width);
   return problem;
 }

@@ -118,7 +118,9 @@ std::string v24(const Config& c) {
 }
 std::string v25(const Config& c) {
   const bool packed = c.target == Target::sm_100a && c.BM && *c.BM <= 64 && !c.pair_cta.value_or(false);
-  const int least = packed ? 4 : 2;
+  // Two stages of wide rows do not fit; on sm_90a K and V have rings of their own, so one of each will do.
+  const bool wide = c.target == Target::sm_90a && c.depth > 256 && !c.v_from_k.value_or(false);
+  const int least = packed ? 4 : wide ? 1 : 2;
   if (!c.num_kv_stages || *c.num_kv_stages >= least) return "";
   return fmt::format("num_kv_stages ({}) must be at least {}: a held V stage and a K stage in flight",
                      *c.num_kv_stages, least);

@@ -100,4 +100,22 @@ void DecodeStreamingKVBuffer::emit_mma(Writer& w, const std::string& b, const st
   for (int step = 0; step < steps; ++step) kv_mma_op().emit_mma(w, b, c, 0, step, first, strip * steps);
 }
 
+/// Of the two ways into LDS the constants of the one that is not taken are null.
+nlohmann::ordered_json DecodeStreamingKVBuffer::constants() const {
+  nlohmann::ordered_json json = to_json(constants_, shape_.transpose);
+  const auto& staged = buffer_.staged_copy();
+  const auto set = [&](const char* name, bool known, int value) {
+    json[name] = known ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+  };
+  set("_total_dma_tiles", !staged, buffer_.derived().total_tiles);
+  set("_tiles_per_warp", !staged, buffer_.derived().tiles_per_warp);
+  set("vm_instrs_per_load", !staged, buffer_.copies());
+  set(shape_.transpose ? "k_tr" : "v_tr", staged.has_value(), staged ? staged->rows_at_once() : 0);
+  set(shape_.transpose ? "k_tc" : "v_tc", staged.has_value(), staged ? staged->pieces_a_row() : 0);
+  set("vectors_per_thread", staged.has_value(), staged ? staged->loads() : 0);
+  if (!shape_.transpose) set("staging_rows", staged.has_value(), staged ? staged->loads() : 0);
+  json["smem_bytes"] = bytes();
+  return json;
+}
+
 }  // namespace kiln::cdna

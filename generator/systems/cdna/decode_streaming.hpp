@@ -26,7 +26,7 @@ class DecodeStreamingKVBuffer {
     int depth = 0;  ///< of K; for V the output depth
     int dma_bytes = 4;
     int page_size = 0;
-    LdsSwizzle swizzle{};     ///< of K
+    LdsSwizzle swizzle{};
     bool blocked = false;     ///< V in blocks of BK x BK instead of flat rows (11.3)
     bool block_form = false;  ///< V is read element by element (KVMmaOp::Shape::block)
     bool reg_staged = false;  ///< strips pass through registers
@@ -59,7 +59,7 @@ class DecodeStreamingKVBuffer {
   void emit_mma(Writer& w, const std::string& b, const std::string& c, int strip, bool first) const;
 
   const KVMmaOp& kv_mma_op() const { return buffer_.kv_mma_op(); }
-  nlohmann::ordered_json constants() const { return to_json(constants_, shape_.transpose); }
+  nlohmann::ordered_json constants() const;
   std::vector<layout::Proof> proofs() const { return buffer_.proofs(); }
 
  private:

@@ -269,8 +269,24 @@ void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int step
   op_.emit_load(w, bk_tile, step, stage * stage_bytes());
 }
 
+/// Those of the documented parameters, and where the kernel has its own way, that of the kernel: fragments of
+/// the columns that one wave reads at a time, loads as they are issued.
 nlohmann::ordered_json KVBuffer::constants() const {
-  return to_json(documented_);
+  KVBufferConstants c = documented_;
+  c.num_mmas = c.rows_per_k_mma = op_.num_mmas();
+  c.rows_per_k_tile = c.num_mmas * c.num_k_mmas2;
+  c.reg_num_k_tiles = constants_.reg_num_k_tiles;
+  c.mma_total_rows = c.rows_per_k_tile * c.reg_num_k_tiles;
+  c.vgprs = c.mma_total_rows * shape_.mfma.frag_regs();
+  c.smem_stage_bytes = stage_bytes();
+  const bool direct = !copy_ && !shape_.reads;
+  c.total_tiles = direct ? constants_.total_tiles : 0;
+  c.tiles_per_warp = direct ? constants_.tiles_per_warp : 0;
+  c.vm_instrs_per_load = copy_ ? copy_->loads() : direct && constants_.uniform_split() ? copies() : 0;
+  c.vm_exact = c.vm_instrs_per_load;
+  nlohmann::ordered_json json = to_json(c);
+  json["dma"] = shape_.reads ? "none" : copy_ ? "reg_staged" : "lds_direct";
+  return json;
 }
 
 /// Every unit of a 32-row tile is written once, with the unit that readers expect there.

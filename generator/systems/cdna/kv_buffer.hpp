@@ -82,6 +82,8 @@ class KVBuffer {
   int vm_exact() const { return constants_.vm_exact; }
   /// Whether each wave copies the very columns of V that it reads, `columns` of them, wave after wave.
   bool own_columns(int columns) const;
+  /// The way through registers, if it is taken.
+  const std::optional<RegStagedCopy>& staged_copy() const { return copy_; }
   /// A load passes through registers: it is complete once written by emit_store.
   bool staged() const { return copy_.has_value(); }
   int staging_registers() const { return copy_ ? copy_->registers() : 0; }

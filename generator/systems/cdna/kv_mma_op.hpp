@@ -84,6 +84,8 @@ class KVMmaOp {
   /// load_prefill_split's has_hi: the part of the strip's last fragments past the first 16 bytes exists.
   bool has_part(int bk_tile, int step, int part) const { return column(bk_tile, step, part) < columns(); }
 
+  /// Fragments of one step: along keys (K) or the columns that a wave reads (V).
+  int num_mmas() const { return shape_.num_mmas; }
   const std::vector<ColumnGroup>& groups() const { return groups_; }
   /// V: the key, counted from an instruction's first, that element `element` of a lane's fragment holds.
   int slot_key(int lane, int element) const;

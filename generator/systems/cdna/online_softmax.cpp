@@ -8,13 +8,16 @@ std::string OnlineSoftmax::score(int i) const {
   return fmt::format("s_acc[{}][{}]", i / shape_.qk.accum(), i % shape_.qk.accum());
 }
 
-std::string OnlineSoftmax::top() const {
-  const std::string top = fmt::format("row_max * {}", shape_.scale_log2);
-  return shape_.p_shift == 0 ? top : fmt::format("{} - {:.1f}f", top, static_cast<double>(shape_.p_shift));
+std::string OnlineSoftmax::natural_max() const {
+  // A kernel has the natural scale for the LSE alone.
+  const std::string scale =
+      shape_.sink.empty() ? shape_.scale : fmt::format("({} * 0.693147181f)", shape_.scale_log2);
+  const std::string top = fmt::format("row_max * {}", scale);
+  return shape_.p_shift == 0 ? top : fmt::format("{} - {:.9g}f", top, shape_.p_shift * 0.693147180559945);
 }
 
 void OnlineSoftmax::use(Prelude& prelude) const {
-  for (const char* section : {"exp2_approx", "rcp_approx", "maximum", "any", "from_lane"})
+  for (const char* section : {"exp2_approx", "row_base", "rcp_approx", "maximum", "any", "from_lane"})
     prelude.use(section);
 }
 
@@ -55,11 +58,16 @@ void OnlineSoftmax::emit_max(Writer& w) const {
            shape_.scale_log2);
     w.open("if (rescale)");
   }
-  // A row without a visible key so far has maximum -inf; its sum is 0, so any finite factor serves.
-  w.line("alpha = row_max == new_max ? 1.0f : exp2_approx((row_max - new_max) * {});", shape_.scale_log2);
+  w.line("alpha = rescale_factor(row_max, new_max, {});", shape_.scale_log2);
   w.line("row_sum *= alpha; row_max = new_max;");
   if (lazy) w.close();
-  w.line("const float shift = row_max == -kInfinity ? 0.0f : {};", top());
+  w.line("float shift = row_max == -kInfinity ? 0.0f : row_base(row_max, {});", shape_.scale_log2);
+  w.open("if (any(is_steep(shift)))");
+  w.line("const float steep = is_steep(shift) ? row_max : 0.0f;");
+  for (int i = 0; i < shape_.score_tiles; ++i) w.line("s_acc[{}] -= steep;", i);
+  w.line("if (is_steep(shift)) shift = 0.0f;");
+  w.close();
+  if (shape_.p_shift > 0) w.line("shift -= {:.1f}f;", static_cast<double>(shape_.p_shift));
 }
 
 void OnlineSoftmax::emit_rescale(Writer& w) const {
@@ -98,26 +106,22 @@ void OnlineSoftmax::emit_exp(Writer& w) const {
 void OnlineSoftmax::emit_finish(Writer& w) const {
   emit_fold(w, "row_sum", "{} + {}");
   if (shape_.sink.empty()) {
-    w.line("const float inv_sum = row_sum > 0.0f ? rcp_approx(row_sum) : 0.0f;");
+    w.line("const float inv_sum = row_sum != 0.0f ? rcp_approx(row_sum) : 0.0f;");
     return;
   }
   // The sink may be far above the scores: sum relative to the larger of the two.
   w.comment("the sink is one more logit of the denominator");
-  w.line("const float sink_log2 = {} * 1.44269504f, top = maximum({}, sink_log2);", shape_.sink, top());
-  w.line("const float lower = exp2_approx({} - top);", top());
-  w.line("if (row_sum > 0.0f) row_sum = row_sum * lower + exp2_approx(sink_log2 - top);");
-  w.line("const float inv_sum = row_sum > 0.0f ? lower * rcp_approx(row_sum) : 0.0f;");
+  w.line("const float own = {}, logit = {}, top = maximum(own, logit);", natural_max(), shape_.sink);
+  w.line("const float lower = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);");
+  w.line(
+      "if (row_sum != 0.0f) row_sum = row_sum * lower + (logit == top ? 1.0f : exp2_approx((logit - top) * "
+      "1.44269504f));");
+  w.line("const float inv_sum = row_sum != 0.0f ? lower * rcp_approx(row_sum) : 0.0f;");
 }
 
 std::string OnlineSoftmax::lse() const {
-  // The shift of P is in `top` where there is a sink.
-  const std::string top = shape_.sink.empty() ? fmt::format("row_max * {} +", shape_.scale) : "(top +";
-  const std::string sum =
-      shape_.p_shift == 0 || !shape_.sink.empty()
-          ? "log2_approx(row_sum)"
-          : fmt::format("(log2_approx(row_sum) - {:.1f}f)", static_cast<double>(shape_.p_shift));
-  return fmt::format("row_sum > 0.0f ? {} {}{} * 0.693147181f : -kInfinity", top, sum,
-                     shape_.sink.empty() ? "" : ")");
+  return fmt::format("row_sum != 0.0f ? {} + log2_approx(row_sum) * 0.693147181f : -kInfinity",
+                     shape_.sink.empty() ? natural_max() : "top");
 }
 
 }  // namespace kiln::cdna

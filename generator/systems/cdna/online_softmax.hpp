@@ -2,8 +2,9 @@
 // groups (lane ^ 32, and lane ^ 16 with 16x16 instructions) hold further keys of the same one. The row
 // maximum is therefore a tree in the lane and one or two exchanges; sums stay in the lane until the end.
 //
-// Scores stay unscaled; scale * log2(e) is folded into the exponent's FMA: p = exp2(s * scale_log2 - m *
-// scale_log2).
+// Scores stay unscaled; scale * log2(e) is folded into the exponent's FMA: p = exp2(s * scale_log2 - base). A
+// row's base is m * scale_log2, rounded, or 0 of scores less m where that is large
+// (systems/online_softmax.hpp).
 #pragma once
 
 #include <string>
@@ -49,8 +50,8 @@ class OnlineSoftmax {
  private:
   int registers() const { return shape_.score_tiles * shape_.qk.accum(); }
   std::string score(int i) const;
-  /// Exponent of the row's largest P, in log2 units, before the shift.
-  std::string top() const;
+  /// What the row's sums are relative to, in natural units.
+  std::string natural_max() const;
   /// `what` of the other lane groups folded into `value`, one exchange each.
   void emit_fold(Writer& w, const std::string& value, const std::string& combine) const;
   Shape shape_;

@@ -58,7 +58,9 @@ void QTile::emit_store(Writer& w, const std::string& first, const std::string& b
         const int apart = 4 * group.width, last = column + (shape_.mfma.groups() - 1) * apart;
         if (column >= shape_.ov_depth) continue;
         const std::string guard =
-            last < shape_.ov_depth
+            !shape_.first_column.empty() ? fmt::format("{} + {} + lane / {} * {} < {} ? ",
+                                                       shape_.first_column, column, m, apart, shape_.ov_depth)
+            : last < shape_.ov_depth
                 ? ""
                 : fmt::format("lane / {} < {} ? ", m, (shape_.ov_depth - column + apart - 1) / apart);
         w.line("buffer_store_{}(o_rows, {}o_from + {} + lane / {} * {}{}, u32x{}{{{}}});", 4 * per_store,

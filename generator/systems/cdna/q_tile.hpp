@@ -19,6 +19,8 @@ class QTile {
     std::vector<ColumnGroup> columns;  ///< of O, from V's KVMmaOp
     std::string pack;                  ///< two floats to a register of the output type
     std::string factor = "inv_sum";    ///< emitted name of what O is multiplied with
+    /// Where several waves share the columns of O and those past `ov_depth` are none: this wave's first one.
+    std::string first_column{};
   };
   explicit QTile(Shape shape) : shape_(std::move(shape)) {}
 

@@ -44,6 +44,10 @@ class RegStagedCopy {
   void emit_store(Writer& w, int stage_offset) const;
   /// Registers that hold a load under way.
   int registers() const { return (piece_bytes() / 4 + (scaled() ? 1 : 0)) * passes(); }
+  /// Loads of a thread that bring one tile: that many times `rows_at_once` rows of `pieces_a_row`.
+  int loads() const { return passes(); }
+  int rows_at_once() const { return tr(); }
+  int pieces_a_row() const { return tc(); }
   /// A wave copies the rows from `rows` times its number on, and nobody else does.
   bool own_rows(int rows) const { return tr() == shape_.stage.rows && 64 % tc() == 0 && 64 / tc() == rows; }
   /// Every vector of a stage is written once, where readers expect it.

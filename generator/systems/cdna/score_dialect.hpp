@@ -11,6 +11,7 @@ inline ScoreModifier::Dialect score_dialect() {
   dialect.names.sqrt = "__builtin_sqrtf", dialect.names.floor = "__builtin_floorf";
   dialect.names.abs = "__builtin_fabsf", dialect.names.min = "__builtin_fminf";
   dialect.names.max = "__builtin_fmaxf";
+  dialect.names.int_abs = "__builtin_abs", dialect.names.int_min = "min_of", dialect.names.int_max = "max_of";
   return dialect;
 }
 

@@ -221,7 +221,11 @@ nlohmann::ordered_json DecodeStreamingKVBuffer::constants() const {
   const int rows = op_ ? op_->total_rows()
                    : k ? 1
                        : 2;  // bytes are widened a fragment, or two of V, at a time
-  nlohmann::ordered_json json{{"input_frag_size", frag},
+  nlohmann::ordered_json json{{"MMA_N", KVMmaOp::MMA_N},
+                              {"MMA_K", KVMmaOp::MMA_K},
+                              {"simd_width", bytes() ? 16 : 8},
+                              {"warp_tile_rows", shape_.WN},
+                              {"input_frag_size", frag},
                               {"_num_warps_n", 1},
                               {"num_mmas", num_mmas},
                               {"num_k_mmas2", 1},

@@ -116,7 +116,7 @@ void KVBuffer::emit_load_from_shared(Writer& w, int stage, int bk_tile, int k_mm
 
 nlohmann::ordered_json KVBuffer::constants() const {
   KVBufferConstants c = constants_;
-  c.vm_exact = copy_.copies_per_thread();  // cp.async instructions a warp issues per load
+  c.vm_exact = c.vm_instrs_per_load = copy_.copies_per_thread();  // cp.async instructions of a warp, per load
   nlohmann::ordered_json json = to_json(c);
   if (narrow()) json["byte_stage_bytes"] = stage_bytes();
   return json;

@@ -37,7 +37,7 @@ struct ScaleSlot {
   int groups;          ///< of a row; those of one group of all keys lie side by side
   int offset;          ///< in shared memory, of slot 0
   std::string stage;   ///< the slot
-  bool by_head;        ///< those of a head lie together
+  bool by_head;        ///< those of a head are contiguous
 };
 
 /// Where scales go that come as a tile.

@@ -44,7 +44,7 @@ nlohmann::ordered_json TMAConsumerPipeline::constants() const {
           {"BK", BK()},
           {"is_k", shape_.is_k},
           {"is_k_major", is_k_major()},
-          {"staged_k_bytes", staged_k_bytes()},
+          {"staged_k_bytes", shape_.is_k ? nlohmann::ordered_json(staged_k_bytes()) : nullptr},
           {"full_kv_bytes", full_kv_bytes()},
           {"page_dense", false},
           {"swizzle_bytes", shape_.span_bytes},

@@ -1,6 +1,6 @@
 // TMAConsumerPipeline on sm_90a: the consumer side of the K or V ring (seed-systems.md 6). It waits for a
 // stage, hands out its wgmma descriptor and releases it; K may be split into `num_qk_stages` depth chunks
-// with their own barriers. V of one byte stands turned round (`transposed`): its rows are columns of V, since
+// with their own barriers. V of one byte is transposed: its rows are columns of V, since
 // 8-bit wgmma takes no other.
 //
 // Constants keep the documented names. One ring slot holds `full_kv_bytes`; chunk qk of a K slot starts at

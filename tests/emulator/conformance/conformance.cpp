@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/emulator.hpp"
+#include <kiln/emulator/emulator.hpp>
 #include "emulator/tensor/numeric.hpp"
 #include "tests/emulator/conformance/recording.hpp"
 #include "tests/emulator/conformance/suite.hpp"

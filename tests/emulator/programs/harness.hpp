@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "emulator/emulator.hpp"
+#include <kiln/emulator/emulator.hpp>
 
 namespace programs {
 

@@ -25,6 +25,44 @@ TEST_CASE("program: ring with named barriers") {
   });
 }
 
+TEST_CASE("program: a grid that synchronises") {
+  run_program("cg_grid", [](Session& s) {
+    constexpr int kCount = 1000;
+    auto want = integers(kCount, 1000);
+    const auto a = s.put(want), b = s.empty<int>(kCount);
+    s.launch({6}, {64}, a, b, kCount);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<int> moved(want.size());
+      for (int i = 0; i < kCount; ++i)
+        moved[static_cast<std::size_t>((i + kCount / 2 + 1) % kCount)] =
+            want[static_cast<std::size_t>(i)] + 1;
+      for (int i = 0; i < kCount; ++i)
+        want[static_cast<std::size_t>(i)] = moved[static_cast<std::size_t>(kCount - 1 - i)];
+    }
+    CHECK(s.get<int>(a, kCount) == want);
+  });
+}
+
+TEST_CASE("program: groups of lanes with masks of their own, and tiles of two warps") {
+  run_program("cg_partitions", [](Session& s) {
+    const auto in = integers(128, 100);
+    const auto labels = s.empty<int>(128), tiles = s.empty<int>(128);
+    const auto ballots = s.empty<unsigned>(128);
+    s.launch({1}, {128}, s.put(in), labels, ballots, tiles);
+    std::vector<int> want_labels(128), want_tiles(128);
+    std::vector<unsigned> want_ballots(128);
+    for (std::size_t i = 0; i < 128; ++i)
+      for (std::size_t j = 0; j < 128; ++j) {
+        if (i / 32 == j / 32 && in[i] % 3 == in[j] % 3) want_labels[i] += in[j];
+        if (i / 16 == j / 16 && in[j] % 2 != 0) want_ballots[i] |= 1u << j % 16;
+        if (i / 64 == j / 64) want_tiles[i] += in[j];
+      }
+    CHECK(s.get<int>(labels, 128) == want_labels);
+    CHECK(s.get<unsigned>(ballots, 128) == want_ballots);
+    CHECK(s.get<int>(tiles, 128) == want_tiles);
+  });
+}
+
 TEST_CASE("program: cooperative groups") {
   run_program("cg_groups", [](Session& s) {
     const auto in = integers(256, 1000);

@@ -1,0 +1,318 @@
+#include "cli/execute/emulate_mutants.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <kiln/error.hpp>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <span>
+#include <thread>
+
+#include <kiln/emulator/amdgcn.hpp>
+#include "emulator/amdgcn/mutate.hpp"
+#include "emulator/mutate/mutate.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace em = kiln::emulator;
+namespace gcn = kiln::emulator::amdgcn;
+
+constexpr double kTolerance = 1e-3;  ///< of arrays whose bytes depend on the order of warps
+
+struct Way {
+  const char* policy;
+  std::uint64_t seed;
+};
+constexpr Way kWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}, {"random", 4}, {"random", 5}};
+constexpr std::size_t kRuns = std::size(kWays);
+
+EmulateOptions run_options(const EmulateOptions& given, std::size_t way) {
+  EmulateOptions o = given;
+  o.policy = kWays[way].policy;
+  o.seed = given.seed + kWays[way].seed;
+  o.findings = true;
+  return o;
+}
+
+struct Outcome {
+  std::string failure;  ///< "shared-race", "wrong-result", ...; empty: ran to its end with no finding
+  std::string message;
+  std::vector<EmulateOutput> outputs;
+  std::uint64_t instructions = 0;
+};
+
+Outcome run_once(const EmulateOptions& options, const LaunchFile& file,
+                 const std::map<std::string, std::string>& changed) {
+  Outcome out;
+  try {
+    EmulateSession session(options, file, changed);
+    for (const LaunchPlan& plan : file.launches) {
+      const em::Report report = session.run(plan);
+      out.instructions = std::max(out.instructions, report.counters.warp_instructions);
+      for (const em::Finding& f : report.findings)
+        if (out.failure.empty() && f.severity != em::Severity::note)
+          out.failure = f.kind, out.message = f.message;
+      if (out.failure.empty() && !report.completed) out.failure = "stopped";
+      if (!out.failure.empty()) return out;
+    }
+    out.outputs = session.outputs();
+  } catch (const Error& error) {
+    out.failure = "refused";
+    out.message = error.what();
+  }
+  return out;
+}
+
+bool is_float(NpyType t) {
+  return t == NpyType::f16 || t == NpyType::f32 || t == NpyType::f64;
+}
+
+/// || a - b || / || b ||; infinite where either has what is no number and the other has not.
+double distance(const NpyArray& a, const NpyArray& b) {
+  const std::vector<float> x = to_floats(a), y = to_floats(b);
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+    difference += (double{x[i]} - double{y[i]}) * (double{x[i]} - double{y[i]});
+  }
+  for (const float v : y) norm += std::isfinite(v) ? double{v} * double{v} : 0;
+  return std::isfinite(difference) ? std::sqrt(difference / std::max(norm, 1e-300)) : INFINITY;
+}
+
+/// The unchanged program's results, by run.
+class Baseline {
+ public:
+  Baseline(const EmulateOptions& options, const LaunchFile& file) {
+    for (std::size_t w = 0; w < kRuns; ++w) {
+      EmulateOptions o = run_options(options, w);
+      runs_.push_back(run_once(o, file, {}));
+      const Outcome& run = runs_.back();
+      budget = std::max(budget, 4 * run.instructions + 100'000);
+      if (failure.empty() && !run.failure.empty())
+        failure = fmt::format("{} ({}): {}", run.failure, kWays[w].policy, run.message);
+    }
+    for (std::size_t i = 0; failure.empty() && i < runs_[0].outputs.size(); ++i)
+      if (std::ranges::any_of(runs_, [&](const Outcome& r) { return !same_bytes(r, i); })) loose_.insert(i);
+  }
+  /// Whether results of run `way` are those of the unchanged program.
+  bool accepts(const Outcome& run) const {
+    for (std::size_t i = 0; i < run.outputs.size(); ++i) {
+      if (same_bytes(run, i)) continue;
+      const NpyArray &got = run.outputs[i].array, &want = runs_[0].outputs[i].array;
+      if (!loose_.contains(i) || (is_float(want.type) && !(distance(got, want) <= kTolerance))) return false;
+    }
+    return true;
+  }
+  bool has_outputs() const { return !runs_[0].outputs.empty(); }
+  std::string failure;       ///< what is wrong with the program itself
+  std::uint64_t budget = 0;  ///< of instructions, for a mutant
+
+ private:
+  bool same_bytes(const Outcome& run, std::size_t i) const {
+    return run.outputs[i].array.data == runs_[0].outputs[i].array.data;
+  }
+  std::vector<Outcome> runs_;
+  std::set<std::size_t> loose_;
+};
+
+struct Mutant {
+  std::string module, change, statement;
+  int line = 0;
+  std::string source_file = {};
+  int source_line = 0;
+  std::string killed_by = {}, equivalent = {};
+  bool reached = true;
+  std::optional<em::Mutation> ptx = {};
+  std::optional<gcn::Mutation> patch = {};
+  bool survives() const { return killed_by.empty() && equivalent.empty(); }
+};
+
+/// Where the text of `kernels` and of functions is: mutants of other kernels are not run.
+std::vector<std::pair<std::size_t, std::size_t>> regions(const std::string& ptx,
+                                                         const std::set<std::string>& kernels) {
+  std::vector<std::pair<std::size_t, std::size_t>> out;
+  for (std::size_t at = 0; (at = ptx.find("\n.", at)) != std::string::npos; ++at) {
+    const std::size_t end = std::min(ptx.find('\n', at + 1), ptx.size());
+    const std::string line = ptx.substr(at + 1, end - at - 1);
+    const std::size_t entry = line.find(".entry ");
+    if (entry == std::string::npos && line.find(".func") == std::string::npos) continue;
+    std::string name = entry == std::string::npos ? "" : line.substr(entry + 7);
+    name = name.substr(0, name.find_first_of("( \t"));
+    if (!out.empty() && out.back().second == std::string::npos) out.back().second = at;
+    if (entry == std::string::npos || kernels.contains(name)) out.emplace_back(at, std::string::npos);
+  }
+  return out;
+}
+
+std::vector<Mutant> ptx_mutants(const std::string& module, const std::string& text,
+                                const std::set<std::string>& kernels) {
+  const auto where = regions(text, kernels);
+  std::vector<Mutant> out;
+  for (em::Mutation& m : em::mutations(text)) {
+    if (std::ranges::none_of(where, [&](const auto& r) { return r.first <= m.begin && m.begin < r.second; }))
+      continue;
+    Mutant mutant{.module = module,
+                  .change = m.change,
+                  .statement = m.ptx_text,
+                  .line = m.ptx_line,
+                  .source_file = m.source_file,
+                  .source_line = m.caller_line > 0 ? m.caller_line : m.source_line};
+    mutant.ptx = std::move(m);
+    out.push_back(std::move(mutant));
+  }
+  return out;
+}
+
+std::vector<Mutant> amd_mutants(const std::string& module, const std::string& text,
+                                const std::set<std::string>& kernels) {
+  const auto object =
+      gcn::Module::from_code_object(std::as_bytes(std::span(text.data(), text.size())), module);
+  std::vector<Mutant> out;
+  for (const std::string& kernel : kernels)
+    for (gcn::Mutation& m : gcn::mutations(object, kernel)) {
+      Mutant mutant{.module = module,
+                    .change = m.change,
+                    .statement = m.text,
+                    .line = m.line,
+                    .source_line = m.source_line};
+      mutant.patch = std::move(m);
+      out.push_back(std::move(mutant));
+    }
+  return out;
+}
+
+class Mutants {
+ public:
+  Mutants(const EmulateOptions& options, const LaunchFile& file, const Baseline& baseline)
+      : options_(options), file_(file), baseline_(baseline) {
+    EmulateSession session(options, file);
+    std::map<std::string, std::set<std::string>> kernels;
+    for (const LaunchPlan& plan : file.launches) kernels[plan.module].insert(session.kernel_of(plan));
+    for (const auto& [module, names] : kernels) {
+      const std::string& text = texts_[module] = session.text(module);
+      const ProgramKind kind = program_kind(text);
+      if (kind == ProgramKind::amd_assembly)
+        throw Error(ErrorCode::bad_input, module + ": --mutate needs the code object, not assembly text");
+      auto more =
+          kind == ProgramKind::ptx ? ptx_mutants(module, text, names) : amd_mutants(module, text, names);
+      std::ranges::move(more, std::back_inserter(all));
+    }
+    std::erase_if(all, [&](const Mutant& m) { return m.statement.find(options.only) == std::string::npos; });
+  }
+
+  /// Judges every mutant, on as many host threads as are allowed.
+  void run() {
+    const std::size_t cores = options_.threads > 0 ? static_cast<std::size_t>(options_.threads)
+                                                   : std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::jthread> others;
+    for (std::size_t t = 1; t < std::min(cores, all.size()); ++t) others.emplace_back([this] { work(); });
+    work();
+  }
+  std::vector<Mutant> all;
+
+ private:
+  void work() {
+    for (std::size_t i; (i = next_++) < all.size();) {
+      Mutant& m = all[i];
+      m.killed_by = killer(m);
+      if (m.killed_by.empty() && m.ptx)
+        m.equivalent =
+            em::equivalent_reason(*m.ptx, [&](const std::string& text) { return !with(m, text).empty(); });
+      if (m.patch) m.equivalent = m.killed_by.empty() ? m.patch->equivalent : "";
+      if (m.survives()) m.reached = !with(m, "trap;").empty();
+      const std::scoped_lock lock(mutex_);
+      survivors_ += m.survives() ? 1 : 0;
+      progress(fmt::format("mutant {} of {}, {} survive", ++done_, all.size(), survivors_));
+    }
+  }
+  /// What notices another text (or s_trap) in place of the mutant's.
+  std::string with(const Mutant& m, const std::string& replacement) const {
+    Mutant other = m;
+    if (other.ptx) other.ptx->replacement = replacement;
+    if (other.patch) other.patch->word = gcn::kTrap;
+    return killer(other);
+  }
+  /// What notices the mutant, "shared-race (lazy)"; empty: nothing does.
+  std::string killer(const Mutant& m) const {
+    const std::string& text = texts_.at(m.module);
+    const std::map<std::string, std::string> changed = {
+        {m.module, m.ptx ? em::apply_mutation(text, *m.ptx) : gcn::apply(text, *m.patch)}};
+    for (std::size_t w = 0; w < kRuns; ++w) {
+      EmulateOptions o = run_options(options_, w);
+      o.budget = baseline_.budget;
+      o.threads = 1;
+      o.stop_at_finding = true;
+      const Outcome run = run_once(o, file_, changed);
+      if (!run.failure.empty()) return fmt::format("{} ({})", run.failure, kWays[w].policy);
+      if (!baseline_.accepts(run)) return fmt::format("wrong-result ({})", kWays[w].policy);
+    }
+    return {};
+  }
+
+  const EmulateOptions& options_;
+  const LaunchFile& file_;
+  const Baseline& baseline_;
+  std::map<std::string, std::string> texts_;
+  std::atomic<std::size_t> next_{0};
+  std::size_t done_ = 0, survivors_ = 0;
+  std::mutex mutex_;
+};
+
+std::string describe(const Mutant& m) {
+  std::string text = fmt::format("{}: {} ({}:{}", m.change, m.statement, m.module, m.line);
+  if (m.source_line > 0)
+    text += fmt::format(", {}:{}", m.source_file.empty() ? "source" : m.source_file, m.source_line);
+  return text + ")";
+}
+
+Json to_json(const Mutant& m) {
+  return {{"module", m.module},       {"change", m.change},           {"statement", m.statement},
+          {"line", m.line},           {"source_file", m.source_file}, {"source_line", m.source_line},
+          {"killed_by", m.killed_by}, {"equivalent", m.equivalent},   {"reached", m.reached}};
+}
+
+}  // namespace
+
+int emulate_mutants(const EmulateOptions& options, const LaunchFile& file, bool json) {
+  const Stopwatch watch;
+  const Baseline baseline(options, file);
+  if (!baseline.failure.empty())
+    throw Error(ErrorCode::bad_input,
+                "--mutate needs a program with no finding; unchanged: " + baseline.failure);
+  Mutants mutants(options, file, baseline);
+  mutants.run();
+  progress("");
+  const auto killed =
+      std::ranges::count_if(mutants.all, [](const Mutant& m) { return !m.killed_by.empty(); });
+  const auto survivors = std::ranges::count_if(mutants.all, [](const Mutant& m) { return m.survives(); });
+  const auto unreached = std::ranges::count_if(mutants.all, [](const Mutant& m) { return !m.reached; });
+  if (json) {
+    Json list = Json::array();
+    for (const Mutant& m : mutants.all)
+      if (options.all_mutants || m.killed_by.empty()) list.push_back(to_json(m));
+    print_json({{"mutants", mutants.all.size()},
+                {"killed", killed},
+                {"survivors", survivors},
+                {"unreached", unreached},
+                {"list", list}});
+    return survivors == 0 ? 0 : 1;
+  }
+  for (const Mutant& m : mutants.all) {
+    if (m.survives())
+      fmt::print("{}{}{}\n", bad("survives "), describe(m), m.reached ? "" : ", which no launch reaches");
+    else if (options.all_mutants)
+      fmt::print("{}: {}\n", m.killed_by.empty() ? m.equivalent : m.killed_by, describe(m));
+  }
+  if (!baseline.has_outputs()) fmt::print("no array has a file: results were not compared\n");
+  fmt::print("{} of {} mutants killed, {} equivalent, {} survive ({} of them not reached), in {:.0f} s\n",
+             killed, mutants.all.size(), static_cast<std::ptrdiff_t>(mutants.all.size()) - killed - survivors,
+             survivors, unreached, watch.ms() / 1000);
+  return survivors == 0 ? 0 : 1;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,242 @@
+#include "cli/execute/emulate_program.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <kiln/error.hpp>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/printable.hpp"
+#include "cli/execute/emulate_report.hpp"
+#include "cli/generate/diagnostics.hpp"
+#include "cli/output.hpp"
+#include "cli/signals.hpp"
+#include "driver/gpus.hpp"
+#include "driver/report.hpp"
+#include "runtime/support/scratch.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace em = kiln::emulator;
+namespace fs = std::filesystem;
+
+constexpr const char* kDriver = "libcuda.so.1";
+constexpr const char* kRuntime = "libcudart.so.13";
+
+/// The stand-ins' folder: in the build folder, or where the package has it.
+fs::path library_folder() {
+  std::error_code ignored;
+  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& folder :
+       {here / "kiln-driver", here.parent_path() / KILN_INSTALL_LIBDIR / "kiln" / "driver"})
+    if (fs::exists(folder / kDriver, ignored)) return folder;
+  throw Error(
+      ErrorCode::environment,
+      fmt::format("no {} of kiln beside {}: it is built and installed with kiln", kDriver, here.string()));
+}
+
+const driver::Gpu& chosen_gpu(const ProgramOptions& o) {
+  if (!o.gpu.empty() && !o.arch.empty())
+    throw Error(ErrorCode::bad_input, "--gpu and --arch say the same: give one of them");
+  const bool by_arch = !o.arch.empty();
+  const std::string& name = by_arch ? o.arch : o.gpu;
+  if (name.empty()) return driver::gpus().front();
+  const driver::Gpu* gpu = by_arch && !name.starts_with("sm_") ? nullptr : driver::find_gpu(name);
+  if (gpu == nullptr)
+    throw Error(ErrorCode::bad_input,
+                by_arch ? fmt::format("--arch: no '{}'; there are sm_75, sm_80, sm_86, sm_89, sm_90", name)
+                        : fmt::format("--gpu: no '{}'; there are {}", name, gpu_names()));
+  return *gpu;
+}
+
+std::string before(const char* variable, const std::string& value, char separator) {
+  const char* const now = std::getenv(variable);
+  return fmt::format("{}={}{}", variable, value,
+                     now == nullptr || *now == '\0' ? "" : separator + std::string(now));
+}
+
+std::vector<std::string> environment(const ProgramOptions& o, const driver::Gpu& gpu,
+                                     const std::string& report) {
+  const std::string folder = library_folder().string();
+  std::vector<std::string> out = {
+      before("LD_LIBRARY_PATH", folder, ':'), before("LD_PRELOAD", folder + "/" + kRuntime, ':'),
+      fmt::format("KILN_DRIVER_REPORT={}", report),
+      fmt::format("KILN_DRIVER_OPTIONS=gpu={};policy={};seed={};budget={};findings={};threads={}{}", gpu.name,
+                  o.policy, o.seed, o.budget, o.findings ? "on" : "off", o.threads,
+                  o.sms == 0 ? "" : fmt::format(";sms={}", o.sms)),
+      // Where Triton looks for the driver.
+      fmt::format("TRITON_LIBCUDA_PATH={}", folder)};
+  std::set<std::string> names;
+  for (const std::string& one : out) names.insert(one.substr(0, one.find('=')));
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string one = *at;
+    if (names.count(one.substr(0, one.find('='))) == 0) out.push_back(one);
+  }
+  return out;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& of) {
+  std::vector<char*> out;
+  out.reserve(of.size() + 1);
+  for (const std::string& one : of) out.push_back(const_cast<char*>(one.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+/// Runs the program to its end; what waitpid says.
+int run(const std::vector<std::string>& program, const std::vector<std::string>& variables, bool quiet) {
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  // Standard output is for the document.
+  if (quiet) posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawnattr_t how;
+  posix_spawnattr_init(&how);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&how, &none);
+  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK);
+  pid_t child = 0;
+  std::fflush(stdout);
+  const int problem = posix_spawnp(&child, program[0].c_str(), &files, &how, pointers(program).data(),
+                                   pointers(variables).data());
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&how);
+  if (problem != 0)
+    throw Error(ErrorCode::bad_input, fmt::format("cannot run '{}': {}", program[0], std::strerror(problem)));
+  forward_signals(child);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  forward_signals(0);
+  return status;
+}
+
+/// What the stand-ins wrote.
+struct Outcome {
+  struct Unsupported {
+    std::string what, reason;
+    std::uint64_t times = 1;
+  };
+  std::vector<em::Finding> findings;
+  std::vector<std::string> texts;  ///< of each finding
+  std::vector<Unsupported> unsupported;
+  std::uint64_t launches = 0;
+  Json counters = Json::object();
+  bool seen = false;
+};
+
+Outcome read(const std::string& path) {
+  Outcome out;
+  std::map<std::pair<int, std::uint64_t>, Diagnostics> modules;
+  std::map<std::pair<int, std::uint64_t>, std::size_t> by_id;
+  std::vector<std::pair<int, std::uint64_t>> module_of;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const Json j = Json::parse(line, nullptr, false);
+    if (j.is_discarded()) continue;  // cut off where the program ended
+    out.seen = true;
+    const std::string type = j.at("type");
+    const int process = j.at("process");
+    if (type == "module") {
+      modules.emplace(std::pair(process, j.at("module").get<std::uint64_t>()),
+                      Diagnostics(j.at("name"), j.at("ptx").get<std::string>()));
+    } else if (type == "finding") {
+      by_id[{process, j.at("id")}] = out.findings.size();
+      out.findings.push_back(driver::finding_from(j.at("finding")));
+      module_of.emplace_back(process, j.at("module"));
+    } else if (type == "unsupported") {
+      const auto same = [&](const Outcome::Unsupported& u) { return u.what == j.at("what"); };
+      if (std::none_of(out.unsupported.begin(), out.unsupported.end(), same))
+        out.unsupported.push_back({j.at("what"), j.at("reason")});
+    } else if (type == "end") {
+      out.launches += j.at("launches").get<std::uint64_t>();
+      for (const Json& one : j.at("counts"))
+        if (const auto it = by_id.find({process, one.at(0)}); it != by_id.end())
+          out.findings[it->second].count = one.at(1);
+      for (Outcome::Unsupported& u : out.unsupported)
+        if (j.at("unsupported").contains(u.what)) u.times = j.at("unsupported").at(u.what);
+      for (const auto& [name, value] : j.items())
+        if (value.is_number() && name != "process" && name != "launches")
+          out.counters[name] = out.counters.value(name, std::uint64_t{0}) + value.get<std::uint64_t>();
+    }
+  }
+  for (std::size_t i = 0; i < out.findings.size(); ++i)
+    out.texts.push_back(modules.at(module_of[i]).text(out.findings[i]));
+  return out;
+}
+
+void print(const Outcome& out, const driver::Gpu& gpu) {
+  for (const std::string& text : out.texts) fmt::print(stderr, "{}\n", text);
+  for (const Outcome::Unsupported& u : out.unsupported)
+    fmt::print(stderr, "kiln: not supported: {}{}: {}\n", printable(u.what),
+               u.times > 1 ? fmt::format(" ({} times)", u.times) : "", printable(u.reason));
+  if (!out.seen) {
+    fmt::print(stderr, "kiln: the program used no GPU\n");
+    return;
+  }
+  const std::string summary = findings_summary(out.findings);
+  fmt::print(stderr, "kiln: {} launch{} on {}, {} warp instructions, {}\n", out.launches,
+             out.launches == 1 ? "" : "es", gpu.product, out.counters.value("instructions", std::uint64_t{0}),
+             summary.empty() ? "no findings" : summary);
+}
+
+Json document(const Outcome& out, const std::vector<std::string>& program, const driver::Gpu& gpu,
+              int status) {
+  Json findings = Json::array(), unsupported = Json::array();
+  for (const em::Finding& f : out.findings) findings.push_back(finding_json(f));
+  for (const Outcome::Unsupported& u : out.unsupported)
+    unsupported.push_back({{"what", u.what}, {"reason", u.reason}, {"times", u.times}});
+  Json j{{"program", program},
+         {"gpu", gpu.product},
+         {"status", WIFEXITED(status) ? Json(WEXITSTATUS(status)) : Json()},
+         {"signal", WIFSIGNALED(status) ? Json(WTERMSIG(status)) : Json()},
+         {"launches", out.launches},
+         {"findings", findings},
+         {"unsupported", unsupported}};
+  j.update(out.counters);
+  return j;
+}
+
+}  // namespace
+
+std::string gpu_names() {
+  std::string out;
+  for (const driver::Gpu& gpu : driver::gpus()) out += (out.empty() ? "" : ", ") + std::string(gpu.name);
+  return out;
+}
+
+int emulate_program(const ProgramOptions& options, const std::vector<std::string>& program, bool json) {
+  if (program[0].empty()) throw Error(ErrorCode::bad_input, "no program after --");
+  const driver::Gpu& gpu = chosen_gpu(options);
+  const ScratchFolder scratch;
+  const std::string report = scratch.path() + "/report";
+  std::ofstream(report).close();  // the program's processes append to it
+  const int status = run(program, environment(options, gpu, report), json);
+  const Outcome out = read(report);
+  if (json)
+    print_json(document(out, program, gpu, status));
+  else
+    print(out, gpu);
+  const bool found = std::any_of(out.findings.begin(), out.findings.end(),
+                                 [](const em::Finding& f) { return f.severity != em::Severity::note; });
+  if (WIFSIGNALED(status)) {
+    fmt::print(stderr, "kiln: the program was ended by signal {} ({})\n", WTERMSIG(status),
+               strsignal(WTERMSIG(status)));
+    return 128 + WTERMSIG(status);
+  }
+  return found ? options.error_status : WEXITSTATUS(status);
+}
+
+}  // namespace kiln::cli

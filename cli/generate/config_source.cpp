@@ -1,0 +1,88 @@
+// A name with a slash or an extension is a path; anything else is looked up among files first, then shipped
+// configs.
+#include "cli/generate/config_source.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cli/generate/shipped.hpp"
+#include "generator/config/report.hpp"
+#include "runtime/support/files.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{4} << 20;
+
+// configs/ of the checkout this binary was built in, if it still is beside it.
+fs::path config_folder() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  const fs::path folder = self.parent_path().parent_path() / "configs";
+  return !error && fs::is_directory(folder, error) ? folder : fs::path();
+}
+
+std::vector<ShippedConfig> collect() {
+  const fs::path folder = config_folder();
+  std::vector<ShippedConfig> configs;
+  for (const EmbeddedText& file : embedded_configs()) {
+    const auto object = nlohmann::json::parse(file.text, nullptr, false);
+    // The schema, sweep grids and keys.json lie in the same folder.
+    if (!object.is_object() || !object.contains("target") || !object.contains("operation")) continue;
+    ShippedConfig config;
+    config.name = object.contains("name") && object["name"].is_string() ? object["name"].get<std::string>()
+                                                                        : fs::path(file.name).stem().string();
+    std::error_code error;
+    const fs::path path = folder / file.name;
+    config.path =
+        !folder.empty() && fs::exists(path, error) ? path.string() : "configs/" + std::string(file.name);
+    config.text = file.text;
+    configs.push_back(std::move(config));
+  }
+  std::sort(configs.begin(), configs.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  return configs;
+}
+
+}  // namespace
+
+const std::vector<ShippedConfig>& shipped_configs() {
+  static const std::vector<ShippedConfig> configs = collect();
+  return configs;
+}
+
+ConfigText read_config_text(const std::string& argument) {
+  if (argument == "-") return {"standard input", read_text("/dev/stdin", kMaxConfigBytes)};
+  std::error_code ignored;
+  const bool path_like = argument.find('/') != std::string::npos || argument.ends_with(".json");
+  if (path_like || fs::is_regular_file(argument, ignored))
+    return {argument, read_text(argument, kMaxConfigBytes)};
+  if (fs::is_directory(argument, ignored))
+    throw Error(ErrorCode::bad_input, "'" + argument + "' is a folder, a config file is wanted");
+  std::vector<std::string_view> names;
+  for (const ShippedConfig& config : shipped_configs()) {
+    if (config.name == argument) return {config.name, config.text};
+    names.push_back(config.name);
+  }
+  const std::string_view near = nearest(argument, names);
+  throw Error(ErrorCode::bad_input, "no file and no shipped config is called '" + argument + "'; " +
+                                        (near.empty() ? "`kiln list` shows the shipped ones"
+                                                      : "did you mean '" + std::string(near) + "'?"));
+}
+
+Config load_config(const std::string& argument) {
+  const ConfigText text = read_config_text(argument);
+  return parse_config(text.text, text.source_name);
+}
+
+KernelSource source_of(const Plan& plan, const std::string& path) {
+  KernelSource source = generate(plan);
+  if (path.empty()) return source;
+  source.text = read_text(path);
+  source.head_bytes = 0;  // where a head comment ends is unknown: all of it makes the cache key
+  return source;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,35 @@
+// The CONFIG argument: a path, the name of a shipped config, or "-" for standard input.
+#pragma once
+
+#include <kiln/config.hpp>
+#include <kiln/generator.hpp>
+#include <string>
+#include <vector>
+
+namespace kiln::cli {
+
+struct ShippedConfig {
+  std::string name;  ///< its `name` key, else the file's name without extension
+  std::string path;  ///< the file beside this binary's source tree, or "configs/..." where there is none
+  std::string text;
+};
+
+/// Every config built into the binary, sorted by name.
+const std::vector<ShippedConfig>& shipped_configs();
+
+/// Text of a config argument and how messages call it.
+struct ConfigText {
+  std::string source_name, text;
+};
+
+/// Throws Error (bad_input) when there is no such file and no such shipped config.
+ConfigText read_config_text(const std::string& argument);
+
+/// read_config_text + parse_config.
+Config load_config(const std::string& argument);
+
+/// The kernel of a plan; with `path` what a person made of its text: the file, launched by the same manifest.
+/// Throws Error (bad_input) when it cannot be read.
+KernelSource source_of(const Plan& plan, const std::string& path);
+
+}  // namespace kiln::cli

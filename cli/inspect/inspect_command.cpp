@@ -1,0 +1,128 @@
+// inspect: one config as people look at it: resources, derived constants, manifest, source outline; for AMD
+// targets a cycle model as well. Needs a compiler only for that model, and does without.
+#include <fmt/format.h>
+
+#include <kiln/kiln.hpp>
+#include <sstream>
+
+#include "cli/commands.hpp"
+#include "cli/generate/config_source.hpp"
+#include "cli/inspect/inspect_amd.hpp"
+#include "cli/inspect/inspect_html.hpp"
+#include "cli/output.hpp"
+#include "runtime/support/files.hpp"
+
+namespace kiln::cli {
+namespace {
+
+// The comment lines that open a phase, with their line numbers: the map of the source.
+Json outline(const std::string& text) {
+  Json lines = Json::array();
+  std::istringstream in(text);
+  std::string line;
+  bool in_kernel = false;
+  for (int number = 1; std::getline(in, line); ++number) {
+    const std::size_t start = line.find_first_not_of(' ');
+    if (start == std::string::npos) continue;
+    if (line.starts_with("extern \"C\"")) in_kernel = true;
+    if (in_kernel && line.compare(start, 3, "// ") == 0) {
+      lines.push_back({{"line", number}, {"depth", start / 2}, {"text", line.substr(start + 3)}});
+    }
+  }
+  return lines;
+}
+
+void print_values(const Json& value, const std::string& indent) {
+  for (const auto& [key, item] : value.items()) {
+    if (item.is_object()) {
+      fmt::print("{}{}\n", indent, key);
+      print_values(item, indent + "  ");
+    } else {
+      fmt::print("{}{:<28} {}\n", indent, key, item.dump());
+    }
+  }
+}
+
+const char* kind_text(KernelParam::Kind kind) {
+  switch (kind) {
+    case KernelParam::Kind::tensor_map:
+      return "tensor map";
+    case KernelParam::Kind::pointer:
+      return "pointer";
+    case KernelParam::Kind::i32:
+      return "i32";
+    case KernelParam::Kind::i64:
+      return "i64";
+    case KernelParam::Kind::f32:
+      break;
+  }
+  return "f32";
+}
+
+int inspect(const std::string& argument, bool with_source, const std::string& html, const std::string& svg,
+            bool json) {
+  const Plan plan = make_plan(load_config(argument));
+  const KernelSource source = generate(plan);
+  if (!html.empty()) write_atomically(html, html_report(plan, source));
+  if (!svg.empty()) {
+    const std::string picture = timeline_svg(plan);
+    if (picture.empty())
+      throw Error(ErrorCode::bad_input, "schedule " + *plan.resolved().schedule + " has no timeline to draw");
+    write_atomically(svg, picture);
+  }
+  if (!json && (!html.empty() || !svg.empty())) {
+    for (const std::string& path : {html, svg})
+      if (!path.empty()) fmt::print("wrote {}\n", path);
+    return 0;
+  }
+  const Json planned = Json::parse(plan.to_json());
+  const Json map = outline(source.text);
+  const bool amd = is_amd(plan.resolved().target);
+  if (json) {
+    Json document = planned;
+    document["manifest"] = Json::parse(to_json(source.manifest));
+    document["source_bytes"] = source.text.size();
+    document["source_map"] = map;
+    if (amd) document["cycle_model"] = amd_cycle_model(source);
+    if (with_source) document["source"] = source.text;
+    print_json(document);
+    return 0;
+  }
+  fmt::print("{}\n\n", bold(source.manifest.name));
+  fmt::print("{}\n", bold("resources"));
+  print_values(planned["resources"], "  ");
+  fmt::print("\n{}\n", bold("config"));
+  print_values(planned["resolved"], "  ");
+  fmt::print("\n{}\n", bold("systems"));
+  print_values(planned["systems"], "  ");
+  fmt::print("\n{} {}\n", bold("kernel"), source.manifest.entry);
+  for (const KernelParam& param : source.manifest.params)
+    fmt::print("  {:<12} {}\n", kind_text(param.kind), param.role);
+  if (amd) print_amd_cycle_model(amd_cycle_model(source));
+  fmt::print("\n{} ({}; `kiln generate` writes it)\n", bold("source"), bytes_text(source.text.size()));
+  for (const Json& line : map) {
+    fmt::print("{:>6}  {}{}\n", line["line"].get<int>(),
+               std::string(line["depth"].get<std::size_t>() * 2, ' '), line["text"].get<std::string>());
+  }
+  if (with_source) fmt::print("\n{}", source.text);
+  return 0;
+}
+
+}  // namespace
+
+Action add_inspect(CLI::App& command, Common& common) {
+  struct Options {
+    std::string config, html, timeline;
+    bool source = false;
+  };
+  auto options = std::make_shared<Options>();
+  command.add_option("CONFIG", options->config, "Config to look at")->required();
+  command.add_flag("--source", options->source, "The source as well");
+  command.add_option("--html", options->html, "Write everything as one self-contained page");
+  command.add_option("--timeline", options->timeline, "Write the main loop's timeline as an SVG picture");
+  return [options, &common] {
+    return inspect(options->config, options->source, options->html, options->timeline, common.json);
+  };
+}
+
+}  // namespace kiln::cli

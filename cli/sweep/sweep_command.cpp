@@ -1,0 +1,338 @@
+// sweep: every combination of a grid up the ladder: validate, generate twice, compile, and with --run check
+// on the emulated device. --shard takes one of n parts, so that n processes share the work.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <kiln/kiln.hpp>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "cli/commands.hpp"
+#include "cli/generate/config_source.hpp"
+#include "cli/output.hpp"
+#include "cli/sweep/random_sweep.hpp"
+#include "cli/sweep/sweep_cover.hpp"
+#include "cli/sweep/sweep_grid.hpp"
+#include "generator/plan/draw.hpp"
+#include "generator/schedules/schedule.hpp"
+#include "workbench/verify/ladder.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::string file, shard;
+  std::vector<std::string> targets;
+  bool random = false, run = false, cover = false, list = false, no_compile = false, square = false;
+  std::optional<std::uint64_t> given_seed;
+  std::uint64_t seed = 0;
+  std::size_t limit = 0, sample = 0, strength = 2;
+  double minutes = 0;
+};
+
+// One of `parts` equal parts of a list: every entry whose position leaves `part` (from 0).
+struct Shard {
+  std::size_t part = 0, parts = 1;
+  bool has(std::size_t position) const { return position % parts == part; }
+};
+
+// "3/8", from 1; empty text is all.
+Shard parse_shard(const std::string& text) {
+  if (text.empty()) return {};
+  Shard shard;
+  const char *begin = text.data(), *end = begin + text.size();
+  const auto [slash, first] = std::from_chars(begin, end, shard.part);
+  bool right = first == std::errc() && slash != end && *slash == '/';
+  if (right) {
+    const auto [rest, second] = std::from_chars(slash + 1, end, shard.parts);
+    right = second == std::errc() && rest == end && shard.part >= 1 && shard.part <= shard.parts;
+  }
+  if (!right)
+    throw Error(ErrorCode::bad_input, fmt::format("--shard: '{}' is not i/n with i of 1 to n", text));
+  --shard.part;
+  return shard;
+}
+
+// What is compiled: entries of the valid combinations, those that --run runs first.
+struct Selection {
+  std::vector<std::size_t> order;
+  std::size_t run = 0;
+};
+
+class Sweep {
+ public:
+  Sweep(const Options& options, bool json)
+      : options_(options), json_(json), shard_(parse_shard(options.shard)) {}
+
+  int run() {
+    const ConfigText text = read_config_text(options_.file);
+    const std::vector<Combination> combinations = expand_sweep(text.text, text.source_name);
+    total_ = combinations.size();
+    validate(combinations);
+    const Selection selection = select();
+    if (options_.list) {
+      list(selection);
+      return failed_.empty() ? 0 : 1;
+    }
+    if (!options_.no_compile) compile_and_run(selection);
+    report();
+    return failed_.empty() ? 0 : 1;
+  }
+
+ private:
+  void fail(const std::string& name, const char* level, const std::string& error) {
+    failed_.push_back({{"name", name}, {"level", level}, {"error", error}});
+    progress("");
+    if (!json_) fmt::print("{} {} {}: {}\n", bad("failed"), level, name, error.substr(0, 2000));
+  }
+
+  static KernelSource source_of(const std::string& config) {
+    return generate(make_plan(parse_config(config, "sweep")));
+  }
+
+  // L0 for all; this shard's part of the valid ones must also generate, and the same bytes twice.
+  void validate(const std::vector<Combination>& combinations) {
+    for (const Combination& combination : combinations) {
+      progress(fmt::format("generating {} of {}", valid_.size() + invalid_, total_));
+      const std::string text = combination.config.dump();
+      try {
+        const Plan plan = make_plan(parse_config(text, "sweep"));
+        valid_.push_back(&combination);
+        if (options_.list || !shard_.has(valid_.size() - 1)) continue;
+        const KernelSource source = generate(plan);
+        note_proofs(plan, source.manifest.name);
+        covered_.add(combination.config);
+        targets_ |= only(plan.resolved().target);
+        if (source_of(text).text != source.text)
+          fail(source.manifest.name, "generate", "two generations differ");
+        ++generated_;
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::bad_config) {
+          ++invalid_;
+        } else {
+          fail(text, "generate", error.what());
+        }
+      }
+    }
+  }
+
+  // L1 of a combination, and how often each proof was made and held.
+  void note_proofs(const Plan& plan, const std::string& name) {
+    for (const layout::Proof& proof : plan.schedule().layout_proofs()) {
+      auto& [held, made] = proofs_[proof.what];
+      ++made;
+      held += proof.holds ? 1 : 0;
+      if (!proof.holds) fail(name, "L1", proof.what + " does not hold");
+    }
+  }
+
+  Json proofs() const {
+    Json out = Json::object();
+    for (const auto& [what, counts] : proofs_) out[what] = {{"held", counts.first}, {"made", counts.second}};
+    return out;
+  }
+
+  // Combinations that no pairing rule chose.
+  std::vector<std::size_t> random_subset() const {
+    std::vector<std::size_t> all(valid_.size()), drawn;
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    std::mt19937_64 random(options_.seed);
+    std::sample(all.begin(), all.end(), std::back_inserter(drawn), options_.sample, random);
+    std::shuffle(drawn.begin(), drawn.end(), random);
+    return drawn;
+  }
+
+  // Covering members first, so that a bounded sweep spends its time where values meet.
+  Selection select() {
+    Selection selection;
+    std::vector<std::size_t>& order = selection.order;
+    order = options_.sample > 0 ? random_subset() : covering_subset(valid_, options_.strength);
+    covering_ = order.size();
+    if (!options_.cover && options_.sample == 0) {
+      std::vector<bool> taken(valid_.size());
+      for (const std::size_t i : order) taken[i] = true;
+      for (std::size_t i = 0; i < valid_.size(); ++i) {
+        if (!taken[i]) order.push_back(i);
+      }
+    }
+    if (options_.limit > 0 && order.size() > options_.limit) order.resize(options_.limit);
+    selection.run = options_.run ? std::min(covering_, order.size()) : 0;
+    return selection;
+  }
+
+  void list(const Selection& selection) const {
+    progress("");
+    Json configs = Json::array();
+    for (std::size_t i = 0; i < selection.order.size(); ++i) {
+      if (shard_.has(i)) configs.push_back(valid_[selection.order[i]]->config);
+    }
+    if (json_) return print_json(configs);
+    for (const Json& config : configs) fmt::print("{}\n", config.dump());
+  }
+
+  bool out_of_time() {
+    if (options_.minutes <= 0 || watch_.ms() < options_.minutes * 60e3) return false;
+    ++skipped_;
+    return true;
+  }
+
+  void compile_and_run(const Selection& selection) {
+    RuntimeOptions runtime_options;
+    runtime_options.device = "emulated";
+    Runtime runtime(runtime_options);
+    for (std::size_t i = 0; i < selection.order.size(); ++i) {
+      if (!shard_.has(i) || out_of_time()) continue;
+      const std::string text = valid_[selection.order[i]]->config.dump();
+      progress(fmt::format("[{}/{}] {}", i + 1, selection.order.size(), text));
+      try {
+        climb(runtime, text, i, i < selection.run);
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::environment) throw;
+        fail(text, "compile", error.what());
+      }
+    }
+  }
+
+  void climb(Runtime& runtime, const std::string& text, std::size_t position, bool run) {
+    const Plan plan = make_plan(parse_config(text, "sweep"));
+    const KernelSource source = generate(plan);
+    const std::string& name = source.manifest.name;
+    const auto binary = runtime.compile(source);
+    ++compiled_;
+    const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
+    if (!broken.empty()) return fail(name, "L2", fmt::format("{}", fmt::join(broken, "; ")));
+    if (!run) return;
+    EmulatorOptions emulator;
+    // The policy changes from member to member, so that a sweep meets all three; whoever runs a member, it
+    // is the same.
+    constexpr EmulatorOptions::Policy kPolicies[] = {
+        EmulatorOptions::Policy::random, EmulatorOptions::Policy::lazy, EmulatorOptions::Policy::eager};
+    emulator.policy = kPolicies[position % 3];
+    emulator.seed = options_.seed + position;
+    ++run_;
+    const LadderRun result =
+        run_cases(runtime, plan, source, boundary_cases(plan.resolved(), !options_.square), emulator, 2);
+    if (result.passed()) {
+      ++passed_;
+      return;
+    }
+    const std::string why = !result.check.failures.empty()
+                                ? result.check.failures.front()
+                                : result.findings.front().kind + ": " + result.findings.front().message;
+    fail(name, "L3",
+         fmt::format("{} completion, seed {}: {} (config {})", result.policy, emulator.seed, why,
+                     source.manifest.config_json));
+  }
+
+  void report() const {
+    progress("");
+    if (json_) {
+      print_json({{"total", total_},
+                  {"valid", valid_.size()},
+                  {"invalid", invalid_},
+                  {"generated", generated_},
+                  {"compiled", compiled_},
+                  {"passed", passed_},
+                  {"failed", failed_},
+                  {"run", run_},
+                  {"covering", covering_},
+                  {"skipped", skipped_},
+                  {"proofs", proofs()},
+                  {"covered", covered_.covered()},
+                  {"never", covered_.never(targets_)}});
+      return;
+    }
+    fmt::print(
+        "{} combinations: {} valid, {} refused; {} generated, {} compiled, {} of {} runs passed, {} "
+        "failed{}\n",
+        total_, valid_.size(), invalid_, generated_, compiled_, passed_, run_, failed_.size(),
+        skipped_ > 0 ? fmt::format("; {} not reached in the time given", skipped_) : "");
+    for (const auto& [what, counts] : proofs_)
+      fmt::print("L1 {}: {} of {} hold\n", what, counts.first, counts.second);
+    const Json covered = covered_.covered(), never = covered_.never(targets_);
+    for (const auto& [pointer, values] : covered.items()) {
+      std::string list;
+      for (const auto& [value, times] : values.items()) list += fmt::format(" {} ({})", value, times.dump());
+      fmt::print("covered: {}{}\n", pointer, list);
+    }
+    for (const auto& [pointer, values] : never.items()) fmt::print("never: {} {}\n", pointer, values.dump());
+  }
+
+  const Options& options_;
+  bool json_;
+  Shard shard_;
+  Stopwatch watch_;
+  std::vector<const Combination*> valid_;
+  std::size_t total_ = 0, invalid_ = 0, generated_ = 0, covering_ = 0, compiled_ = 0, run_ = 0, passed_ = 0,
+              skipped_ = 0;
+  std::map<std::string, std::pair<std::size_t, std::size_t>> proofs_;  // held, made
+  KeyCoverage covered_;                                                // of what was generated
+  TargetSet targets_ = 0;
+  Json failed_ = Json::array();
+};
+
+/// What sweep --random is asked for; by default every target that can be compiled for here.
+RandomSweep random_sweep_of(const Options& options) {
+  RandomSweep out;
+  out.minutes = options.minutes > 0 ? options.minutes : out.minutes;
+  out.trials = options.limit;
+  out.seed = options.given_seed.value_or(std::random_device()());
+  for (const std::string& name : options.targets) {
+    const auto target = target_from(name);
+    if (!target) throw Error(ErrorCode::bad_input, fmt::format("--targets: '{}' is not a target", name));
+    out.targets.push_back(*target);
+  }
+  if (out.targets.empty())
+    out.targets = {Target::sm_80, Target::sm_90a, Target::gfx90a, Target::gfx942, Target::gfx950};
+  return out;
+}
+
+}  // namespace
+
+Action add_sweep(CLI::App& command, Common& common) {
+  auto options = std::make_shared<Options>();
+  CLI::Option* file = command.add_option("SWEEP", options->file, "Sweep file");
+  CLI::Option* random = command.add_flag(
+      "--random", options->random,
+      "Instead of a file's combinations: configs drawn from the schema, each compiled and run under every "
+      "completion policy for --minutes (default 1), at most --limit of them. Prints its seed");
+  command.add_option("--targets", options->targets, "With --random: targets to draw for")
+      ->delimiter(',')
+      ->needs(random);
+  file->excludes(random);
+  command.add_flag("--run", options->run, "Run a covering subset on the emulated device and check it");
+  command.add_flag("--cover", options->cover, "Compile only the covering subset");
+  command
+      .add_option("--strength", options->strength,
+                  "How many keys' values meet in the covering subset: 1 to 4, default 2, every pair")
+      ->check(CLI::Range(1, 4));
+  command.add_option(
+      "--sample", options->sample,
+      "Compile, and with --run check, this many drawn at random (--seed) instead of the covering subset");
+  command.add_option("--shard", options->shard,
+                     "i/n: compile and run only the i-th of n equal parts of what is selected");
+  command.add_flag("--list", options->list, "Print the selected configs and stop");
+  command.add_flag("--no-compile", options->no_compile, "Stop after generating");
+  command.add_flag("--long", options->square, "With --run: the longest problems too");
+  command.add_option("--limit", options->limit, "Compile at most this many");
+  command
+      .add_option("--minutes", options->minutes,
+                  "Start nothing new after this time; what is left is counted as skipped")
+      ->check(CLI::PositiveNumber);
+  command.add_option(
+      "--seed", options->given_seed,
+      "Seed of tensors and random completion (default 0), and of --random's configs (default: a "
+      "fresh one)");
+  return [options, &common] {
+    if (options->random) return run_random_sweep(random_sweep_of(*options), common.json);
+    if (options->file.empty())
+      throw Error(ErrorCode::bad_input, "sweep: a sweep file or --random is required");
+    options->seed = options->given_seed.value_or(0);
+    return Sweep(*options, common.json).run();
+  };
+}
+
+}  // namespace kiln::cli

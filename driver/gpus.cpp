@@ -1,0 +1,143 @@
+#include "driver/gpus.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace kiln::driver {
+namespace {
+
+// name, product, cc, SMs, GiB, threads and blocks of an SM, its shared memory, most of a block, L2, clocks, bus
+constexpr std::array kGpus = {
+    Gpu{"H200", "NVIDIA H200", 9, 0, 132, 140, 2048, 32, 233472, 232448, 60, 1980, 3201, 6144},
+    Gpu{"H100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 80, 2048, 32, 233472, 232448, 50, 1980, 2619, 5120},
+    Gpu{"A100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 80, 2048, 32, 167936, 166912, 40, 1410, 1593, 5120},
+    Gpu{"L40S", "NVIDIA L40S", 8, 9, 142, 45, 1536, 24, 102400, 101376, 96, 2520, 9001, 384},
+    Gpu{"A10", "NVIDIA A10", 8, 6, 72, 22, 1536, 16, 102400, 101376, 6, 1695, 6251, 384},
+    Gpu{"T4", "Tesla T4", 7, 5, 40, 15, 1024, 16, 65536, 65536, 4, 1590, 5001, 256},
+};
+
+bool same(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+}  // namespace
+
+std::span<const Gpu> gpus() {
+  return kGpus;
+}
+
+const Gpu* find_gpu(std::string_view name) {
+  if (name.starts_with("sm_")) {
+    std::string_view digits = name.substr(3);
+    if (digits.ends_with('a')) digits.remove_suffix(1);
+    for (const Gpu& gpu : kGpus)
+      if (digits == std::to_string(gpu.cc())) return &gpu;
+    return nullptr;
+  }
+  const auto found =
+      std::find_if(kGpus.begin(), kGpus.end(), [&](const Gpu& g) { return same(g.name, name); });
+  return found == kGpus.end() ? nullptr : &*found;
+}
+
+int attribute(const Gpu& gpu, int number) {
+  const bool hopper = gpu.major >= 9, ampere = gpu.major >= 8;
+  switch (number) {
+    case 1:  // threads of a block, and along x and y
+    case 2:
+    case 3:
+      return 1024;
+    case 4:
+      return 64;
+    case 5:
+      return 2147483647;
+    case 6:
+    case 7:
+      return 65535;
+    case 8:
+      return 49152;
+    case 9:
+      return 65536;
+    case 10:
+      return 32;
+    case 11:
+      return 2147483647;
+    case 12:
+    case 82:
+      return kRegistersPerSm;
+    case 13:
+      return gpu.clock_mhz * 1000;
+    case 14:
+    case 30:
+      return 512;
+    case 51:
+      return 32;
+    case 16:
+      return gpu.sms;
+    case 33:  // PCI bus
+      return 1;
+    case 36:
+      return gpu.memory_clock_mhz * 1000;
+    case 37:
+      return gpu.bus_bits;
+    case 38:
+      return gpu.l2_mib << 20;
+    case 39:
+      return gpu.threads_per_sm;
+    case 40:
+      return 3;
+    case 75:
+      return gpu.major;
+    case 76:
+      return gpu.minor;
+    case 81:
+      return gpu.smem_per_sm;
+    case 87:
+      return gpu.minor == 0 ? 2 : 64;
+    case 97:
+      return gpu.smem_per_block_optin;
+    case 106:
+      return gpu.blocks_per_sm;
+    case 108:
+      return ampere ? (gpu.l2_mib << 20) / 4 * 3 : 0;
+    case 109:
+      return ampere ? 128 << 20 : 0;
+    case 111:
+      return ampere ? kReservedSmem : 0;
+    case 120:  // clusters, tensor maps
+    case 127:
+      return hopper ? 1 : 0;
+    case 126:
+      return hopper ? 4 : 1;
+    case 15:  // copies beside kernels, host memory mapped, concurrent kernels, unified addresses, stream
+    case 19:  // priorities, caches, managed memory, preemption, cooperative launches, registered memory, pools
+    case 31:
+    case 41:
+    case 78:
+    case 79:
+    case 80:
+    case 83:
+    case 89:
+    case 90:
+    case 95:
+    case 99:
+    case 115:
+      return 1;
+    case 131:  // no NUMA node
+    case 134:
+      return -1;
+    case 21:
+    case 22:
+    case 23:
+      return 131072;
+    case 24:
+    case 25:
+    case 26:
+      return 16384;
+    default:
+      return number > 0 && number < 160 ? 0 : -1;
+  }
+}
+
+}  // namespace kiln::driver

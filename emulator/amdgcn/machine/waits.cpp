@@ -1,0 +1,165 @@
+// Memory operations under way: queues behind vmcnt and lgkmcnt, completion by policy, what a wait guarantees,
+// and registers that an operation still owns.
+#include <algorithm>
+
+#include "emulator/amdgcn/machine/machine.hpp"
+
+namespace kiln::emulator::amdgcn {
+namespace {
+
+bool is_scalar(const Pending& op) {
+  return op.inst->cls == Class::smem || (op.vm && op.lgkm);
+}
+
+}  // namespace
+
+Pending& Wave::issue(const Inst& in) {
+  Pending* op;
+  if (free_ops.empty()) {
+    pool.push_back(std::make_unique<Pending>());
+    op = pool.back().get();
+  } else {
+    op = free_ops.back();
+    free_ops.pop_back();
+  }
+  op->inst = &in;
+  op->done = op->vm = op->lgkm = op->lds_lanes = op->lds_write = op->global_write = false;
+  op->exec = exec();
+  op->zero = 0;
+  op->partial = 0;
+  op->dst = {};
+  op->sequence = ++issued;
+  return *op;
+}
+
+void Wave::enqueue(Pending& op) {
+  if (op.vm) vm.push_back(&op);
+  if (op.lgkm) lgkm.push_back(&op);
+  for (int r = op.dst.first; r < op.dst.first + op.dst.count; ++r) {
+    if (op.vm) ++busy_vm[r];
+    if (op.lgkm) ++busy_lgkm[r];
+  }
+  // Everything before it in its queue goes first, so eager completion is in order.
+  if (grid.launch.policy == Policy::eager) finish_op(op);
+}
+
+void Wave::finish_op(Pending& op) {
+  if (op.done) return;
+  op.done = true;
+  op.inst->complete(*this, op);
+}
+
+/// Releases an operation from one counter; true when no counter holds it any more.
+static bool release(Wave& w, Pending& op, bool from_vm) {
+  (from_vm ? op.vm : op.lgkm) = false;
+  auto& busy = from_vm ? w.busy_vm : w.busy_lgkm;
+  for (int r = op.dst.first; r < op.dst.first + op.dst.count; ++r) --busy[r];
+  return !op.vm && !op.lgkm;
+}
+
+void Wave::wait(int vmcnt, int lgkmcnt) {
+  bool wrote = false;
+  while (static_cast<int>(vm.size()) > vmcnt) {
+    Pending& op = *vm.front();
+    finish_op(op);
+    vm.pop_front();
+    wrote |= op.global_write;
+    if (release(*this, op, true)) free_ops.push_back(&op);
+  }
+  if (wrote) ++clock.epoch;  // what comes now is not among what is over
+  // Scalar loads (and flat accesses, which count on both) return in any order: none is sure to be over before
+  // the count is 0, and an LDS operation only when even all of them cannot make up the count.
+  const auto unordered =
+      static_cast<int>(std::ranges::count_if(lgkm, [](const Pending* p) { return is_scalar(*p); }));
+  int sure =
+      lgkmcnt == 0 ? static_cast<int>(lgkm.size()) : static_cast<int>(lgkm.size()) - unordered - lgkmcnt;
+  if (sure <= 0) {
+    return;
+  }
+  for (auto it = lgkm.begin(); it != lgkm.end() && sure > 0;) {
+    Pending& op = **it;
+    if (lgkmcnt != 0 && is_scalar(op)) {
+      ++it;
+      continue;
+    }
+    finish_op(op);
+    it = lgkm.erase(it);
+    if (release(*this, op, false)) free_ops.push_back(&op);
+    --sure;
+  }
+}
+
+void Wave::drain() {
+  wait(0, 0);
+}
+
+void Wave::complete_some() {
+  const std::uint64_t dice = random();
+  if (!vm.empty() && (dice & 7) == 0) {
+    for (Pending* op : vm) {
+      if (op->done) continue;
+      finish_op(*op);
+      break;
+    }
+  }
+  if (!lgkm.empty() && (dice >> 8 & 7) == 0) {
+    // In order among the LDS operations; scalar ones at random.
+    for (Pending* op : lgkm) {
+      if (op->done || (is_scalar(*op) && (dice >> 16 & 1))) continue;
+      if (!op->vm) finish_op(*op);
+      break;
+    }
+  }
+}
+
+void Wave::check_hazards(const Inst& in) {
+  const auto owner = [&](int reg) -> const Pending* {
+    for (const auto* queue : {&vm, &lgkm}) {
+      for (const Pending* op : *queue) {
+        if (reg >= op->dst.first && reg < op->dst.first + op->dst.count) return op;
+      }
+    }
+    return nullptr;
+  };
+  const auto name = [](int reg) {
+    const int vector = reg - kScalarRegisters;
+    const char kind = vector < 0 ? 's' : vector < kAccBase ? 'v' : 'a';
+    std::string text(1, kind);
+    text += std::to_string(vector < 0 ? reg : vector % kAccBase);
+    return text;
+  };
+  const auto report_owned = [&](int reg, const char* what) {
+    const Pending* op = owner(reg);
+    report(what, in, -1,
+           name(reg) + (std::string_view(what) == "register-not-waited" ? " is read" : " is overwritten") +
+               " before a wait for " + (busy_vm[reg] ? "vmcnt" : "lgkmcnt") +
+               " covers the load that writes it",
+           op == nullptr ? nullptr : op->inst, index);
+  };
+  for (int i = 0; i < in.read_count; ++i) {
+    for (int r = in.reads[i].first; r < in.reads[i].first + in.reads[i].count; ++r) {
+      if (busy_vm[r] | busy_lgkm[r]) {
+        // d16 loads merge with what earlier loads of the same kind bring, in order.
+        if (in.writes[0].count != 0 && in.writes[0].first == r && i == 0 && in.complete != nullptr &&
+            in.cls != Class::vmem_atomic)
+          continue;
+        report_owned(r, "register-not-waited");
+        break;
+      }
+    }
+  }
+  // Loads of one kind return in order, so a later one may overwrite an earlier one's registers.
+  const bool vm_load = in.complete != nullptr && (in.cls == Class::vmem_load || in.cls == Class::vmem_atomic);
+  const bool lds_load = in.complete != nullptr && (in.cls == Class::lds_read || in.cls == Class::lds_atomic ||
+                                                   in.cls == Class::lds_permute);
+  for (int i = 0; i < in.write_count; ++i) {
+    for (int r = in.writes[i].first; r < in.writes[i].first + in.writes[i].count; ++r) {
+      if ((busy_vm[r] && !vm_load) || (busy_lgkm[r] && !lds_load)) {
+        report_owned(r, "register-overwritten");
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace kiln::emulator::amdgcn

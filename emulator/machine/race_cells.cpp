@@ -1,0 +1,383 @@
+// The race tracker's judgement of accesses to shared memory, 16 bytes (a cell) at a time.
+#include <algorithm>
+#include <bit>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/machine/races.hpp"
+#include "emulator/tensor/wgmma.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+constexpr auto kStrongUnit = static_cast<std::uint32_t>(Unit::strong);
+constexpr auto kCopyUnit = static_cast<std::uint32_t>(Unit::cp_async);
+
+}  // namespace
+
+[[gnu::always_inline]] inline std::uint64_t RaceTracker::reader_key(const Slot& s) {
+  return s.agent | std::uint64_t{s.mask} << 16 | std::uint64_t{s.epoch} << 32;
+}
+
+void RaceTracker::overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget) {
+  const Slot& write = cells.write[cell];
+  std::uint8_t& marks = cells.marks[cell];
+  const auto rest = static_cast<std::uint16_t>(write.mask & ~mask);
+  // Of bytes that several wrote alike (`same`) nobody is noted beyond the cell's latest write.
+  const bool displaced = !forget && write.epoch != 0 && rest != 0 && (marks & Cells::kAlike) == 0;
+  if ((marks & Cells::kSplit) == 0 && !displaced) return;
+  if (cells.others.empty()) cells.others.resize(cells.write.size());
+  auto& others = cells.others[cell];
+  for (Slot& s : others) s.mask &= static_cast<std::uint16_t>(~mask);
+  std::erase_if(others, [](const Slot& s) { return s.mask == 0; });
+  if (displaced) {
+    others.push_back(write);
+    others.back().mask = rest;
+  }
+  marks = static_cast<std::uint8_t>(others.empty() ? marks & ~Cells::kSplit : marks | Cells::kSplit);
+}
+
+struct RaceTracker::Judged {
+  const SharedAccess& access;
+  const std::uint32_t* clock;   ///< epochs that all of the warp know of, by agent
+  const std::uint32_t* fenced;  ///< the same at the warp's fences between proxies
+  int lane;
+  std::uint32_t offset, bytes;
+  bool silent;
+  std::uint32_t warp;  ///< index
+  std::uint32_t self;  ///< agent
+  std::uint32_t epoch, lanes, op;
+  std::uint32_t
+      guarded;  ///< an agent whose epochs in `clock` do not tell what the lane knows: its own warp's threads
+  bool by_thread, strong, async_proxy;
+  const std::vector<Partial>* partial;  ///< what is known beside `clock`; null: that is not all
+  /// Readers of other warps that a cell had, and which of them (or the one after) made room for the read of
+  /// `seen_mask`: the next cell mostly has the same.
+  std::uint64_t* seen;
+  std::size_t seen_count = ~std::size_t{0}, seen_choice = 0;
+  std::uint16_t seen_mask = 0;
+  std::size_t hint = 0;  ///< where the latest read was noted
+
+  /// Of an agent of another warp nothing is known but what `clock` says.
+  bool unheard_of(std::uint32_t agent) const {
+    return partial != nullptr && agent / kUnits != warp &&
+           std::none_of(partial->begin(), partial->end(), [&](const Partial& p) { return p.agent == agent; });
+  }
+  /// Lanes that copy to one place in one cp.async are one writer.
+  bool joins(const Slot& s) const { return !silent && s.agent == self && s.epoch == epoch; }
+  void note(Slot& s, std::uint16_t mask) const {
+    if (s.agent == self && s.epoch == epoch) {
+      s.mask |= mask;
+      s.lanes |= lanes;
+      s.op = op;
+    } else {
+      s = {static_cast<std::uint16_t>(self), mask, epoch, op, lanes};
+    }
+  }
+};
+
+/// A thread follows its own past; what its units did it follows only once retired.
+[[gnu::always_inline]] inline bool RaceTracker::ordered(const Judged& a, const Slot& s) const {
+  if (s.agent != a.guarded && s.epoch <= a.clock[s.agent]) return true;
+  const bool other_strong = s.agent % kUnits == kStrongUnit;
+  if (a.strong && other_strong) return true;
+  const std::uint32_t by = other_strong ? s.agent - kStrongUnit : s.agent;
+  if (by == a.warp * kUnits)  // between threads of a warp LaneTracker judges
+    return a.by_thread || a.lane < 0 || a.access.warp.lanes.knows(a.lane, s.lanes, s.epoch);
+  if (s.epoch <= a.clock[by]) return true;
+  if (a.unheard_of(by)) return false;
+  return knows(a.access.warp, a.lane, by, s.epoch, s.lanes);
+}
+
+/// Of a writer that is ordered before `a`.
+inline bool RaceTracker::lacks_proxy_fence(const Judged& a, const Slot& s) const {
+  if (!a.async_proxy) return false;
+  const std::uint32_t by = s.agent % kUnits;
+  if (by != 0 && by != kStrongUnit && by != kCopyUnit) return false;
+  const std::uint32_t writer = by == kStrongUnit ? s.agent - kStrongUnit : s.agent;
+  // By the writer, or by whoever starts this and knows of the write.
+  return !proxy_fenced_[writer / kUnits].knows(writer, s.epoch, s.lanes) &&
+         !proxy_fenced_[a.warp].knows(writer, s.epoch, s.lanes);
+}
+
+[[gnu::always_inline]] inline void RaceTracker::judge(const Judged& a, const Slot& s, std::uint32_t at) {
+  if (!ordered(a, s)) return conflict(a.access, at, s, true);
+  if (lacks_proxy_fence(a, s)) missing_fence(a.access, at, s);
+}
+
+/// Whether a writer is ordered before the access and has nothing to be said of.
+[[gnu::always_inline]] inline bool RaceTracker::settled(const Judged& a, const Slot& s) const {
+  const bool known = s.agent != a.guarded && s.epoch <= a.clock[s.agent];
+  if (known && (!a.async_proxy || s.epoch <= a.fenced[s.agent])) return true;
+  return (known || ordered(a, s)) && !lacks_proxy_fence(a, s);
+}
+
+/// Of copies that brought the same as the cell's latest write, some may still be under way.
+inline void RaceTracker::judge_equal_copies(const Judged& a, const Cells& cells, std::size_t cell,
+                                            std::uint16_t mask, std::uint32_t at) {
+  if ((cells.marks[cell] & Cells::kAlike) == 0 || !a.access.write) return;
+  for (const Slot& s : cells.same[cell])
+    if (s.epoch != 0 && (s.mask & mask) != 0 && s.agent != cells.write[cell].agent && s.agent != a.self &&
+        s.agent % kUnits == kCopyUnit)
+      judge(a, s, at);
+}
+
+/// One of several writers of the same.
+inline void RaceTracker::note_equal(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask) {
+  if (cells.same.empty()) cells.same.resize(cells.write.size());
+  auto& same = cells.same[cell];
+  Slot* free = &same[0];
+  for (Slot& s : same)
+    if (s.epoch == 0 || s.agent == a.self) free = &s;
+  a.note(*free, mask);
+  cells.marks[cell] |= Cells::kAlike;
+}
+
+/// Whether this writes what is there, or what an earlier copy under way will leave there.
+inline bool RaceTracker::meets_equal(const Judged& a, const Slot& s, std::uint16_t mask,
+                                     std::uint32_t at) const {
+  if ((!a.silent && a.access.brings == nullptr) || (s.mask & mask) != mask || ordered(a, s)) return false;
+  return a.silent || brings_equal(a.access, s, static_cast<std::uint32_t>(std::popcount(mask)), at);
+}
+
+bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask,
+                               std::uint32_t at) {
+  const Slot* last = &cells.write[cell];
+  const std::uint8_t marks = cells.marks[cell];
+  const bool overlaps = last->epoch != 0 && (last->mask & mask) != 0;
+  const bool equal = overlaps && meets_equal(a, *last, mask, at);
+  if (equal && !a.joins(*last)) {
+    note_equal(a, cells, cell, mask);
+    return true;
+  }
+  if (overlaps && !equal) {
+    judge_equal_copies(a, cells, cell, mask, at);
+    // Who follows any writer of what is there may read; of cp.async each lane's words are its own.
+    if ((marks & Cells::kAlike) != 0 && !ordered(a, *last))
+      for (const Slot& s : cells.same[cell])
+        if (s.epoch != 0 && (s.mask & mask) == mask && (!a.access.write || s.agent == last->agent) &&
+            ordered(a, s))
+          last = &s;
+    judge(a, *last, at);
+  }
+  if ((marks & Cells::kSplit) == 0) return false;
+  const auto& others = cells.others[cell];
+  const bool unordered = a.silent && std::any_of(others.begin(), others.end(), [&](const Slot& s) {
+                           return (s.mask & mask) != 0 && !ordered(a, s);
+                         });
+  if (unordered) {  // it disturbs nobody, and who follows either writer may read
+    overwrite(cells, cell, mask, true);
+    return true;
+  }
+  for (const Slot& s : others)
+    if ((s.mask & mask) != 0) judge(a, s, at);
+  return false;
+}
+
+/// Readers of the bytes that are written: those still under way are in conflict with the write, and none is noted
+/// further. Reads of other bytes of the cell stay: their writer is yet to come.
+[[gnu::always_inline]] inline void RaceTracker::overtake_reads(const Judged& a, Cells& cells,
+                                                               std::size_t cell, std::uint16_t mask,
+                                                               std::uint32_t at) {
+  bool left = false;
+  const auto overtake = [&](Slot& r) {
+    if (r.epoch != 0 && (r.mask & mask) != 0) {
+      if (r.agent != a.self && !a.silent && !ordered(a, r)) conflict(a.access, at, r, false);
+      r.mask &= static_cast<std::uint16_t>(~mask);
+      if (r.mask == 0) r.epoch = 0;
+    }
+    left |= r.epoch != 0;
+  };
+  for (std::size_t i = 0; i < cells.readers[cell]; ++i) overtake(cells.reads[i][cell]);
+  if (!left) cells.readers[cell] = 0;
+  std::uint8_t& marks = cells.marks[cell];
+  if ((marks & Cells::kMore) != 0) {
+    auto& more = cells.more[cell];
+    for (Slot& r : more) overtake(r);
+    std::erase_if(more, [](const Slot& r) { return r.epoch == 0; });
+    if (more.empty()) marks = static_cast<std::uint8_t>(marks & ~Cells::kMore);
+  }
+  if (!left) marks = static_cast<std::uint8_t>(marks & ~Cells::kTwice);
+}
+
+[[gnu::always_inline]] inline void RaceTracker::write_cell(const Judged& a, Cells& cells, std::size_t cell,
+                                                           std::uint16_t mask, std::uint32_t at) {
+  overtake_reads(a, cells, cell, mask, at);
+  std::uint8_t& marks = cells.marks[cell];
+  Slot& write = cells.write[cell];
+  const bool joins = write.agent == a.self && write.epoch == a.epoch;  // the latest write
+  if ((!joins && (write.mask & ~mask) != 0) || (marks & Cells::kSplit) != 0)
+    overwrite(cells, cell, mask, joins);
+  const bool narrow = a.access.unit == kCopyUnit && a.bytes < 16;
+  if ((marks & Cells::kAlike) != 0 && (!narrow || !joins)) {
+    for (Slot& same : cells.same[cell]) same.epoch = 0;
+    marks = static_cast<std::uint8_t>(marks & ~Cells::kAlike);
+  }
+  a.note(write, mask);
+  if (!narrow) return;
+  if (cells.same.empty()) cells.same.resize(cells.write.size());
+  auto& same = cells.same[cell];
+  const auto free = std::find_if(same.begin(), same.end(), [](const Slot& s) { return s.epoch == 0; });
+  if (free == same.end()) return;
+  a.note(*free, mask);
+  marks |= Cells::kAlike;
+}
+
+/// Of an agent the latest read of a byte counts. An earlier one of other bytes keeps its place, and so does another
+/// lane's until this lane knows of it.
+[[gnu::always_inline]] inline bool RaceTracker::replaces(const Judged& a, const Slot& r, std::uint16_t mask) {
+  if (r.epoch == 0 || r.agent != a.self) return false;
+  if (r.epoch == a.epoch) return true;
+  return (r.mask & ~mask) == 0 &&
+         !(a.by_thread && a.lane >= 0 && !a.access.warp.lanes.knows(a.lane, r.lanes, r.epoch));
+}
+
+/// The slot for a read where the cell before had the same readers.
+[[gnu::always_inline]] inline RaceTracker::Slot* RaceTracker::slot_as_before(const Judged& a, Cells& cells,
+                                                                             std::size_t cell,
+                                                                             std::uint16_t mask) {
+  const std::size_t readers = cells.readers[cell];
+  if (readers != a.seen_count || mask != a.seen_mask) return nullptr;
+  std::uint64_t differ = 0;
+  for (std::size_t i = 0; i < readers; ++i) differ |= reader_key(cells.reads[i][cell]) ^ a.seen[i];
+  if (differ != 0) return nullptr;
+  if (a.seen_choice == readers) ++cells.readers[cell];
+  return &cells.reads[a.seen_choice][cell];
+}
+
+/// A slot that is empty, or whose reader is known to this one; null if there is none.
+RaceTracker::Slot* RaceTracker::free_slot(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask) {
+  const std::size_t readers = cells.readers[cell];
+  bool others = true;
+  std::size_t free = readers;
+  for (std::size_t i = 0; i < readers; ++i) {
+    const Slot& r = cells.reads[i][cell];
+    others &= a.unheard_of(r.agent - (r.agent % kUnits == kStrongUnit ? kStrongUnit : 0));
+    if (r.epoch != 0 && r.agent == a.self) cells.marks[cell] |= Cells::kTwice;
+    const bool keeps = r.epoch != 0 && (r.agent == a.self || (r.mask & ~mask) != 0);
+    if (free == readers && !keeps && (r.epoch == 0 || ordered(a, r))) free = i;
+  }
+  if (free == Cells::kReads) return nullptr;
+  for (std::size_t i = 0; others && i < readers; ++i) a.seen[i] = reader_key(cells.reads[i][cell]);
+  a.seen_count = others ? readers : ~std::size_t{0};
+  a.seen_mask = mask;
+  a.hint = a.seen_choice = free;
+  if (free == readers) {
+    auto& reads = cells.reads[readers];
+    if (reads.empty()) reads.resize(cells.write.size());
+    ++cells.readers[cell];
+  }
+  return &cells.reads[free][cell];
+}
+
+[[gnu::always_inline]] inline void RaceTracker::read_cell(Judged& a, Cells& cells, std::size_t cell,
+                                                          std::uint16_t mask) {
+  const std::size_t readers = cells.readers[cell];
+  const bool once = (cells.marks[cell] & Cells::kTwice) == 0;
+  if (once && a.hint < readers && replaces(a, cells.reads[a.hint][cell], mask))
+    return a.note(cells.reads[a.hint][cell], mask);
+  if (Slot* const slot = slot_as_before(a, cells, cell, mask)) return a.note(*slot, mask);
+  for (std::size_t i = 0; i < readers; ++i) {
+    Slot& r = cells.reads[i][cell];
+    if (!replaces(a, r, mask)) continue;
+    a.hint = i;
+    return a.note(r, mask);
+  }
+  if (Slot* const slot = free_slot(a, cells, cell, mask)) return a.note(*slot, mask);
+  // More readers than slots, none of them known to this one.
+  if (cells.more.empty()) cells.more.resize(cells.write.size());
+  auto& more = cells.more[cell];
+  cells.marks[cell] |= Cells::kMore;
+  const auto mine =
+      std::find_if(more.begin(), more.end(), [&](const Slot& r) { return replaces(a, r, mask); });
+  a.note(mine != more.end() ? *mine : more.emplace_back(), mask);
+}
+
+RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
+  const bool strong = a.unit == kStrongUnit, by_thread = a.unit == 0 || strong;
+  const std::uint32_t i = index(a.warp);
+  return {.access = a,
+          .clock = clocks_[i].agents.data(),
+          .fenced = proxy_fenced_[i].agents.data(),
+          .lane = a.lane,
+          .offset = a.offset,
+          .bytes = a.bytes,
+          .silent = a.silent,
+          .warp = i,
+          .self = i * kUnits + a.unit,
+          .epoch = by_thread ? clocks_[i].agents[i * kUnits] : a.epoch,
+          .lanes = a.lane < 0 ? a.warp.live : 1u << a.lane,
+          .op = static_cast<std::uint32_t>(&a.op - cluster_.program->ops.data()),
+          .guarded = by_thread || a.lane < 0 ? ~0u : i * kUnits,
+          .by_thread = by_thread,
+          .strong = strong,
+          .async_proxy = !by_thread && a.unit != kCopyUnit,
+          .partial = pending_[i].empty() ? &clocks_[i].partial : nullptr,
+          .seen = seen_.data()};
+}
+
+[[gnu::always_inline]] inline void RaceTracker::access_cells(Judged& a) {
+  Cells& cells = cells_[a.access.block.rank];
+  const std::uint32_t end =
+      std::min<std::uint32_t>(a.offset + a.bytes, static_cast<std::uint32_t>(a.access.block.smem.size()));
+  for (std::uint32_t at = a.offset; at < end;) {
+    const std::uint32_t base = at & ~15u, stop = std::min(end, base + 16);
+    const auto mask = static_cast<std::uint16_t>(((1u << (stop - base)) - 1) & ~((1u << (at - base)) - 1));
+    const std::size_t cell = base / 16;
+    const Slot& last = cells.write[cell];
+    const bool apart = last.epoch == 0 || (last.mask & mask) == 0;
+    const auto special = static_cast<std::uint8_t>(Cells::kSplit | (a.access.write ? Cells::kAlike : 0));
+    const bool plain = (cells.marks[cell] & special) == 0 && (apart || settled(a, last));
+    if (plain || !meet_writers(a, cells, cell, mask, at)) {
+      if (a.access.write)
+        write_cell(a, cells, cell, mask, at);
+      else
+        read_cell(a, cells, cell, mask);
+    }
+    at = stop;
+  }
+}
+
+void RaceTracker::access(const SharedAccess& a) {
+  // Memory of cooperative groups, which orders what it keeps there by what the hardware does: lanes read after
+  // a shuffle what one of them has acquired.
+  if (a.offset < kSharedBase) return;
+  Judged judged_access = judged(a);
+  if (judged_access.by_thread && a.lane >= 0) a.block.lane_races->access(a, judged_access.strong);
+  const bool by_load = a.unit >= static_cast<std::uint32_t>(Unit::bulk_load) &&
+                       a.unit < static_cast<std::uint32_t>(Unit::bulk_write);
+  if (by_load || &a.block != a.warp.block)
+    visit(a.warp, a.op, a.lane, a.block, judged_access.strong ? 0 : a.unit, judged_access.epoch);
+  access_cells(judged_access);
+}
+
+void RaceTracker::access_lanes(const LaneAccesses& all) {
+  SharedAccess a{all.warp, all.op, 0, all.block, 0, all.bytes, all.write, all.unit, all.epoch};
+  Judged j = judged(a);
+  LaneTracker& lane_races = *all.block.lane_races;
+  const auto plain = [&](int lane) {
+    return j.strong ? a.write && lane_races.strong_write(a.warp, lane, j.op, a.offset, a.bytes)
+                    : lane_races.access_run(a.warp, lane, j.op, a.offset, a.bytes, a.write, a.silent);
+  };
+  for (std::uint32_t m = all.lanes; m != 0; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    a.lane = j.lane = lane;
+    a.offset = j.offset = all.offsets[lane];
+    if (a.offset < kSharedBase) continue;  // as above
+    if (all.brings != nullptr) a.brings = all.brings[lane];
+    a.silent = j.silent = (all.silent >> lane & 1) != 0;
+    j.lanes = 1u << lane;
+    if (j.by_thread && !plain(lane)) lane_races.access(a, j.strong);
+    access_cells(j);
+  }
+}
+
+void RaceTracker::access_ranges(SharedAccess a, const std::vector<ByteRange>& ranges) {
+  Judged j = judged(a);
+  for (const ByteRange& r : ranges) {
+    a.offset = j.offset = r.begin;
+    a.bytes = j.bytes = r.end - r.begin;
+    access_cells(j);
+  }
+}
+
+}  // namespace kiln::emulator

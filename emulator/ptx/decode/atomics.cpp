@@ -1,0 +1,184 @@
+// atom and red.
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/memory.hpp"
+#include "emulator/ptx/decode/warp_access.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+
+enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
+
+u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
+  const auto t = static_cast<Type>(op.csize);
+  const int n = op.width;
+  const bool is_signed = t == Type::s32 || t == Type::s64;
+  switch (static_cast<Atom>(op.bsize)) {
+    case Atom::add:
+      switch (t) {
+        case Type::f32:
+          return float_add(FloatFormat::f32, old, v, {.ftz = (op.flags & 8) != 0});
+        case Type::f64:
+          // The adders beside global memory pass a NaN on as it is.
+          if (static_cast<Space>(op.c) != Space::shared) {
+            if (is_nan(FloatFormat::f64, v)) return v;
+            if (is_nan(FloatFormat::f64, old)) return old;
+          }
+          return float_add(FloatFormat::f64, v, old);
+        case Type::f16:
+          return float_add(FloatFormat::f16, old, v);
+        case Type::bf16:
+          return float_add(FloatFormat::bf16, old, v);
+        case Type::f16x2:
+        case Type::bf16x2: {
+          const auto f = t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
+          return float_add(f, old >> 16, v >> 16) << 16 | float_add(f, old & 0xffff, v & 0xffff);
+        }
+        default:
+          return old + v;
+      }
+    case Atom::and_:
+      return old & v;
+    case Atom::or_:
+      return old | v;
+    case Atom::xor_:
+      return old ^ v;
+    case Atom::min:
+      if (t == Type::f16 || t == Type::bf16)
+        return float_min(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      return is_signed ? (sign_extend(old, n) < sign_extend(v, n) ? old : v) : std::min(old, v);
+    case Atom::max:
+      if (t == Type::f16 || t == Type::bf16)
+        return float_max(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      return is_signed ? (sign_extend(old, n) > sign_extend(v, n) ? old : v) : std::max(old, v);
+    case Atom::inc:
+      return old >= v ? 0 : old + 1;
+    case Atom::dec:
+      return old == 0 || old > v ? v : old - 1;
+    case Atom::exch:
+      return v;
+    case Atom::cas:
+      return old == v ? compare : old;
+  }
+  return old;
+}
+
+/// exch and cas of 128 bits: both halves or neither.
+void exchange_wide(Warp& w, const Op& op, int lane, std::uint8_t* data) {
+  const Program& p = *w.block->cluster->program;
+  u64 old[2], fresh[2];
+  std::memcpy(old, data, 16);
+  for (std::uint32_t i = 0; i < 2; ++i) fresh[i] = w.value(p.lists[op.target + i], 8, lane);
+  if (static_cast<Atom>(op.bsize) == Atom::cas) {
+    const bool same = std::equal(old, old + 2, fresh);
+    for (std::uint32_t i = 0; i < 2; ++i) fresh[i] = same ? w.value(p.lists[op.e + i], 8, lane) : old[i];
+  }
+  std::memcpy(data, fresh, 16);
+  for (std::uint32_t i = 0; i < 2; ++i) w.set(p.lists[op.d + i], 8, lane, old[i]);
+}
+
+/// What a lane does to its memory.
+void update(Warp& w, const Op& op, int l, std::uint8_t* data) {
+  const Program& p = *w.block->cluster->program;
+  if (static_cast<Type>(op.csize) == Type::b128) return exchange_wide(w, op, l, data);
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    u64 old = 0;
+    std::memcpy(&old, data + std::size_t{i} * op.width, op.width);
+    const u64 v = w.value(p.lists[op.target + i], op.width, l);
+    const u64 fresh = combine(op, old, v, op.e == kNoRef ? 0 : w.value(op.e, op.width, l));
+    std::memcpy(data + std::size_t{i} * op.width, &fresh, op.width);
+    if (op.d != kNoRef) w.set(p.lists[op.d + i], op.dsize, l, old);
+  }
+}
+
+void run_atomic(Warp& w, const Op& op) {
+  Cluster& c = *w.block->cluster;
+  ++c.progress;
+  const auto space = static_cast<Space>(op.c);
+  const std::uint32_t bytes = std::uint32_t{op.width} * op.count;
+  ++w.lanes.issue;
+  u64 address[32];
+  std::uint8_t* data[32];
+  lane_addresses(w, op, address);
+  if (plain_atomics(w, op, bytes, address, data))
+    return each_lane(w, [&](int l) { update(w, op, l, data[l]); });
+  each_lane(w, [&](int l) {
+    const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
+    if (place.data == nullptr) return;
+    std::memset(place.shadow, kWritten, bytes);
+    std::unique_lock lock(c.launch->atomics, std::defer_lock);
+    if (place.space == Space::global) lock.lock();
+    if (c.races && place.space == Space::shared)
+      strong_shared(w, op, l, *place.block, place.offset, bytes, true, true);
+    const bool strong = c.races && place.space != Space::shared;
+    if (strong) {
+      w.global_words.access(w, op, l, address[l], bytes, {true, true, false});
+      publish_global(w, op, l, address[l], true);
+    }
+    update(w, op, l, place.data);
+    if (strong) observe_global(w, op, l, address[l]);
+  });
+}
+
+void decode_atom(Decoder& d) {
+  const bool red = d.in->opcode == "red";
+  if (red && d.has("async")) return decode_remote_write(d);
+  static constexpr std::string_view kOps[] = {"add", "and", "or",  "xor",  "min",
+                                              "max", "inc", "dec", "exch", "cas"};
+  int which = -1;
+  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
+    if (d.has(kOps[i])) which = i;
+  if (which < 0) d.unsupported();
+  std::string_view name;
+  const Space space = d.space_of(name);
+  const Type t = d.last_type();
+  const bool wide = t == Type::b128;
+  if (wide && which != 8 && which != 9) d.unsupported();
+  const int width = wide ? 8 : size_of(t);
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") || wide ? 2 : 1;
+  const std::size_t first = red ? 0 : 1;
+  const auto rows = [&](const Operand& o, bool out) {
+    std::vector<Ref> refs;
+    if (wide) {
+      refs = {d.halves(o)[0], d.halves(o)[1]};
+    } else if (o.kind == Operand::Kind::vector) {
+      for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, width) : d.src(item, width));
+    } else {
+      refs.push_back(out ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : width) : d.src(o, width));
+    }
+    if (refs.size() != n) d.fail("vector of the wrong length in");
+    return d.list(refs);
+  };
+  const auto a = d.address(d.operand(first), space);
+  const std::uint32_t values = rows(d.operand(first + 1), false);
+  const std::uint32_t out = red ? kNoRef : rows(d.operand(0), true);
+  const Ref e = which != 9 ? kNoRef
+                : wide     ? static_cast<Ref>(rows(d.operand(first + 2), false))
+                           : d.src(d.operand(first + 2), width);
+  Op& op = d.emit(run_atomic, Kind::atomic);
+  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
+  op.c = static_cast<Ref>(space);
+  op.target = values;
+  op.d = out;
+  op.e = e;
+  op.count = static_cast<std::uint8_t>(n);
+  op.width = op.dsize = static_cast<std::uint8_t>(width);
+  op.bsize = static_cast<std::uint8_t>(which);
+  op.csize = static_cast<std::uint8_t>(t);
+  // f32 additions in global memory flush subnormals.
+  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) |
+                                        (space == Space::global && t == Type::f32 && n == 1 ? 8 : 0) |
+                                        order_flags(d));
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> atomics_table() {
+  return {{"atom", decode_atom}, {"red", decode_atom}};
+}
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,435 @@
+// Bulk and tensor copies, their groups.
+#include <algorithm>
+#include <cstring>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/decoder.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+
+// --- bulk groups: of the executing thread ---
+void run_bulk_commit(Warp& w, const Op&) {
+  each_lane(w, [&](int l) { ++w.bulk_group[static_cast<std::size_t>(l)]; });
+}
+void run_bulk_wait(Warp& w, const Op& op) {
+  retire_groups(w, static_cast<std::uint32_t>(Unit::bulk_store), op.imm, w.bulk_group.data());
+  if (op.flags == 0)  // not .read
+    retire_groups(w, static_cast<std::uint32_t>(Unit::bulk_write), op.imm, w.bulk_group.data());
+  Cluster& c = *w.block->cluster;
+  for (std::size_t i = 0; i < c.bulk.size();) {
+    BulkCopy& b = c.bulk[i];
+    const bool mine =
+        b.kind == BulkCopy::Kind::store && b.warp == &w && (w.exec >> b.lane & 1) != 0 &&
+        static_cast<std::int64_t>(b.group) + op.imm < static_cast<std::int64_t>(w.bulk_group[b.lane]);
+    if (!mine) {
+      ++i;
+    } else if (op.flags != 0) {  // .read: the source may be reused, the writes stay late
+      read_bulk_source(b);
+      ++i;
+    } else {
+      complete_bulk(c, i);
+    }
+  }
+}
+
+// --- bulk copies ---
+struct Bulk {
+  bool tensor = false, to_shared = false, from_shared_cta = false, reduce = false, multicast = false,
+       prefetch = false;
+  bool dst_cluster = false;  ///< destination addresses may name another block
+  ReduceOp reduce_op = ReduceOp::add;
+  TensorType type = TensorType::u8;
+  int rank = 0;
+  struct Part {
+    Ref ref = kNoRef;
+    int size = 0;
+    std::int64_t offset = 0;
+  };
+  Part dst, src, mbar;
+  Ref bytes = kNoRef, mask = kNoRef;
+  int mask_size = 2;
+  std::vector<Ref> coordinates;
+  bool generic_mbar = false;
+};
+
+u64 part(const Warp& w, const Bulk::Part& p, int lane) {
+  return w.value(p.ref, static_cast<std::uint8_t>(p.size), lane) + static_cast<u64>(p.offset);
+}
+
+Block* check_shared(Warp& w, const Op& op, int lane, u64 address, std::uint32_t bytes, std::uint32_t align,
+                    bool any_rank, std::uint32_t& offset) {
+  Block* b = address <= 0xffffffffu ? shared_block(w, address, any_rank) : nullptr;
+  offset = static_cast<std::uint32_t>(address) & 0xffffffu;
+  if (b == nullptr || offset < kSharedBase || offset + std::uint64_t{bytes} > b->smem.size() - 64) {
+    report(w, op, lane, "out-of-bounds",
+           "bulk copy of " + std::to_string(bytes) + " bytes at shared address " + std::to_string(address) +
+               " leaves shared memory");
+    return nullptr;
+  }
+  if (offset % align != 0) {
+    report(w, op, lane, "misaligned",
+           "bulk copy at shared address " + std::to_string(offset) + " needs alignment " +
+               std::to_string(align));
+    return nullptr;
+  }
+  return b;
+}
+
+bool check_global(Warp& w, const Op& op, int lane, const std::vector<BoxRun>& runs, bool read) {
+  for (const BoxRun& r : runs)
+    if (!r.oob) check_early_access(w, op, lane, r.global, r.bytes, read ? Access::read : Access::write);
+  const Cluster& c = *w.block->cluster;
+  const GlobalMemory::Impl& m = *c.launch->memory;
+  for (const BoxRun& r : runs) {
+    if (r.oob) continue;
+    std::uint8_t all = 0xff;
+    if (m.contains(r.global, r.bytes))
+      for (std::uint32_t i = 0; i < r.bytes; ++i) all &= m.shadow_at(r.global)[i];
+    else
+      all = 0;
+    if ((all & kAllocated) == 0) {
+      if (c.findings || !m.contains(r.global, r.bytes)) {
+        report(w, op, lane, "out-of-bounds",
+               "bulk copy " + std::string(read ? "reads " : "writes ") + std::to_string(r.bytes) +
+                   " bytes of global memory " + m.describe(r.global));
+        return false;
+      }
+    } else if (read && c.findings && all != kWritten) {
+      report(w, op, lane, "uninitialized-read",
+             "bulk copy reads global memory never written: " + m.describe(r.global));
+    }
+  }
+  return true;
+}
+
+bool read_map(Warp& w, const Op& op, int lane, u64 address, TensorMapRequest& map) {
+  std::array<std::byte, 128> raw;
+  const Cluster& c = *w.block->cluster;
+  const auto& params = c.launch->params;
+  if (address % 64 != 0) {
+    report(w, op, lane, "bad-tensor-map", "tensor map is not aligned to 64 bytes");
+    return false;
+  }
+  const std::uint8_t* from = nullptr;
+  if (address - kParamWindow <= 0xffffffffu) {
+    const u64 at = address - kParamWindow;
+    if (at + 128 <= params.size()) from = params.data() + at;
+  } else if (address + 128 <= params.size()) {
+    from = params.data() + address;  // a parameter-space address used as it is
+  } else if (c.launch->memory->contains(address, 128)) {
+    from = c.launch->memory->at(address);
+  }
+  if (from == nullptr) {
+    report(w, op, lane, "bad-tensor-map", "tensor map address leads nowhere");
+    return false;
+  }
+  std::memcpy(raw.data(), from, 128);
+  const auto decoded = decode_tensor_map(raw);
+  if (!decoded) {
+    report(w, op, lane, "bad-tensor-map", "the 128 bytes are no encoded tensor map");
+    return false;
+  }
+  map = *decoded;
+  if (const std::string text = check_tensor_map(map); !text.empty()) {
+    report(w, op, lane, "bad-tensor-map", text);
+    return false;
+  }
+  return true;
+}
+
+bool same_run(const BoxRun& a, const BoxRun& b) {
+  return a.global == b.global && a.shared == b.shared && a.bytes == b.bytes && a.oob == b.oob;
+}
+
+/// Whether a store leaves in global memory what is there, or what a store under way will leave there.
+bool stores_the_same(const Cluster& c, const BulkCopy& b, const BoxRun& run) {
+  const std::uint8_t* const from = b.source->smem.data() + run.shared;
+  if (std::memcmp(c.launch->memory->at(run.global), from, run.bytes) == 0) return true;
+  return std::any_of(c.bulk.begin(), c.bulk.end(), [&](const BulkCopy& other) {
+    return other.kind == BulkCopy::Kind::store && !other.reduce && !other.source_read &&
+           other.source == b.source &&
+           std::any_of(other.runs.begin(), other.runs.end(),
+                       [&](const BoxRun& r) { return same_run(r, run); });
+  });
+}
+
+/// Tells the race tracker what the copy reads and writes. `repeated`: another lane of the instruction began
+/// the same copy.
+void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
+  RaceTracker& r = *w.block->cluster->races;
+  const bool store = b.kind == BulkCopy::Kind::store;
+  const std::uint32_t unit =
+      store ? static_cast<std::uint32_t>(Unit::bulk_store) : RaceTracker::load_unit(b.mbarrier);
+  const std::uint32_t epoch = r.begin(w, unit);
+  if (store) {
+    w.unit_epochs.push_back({unit, epoch, b.group, 1u << lane, &op});
+    const auto out = static_cast<std::uint32_t>(Unit::bulk_write);
+    const std::uint32_t out_epoch = r.begin(w, out);
+    w.unit_epochs.push_back({out, out_epoch, b.group, 1u << lane, &op});
+    GlobalRaces& globals = *w.block->cluster->launch->globals;
+    for (const BoxRun& run : b.runs) {
+      r.access({w, op, lane, *b.source, run.shared, run.bytes, false, unit, epoch});
+      if (!run.oob && !b.reduce)
+        globals.access(w, op, lane, run.global, run.bytes, true, out, out_epoch,
+                       stores_the_same(*w.block->cluster, b, run));
+    }
+    return;
+  }
+  if (b.kind == BulkCopy::Kind::load)
+    for (const BoxRun& run : b.runs)
+      if (!run.oob)
+        w.block->cluster->launch->globals->access(w, op, lane, run.global, run.bytes, false, unit, epoch);
+  if (b.kind == BulkCopy::Kind::shared_to_shared)
+    r.access({w, op, lane, *b.source, b.source_offset, b.bytes, false, unit, epoch});
+  for (Block* t : b.targets)
+    for (const BoxRun& run : b.runs) {
+      // Reductions meet at an address as atomics do.
+      if (!b.reduce) r.access({w, op, lane, *t, run.shared, run.bytes, true, unit, epoch, repeated});
+      const auto* const shadow = t->shadow.data() + run.shared;
+      if (std::find(shadow, shadow + run.bytes, kMbarrier) != shadow + run.bytes)
+        check_mbarriers_kept(w, op, lane, *t, run.shared, run.bytes);
+    }
+  b.published = r.published(w, lane, unit, epoch);
+}
+
+void run_bulk(Warp& w, const Op& op) {
+  Cluster& c = *w.block->cluster;
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  if (d.prefetch) return;
+  std::vector<std::vector<BoxRun>> begun;  // by earlier lanes, for `repeated`
+  each_lane(w, [&](int l) {
+    BulkCopy b;
+    b.op = &op;
+    b.warp = &w;
+    b.lane = static_cast<std::uint8_t>(l);
+    b.tensor = d.tensor;
+    b.reduce = d.reduce;
+    b.reduce_op = d.reduce_op;
+    b.type = d.type;
+    b.group = w.bulk_group[static_cast<std::size_t>(l)];
+    std::uint32_t offset = 0;
+    const Bulk::Part& shared_side = d.to_shared ? d.dst : d.src;
+    const u64 shared = part(w, shared_side, l);
+    TensorMapRequest map;
+    if (d.tensor) {
+      if (!read_map(w, op, l, part(w, d.to_shared ? d.src : d.dst, l), map)) return abort_cluster(c);
+      if (static_cast<int>(map.rank) != d.rank) {
+        report(w, op, l, "bad-tensor-map",
+               "a " + std::to_string(d.rank) + "-dimensional copy with a map of rank " +
+                   std::to_string(map.rank));
+        return abort_cluster(c);
+      }
+      b.bytes = box_bytes(map);
+      b.type = map.type;
+      b.pattern = oob_pattern(map);
+    } else {
+      b.bytes = static_cast<std::uint32_t>(w.value(d.bytes, 4, l));
+      if (b.bytes % 16 != 0) {
+        report(w, op, l, "misaligned",
+               "bulk copy of " + std::to_string(b.bytes) + " bytes: not a multiple of 16");
+        return;
+      }
+      if (b.bytes == 0) return;
+    }
+    Block* home = check_shared(w, op, l, shared, d.tensor ? box_footprint(map) : b.bytes,
+                               d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
+    if (home == nullptr) return abort_cluster(c);
+    if (d.from_shared_cta) {
+      std::uint32_t source = 0;
+      b.source = check_shared(w, op, l, part(w, d.src, l), b.bytes, 16, false, source);
+      if (b.source == nullptr) return abort_cluster(c);
+      b.kind = BulkCopy::Kind::shared_to_shared;
+      b.source_offset = source;
+      b.runs.push_back({0, offset, b.bytes, false});
+      b.targets.push_back(home);
+    } else {
+      if (d.tensor) {
+        std::int32_t coordinates[5] = {};
+        for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
+          coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, l));
+        const std::span at(coordinates, static_cast<std::size_t>(d.rank));
+        if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
+          report(w, op, l, "bad-coordinates", text);
+          return abort_cluster(c);
+        }
+        box_runs(map, at, offset, b.runs, !d.to_shared);
+      } else {
+        const u64 global = part(w, d.to_shared ? d.src : d.dst, l);
+        if (global % 16 != 0) {
+          report(w, op, l, "misaligned", "bulk copy at global address not aligned to 16 bytes");
+          return;
+        }
+        b.runs.push_back({global, offset, b.bytes, false});
+      }
+      if (!check_global(w, op, l, b.runs, d.to_shared)) return abort_cluster(c);
+      if (d.to_shared) {
+        b.kind = BulkCopy::Kind::load;
+        if (d.multicast) {
+          const u64 mask = w.value(d.mask, static_cast<std::uint8_t>(d.mask_size), l);
+          for (std::size_t i = 0; i < 16; ++i) {
+            if ((mask >> i & 1) == 0) continue;
+            if (i >= c.blocks.size()) {
+              report(w, op, l, "out-of-bounds",
+                     "multicast to block " + std::to_string(i) + " of a cluster of " +
+                         std::to_string(c.blocks.size()));
+              return abort_cluster(c);
+            }
+            b.targets.push_back(c.blocks[i].get());
+          }
+        } else {
+          b.targets.push_back(home);
+        }
+      } else {
+        b.kind = BulkCopy::Kind::store;
+        b.source = home;
+      }
+    }
+    if (b.kind != BulkCopy::Kind::store) {
+      const u64 mbar = part(w, d.mbar, l);
+      Block* where = mbar <= 0xffffffffu ? shared_block(w, mbar, true) : nullptr;
+      b.mbarrier = static_cast<std::uint32_t>(mbar) & 0xffffffu;
+      if (where == nullptr) {
+        report(w, op, l, "invalid-mbarrier",
+               "mbarrier address " + std::to_string(mbar) + " is not in the cluster");
+        return abort_cluster(c);
+      }
+      if (!d.multicast) b.mbarrier_block = where;
+      if (b.targets.empty()) return;
+      Block& first = b.mbarrier_block != nullptr ? *b.mbarrier_block : *b.targets.front();
+      MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
+      if (m == nullptr) return abort_cluster(c);
+      if (c.findings && !m->fenced) {
+        report(w, op, l, "missing-mbarrier-fence",
+               "the copy completes on an mbarrier whose initialisation no fence.mbarrier_init or "
+               "fence.proxy.async "
+               "of its warp followed",
+               site_of(first.warps[static_cast<std::size_t>(m->init_warp)], *m->init, -1));
+        m->fenced = true;
+      }
+      b.phase = m->phase;
+    }
+    if (c.races) {
+      const bool repeated =
+          b.kind == BulkCopy::Kind::load && std::any_of(begun.begin(), begun.end(), [&](const auto& runs) {
+            return std::equal(runs.begin(), runs.end(), b.runs.begin(), b.runs.end(), same_run);
+          });
+      if (b.kind == BulkCopy::Kind::load && (w.exec & (w.exec - 1)) != 0) begun.push_back(b.runs);
+      track(w, op, l, b, repeated);
+    }
+    b.issued = ++c.issued;
+    c.bulk.push_back(std::move(b));
+    ++c.progress;
+    if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);
+  });
+}
+
+Bulk::Part part_of(Decoder& d, const Operand& o, Space s) {
+  const auto a = d.address(o, s);
+  return {a.ref, a.size, a.offset};
+}
+
+}  // namespace
+
+void decode_bulk(Decoder& d) {
+  if (d.has("commit_group")) {
+    d.emit(run_bulk_commit, Kind::bulk_copy);
+    return;
+  }
+  if (d.has("wait_group")) {
+    Op& op = d.emit(run_bulk_wait, Kind::bulk_copy);
+    op.imm = d.operand(0).value;
+    op.flags = d.has("read");
+    return;
+  }
+  if (d.has("im2col") || d.has("tile::gather4") || d.has("tile::scatter4") || d.has("cp_mask"))
+    d.unsupported();
+  Bulk b;
+  b.tensor = d.has("tensor");
+  b.prefetch = d.has("prefetch");
+  b.reduce = d.in->opcode == "cp" && d.has("reduce");
+  b.multicast = d.has("multicast::cluster");
+  const int rank = d.which({"1d", "2d", "3d", "4d", "5d"});
+  b.rank = rank + 1;
+  if (b.tensor && rank < 0) d.unsupported();
+  std::vector<std::string_view> spaces;
+  for (const auto m : d.in->modifiers)
+    if (m == "global" || m == "shared::cta" || m == "shared::cluster") spaces.push_back(m);
+  if (b.prefetch) {
+    d.emit(run_bulk, Kind::bulk_copy).aux = d.own(b);
+    return;
+  }
+  if (spaces.size() != 2) d.unsupported();
+  b.to_shared = spaces[0] != "global";
+  b.dst_cluster = spaces[0] == "shared::cluster";
+  b.from_shared_cta = b.to_shared && spaces[1] == "shared::cta";
+  if (b.reduce) {
+    const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
+    if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
+    b.reduce_op = static_cast<ReduceOp>(op);
+    if (!b.tensor) {
+      switch (d.last_type()) {
+        case Type::u32:
+        case Type::b32:
+          b.type = TensorType::u32;
+          break;
+        case Type::s32:
+          b.type = TensorType::s32;
+          break;
+        case Type::u64:
+        case Type::b64:
+          b.type = TensorType::u64;
+          break;
+        case Type::s64:
+          b.type = TensorType::s64;
+          break;
+        case Type::f16:
+          b.type = TensorType::f16;
+          break;
+        case Type::bf16:
+          b.type = TensorType::bf16;
+          break;
+        case Type::f32:
+          b.type = TensorType::f32;
+          break;
+        case Type::f64:
+          b.type = TensorType::f64;
+          break;
+        default:
+          d.unsupported();
+      }
+      const bool floating = d.last_type() == Type::f16 || d.last_type() == Type::bf16 ||
+                            d.last_type() == Type::f32 || d.last_type() == Type::f64;
+      if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && floating)) d.unsupported();
+    }
+  }
+  std::size_t i = 0;
+  const auto tensor_part = [&](const Operand& o) {
+    if (o.kind != Operand::Kind::address || o.items.size() != 2 || o.items[1].kind != Operand::Kind::vector)
+      d.fail("expected [map, {coordinates}] in");
+    Operand base = o;
+    base.items.resize(1);
+    for (const Operand& c : o.items[1].items) b.coordinates.push_back(d.src(c, 4));
+    if (static_cast<int>(b.coordinates.size()) != b.rank) d.fail("wrong number of coordinates in");
+    return part_of(d, base, Space::param);
+  };
+  const Operand& to = d.operand(i++);
+  const Operand& from = d.operand(i++);
+  b.dst = b.tensor && !b.to_shared ? tensor_part(to)
+                                   : part_of(d, to, b.to_shared ? Space::shared : Space::global);
+  b.src = b.tensor && b.to_shared
+              ? tensor_part(from)
+              : part_of(d, from, b.to_shared && !b.from_shared_cta ? Space::global : Space::shared);
+  if (!b.tensor) b.bytes = d.src(d.operand(i++), 4);
+  if (b.to_shared) b.mbar = part_of(d, d.operand(i++), Space::shared);
+  if (b.multicast) {
+    b.mask_size = d.size_of_register(d.operand(i), 2);
+    b.mask = d.src(d.operand(i++), b.mask_size);
+  }
+  d.emit(run_bulk, Kind::bulk_copy).aux = d.own(b);
+}
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,255 @@
+// Branches, calls, exits.
+#include <algorithm>
+#include <bit>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/decoder.hpp"
+
+namespace kiln::emulator::ptx {
+
+namespace {
+
+using u64 = std::uint64_t;
+
+void run_bra(Warp& w, const Op& op) {
+  const std::uint32_t taken = w.exec, stay = w.active & ~taken;
+  if (stay == 0) {
+    w.pc = op.target;
+    // A jump forward may pass a group that waits in between: only lower ones matter, so look at the place
+    // reached.
+    if (!w.others.empty()) {
+      w.stop_pc = 0xffffffffu;
+      for (const Group& o : w.others)
+        if (o.frame == w.frame) {
+          if (o.pc >= w.pc)
+            w.stop_pc = std::min(w.stop_pc, o.pc);
+          else if (o.wait.kind == WaitKind::none)
+            w.stop_pc = 0;
+        }
+    }
+    return;
+  }
+  w.others.push_back({op.target, taken, w.frame, {}, false, false});
+  w.others.push_back({w.pc, stay, w.frame, {}, false, false});
+  w.active = 0;
+  w.stop = true;
+}
+void decode_bra(Decoder& d) {
+  const Operand& o = d.operand(0);
+  if (o.kind != Operand::Kind::label) d.fail("expected a label in");
+  Op& op = d.emit(run_bra, Kind::control);
+  op.target = o.id;
+  op.flags = 0x8000;  // patched to an op index when the function is complete
+}
+
+struct BranchTable {
+  std::vector<std::uint32_t> targets;
+};
+void run_brx(Warp& w, const Op& op) {
+  const auto& t = *static_cast<const BranchTable*>(op.aux);
+  const std::uint32_t stay = w.active & ~w.exec;
+  for (std::uint32_t m = w.exec; m != 0;) {
+    const u64 index = w.value(op.a, 4, std::countr_zero(m));
+    std::uint32_t same = 0;
+    for (std::uint32_t k = m; k != 0; k &= k - 1)
+      if (w.value(op.a, 4, std::countr_zero(k)) == index) same |= k & (~k + 1);
+    m &= ~same;
+    if (index >= t.targets.size()) {
+      report(w, op, std::countr_zero(same), "out-of-bounds",
+             "branch index " + std::to_string(index) + " of a table of " + std::to_string(t.targets.size()));
+      abort_cluster(*w.block->cluster);
+      return;
+    }
+    w.others.push_back({t.targets[index], same, w.frame, {}, false, false});
+  }
+  if (stay != 0) w.others.push_back({w.pc, stay, w.frame, {}, false, false});
+  w.active = 0;
+  w.stop = true;
+}
+void decode_brx(Decoder& d) {
+  const Operand& table = d.operand(1);
+  if (table.kind != Operand::Kind::table || table.id >= d.fn->tables.size())
+    d.fail("expected a branch table in");
+  const Ref a = d.src(d.operand(0), 4);
+  Op& op = d.emit(run_brx, Kind::control);
+  op.a = a;
+  op.aux = d.own(BranchTable{d.fn->tables[table.id]});
+  d.pending_tables.push_back(
+      const_cast<std::vector<std::uint32_t>*>(&static_cast<const BranchTable*>(op.aux)->targets));
+}
+
+// --- calls ---
+struct CallSite {
+  std::uint32_t function = 0;                ///< kNoRef: indirect
+  std::vector<std::uint32_t> args, returns;  ///< frame offsets in the caller
+  std::uint32_t caller_local = 0, caller_registers = 0;
+};
+
+void grow_local(Warp& w, std::uint32_t bytes) {
+  if (bytes <= w.local_bytes) return;
+  std::vector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
+      shadow(std::size_t{32} * bytes, kAllocated);
+  for (std::size_t l = 0; l < 32; ++l) {
+    std::copy_n(w.local.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
+                data.begin() + static_cast<std::ptrdiff_t>(l * bytes));
+    std::copy_n(w.local_shadow.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
+                shadow.begin() + static_cast<std::ptrdiff_t>(l * bytes));
+  }
+  w.local = std::move(data);
+  w.local_shadow = std::move(shadow);
+  w.local_bytes = bytes;
+}
+
+void copy_local(Warp& w, int lane, std::uint32_t to, std::uint32_t from, std::uint32_t bytes) {
+  const std::size_t base = static_cast<std::size_t>(lane) * w.local_bytes;
+  std::memmove(w.local.data() + base + to, w.local.data() + base + from, bytes);
+  std::memmove(w.local_shadow.data() + base + to, w.local_shadow.data() + base + from, bytes);
+}
+
+void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, std::uint32_t mask) {
+  const Program& p = *w.block->cluster->program;
+  if (function >= p.functions.size() || p.functions[function].entry == kNoRef)
+    throw Error("call of an undefined function", p.sources[op.source].in->line);
+  const FunctionInfo& f = p.functions[function];
+  auto frame = std::make_shared<Frame>();
+  frame->parent = w.frame;
+  frame->return_pc = w.pc;
+  frame->depth = w.frame->depth + 1;
+  frame->function = function;
+  std::uint32_t top = w.frame->window_end;
+  for (const Group& g : w.others) top = std::max(top, g.frame->window_end);
+  frame->window = top;
+  frame->window_end = top + f.register_bytes;
+  frame->state = w.frame->state_end;
+  for (const Group& g : w.others) frame->state = std::max(frame->state, g.frame->state_end);
+  frame->state_end = frame->state + f.state_count;
+  frame->local = w.frame->local + site.caller_local;
+  for (const Group& g : w.others)
+    frame->local = std::max(frame->local, g.frame->local + p.functions[g.frame->function].local_bytes);
+  if (frame->depth > 1000 || frame->local + f.local_bytes > (1u << 19))
+    throw Error("stack overflow", p.sources[op.source].in->line);
+  if (w.registers.size() < frame->window_end + 64u) {
+    w.registers.resize(frame->window_end * 2u + 64u, 0);
+  }
+  if (w.owned.size() < frame->state_end) {
+    w.owned.resize(frame->state_end * 2u, 0);
+    if (!w.state.empty()) w.state.resize(frame->state_end * 2u);
+  }
+  // The callee's registers start unknown, whoever used the place before.
+  if (!w.state.empty())
+    std::fill(w.state.begin() + frame->state, w.state.begin() + frame->state_end, RegisterState{});
+  grow_local(w, frame->local + f.local_bytes);
+  frame->site = &site;
+  for (std::size_t i = 0; i < f.params.size() && i < site.args.size(); ++i)
+    for (std::uint32_t k = mask; k != 0; k &= k - 1)
+      copy_local(w, std::countr_zero(k), frame->local + f.params[i].offset, w.frame->local + site.args[i],
+                 f.params[i].bytes);
+  w.others.push_back({f.entry, mask, std::move(frame), {}, false, false});
+}
+
+void run_exit(Warp& w, const Op&) {
+  exit_lanes(w, w.exec);
+}
+void run_ret(Warp& w, const Op& op) {
+  if (w.frame->parent == nullptr) return run_exit(w, op);
+  const auto& site = *static_cast<const CallSite*>(w.frame->site);
+  const FunctionInfo& f = w.block->cluster->program->functions[w.frame->function];
+  for (std::size_t i = 0; i < f.returns.size() && i < site.returns.size(); ++i)
+    for (std::uint32_t k = w.exec; k != 0; k &= k - 1)
+      copy_local(w, std::countr_zero(k), w.frame->parent->local + site.returns[i],
+                 w.frame->local + f.returns[i].offset, f.returns[i].bytes);
+  const std::uint32_t stay = w.active & ~w.exec;
+  w.others.push_back({w.frame->return_pc, w.exec, w.frame->parent, {}, false, false});
+  if (stay != 0) w.others.push_back({w.pc, stay, w.frame, {}, false, false});
+  w.active = 0;
+  w.stop = true;
+}
+void run_trap(Warp& w, const Op& op) {
+  report(w, op, std::countr_zero(w.exec), "trap", "the kernel executed trap");
+  abort_cluster(*w.block->cluster);
+}
+void decode_ret(Decoder& d) {
+  d.emit(run_ret, Kind::control);
+}
+void decode_exit(Decoder& d) {
+  d.emit(run_exit, Kind::control);
+}
+void decode_trap(Decoder& d) {
+  d.emit(run_trap, Kind::control);
+}
+
+void run_call(Warp& w, const Op& op) {
+  const auto& site = *static_cast<const CallSite*>(op.aux);
+  const std::uint32_t stay = w.active & ~w.exec;
+  std::uint32_t m = w.exec;
+  while (m != 0) {
+    std::uint32_t function = site.function, same = m;
+    if (function == kNoRef) {
+      const u64 target = w.value(op.a, 8, std::countr_zero(m));
+      function = static_cast<std::uint32_t>(target - 1);
+      same = 0;
+      for (std::uint32_t k = m; k != 0; k &= k - 1)
+        if (w.value(op.a, 8, std::countr_zero(k)) == target) same |= k & (~k + 1);
+    }
+    m &= ~same;
+    call(w, op, site, function, same);
+  }
+  if (stay != 0) w.others.push_back({w.pc, stay, w.frame, {}, false, false});
+  w.active = 0;
+  w.stop = true;
+}
+void decode_call(Decoder& d) {
+  CallSite site;
+  std::size_t i = 0;
+  const auto offsets = [&](const Operand& list) {
+    std::vector<std::uint32_t> out;
+    for (const Operand& o : list.items) {
+      if (o.kind != Operand::Kind::symbol || d.module.variables[o.id].space != Space::param)
+        d.fail("expected .param variables in");
+      out.push_back(d.local_offset(o.id));
+    }
+    return out;
+  };
+  if (d.operand(0).kind == Operand::Kind::list) site.returns = offsets(d.operand(i++));
+  const Operand& target = d.operand(i++);
+  Ref indirect = kNoRef;
+  site.function = kNoRef;
+  if (target.kind == Operand::Kind::function)
+    site.function = target.id;
+  else if (target.kind == Operand::Kind::reg)
+    indirect = d.src(target, 8);
+  else
+    d.fail("expected a function in");
+  if (i < d.operands() && d.operand(i).kind == Operand::Kind::list) site.args = offsets(d.operand(i++));
+  if (site.function != kNoRef && !d.module.functions[site.function].defined) {
+    const std::string& name = d.module.functions[site.function].name;
+    if (name == "vprintf" && site.args.size() == 2) {
+      Op& op = d.emit(run_vprintf, Kind::other);
+      op.a = site.args[0];
+      op.b = site.args[1];
+      op.c = site.returns.empty() ? kNoRef : site.returns[0];
+      return;
+    }
+    if (name == "__assertfail") {
+      d.emit(run_trap, Kind::control);
+      return;
+    }
+    d.fail("call of undefined function '" + name + "' in");
+  }
+  // The caller's frame: parameters and locals of this function.
+  const int self = static_cast<int>(d.fn - d.module.functions.data());
+  site.caller_local = d.program.functions[static_cast<std::size_t>(self)].local_bytes;
+  Op& op = d.emit(run_call, Kind::control);
+  op.a = indirect;
+  op.aux = d.own(site);
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> control_table() {
+  return {{"bra", decode_bra},   {"brx", decode_brx},    {"ret", decode_ret},  {"exit", decode_exit},
+          {"trap", decode_trap}, {"brkpt", decode_trap}, {"call", decode_call}};
+}
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,486 @@
+#include "emulator/ptx/decode/decoder.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emulator/machine/machine.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+void run_scalar(Warp& w, const Op& op) {
+  const auto f = reinterpret_cast<Scalar>(const_cast<void*>(op.aux));
+  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    w.set(op.d, op.dsize, lane,
+          f(op, w.value(op.a, op.asize, lane), w.value(op.b, op.bsize, lane), w.value(op.c, op.csize, lane)));
+  }
+}
+
+const std::unordered_map<std::string_view, DecodeFn>& table() {
+  static const auto map = [] {
+    std::unordered_map<std::string_view, DecodeFn> m;
+    for (const auto& group :
+         {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
+          async_table(), matrix_table(), extended_table(), bits_table(), atomics_table(), wmma_table(),
+          remote_table(), exchange_table(), video_table()})
+      for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
+    return m;
+  }();
+  return map;
+}
+
+Use use_of(Kind kind) {
+  switch (kind) {
+    case Kind::integer:
+    case Kind::floating:
+    case Kind::half:
+    case Kind::conversion:
+    case Kind::predicate:
+    case Kind::move:
+    case Kind::parameter:
+      return Use::propagate;
+    case Kind::shuffle:
+      return Use::handled;
+    default:
+      return Use::strict;
+  }
+}
+
+/// %r1.b0, which only video instructions take.
+bool is_part(const Operand& o) {
+  return (o.kind == Operand::Kind::reg && o.value != 0) ||
+         std::any_of(o.items.begin(), o.items.end(), is_part);
+}
+
+/// Bytes from the lower half of a 128-bit register to its upper one.
+constexpr std::uint32_t kHalfRow = 32 * 8;
+
+std::size_t round_up(std::size_t v, std::size_t a) {
+  return (v + a - 1) / a * a;
+}
+
+}  // namespace
+
+Program decode(const Module& module, std::uint32_t kernel) {
+  Decoder d(module, kernel);
+  return d.take();
+}
+
+Decoder::Decoder(const Module& m, std::uint32_t kernel_index) : module(m), kernel_(kernel_index) {
+  program.entry_function = kernel_index;
+  program.functions.resize(module.functions.size());
+  for (FunctionInfo& f : program.functions) f.entry = kNoRef;
+  layout_shared();
+}
+
+void Decoder::layout_shared() {
+  // Static shared memory of the kernel, of the module, and of every function it could call; dynamic memory
+  // follows.
+  program.shared_offset.assign(module.variables.size(), 0);
+  std::size_t at = kSharedBase;
+  std::size_t dynamic_align = 16;
+  for (std::size_t i = 0; i < module.variables.size(); ++i) {
+    const Variable& v = module.variables[i];
+    if (v.space != Space::shared) continue;
+    if (v.function >= 0 && static_cast<std::uint32_t>(v.function) != kernel_ &&
+        module.functions[static_cast<std::size_t>(v.function)].entry)
+      continue;
+    if (v.dynamic) {
+      dynamic_align = std::max(dynamic_align, v.align);
+      continue;
+    }
+    at = round_up(at, std::max<std::size_t>(1, v.align));
+    program.shared_offset[i] = static_cast<std::uint32_t>(at);
+    at += v.bytes;
+    if (at > (1u << 20)) throw Error("static shared memory is too large", v.line);
+  }
+  at = round_up(at, dynamic_align);
+  program.static_smem = static_cast<std::uint32_t>(at - kSharedBase);
+  for (std::size_t i = 0; i < module.variables.size(); ++i)
+    if (module.variables[i].dynamic) program.shared_offset[i] = static_cast<std::uint32_t>(at);
+}
+
+Program Decoder::take() {
+  // All defined functions: calls may be indirect, and functions are few.
+  decode_function(kernel_);
+  for (std::uint32_t i = 0; i < module.functions.size(); ++i)
+    if (!module.functions[i].entry && module.functions[i].defined) decode_function(i);
+  program.touch_begin.push_back(static_cast<std::uint32_t>(program.touches.size()));
+  // Vector loops read whole rows past the last one.
+  program.constants.resize(program.constants.size() + 512, 0);
+  return std::move(program);
+}
+
+void Decoder::decode_function(std::uint32_t index) {
+  fn = &module.functions[index];
+  FunctionInfo& info = program.functions[index];
+  info.entry = static_cast<std::uint32_t>(program.ops.size());
+  info.ast = fn;
+  // Rows: 64-byte aligned, predicates packed behind them.
+  register_rows_.assign(fn->registers.size(), 0);
+  std::size_t at = 512;  // row 0: scratch for sinks
+  scratch_ = 0;
+  for (std::size_t i = 0; i < fn->registers.size(); ++i) {
+    if (fn->registers[i] == Type::pred) continue;
+    register_rows_[i] = static_cast<Ref>(at);
+    at += round_up(std::size_t{32} * static_cast<std::size_t>(size_of(fn->registers[i])), 64);
+  }
+  const std::size_t predicates = at;
+  for (std::size_t i = 0; i < fn->registers.size(); ++i) {
+    if (fn->registers[i] != Type::pred) continue;
+    register_rows_[i] = static_cast<Ref>(at);
+    at += 4;
+  }
+  info.predicates = static_cast<std::uint32_t>(predicates);
+  info.state_count = static_cast<std::uint32_t>(predicates / 64 + (at - predicates) / 4);
+  for (std::size_t i = 0; i < fn->registers.size(); ++i)
+    info.states.push_back(
+        fn->registers[i] == Type::pred
+            ? static_cast<std::uint32_t>(predicates / 64 + (register_rows_[i] - predicates) / 4)
+            : register_rows_[i] / 64);
+  if (at > (std::size_t{1} << 28))
+    throw Error("function '" + fn->name + "' has too many registers", fn->line);
+  info.register_bytes = static_cast<std::uint32_t>(round_up(at, 64));
+  std::size_t local = 0;
+  for (std::uint32_t v = 0; v < module.variables.size(); ++v) {
+    const Variable& var = module.variables[v];
+    if (var.function != static_cast<int>(index) || (var.space != Space::local && var.space != Space::param))
+      continue;
+    if (is_kernel_param(v)) continue;
+    local = round_up(local, std::max<std::size_t>(1, var.align));
+    local_offset_[v] = static_cast<std::uint32_t>(local);
+    local += var.bytes;
+  }
+  if (local > (std::size_t{1} << 19))
+    throw Error("function '" + fn->name + "' has too much local memory", fn->line);
+  info.local_bytes = static_cast<std::uint32_t>(round_up(local, 16));
+
+  for (const std::uint32_t v : fn->entry ? std::vector<std::uint32_t>{} : fn->params)
+    info.params.push_back({local_offset_.at(v), static_cast<std::uint32_t>(module.variables[v].bytes)});
+  for (const std::uint32_t v : fn->returns)
+    info.returns.push_back({local_offset_.at(v), static_cast<std::uint32_t>(module.variables[v].bytes)});
+
+  statement_pc_.assign(fn->body.size() + 1, 0);
+  const std::size_t first = program.ops.size();
+  for (std::size_t i = 0; i < fn->body.size(); ++i) {
+    statement_pc_[i] = static_cast<std::uint32_t>(program.ops.size());
+    in = &fn->body[i];
+    program.sources.push_back({in});
+    decode_instruction();
+  }
+  // Falling off the end returns.
+  static const Instruction kRet = [] {
+    Instruction r;
+    r.opcode = "ret";
+    return r;
+  }();
+  statement_pc_[fn->body.size()] = static_cast<std::uint32_t>(program.ops.size());
+  in = &kRet;
+  program.sources.push_back({in});
+  decode_instruction();
+  for (std::size_t i = first; i < program.ops.size(); ++i)
+    if ((program.ops[i].flags & 0x8000) != 0) program.ops[i].target = statement_pc_[program.ops[i].target];
+  for (std::vector<std::uint32_t>* t : pending_tables)
+    for (std::uint32_t& target : *t) target = statement_pc_[target];
+  pending_tables.clear();
+}
+
+void Decoder::decode_instruction() {
+  const auto it = table().find(in->opcode);
+  if (it == table().end()) unsupported();
+  if (!in->opcode.starts_with('v') && std::any_of(in->operands.begin(), in->operands.end(), is_part))
+    fail("a part of a register in");
+  const std::size_t before = program.ops.size();
+  it->second(*this);
+  if (program.ops.size() > before) touch_operands();
+  if (in->predicated)
+    for (std::size_t i = before; i < program.ops.size(); ++i) {
+      program.ops[i].predicate = register_rows_[in->predicate];
+      program.ops[i].predicate_negated = in->predicate_negated;
+    }
+}
+
+void Decoder::fail(const std::string& message) const {
+  std::string text(in->opcode);
+  for (const auto m : in->modifiers) text += "." + std::string(m);
+  throw Error(message + " '" + text + "'", in->line);
+}
+
+const Operand& Decoder::operand(std::size_t i) const {
+  if (i >= in->operands.size()) fail("too few operands of");
+  return in->operands[i];
+}
+
+std::vector<Type> Decoder::types() const {
+  std::vector<Type> out;
+  for (const auto m : in->modifiers)
+    if (const Type t = type_from(m); t != Type::none) out.push_back(t);
+  return out;
+}
+Type Decoder::type(std::size_t i) const {
+  const auto all = types();
+  if (i >= all.size()) fail("missing type in");
+  return all[i];
+}
+Type Decoder::last_type() const {
+  const auto all = types();
+  if (all.empty()) fail("missing type in");
+  return all.back();
+}
+std::uint32_t Decoder::local_offset(std::uint32_t variable) const {
+  const auto it = local_offset_.find(variable);
+  if (it == local_offset_.end()) fail("variable of another function in");
+  return it->second;
+}
+int Decoder::which(std::initializer_list<std::string_view> known) const {
+  int i = 0;
+  for (const auto k : known) {
+    if (in->has(k)) return i;
+    ++i;
+  }
+  return -1;
+}
+
+int Decoder::size_of_register(const Operand& o, int other) const {
+  if (o.kind != Operand::Kind::reg) return other;
+  return fn->registers[o.id] == Type::pred ? 3 : size_of(fn->registers[o.id]);
+}
+
+Ref Decoder::dst(const Operand& o, int size) {
+  if (o.kind == Operand::Kind::sink) return scratch_;
+  if (o.kind != Operand::Kind::reg) fail("expected a destination register in");
+  const int actual = size_of_register(o, 0);
+  if (size != 0 && actual != size) fail("register of the wrong size in");
+  return register_rows_[o.id];
+}
+
+std::array<Ref, 2> Decoder::halves(const Operand& o) {
+  if (o.kind != Operand::Kind::reg || fn->registers[o.id] != Type::b128)
+    fail("expected a register of 128 bits in");
+  return {register_rows_[o.id], static_cast<Ref>(register_rows_[o.id] + kHalfRow)};
+}
+
+Ref Decoder::constant(std::uint64_t value, int size) {
+  if (size < 1 || size > 8) fail("unsupported operand size in");
+  if (size == 3) {
+    const std::uint32_t mask = value != 0 ? 0xffffffffu : 0;
+    const auto [it, fresh] = constants_[3].try_emplace(mask, 0);
+    if (fresh) {
+      it->second = static_cast<Ref>(program.constants.size()) | kConstant;
+      program.constants.resize(program.constants.size() + 64);
+      std::memcpy(program.constants.data() + (it->second & ~3u), &mask, 4);
+    }
+    return it->second;
+  }
+  if (size < 8) value &= (std::uint64_t{1} << (8 * size)) - 1;
+  const auto [it, fresh] = constants_[size].try_emplace(value, 0);
+  if (fresh) {
+    const std::size_t at = program.constants.size();
+    it->second = static_cast<Ref>(at) | kConstant;
+    program.constants.resize(at + round_up(std::size_t{32} * static_cast<std::size_t>(size), 64));
+    for (std::size_t l = 0; l < 32; ++l)
+      std::memcpy(program.constants.data() + at + l * static_cast<std::size_t>(size), &value,
+                  static_cast<std::size_t>(size));
+  }
+  return it->second;
+}
+
+Ref Decoder::src(const Operand& o, int size) {
+  switch (o.kind) {
+    case Operand::Kind::reg: {
+      const int actual = size_of_register(o, 0);
+      if (actual != size && !(actual > size && size != 3 && actual != 3 && size < 4))
+        fail("operand '" + std::string(o.text) + "' has the wrong size in");
+      if (actual != size) fail("operand '" + std::string(o.text) + "' is wider than the type of");
+      if (o.negated) fail("negated operand in");
+      return register_rows_[o.id];
+    }
+    case Operand::Kind::integer:
+      return constant(static_cast<std::uint64_t>(o.value), size);
+    case Operand::Kind::f32:
+      if (size == 8)
+        return constant(std::bit_cast<std::uint64_t>(
+                            static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(o.value)))),
+                        8);
+      return constant(static_cast<std::uint64_t>(o.value), size);
+    case Operand::Kind::f64:
+      if (size == 4)
+        return constant(std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(o.value))), 4);
+      return constant(static_cast<std::uint64_t>(o.value), size);
+    case Operand::Kind::special:
+      return special(o.text, size);
+    case Operand::Kind::symbol: {
+      const Variable& v = module.variables[o.id];
+      const auto offset = static_cast<std::uint64_t>(o.value);
+      switch (v.space) {
+        case Space::shared:
+          return constant(program.shared_offset[o.id] + offset, size);
+        case Space::local:
+          return constant(local_offset(o.id) + offset, size);
+        case Space::param: {
+          if (!is_kernel_param(o.id)) return constant(local_offset(o.id) + offset, size);
+          std::size_t at = 0;
+          for (const std::uint32_t p : module.functions[kernel_].params) {
+            const Variable& pv = module.variables[p];
+            at = round_up(at, std::max<std::size_t>(1, pv.align));
+            if (p == o.id) break;
+            at += pv.bytes;
+          }
+          return constant(at + offset, size);
+        }
+        default: {
+          if (size != 8) fail("a global address needs 64 bits in");
+          const Ref row = constant(0x5555000000000000ull + o.id * 0x100000000ull + (offset & 0xffffffffu), 8);
+          if (variable_rows_.try_emplace(row, row).second) {
+            Patch p;
+            p.ref = row;
+            p.id = o.id;
+            p.offset = offset;
+            p.bytes = p.row = 8;
+            program.patches.push_back(p);
+          }
+          return row;
+        }
+      }
+    }
+    case Operand::Kind::function:
+      return constant(o.id + 1, size);
+    default:
+      fail("unexpected operand in");
+  }
+}
+
+bool Decoder::is_kernel_param(std::uint32_t variable) const {
+  const auto& p = module.functions[kernel_].params;
+  return std::find(p.begin(), p.end(), variable) != p.end();
+}
+
+Ref Decoder::param_row(const Variable& v, std::uint32_t id, std::int64_t offset, int bytes, bool sign,
+                       int row) {
+  Operand o;
+  o.kind = Operand::Kind::symbol;
+  o.id = id;
+  (void)v;
+  const Ref at = src(o, 8);
+  std::uint64_t base = 0;
+  std::memcpy(&base, program.constants.data() + (at & ~3u), 8);
+  Patch p;
+  p.what = Patch::What::param;
+  p.offset = base + static_cast<std::uint64_t>(offset);
+  p.bytes = static_cast<std::uint8_t>(bytes);
+  p.sign = sign;
+  p.row = static_cast<std::uint8_t>(row);
+  for (const Patch& known : program.patches)
+    if (known.what == p.what && known.offset == p.offset && known.bytes == p.bytes && known.sign == p.sign &&
+        known.row == p.row)
+      return known.ref;
+  p.ref = static_cast<Ref>(program.constants.size()) | kConstant;
+  program.constants.resize(program.constants.size() +
+                           round_up(std::size_t{32} * static_cast<std::size_t>(row), 64));
+  program.patches.push_back(p);
+  return p.ref;
+}
+
+std::uint32_t Decoder::list(const std::vector<Ref>& refs) {
+  const auto at = static_cast<std::uint32_t>(program.lists.size());
+  program.lists.insert(program.lists.end(), refs.begin(), refs.end());
+  return at;
+}
+
+Space Decoder::space_of(std::string_view& matched) const {
+  for (const auto m : in->modifiers) {
+    matched = m;
+    if (m == "global") return Space::global;
+    if (m == "shared" || m == "shared::cta" || m == "shared::cluster") return Space::shared;
+    if (m == "local") return Space::local;
+    if (m == "const") return Space::constant;
+    if (m == "param" || m == "param::entry" || m == "param::func") return Space::param;
+  }
+  matched = {};
+  return Space::generic;
+}
+
+Decoder::Address Decoder::address(const Operand& o, Space space) {
+  if (o.kind != Operand::Kind::address) fail("expected an address in");
+  const Operand& base = o.items[0];
+  if (base.kind == Operand::Kind::reg) {
+    const int size = size_of_register(base, 0);
+    if (size != 4 && size != 8) fail("an address register must have 32 or 64 bits in");
+    if (size == 4 && (space == Space::global || space == Space::generic)) fail("a 32-bit address in");
+    return {src(base, size), size, o.value};
+  }
+  return {src(base, 8), 8, o.value};
+}
+
+void Decoder::touch_operands() {
+  const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
+  const auto o = in->opcode;
+  const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
+                      o != "nanosleep" && o != "wgmma" && ((o != "bar" && o != "barrier") || in->has("red"));
+  std::vector<Touch> written;
+  const auto visit = [&](const Operand& operand, bool write, bool address) {
+    if (operand.kind != Operand::Kind::reg) return;
+    const int rows = fn->registers[operand.id] == Type::b128 ? 2 : 1;
+    for (int i = 0; i < rows; ++i) {
+      const std::uint32_t state = info.states[operand.id] + static_cast<std::uint32_t>(i) * kHalfRow / 64;
+      if (write)
+        written.push_back({state, true, false});
+      else
+        program.touches.push_back({state, false, address});
+    }
+  };
+  if (in->predicated) program.touches.push_back({info.states[in->predicate], false, true});
+  for (std::size_t i = 0; i < in->operands.size(); ++i) {
+    const Operand& operand = in->operands[i];
+    const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
+    // The accumulators of wgmma are looked at when it runs: it may not read them.
+    if (o == "wgmma" && i == 0) continue;
+    visit(operand, write, address);
+    for (const Operand& item : operand.items) {
+      visit(item, write, address);
+      for (const Operand& inner : item.items) visit(inner, write, address);
+    }
+  }
+  program.touches.insert(program.touches.end(), written.begin(), written.end());
+}
+
+Op& Decoder::emit(Handler run, Kind kind) {
+  program.touch_begin.push_back(static_cast<std::uint32_t>(program.touches.size()));
+  Op op;
+  op.run = run;
+  op.kind = kind;
+  op.use = use_of(kind);
+  op.source = static_cast<std::uint32_t>(program.sources.size() - 1);
+  program.ops.push_back(op);
+  return program.ops.back();
+}
+
+Op& Decoder::emit_alu(Alu code, Kind kind, Ref d, Ref a, Ref b, Ref c) {
+  Op& op = emit(alu(code), kind);
+  op.d = d;
+  op.a = a;
+  op.b = b;
+  op.c = c;
+  if (code == Alu::selp16 || code == Alu::selp32 || code == Alu::selp64) op.use = Use::select;
+  if (code == Alu::and_pred) op.use = Use::logic_and;
+  if (code == Alu::or_pred) op.use = Use::logic_or;
+  return op;
+}
+
+Op& Decoder::emit_scalar(Scalar f, Kind kind, Ref d, int ds, Ref a, int as, Ref b, int bs, Ref c, int cs) {
+  Op& op = emit(run_scalar, kind);
+  op.d = d;
+  op.a = a;
+  op.b = b;
+  op.c = c;
+  op.dsize = static_cast<std::uint8_t>(ds);
+  op.asize = static_cast<std::uint8_t>(as);
+  op.bsize = static_cast<std::uint8_t>(bs);
+  op.csize = static_cast<std::uint8_t>(cs);
+  op.aux = reinterpret_cast<const void*>(f);
+  return op;
+}
+
+}  // namespace kiln::emulator::ptx

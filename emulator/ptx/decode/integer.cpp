@@ -1,0 +1,462 @@
+// Integer arithmetic, logic, shifts, bit fields, moves, selection and comparison.
+#include <algorithm>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/decoder.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+using s64 = std::int64_t;
+
+bool is_float(Type t) {
+  return t == Type::f16 || t == Type::f16x2 || t == Type::bf16 || t == Type::bf16x2 || t == Type::f32 ||
+         t == Type::f64;
+}
+bool is_signed(Type t) {
+  return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64;
+}
+Alu pick(Decoder& d, Type t, Alu a16, Alu a32, Alu a64) {
+  switch (size_of(t)) {
+    case 2:
+      return a16;
+    case 4:
+      return a32;
+    case 8:
+      return a64;
+    default:
+      d.unsupported();
+  }
+}
+void two(Decoder& d, Alu op, int size, Kind kind = Kind::integer) {
+  const Ref r = d.dst(d.operand(0), size);
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  d.emit_alu(op, kind, r, a, b);
+}
+void scalar(Decoder& d, Scalar f, int size, int operands) {
+  const Ref r = d.dst(d.operand(0), size);
+  Ref s[3] = {kNoRef, kNoRef, kNoRef};
+  for (int i = 0; i < operands; ++i) s[i] = d.src(d.operand(static_cast<std::size_t>(i) + 1), size);
+  d.emit_scalar(f, Kind::integer, r, size, s[0], size, s[1], operands > 1 ? size : 0, s[2],
+                operands > 2 ? size : 0);
+}
+
+void decode_add(Decoder& d) {
+  if (d.has("cc")) return decode_carry(d);
+  if (decode_integer_pairs(d)) return;
+  const Type t = d.type();
+  if (is_float(t)) {
+    return float_binary(d);
+  }
+  const bool sub = d.in->opcode == "sub";
+  if (d.has("sat") || d.has("cc") || t == Type::none) {
+    if (d.has("sat")) {
+      static const Scalar kAdd = [](const Op&, u64 a, u64 b, u64) -> u64 {
+        const s64 r = sign_extend(a, 4) + sign_extend(b, 4);
+        return static_cast<std::uint32_t>(r > 0x7fffffff      ? 0x7fffffff
+                                          : r < -0x80000000ll ? -0x80000000ll
+                                                              : r);
+      };
+      static const Scalar kSub = [](const Op&, u64 a, u64 b, u64) -> u64 {
+        const s64 r = sign_extend(a, 4) - sign_extend(b, 4);
+        return static_cast<std::uint32_t>(r > 0x7fffffff      ? 0x7fffffff
+                                          : r < -0x80000000ll ? -0x80000000ll
+                                                              : r);
+      };
+      return scalar(d, sub ? kSub : kAdd, 4, 2);
+    }
+    d.unsupported();
+  }
+  two(d,
+      sub ? pick(d, t, Alu::sub16, Alu::sub32, Alu::sub64) : pick(d, t, Alu::add16, Alu::add32, Alu::add64),
+      size_of(t));
+}
+
+u64 mul_hi(const Op& op, u64 a, u64 b, u64 c) {
+  __extension__ typedef unsigned __int128 u128;
+  __extension__ typedef __int128 s128;
+  const int bytes = op.width;
+  u64 hi;
+  if (op.flags & 1) {
+    const s128 p = static_cast<s128>(sign_extend(a, bytes)) * sign_extend(b, bytes);
+    hi = static_cast<u64>(p >> (8 * bytes));
+  } else {
+    const u128 p = static_cast<u128>(a) * b;
+    hi = static_cast<u64>(p >> (8 * bytes));
+  }
+  return hi + c;
+}
+u64 mul_wide16(const Op& op, u64 a, u64 b, u64 c) {
+  return (op.flags & 1 ? static_cast<u64>(sign_extend(a, 2) * sign_extend(b, 2)) : a * b) + c;
+}
+u64 mul_24(const Op& op, u64 a, u64 b, u64 c) {
+  const s64 x = op.flags & 1 ? static_cast<s64>(a << 40) >> 40 : static_cast<s64>(a & 0xffffff);
+  const s64 y = op.flags & 1 ? static_cast<s64>(b << 40) >> 40 : static_cast<s64>(b & 0xffffff);
+  const s64 product = op.flags & 2 ? (x * y) >> 16 : x * y;
+  if (op.flags & 4) {  // .sat: s32 only
+    const s64 sum = product + static_cast<std::int32_t>(c);
+    return static_cast<u64>(std::clamp<s64>(sum, INT32_MIN, INT32_MAX));
+  }
+  return static_cast<u64>(product) + c;
+}
+
+void decode_mul(Decoder& d) {
+  const Type t = d.type();
+  const bool mad = d.in->opcode == "mad";
+  if (is_float(t)) {
+    return mad ? float_fma(d) : float_binary(d);
+  }
+  if (mad && d.has("cc")) return decode_carry(d);
+  if (mad && d.has("sat") && d.has("hi") && t == Type::s32) return decode_mad_saturated(d);
+  if (d.has("cc") || d.has("sat")) d.unsupported();
+  const int size = size_of(t);
+  const int wide = d.has("wide") ? 2 : 1;
+  const Ref r = d.dst(d.operand(0), size * wide);
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  const Ref c = mad ? d.src(d.operand(3), size * wide) : kNoRef;
+  if (wide == 2 && size == 4) {
+    const Alu op = mad ? (is_signed(t) ? Alu::madwide_s32 : Alu::madwide_u32)
+                       : (is_signed(t) ? Alu::wide_s32 : Alu::wide_u32);
+    d.emit_alu(op, Kind::integer, r, a, b, c);
+  } else if (wide == 2 && size == 2) {
+    Op& op = d.emit_scalar(mul_wide16, Kind::integer, r, 4, a, 2, b, 2, c, mad ? 4 : 0);
+    op.flags = is_signed(t);
+  } else if (d.has("hi")) {
+    Op& op = d.emit_scalar(mul_hi, Kind::integer, r, size, a, size, b, size, c, mad ? size : 0);
+    op.flags = is_signed(t);
+    op.width = static_cast<std::uint8_t>(size);
+  } else if (d.has("lo")) {
+    if (!mad) {
+      d.emit_alu(pick(d, t, Alu::mul16, Alu::mul32, Alu::mul64), Kind::integer, r, a, b);
+    } else if (size == 2) {
+      d.emit_scalar([](const Op&, u64 x, u64 y, u64 z) { return x * y + z; }, Kind::integer, r, 2, a, 2, b, 2,
+                    c, 2);
+    } else {
+      d.emit_alu(pick(d, t, Alu::mad32, Alu::mad32, Alu::mad64), Kind::integer, r, a, b, c);
+    }
+  } else {
+    d.unsupported();
+  }
+}
+void decode_mul24(Decoder& d) {
+  const bool mad = d.in->opcode == "mad24";
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4);
+  const Ref c = mad ? d.src(d.operand(3), 4) : kNoRef;
+  d.emit_scalar(mul_24, Kind::integer, r, 4, a, 4, b, 4, c, mad ? 4 : 0).flags = static_cast<std::uint16_t>(
+      (d.type() == Type::s32 ? 1 : 0) | (d.has("hi") ? 2 : 0) | (d.has("sat") ? 4 : 0));
+}
+
+template <bool Rem>
+u64 divide(const Op& op, u64 a, u64 b, u64) {
+  const int n = op.width;
+  if (op.flags & 1) {
+    const s64 x = sign_extend(a, n), y = sign_extend(b, n);
+    if (y == 0) return Rem ? a : ~u64{0};
+    if (y == -1) return Rem ? 0 : u64{0} - a;
+    return static_cast<u64>(Rem ? x % y : x / y);
+  }
+  if (b == 0) return Rem ? a : ~u64{0};
+  return Rem ? a % b : a / b;
+}
+void decode_div(Decoder& d) {
+  const Type t = d.type();
+  if (is_float(t)) {
+    return float_div(d);
+  }
+  const int size = size_of(t);
+  scalar(d, d.in->opcode == "rem" ? divide<true> : divide<false>, size, 2);
+  d.program.ops.back().flags = is_signed(t);
+  d.program.ops.back().width = static_cast<std::uint8_t>(size);
+}
+
+void decode_logic(Decoder& d) {
+  const Type t = d.type();
+  const auto o = d.in->opcode;
+  const bool no = o == "not";
+  if (t == Type::pred) {
+    const Ref r = d.dst(d.operand(0), 3), a = d.src(d.operand(1), 3),
+              b = no ? kNoRef : d.src(d.operand(2), 3);
+    d.emit_alu(o == "and"   ? Alu::and_pred
+               : o == "or"  ? Alu::or_pred
+               : o == "xor" ? Alu::xor_pred
+                            : Alu::not_pred,
+               Kind::predicate, r, a, b);
+    return;
+  }
+  const int size = size_of(t);
+  if (no) {
+    const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size);
+    d.emit_alu(pick(d, t, Alu::not16, Alu::not32, Alu::not64), Kind::integer, r, a);
+    return;
+  }
+  const Alu op = o == "and"  ? pick(d, t, Alu::and16, Alu::and32, Alu::and64)
+                 : o == "or" ? pick(d, t, Alu::or16, Alu::or32, Alu::or64)
+                             : pick(d, t, Alu::xor16, Alu::xor32, Alu::xor64);
+  two(d, op, size);
+}
+void decode_cnot(Decoder& d) {
+  scalar(
+      d, [](const Op&, u64 a, u64, u64) -> u64 { return a == 0; }, size_of(d.type()), 1);
+}
+
+void decode_shift(Decoder& d) {
+  const Type t = d.type();
+  const int size = size_of(t);
+  const bool left = d.in->opcode == "shl";
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4);
+  if (size == 2) {
+    const Scalar f = left ? [](const Op&, u64 x, u64 n, u64) -> u64 { return n > 15 ? 0 : x << n; }
+    : is_signed(t)
+      ? static_cast<Scalar>([](const Op&, u64 x, u64 n, u64) -> u64 {
+          return static_cast<u64>(sign_extend(x, 2) >> (n > 15 ? 15 : n));
+        })
+      : static_cast<Scalar>([](const Op&, u64 x, u64 n, u64) -> u64 { return n > 15 ? 0 : x >> n; });
+    d.emit_scalar(f, Kind::integer, r, 2, a, 2, b, 4);
+    return;
+  }
+  const Alu op = left           ? (size == 4 ? Alu::shl32 : Alu::shl64)
+                 : is_signed(t) ? (size == 4 ? Alu::shr_s32 : Alu::shr_s64)
+                                : (size == 4 ? Alu::shr_u32 : Alu::shr_u64);
+  d.emit_alu(op, Kind::integer, r, a, b);
+}
+
+void decode_minmax(Decoder& d) {
+  if (decode_integer_pairs(d)) return;
+  const Type t = d.type();
+  if (is_float(t)) {
+    return float_minmax(d);
+  }
+  const bool min = d.in->opcode == "min";
+  const int size = size_of(t);
+  if (t == Type::s32 && d.has("relu")) d.unsupported();
+  if (size == 2) {
+    const Scalar f = min ? [](const Op& op, u64 a, u64 b, u64) -> u64 {
+      return (op.flags ? sign_extend(a, 2) < sign_extend(b, 2) : a < b) ? a : b;
+    }
+    : static_cast<Scalar>([](const Op& op, u64 a, u64 b, u64) -> u64 {
+        return (op.flags ? sign_extend(a, 2) > sign_extend(b, 2) : a > b) ? a : b;
+      });
+    scalar(d, f, 2, 2);
+    d.program.ops.back().flags = is_signed(t);
+    return;
+  }
+  Alu op =
+      size == 4 ? (is_signed(t) ? Alu::min_s32 : Alu::min_u32) : (is_signed(t) ? Alu::min_s64 : Alu::min_u64);
+  if (!min)
+    op = size == 4 ? (is_signed(t) ? Alu::max_s32 : Alu::max_u32)
+                   : (is_signed(t) ? Alu::max_s64 : Alu::max_u64);
+  two(d, op, size);
+}
+
+void decode_negabs(Decoder& d) {
+  const Type t = d.type();
+  const bool neg = d.in->opcode == "neg";
+  if (is_float(t)) {
+    return float_negabs(d);
+  }
+  const int size = size_of(t);
+  if (size == 2)
+    return scalar(d,
+                  neg ? static_cast<Scalar>([](const Op&, u64 a, u64, u64) -> u64 { return 0 - a; })
+                      : static_cast<Scalar>(
+                            [](const Op&, u64 a, u64, u64) -> u64 { return (a & 0x8000) != 0 ? 0 - a : a; }),
+                  2, 1);
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size);
+  d.emit_alu(neg ? (size == 4 ? Alu::neg32 : Alu::neg64) : (size == 4 ? Alu::abs32 : Alu::abs64),
+             Kind::integer, r, a);
+}
+
+void decode_sad(Decoder& d) {
+  const int size = size_of(d.type());
+  scalar(
+      d,
+      [](const Op& op, u64 a, u64 b, u64 c) -> u64 {
+        const bool less = op.flags ? sign_extend(a, op.width) < sign_extend(b, op.width) : a < b;
+        return c + (less ? b - a : a - b);
+      },
+      size, 3);
+  d.program.ops.back().flags = is_signed(d.type());
+  d.program.ops.back().width = static_cast<std::uint8_t>(size);
+}
+
+void decode_selp(Decoder& d) {
+  const int size = size_of(d.type());
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), size),
+            p = d.src(d.operand(3), 3);
+  d.emit_alu(pick(d, d.type(), Alu::selp16, Alu::selp32, Alu::selp64), Kind::integer, r, a, b, p);
+}
+
+void decode_setp(Decoder& d) {
+  const Type t = d.last_type();
+  if (t == Type::f16 || t == Type::bf16 || t == Type::f16x2 || t == Type::bf16x2 || d.has("ftz"))
+    return decode_setp_lanes(d);
+  static constexpr std::string_view kOps[] = {"eq", "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
+                                              "hs", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+  int op = -1;
+  for (int i = 0; i < static_cast<int>(std::size(kOps)); ++i)
+    if (d.has(kOps[i])) op = i;
+  if (op < 0) d.unsupported();
+  const Operand& first = d.operand(0);
+  const Ref r = d.dst(first, 3), e = first.items.empty() ? kNoRef : d.dst(first.items[0], 3);
+  const int size = size_of(t);
+  const Ref a = d.src(d.operand(1), size), b = d.src(d.operand(2), size);
+  Ref c = kNoRef;
+  std::int64_t join = 0;
+  if (d.operands() > 3) {
+    Operand p = d.operand(3);
+    const int how = d.which({"and", "or", "xor"});
+    if (how < 0) d.unsupported();
+    join = how | (p.negated ? 4 : 0);
+    p.negated = false;
+    c = d.src(p, 3);
+  }
+  Alu code{};
+  if (t == Type::f32 || t == Type::f64) {
+    static constexpr Alu kF32[] = {Alu::eq_f32,  Alu::ne_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,
+                                   Alu::ge_f32,  Alu::lt_f32,  Alu::le_f32,  Alu::gt_f32,  Alu::ge_f32,
+                                   Alu::equ_f32, Alu::neu_f32, Alu::ltu_f32, Alu::leu_f32, Alu::gtu_f32,
+                                   Alu::geu_f32, Alu::num_f32, Alu::nan_f32};
+    const auto shift = static_cast<int>(Alu::eq_f64) - static_cast<int>(Alu::eq_f32);
+    // The f32 and f64 lists start with lt; both have the same order.
+    code = t == Type::f32 ? kF32[op] : static_cast<Alu>(static_cast<int>(kF32[op]) + shift);
+  } else {
+    const bool s = is_signed(t) && (op < 6);
+    static constexpr Alu k32[] = {Alu::eq32, Alu::ne32, Alu::lt_u32, Alu::le_u32, Alu::gt_u32, Alu::ge_u32};
+    static constexpr Alu k64[] = {Alu::eq64, Alu::ne64, Alu::lt_u64, Alu::le_u64, Alu::gt_u64, Alu::ge_u64};
+    static constexpr Alu k16[] = {Alu::eq16, Alu::ne16, Alu::lt_u16, Alu::le_u16, Alu::gt_u16, Alu::ge_u16};
+    static constexpr Alu s32[] = {Alu::eq32, Alu::ne32, Alu::lt_s32, Alu::le_s32, Alu::gt_s32, Alu::ge_s32};
+    static constexpr Alu s64s[] = {Alu::eq64, Alu::ne64, Alu::lt_s64, Alu::le_s64, Alu::gt_s64, Alu::ge_s64};
+    static constexpr Alu s16[] = {Alu::eq16, Alu::ne16, Alu::lt_s16, Alu::le_s16, Alu::gt_s16, Alu::ge_s16};
+    const int i = op < 6 ? op : op < 10 ? op - 4 : -1;
+    if (i < 0 || (size != 2 && size != 4 && size != 8)) d.unsupported();
+    code = size == 2 ? (s ? s16 : k16)[i] : size == 4 ? (s ? s32 : k32)[i] : (s ? s64s : k64)[i];
+  }
+  Op& o = d.emit_alu(code, Kind::predicate, r, a, b, c);
+  o.e = e;
+  o.imm = join;
+}
+
+void run_clock(Warp& w, const Op& op) {
+  std::uint64_t sum = 0;
+  for (const auto n : w.counts) sum += n;
+  each_lane(w, [&](int l) { w.set(op.d, op.dsize, l, op.flags ? (sum * 4) >> 32 : sum * 4); });
+}
+/// Two halves at a time: from or to a pair of 64-bit registers, or another of 128 bits.
+void decode_mov_b128(Decoder& d) {
+  const auto sides = [&](const Operand& o, bool out) {
+    std::vector<Ref> refs;
+    if (o.kind != Operand::Kind::vector) return std::vector<Ref>{d.halves(o)[0], d.halves(o)[1]};
+    for (const Operand& item : o.items) refs.push_back(out ? d.dst(item, 8) : d.src(item, 8));
+    if (refs.size() != 2) d.unsupported();
+    return refs;
+  };
+  const auto to = sides(d.operand(0), true), from = sides(d.operand(1), false);
+  for (std::size_t i = 0; i < 2; ++i) d.emit_alu(Alu::mov64, Kind::move, to[i], from[i]);
+}
+
+/// mov.v4.u32 {a,b,c,d}, %tid: its components.
+void decode_mov_special(Decoder& d) {
+  static constexpr std::string_view kParts[] = {".x", ".y", ".z", ".w"};
+  const Operand &to = d.operand(0), &from = d.operand(1);
+  const int size = size_of(d.type());
+  if (to.kind != Operand::Kind::vector || to.items.size() > std::size(kParts)) d.unsupported();
+  for (std::size_t i = 0; i < to.items.size(); ++i)
+    d.emit_alu(pick(d, d.type(), Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, d.dst(to.items[i], size),
+               d.special(std::string(from.text) + std::string(kParts[i]), size));
+}
+
+void decode_mov(Decoder& d) {
+  const Operand& to = d.operand(0);
+  const Operand& from = d.operand(1);
+  const Type t = d.type();
+  if (t == Type::b128) return decode_mov_b128(d);
+  if (t == Type::pred && from.kind == Operand::Kind::special) {
+    d.emit_alu(Alu::ne32, Kind::predicate, d.dst(to, 3), d.src(from, 4), d.constant(0, 4));
+    return;
+  }
+  if (t == Type::pred) {
+    d.emit_alu(Alu::mov_pred, Kind::move, d.dst(to, 3), d.src(from, 3));
+    return;
+  }
+  const int size = size_of(t);
+  if (to.kind == Operand::Kind::vector) {  // unpack
+    const Ref a = d.src(from, size);
+    const int part = size / static_cast<int>(std::max<std::size_t>(1, to.items.size()));
+    for (std::size_t i = 0; i < to.items.size(); ++i) {
+      const Ref r = d.dst(to.items[i], to.items[i].kind == Operand::Kind::sink ? 0 : part);
+      if (to.items[i].kind == Operand::Kind::sink) continue;
+      Op& op = d.emit_scalar([](const Op& o, u64 x, u64, u64) -> u64 { return x >> o.imm; }, Kind::move, r,
+                             part, a, size);
+      op.imm = static_cast<std::int64_t>(i) * part * 8;
+    }
+    return;
+  }
+  if (from.kind == Operand::Kind::vector) {  // pack
+    const Ref r = d.dst(to, size);
+    const std::size_t n = from.items.size();
+    const int part = size / static_cast<int>(std::max<std::size_t>(1, n));
+    if (n == 2) {
+      const Ref lo = d.src(from.items[0], part), hi = d.src(from.items[1], part);
+      d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); }, Kind::move,
+                    r, size, lo, part, hi, part);
+    } else if (n == 4 && (part == 1 || part == 2)) {
+      std::vector<Ref> parts;
+      for (const Operand& o : from.items) parts.push_back(d.src(o, part));
+      const std::uint32_t at = d.list(parts);
+      Op& op = d.emit(
+          [](Warp& w, const Op& o) {
+            const Program& p = *w.block->cluster->program;
+            each_lane(w, [&](int l) {
+              u64 v = 0;
+              for (std::uint32_t i = 0; i < 4; ++i)
+                v |= w.value(p.lists[o.target + i], o.asize, l) << (8 * o.asize * i);
+              w.set(o.d, o.dsize, l, v);
+            });
+          },
+          Kind::move);
+      op.d = r, op.target = at, op.asize = static_cast<std::uint8_t>(part),
+      op.dsize = static_cast<std::uint8_t>(size);
+    } else {
+      d.unsupported();
+    }
+    return;
+  }
+  if (from.kind == Operand::Kind::special &&
+      (from.text == "%clock" || from.text == "%clock64" || from.text == "%globaltimer" ||
+       from.text == "%clock_hi" || from.text == "%globaltimer_lo" || from.text == "%globaltimer_hi")) {
+    const Ref r = d.dst(to, size);
+    Op& op = d.emit(run_clock, Kind::other);
+    op.d = r, op.dsize = static_cast<std::uint8_t>(size), op.flags = from.text.ends_with("hi");
+    return;
+  }
+  const Ref r = d.dst(to, size);
+  if (from.kind == Operand::Kind::symbol && d.module.variables[from.id].space == Space::shared) {
+    const Ref a = d.src(from, size);
+    const Ref base = d.special("shared_base", size);
+    d.emit_alu(size == 4 ? Alu::add32 : Alu::add64, Kind::move, r, a, base);
+    return;
+  }
+  const Ref a = d.src(from, size);
+  if (size == 1) d.unsupported();
+  d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
+}
+
+void decode_any_mov(Decoder& d) {
+  const bool vector = d.has("v4") || d.has("v2");
+  return vector && d.operand(1).kind == Operand::Kind::special ? decode_mov_special(d) : decode_mov(d);
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> integer_table() {
+  return {{"add", decode_add},     {"sub", decode_add},     {"mul", decode_mul},    {"mad", decode_mul},
+          {"mul24", decode_mul24}, {"mad24", decode_mul24}, {"div", decode_div},    {"rem", decode_div},
+          {"and", decode_logic},   {"or", decode_logic},    {"xor", decode_logic},  {"not", decode_logic},
+          {"cnot", decode_cnot},   {"shl", decode_shift},   {"shr", decode_shift},  {"min", decode_minmax},
+          {"max", decode_minmax},  {"neg", decode_negabs},  {"abs", decode_negabs}, {"sad", decode_sad},
+          {"selp", decode_selp},   {"setp", decode_setp},   {"mov", decode_any_mov}};
+}
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,491 @@
+// ldmatrix, stmatrix, movmatrix, mma.sync and wgmma.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "emulator/machine/machine.hpp"
+#include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/decode/warp_access.hpp"
+#include "emulator/tensor/mma.hpp"
+#include "emulator/tensor/mma_elements.hpp"
+#include "emulator/tensor/wgmma.hpp"
+
+namespace kiln::emulator::ptx {
+namespace {
+
+using u64 = std::uint64_t;
+
+std::vector<Ref> rows(Decoder& d, const Operand& o, int size, bool out) {
+  std::vector<Ref> refs;
+  if (o.kind == Operand::Kind::vector)
+    for (const Operand& item : o.items)
+      refs.push_back(out ? d.dst(item, item.kind == Operand::Kind::sink ? 0 : size) : d.src(item, size));
+  else
+    refs.push_back(out ? d.dst(o, size) : d.src(o, size));
+  return refs;
+}
+
+/// Address of the 16-byte row that a lane names.
+u64 row_address(const Warp& w, const Op& op, int lane) {
+  return w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm);
+}
+void row_addresses(const Warp& w, const Op& op, u64* address) {
+  for (int l = 0; l < 8 * op.count; ++l) address[l] = row_address(w, op, l);
+}
+void run_ldmatrix(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  Cluster& c = *w.block->cluster;
+  ++w.lanes.issue;
+  static constexpr std::uint8_t kZeros[16] = {};
+  const std::uint8_t *data[32], *shadow[32];
+  bool unwritten = false;
+  u64 address[32];
+  row_addresses(w, op, address);
+  const bool plain = plain_rows(w, op, 8 * op.count, address, data);
+  for (int l = 0; !plain && l < 8 * op.count; ++l) {
+    const Place p = locate(w, op, static_cast<Space>(op.c), row_address(w, op, l), 16, l, Access::read);
+    if (c.races && p.block != nullptr) c.races->access({w, op, l, *p.block, p.offset, 16, false});
+    data[l] = p.data != nullptr ? p.data : kZeros;
+    shadow[l] = p.unwritten ? p.shadow : nullptr;
+    unwritten |= p.unwritten;
+  }
+  if (c.findings) count_rows(c, address, op.count);
+  std::uint32_t* out[4];
+  for (std::uint32_t i = 0; i < op.count; ++i) out[i] = w.out<std::uint32_t>(c.program->lists[op.target + i]);
+  ldmatrix(op.count, (op.flags & 2) != 0, data, out);
+  if (!unwritten) [[likely]]
+    return;
+  // The same load of which bytes nobody wrote tells the registers that hold some.
+  std::uint8_t bytes[32][16] = {};
+  std::uint32_t missing[4][32], *into[4];
+  for (int l = 0; l < 8 * op.count; ++l) {
+    data[l] = bytes[l];
+    for (int i = 0; i < 16 && shadow[l] != nullptr; ++i) bytes[l][i] = (shadow[l][i] & kWrittenBit) == 0;
+  }
+  for (std::uint32_t i = 0; i < op.count; ++i) into[i] = missing[i];
+  ldmatrix(op.count, (op.flags & 2) != 0, data, into);
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    std::uint32_t lanes = 0;
+    for (int l = 0; l < 32; ++l) lanes |= missing[i][l] != 0 ? 1u << l : 0;
+    if (lanes != 0) mark_unknown(w, origin_of(w, op), c.program->lists[op.target + i], lanes);
+  }
+}
+
+void run_stmatrix(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  Cluster& c = *w.block->cluster;
+  ++w.lanes.issue;
+  std::uint8_t fresh[32][16], unknown[32][16];
+  std::uint8_t* rows[32];
+  const std::uint32_t* in[4];
+  for (int l = 0; l < 32; ++l) rows[l] = fresh[l];
+  for (std::uint32_t i = 0; i < op.count; ++i) in[i] = w.in<std::uint32_t>(c.program->lists[op.target + i]);
+  stmatrix(op.count, (op.flags & 2) != 0, in, rows);
+  std::uint32_t lanes[4] = {}, masks[4][32];
+  bool some_unknown = false;
+  for (std::uint32_t i = 0; c.findings && i < op.count; ++i) {
+    lanes[i] = unknown_lanes(w, c.program->lists[op.target + i], 0xffffffffu);
+    some_unknown |= lanes[i] != 0;
+  }
+  if (some_unknown) {
+    for (std::uint32_t i = 0; i < op.count; ++i) {
+      for (int l = 0; l < 32; ++l) masks[i][l] = (lanes[i] >> l & 1) != 0 ? 0xffffffffu : 0;
+      in[i] = masks[i];
+    }
+    for (int l = 0; l < 32; ++l) rows[l] = unknown[l];
+    stmatrix(op.count, (op.flags & 2) != 0, in, rows);
+  }
+  for (int l = 0; l < 8 * op.count; ++l) {
+    const Place p = locate(w, op, static_cast<Space>(op.c), row_address(w, op, l), 16, l, Access::write);
+    if (p.data == nullptr) continue;
+    if (c.races && p.block != nullptr)
+      c.races->access({.warp = w,
+                       .op = op,
+                       .lane = l,
+                       .block = *p.block,
+                       .offset = p.offset,
+                       .bytes = 16,
+                       .write = true,
+                       .silent = std::memcmp(p.data, fresh[l], 16) == 0});
+    std::memcpy(p.data, fresh[l], 16);
+    for (int i = 0; some_unknown && i < 16; ++i)
+      if (unknown[l][i] != 0) p.shadow[i] = kAllocated;
+  }
+  if (c.findings) {
+    u64 address[32];
+    row_addresses(w, op, address);
+    count_rows(c, address, op.count);
+  }
+  ++c.progress;
+}
+void decode_ldstmatrix(Decoder& d) {
+  const bool load = d.in->opcode == "ldmatrix";
+  const int count = d.has("x4") ? 4 : d.has("x2") ? 2 : 1;
+  if (!d.has("m8n8") || d.type() != Type::b16) d.unsupported();
+  const Operand& value = d.operand(load ? 0 : 1);
+  const auto refs = rows(d, value, 4, load);
+  if (static_cast<int>(refs.size()) != count) d.fail("wrong number of registers in");
+  std::string_view name;
+  const Space space = d.space_of(name);
+  const auto a = d.address(d.operand(load ? 1 : 0), Space::shared);
+  const std::uint32_t at = d.list(refs);
+  Op& op = d.emit(load ? run_ldmatrix : run_stmatrix, Kind::matrix_load);
+  op.use = load ? Use::load : Use::store;
+  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset,
+  op.c = static_cast<Ref>(space);
+  op.count = static_cast<std::uint8_t>(count), op.target = at, op.flags = d.has("trans") ? 2 : 0;
+}
+void run_movmatrix(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  std::uint32_t in[32];
+  std::memcpy(in, w.in<std::uint32_t>(op.a), sizeof in);
+  movmatrix_trans(in, w.out<std::uint32_t>(op.d));
+  if (w.unknown_inputs.empty()) return;
+  std::uint32_t lanes = unknown_input(w, op.a), masks[32], moved[32], unknown = 0;
+  for (int l = 0; l < 32; ++l) masks[l] = (lanes >> l & 1) != 0 ? 0xffffffffu : 0;
+  movmatrix_trans(masks, moved);
+  for (int l = 0; l < 32; ++l) unknown |= moved[l] != 0 ? 1u << l : 0;
+  mark_unknown(w, unknown_origin(w), op.d, unknown);
+  w.unknown_inputs.clear();
+}
+void decode_movmatrix(Decoder& d) {
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4);
+  Op& op = d.emit(run_movmatrix, Kind::matrix_load);
+  op.use = Use::handled, op.d = r, op.a = a;
+}
+
+std::optional<MatrixType> matrix_type(std::string_view m) {
+  static constexpr std::pair<std::string_view, MatrixType> kTypes[] = {
+      {"f16", MatrixType::f16},   {"bf16", MatrixType::bf16}, {"tf32", MatrixType::tf32},
+      {"e4m3", MatrixType::e4m3}, {"e5m2", MatrixType::e5m2}, {"s8", MatrixType::s8},
+      {"u8", MatrixType::u8},     {"s4", MatrixType::s4},     {"u4", MatrixType::u4},
+      {"b1", MatrixType::b1},     {"f32", MatrixType::f32},   {"s32", MatrixType::s32},
+      {"f64", MatrixType::f64}};
+  for (const auto& [n, t] : kTypes)
+    if (n == m) return t;
+  return std::nullopt;
+}
+std::vector<MatrixType> matrix_types(const Decoder& d) {
+  std::vector<MatrixType> out;
+  for (const auto m : d.in->modifiers)
+    if (const auto t = matrix_type(m)) out.push_back(*t);
+  return out;
+}
+/// "m16n8k16" -> its three numbers.
+bool shape_of(const Decoder& d, int& m, int& n, int& k) {
+  for (const auto s : d.in->modifiers) {
+    int v[3] = {0, 0, 0}, i = -1;
+    bool ok = s.size() >= 6 && s[0] == 'm' && s[1] >= '0' && s[1] <= '9';
+    for (std::size_t at = 0; ok && at < s.size(); ++at) {
+      if (s[at] == "mnk"[i + 1 < 3 ? i + 1 : 2] && i < 2)
+        ++i;
+      else if (s[at] >= '0' && s[at] <= '9' && i >= 0 && v[i] < 1000)
+        v[i] = v[i] * 10 + (s[at] - '0');
+      else
+        ok = false;
+    }
+    if (ok && i == 2) {
+      m = v[0], n = v[1], k = v[2];
+      return true;
+    }
+  }
+  return false;
+}
+
+struct MmaCall {
+  MmaOp op;
+  MmaRegisters n;
+};
+/// Elements of D that depend on an unknown element of A (of its row), B (of its column) or C are unknown.
+void mark_products(Warp& w, const Op& op, const MmaCall& m) {
+  const Ref* const lists = w.block->cluster->program->lists.data() + op.target;
+  const int wide = m.op.a == MatrixType::f64 ? 2 : 1;  // f64 rows count as two registers
+  bool rows[64] = {}, columns[64] = {};
+  bool elements[64][64] = {};
+  const Ref* at = lists + m.n.d / wide;
+  const auto visit = [&](int registers, MatrixType type, auto place, auto note) {
+    const int per = elements_per_register(type);
+    for (int r = 0; r < registers / wide; ++r)
+      for (std::uint32_t lanes = unknown_input(w, *at++); lanes != 0; lanes &= lanes - 1)
+        for (int e = 0; e < per; ++e) note(place(m.op, std::countr_zero(lanes), r * per + e));
+  };
+  visit(m.n.a, m.op.a, mma_place_a, [&](FragmentPlace p) { rows[p.row] = true; });
+  visit(m.n.b, m.op.b, mma_place_b, [&](FragmentPlace p) { columns[p.column] = true; });
+  visit(m.n.c, m.op.c, mma_place_d, [&](FragmentPlace p) { elements[p.row][p.column] = true; });
+  const std::uint32_t origin = unknown_origin(w);
+  const int per = elements_per_register(m.op.d);
+  for (int r = 0; r < m.n.d / wide; ++r) {
+    std::uint32_t unknown = 0;
+    for (int l = 0; l < 32; ++l)
+      for (int e = 0; e < per; ++e) {
+        const FragmentPlace p = mma_place_d(m.op, l, r * per + e);
+        if (rows[p.row] || columns[p.column] || elements[p.row][p.column]) unknown |= 1u << l;
+      }
+    if (unknown != 0) mark_unknown(w, origin, lists[r], unknown);
+  }
+  w.unknown_inputs.clear();
+}
+
+void run_mma(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  const auto& m = *static_cast<const MmaCall*>(op.aux);
+  Cluster& c = *w.block->cluster;
+  const Program& p = *c.program;
+  std::uint32_t* d[32];
+  const std::uint32_t* in[64];
+  std::uint32_t at = op.target;
+  // f64 rows of 8-byte lanes become pairs of 4-byte rows.
+  std::uint32_t split[64][32];
+  int splits = 0;
+  std::uint64_t* wide_out[8];
+  int wide = 0;
+  const bool f64 = m.op.a == MatrixType::f64;
+  for (int i = 0; i < m.n.d; ++i) {
+    if (f64) {
+      if (i % 2 == 0) wide_out[wide++] = w.out<std::uint64_t>(p.lists[at++]);
+      d[i] = split[splits++];
+    } else {
+      d[i] = w.out<std::uint32_t>(p.lists[at++]);
+    }
+  }
+  const int inputs = m.n.a + m.n.b + m.n.c;
+  for (int i = 0; i < inputs; ++i) {
+    if (f64) {
+      const std::uint64_t* row = w.in<std::uint64_t>(p.lists[at]);
+      for (int l = 0; l < 32; ++l) split[splits][l] = static_cast<std::uint32_t>(row[l] >> (32 * (i & 1)));
+      in[i] = split[splits++];
+      at += i & 1;
+    } else {
+      in[i] = w.in<std::uint32_t>(p.lists[at++]);
+    }
+  }
+  mma_sync(m.op, d, in, in + m.n.a, in + m.n.a + m.n.b);
+  for (int i = 0; i < wide; ++i)
+    for (int l = 0; l < 32; ++l) wide_out[i][l] = u64{d[2 * i + 1][l]} << 32 | d[2 * i][l];
+  c.counters.matrix_flops +=
+      u64{2} * static_cast<unsigned>(m.op.m) * static_cast<unsigned>(m.op.n) * static_cast<unsigned>(m.op.k);
+  if (!w.unknown_inputs.empty()) [[unlikely]]
+    mark_products(w, op, m);
+}
+void decode_mma(Decoder& d) {
+  MmaCall call;
+  const auto t = matrix_types(d);
+  if (!shape_of(d, call.op.m, call.op.n, call.op.k) || t.size() != 4 || d.has("sp") ||
+      d.has("sp::ordered_metadata") || d.has("block_scale"))
+    d.unsupported();
+  call.op.d = t[0], call.op.a = t[1], call.op.b = t[2], call.op.c = t[3];
+  call.op.satfinite = d.has("satfinite");
+  call.op.b1_and = d.has("and");
+  const auto n = mma_registers(call.op);
+  if (!n || !d.has("row") || !d.has("col")) d.unsupported();
+  call.n = *n;
+  const int f64 = call.op.a == MatrixType::f64 ? 2 : 1;
+  std::vector<Ref> refs;
+  const int counts[4] = {n->d, n->a, n->b, n->c};
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto part = rows(d, d.operand(i), 4 * f64, i == 0);
+    if (static_cast<int>(part.size()) * f64 != counts[i]) d.fail("wrong number of registers in");
+    refs.insert(refs.end(), part.begin(), part.end());
+  }
+  const std::uint32_t at = d.list(refs);
+  Op& op = d.emit(run_mma, Kind::mma);
+  op.use = Use::handled;
+  op.target = at;
+  op.aux = d.own(call);
+}
+
+// --- wgmma ---
+void own(Warp& w, const Op& op, const WgmmaOp& g, bool accumulates) {
+  if (w.block->cluster->findings && w.fence_epoch == 1 && w.wgmma_issued == 1)
+    report(w, op, -1, "missing-wgmma-fence",
+           "no wgmma.fence comes before the first wgmma of the warp; undefined in PTX, ptxas inserts it "
+           "(advisory "
+           "C7519)",
+           Severity::undefined);
+  // Rows of accumulators (1) and register A operands (2) belong to wgmma until waited for.
+  const Program& p = *w.block->cluster->program;
+  const int n = wgmma_d_registers(g);
+  if (!w.block->cluster->findings) return;
+  for (int i = 0; i < n + (g.a_in_registers ? 4 : 0); ++i) {
+    const Ref r = p.lists[op.target + static_cast<std::size_t>(i)];
+    if ((r & 3) != kRegister) continue;
+    check_wgmma_register(w, op, r, i < n);
+    if (i < n && accumulates)
+      if (const std::uint32_t unknown = unknown_lanes(w, r, w.live)) report_unknown(w, op, r, unknown);
+    w.owned[w.frame->state + r / 64] |= i < n ? 1 : 2;
+    w.state[w.frame->state + r / 64].known |= i < n ? w.live : 0;
+  }
+  w.checked = true;
+}
+
+/// The operands that a wgmma reads from shared memory.
+void note_operands(Warp& w, const Op& op, const WgmmaOp& g, u64 desc_a, u64 desc_b) {
+  Block& b = *w.block;
+  RaceTracker& races = *b.cluster->races;
+  thread_local std::vector<ByteRange> ranges;
+  ranges.clear();
+  if (!g.a_in_registers) wgmma_footprint(g, WgmmaOperand::a, desc_a, ranges);
+  wgmma_footprint(g, WgmmaOperand::b, desc_b, ranges);
+  const std::uint32_t unit = static_cast<std::uint32_t>(Unit::wgmma), epoch = races.begin(w, unit);
+  w.wgmma_epoch = epoch;
+  const auto inside = [&](const ByteRange& r) {
+    return r.end <= b.smem.size() - 64 && r.begin >= kSharedBase;
+  };
+  const auto written = [&](const ByteRange& r) {
+    return all_written(b.shadow.data() + r.begin, r.end - r.begin);
+  };
+  if (std::all_of(ranges.begin(), ranges.end(), [&](const ByteRange& r) { return inside(r) && written(r); }))
+    return races.access_ranges({w, op, -1, b, 0, 0, false, unit, epoch}, ranges);
+  for (const ByteRange& r : ranges) {
+    if (!inside(r)) {
+      report(w, op, -1, "out-of-bounds",
+             "wgmma reads shared bytes " + std::to_string(r.begin) + " to " + std::to_string(r.end) +
+                 ", outside the block's shared memory");
+      continue;
+    }
+    races.access({w, op, -1, b, r.begin, r.end - r.begin, false, unit, epoch});
+    if (!written(r))
+      report(w, op, -1, "uninitialized-read",
+             "wgmma reads shared bytes " + std::to_string(r.begin) + " to " + std::to_string(r.end) +
+                 ", not all of which were written");
+  }
+}
+
+void run_wgmma(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  Cluster& c = *w.block->cluster;
+  Block& b = *w.block;
+  const auto& g = *static_cast<const WgmmaOp*>(op.aux);
+  const std::size_t group = static_cast<std::size_t>(w.index) / 4;
+  WgmmaQueue& q = b.warpgroups[group];
+  if (group * 4 + 4 > b.warps.size()) {
+    report(w, op, -1, "wgmma-mismatch", "the warpgroup has fewer than four warps");
+    return abort_cluster(c);
+  }
+  const u64 number = w.wgmma_issued++;
+  if (number < q.completed) {
+    report(w, op, -1, "wgmma-mismatch", "a warp issued a wgmma its warpgroup has already completed");
+    return abort_cluster(c);
+  }
+  while (q.pending.size() <= number - q.completed) q.pending.emplace_back();
+  WgmmaIssue& i = q.pending[number - q.completed];
+  const int lane = std::countr_zero(w.exec);
+  const bool scale_d = op.b == kNoRef || w.value(op.b, op.bsize, lane) != 0;
+  const u64 desc_a = op.a == kNoRef ? 0 : w.value(op.a, 8, lane), desc_b = w.value(op.c, 8, lane);
+  if (i.warps == 0) {
+    i.op = &op;
+    i.scale_d = scale_d;
+    i.desc_a = desc_a;
+    i.desc_b = desc_b;
+  } else if (i.op != &op || i.scale_d != scale_d || i.desc_a != desc_a || i.desc_b != desc_b) {
+    report(w, op, lane, "wgmma-mismatch", "warps of the warpgroup issue different wgmmas or descriptors");
+  }
+  i.warps |= 1u << (w.index % 4);
+  i.registers[w.index % 4] = w.base[0];
+  own(w, op, g, scale_d);
+  if (c.findings) note_operands(w, op, g, desc_a, desc_b);
+  if (c.policy == Policy::eager && i.warps == 0xf) complete_wgmma(b, q, number + 1);
+}
+void run_wgmma_commit(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  w.wgmma_groups.push_back(w.wgmma_issued);
+  w.wgmma_epochs.push_back(w.wgmma_epoch);
+}
+void run_wgmma_wait(Warp& w, const Op& op) {
+  if (!converge(w, op, 0xffffffffu)) return;
+  Block& b = *w.block;
+  WgmmaQueue& q = b.warpgroups[static_cast<std::size_t>(w.index) / 4];
+  const auto keep = static_cast<std::size_t>(op.imm);
+  if (w.wgmma_groups.size() <= keep) return;
+  const u64 until = w.wgmma_groups[w.wgmma_groups.size() - 1 - keep];
+  if (!complete_wgmma(b, q, until)) {
+    Wait t;
+    t.kind = WaitKind::wgmma;
+    t.value = until;
+    return w.block_on(t);
+  }
+  const std::size_t done = w.wgmma_groups.size() - keep;
+  // A wgmma-group is one of the warpgroup: it is complete for all four warps at once.
+  if (RaceTracker* r = b.cluster->races.get())
+    for (std::size_t i = 0; i < 4; ++i)
+      r->retire(w, b.warps[static_cast<std::size_t>(w.index) / 4 * 4 + i],
+                static_cast<std::uint32_t>(Unit::wgmma), w.wgmma_epochs[done - 1]);
+  w.wgmma_epochs.erase(w.wgmma_epochs.begin(), w.wgmma_epochs.begin() + static_cast<std::ptrdiff_t>(done));
+  w.wgmma_groups.erase(w.wgmma_groups.begin(), w.wgmma_groups.end() - static_cast<std::ptrdiff_t>(keep));
+  w.wgmma_retired = until;
+  release_owned(w);
+}
+void decode_wgmma(Decoder& d) {
+  if (d.has("fence")) {
+    d.emit(
+        [](Warp& w, const Op& op) {
+          if (converge(w, op, 0xffffffffu)) ++w.fence_epoch;
+        },
+        Kind::fence);
+    return;
+  }
+  if (d.has("commit_group")) {
+    d.emit(run_wgmma_commit, Kind::wgmma);
+    return;
+  }
+  if (d.has("wait_group")) {
+    d.emit(run_wgmma_wait, Kind::wgmma).imm = d.operand(0).value;
+    return;
+  }
+  if (!d.has("mma_async") || d.has("sp")) d.unsupported();
+  WgmmaOp g;
+  const auto t = matrix_types(d);
+  int m = 0, k = 0;
+  if (!shape_of(d, m, g.n, k) || t.size() != 3 || m != 64) d.unsupported();
+  g.d = t[0], g.a = t[1], g.b = t[2];
+  g.satfinite = d.has("satfinite");
+  if (k != wgmma_k(g)) d.unsupported();
+  std::vector<Ref> refs = rows(d, d.operand(0), 4, true);
+  g.a_in_registers = d.operand(1).kind == Operand::Kind::vector;
+  Ref a = kNoRef;
+  if (g.a_in_registers) {
+    const auto part = rows(d, d.operand(1), 4, false);
+    if (part.size() != 4) d.fail("wrong number of registers in");
+    refs.insert(refs.end(), part.begin(), part.end());
+  } else {
+    a = d.src(d.operand(1), 8);
+  }
+  const Ref b = d.src(d.operand(2), 8);
+  // scale-d, then imm-scale-a, imm-scale-b (floats), then the transpose bits of 16-bit operands in shared
+  // memory.
+  const Operand& scale = d.operand(3);
+  const int scale_size = d.size_of_register(scale, 4);
+  const Ref scale_ref = d.src(scale, scale_size);
+  const auto imm = [&](std::size_t i) { return i < d.operands() ? d.operand(i).value : 0; };
+  if (d.operands() > 5) {
+    g.negate_a = imm(4) == -1;
+    g.negate_b = imm(5) == -1;
+    if (g.a_in_registers) {
+      g.trans_b = imm(6) != 0;
+    } else {
+      g.trans_a = imm(6) != 0;
+      g.trans_b = imm(7) != 0;
+    }
+  }
+  if (const std::string problem = wgmma_check(g); !problem.empty()) d.fail(problem + " in");
+  if (static_cast<int>(refs.size()) != wgmma_d_registers(g) + (g.a_in_registers ? 4 : 0))
+    d.fail("wrong number of registers in");
+  const std::uint32_t at = d.list(refs);
+  d.program.uses_wgmma = true;
+  Op& op = d.emit(run_wgmma, Kind::wgmma);
+  op.a = a, op.c = b, op.b = scale_ref, op.bsize = static_cast<std::uint8_t>(scale_size), op.target = at;
+  op.aux = d.own(g);
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> matrix_table() {
+  return {{"ldmatrix", decode_ldstmatrix},
+          {"stmatrix", decode_ldstmatrix},
+          {"movmatrix", decode_movmatrix},
+          {"mma", decode_mma},
+          {"wgmma", decode_wgmma}};
+}
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,384 @@
+// Loads, stores, address conversion.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/memory.hpp"
+#include "emulator/ptx/decode/warp_access.hpp"
+
+namespace kiln::emulator::ptx {
+
+using u64 = std::uint64_t;
+
+std::uint64_t lane_address(const Warp& w, const Op& op, int lane) {
+  std::uint64_t a = w.value(op.a, op.asize, lane) + static_cast<std::uint64_t>(op.imm);
+  if ((op.flags & 2) != 0) a += w.frame->local;
+  return a;
+}
+
+namespace {
+
+Order order_of(const Op& op) {
+  return static_cast<Order>(op.flags >> 9 & 3);
+}
+
+}  // namespace
+
+std::uint16_t order_flags(const Decoder& d) {
+  const Order o = d.has("acq_rel")   ? Order::acq_rel
+                  : d.has("acquire") ? Order::acquire
+                  : d.has("release") ? Order::release
+                                     : Order::relaxed;
+  return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9);
+}
+void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues) {
+  Cluster& c = *w.block->cluster;
+  c.races->strong_write(w, address, lane, order_of(op));
+  c.launch->globals->publish(w, address, order_of(op), continues);
+}
+void observe_global(Warp& w, const Op& op, int lane, std::uint64_t address) {
+  Cluster& c = *w.block->cluster;
+  c.races->strong_read(w, address, lane, order_of(op));
+  c.launch->globals->observe(w, address, order_of(op));
+}
+void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
+                   bool reads, bool writes) {
+  RaceTracker& r = *w.block->cluster->races;
+  const u64 address = u64{block.rank} << 32 | offset;
+  r.access({w, op, lane, block, offset, bytes, writes, static_cast<std::uint32_t>(Unit::strong)});
+  if (reads) r.strong_read(w, address, lane, order_of(op));
+  if (writes) r.strong_write(w, address, lane, order_of(op));
+}
+
+namespace {
+
+/// Finds the memory of all lanes; lanes without any lose their bit in the returned mask.
+/// What is needed of the shadow of `unwritten` lanes is in `shadow`.
+struct Unwritten {
+  std::uint32_t lanes = 0;
+  std::uint32_t strong = 0;  ///< lanes of a strong access of global memory
+  std::uint8_t* shadow[32];
+};
+std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, std::uint8_t** data,
+                     Unwritten& unwritten) {
+  const auto space = static_cast<Space>(op.c);
+  ++w.lanes.issue;
+  const bool findings = w.block->cluster->findings;
+  std::uint32_t strong = 0;
+  u64 address[32] = {};
+  lane_addresses(w, op, address);
+  if (plain_places(w, op, bytes, access == Access::write, address, data, unwritten.shadow)) [[likely]] {
+    unwritten.strong = 0;
+    return w.exec;
+  }
+  std::uint32_t ok = 0, shared = 0, global = 0;
+  int last = -1;  // lane
+  const auto silent = [&](int l, const Place& p) {
+    if (access != Access::write) return false;
+    const bool again = last >= 0 && address[last] == address[l] && stores_alike(w, op, last, l);
+    last = l;
+    return again || stores_the_same(w, op, l, p.data);
+  };
+  each_lane(w, [&](int l) {
+    const Place p = locate(w, op, space, address[l], bytes, l, access);
+    data[l] = p.data;
+    if (p.data == nullptr) return;
+    ok |= 1u << l;
+    unwritten.shadow[l] = p.shadow;
+    if (p.unwritten) unwritten.lanes |= 1u << l;
+    if (p.space == Space::shared) {
+      shared |= 1u << l;
+      if (RaceTracker* r = w.block->cluster->races.get()) {
+        if ((op.flags & 0x100) != 0)
+          strong_shared(w, op, l, *p.block, p.offset, bytes, access == Access::read, access == Access::write);
+        else
+          r->access({w, op, l, *p.block, p.offset, bytes, access == Access::write, 0, 0, silent(l, p)});
+      }
+    } else if (p.space == Space::global && findings) {
+      if ((op.flags & 0x100) != 0) {
+        strong |= 1u << l;
+        w.global_words.access(w, op, l, address[l], bytes, {access == Access::write, true, false});
+      } else
+        w.block->cluster->launch->globals->access(w, op, l, address[l], bytes, access == Access::write, 0, 0,
+                                                  silent(l, p));
+    }
+    if (p.space == Space::global) global |= 1u << l;
+  });
+  if (strong != 0 && access == Access::write)
+    for (std::uint32_t m = strong; m != 0; m &= m - 1)
+      publish_global(w, op, std::countr_zero(m), address[std::countr_zero(m)], false);
+  unwritten.strong = strong;
+  Cluster& c = *w.block->cluster;
+  if (c.findings) {
+    if (shared != 0) count_shared(c, address, shared, bytes);
+    if (global != 0) count_global(c, address, global, bytes, access != Access::read);
+  }
+  return ok;
+}
+
+template <class T>
+void load_rows(Warp& w, const Op& op, std::uint8_t* const* data, std::uint32_t ok) {
+  const Program& p = *w.block->cluster->program;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    const Ref r = p.lists[op.target + i];
+    for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      T v{};
+      if (ok >> l & 1) std::memcpy(&v, data[l] + i * sizeof(T), sizeof(T));
+      if (sizeof(T) == op.dsize) {
+        w.out<T>(r)[l] = v;
+      } else {
+        w.set(r, op.dsize, l,
+              (op.flags & 4) != 0 ? static_cast<u64>(sign_extend(v, sizeof(T))) : static_cast<u64>(v));
+      }
+    }
+  }
+}
+/// Registers that got bytes nobody wrote are unknown from here on.
+void note_unwritten(Warp& w, const Op& op, const Unwritten& unwritten) {
+  const Program& p = *w.block->cluster->program;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    std::uint32_t lanes = 0;
+    for (std::uint32_t m = unwritten.lanes; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      const std::uint8_t* s = unwritten.shadow[l] + std::size_t{i} * op.width;
+      if (!std::all_of(s, s + op.width, [](std::uint8_t v) { return (v & kWrittenBit) != 0; }))
+        lanes |= 1u << l;
+    }
+    if (lanes != 0) mark_unknown(w, origin_of(w, op), p.lists[op.target + i], lanes);
+  }
+}
+void run_load(Warp& w, const Op& op) {
+  std::uint8_t* data[32];
+  Unwritten unwritten;
+  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::read, data, unwritten);
+  switch (op.width) {
+    case 1:
+      load_rows<std::uint8_t>(w, op, data, ok);
+      break;
+    case 2:
+      load_rows<std::uint16_t>(w, op, data, ok);
+      break;
+    case 4:
+      load_rows<std::uint32_t>(w, op, data, ok);
+      break;
+    default:
+      load_rows<std::uint64_t>(w, op, data, ok);
+      break;
+  }
+  for (std::uint32_t m = unwritten.strong; m != 0; m &= m - 1)
+    observe_global(w, op, std::countr_zero(m), lane_address(w, op, std::countr_zero(m)));
+  if (unwritten.lanes != 0) [[unlikely]]
+    note_unwritten(w, op, unwritten);
+}
+void run_store(Warp& w, const Op& op) {
+  std::uint8_t* data[32];
+  Unwritten to;
+  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::write, data, to);
+  const Program& p = *w.block->cluster->program;
+  const bool findings = w.block->cluster->findings;
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    const Ref r = p.lists[op.target + i];
+    for (std::uint32_t m = ok; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      const u64 v = w.value(r, op.dsize, l);
+      std::memcpy(data[l] + std::size_t{i} * op.width, &v, op.width);
+    }
+    if (!findings) continue;
+    for (std::uint32_t m = unknown_lanes(w, r, ok); m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      // Memory of the block remembers; what leaves for global memory is an output.
+      if (op.use == Use::store && static_cast<Space>(op.c) != Space::global)
+        std::memset(to.shadow[l] + std::size_t{i} * op.width, kAllocated, op.width);
+      else
+        report_unknown(w, op, r, 1u << l);
+    }
+  }
+  ++w.block->cluster->progress;
+}
+
+Kind kind_of(Space s, bool load) {
+  switch (s) {
+    case Space::shared:
+      return load ? Kind::load_shared : Kind::store_shared;
+    case Space::local:
+      return Kind::local;
+    case Space::param:
+      return Kind::parameter;
+    default:
+      return load ? Kind::load_global : Kind::store_global;
+  }
+}
+
+void decode_ldst(Decoder& d) {
+  const bool load = d.in->opcode == "ld" || d.in->opcode == "ldu";
+  if (d.in->opcode == "st" && d.has("async")) {
+    return decode_remote_write(d);
+  }
+  std::string_view name;
+  Space space = d.space_of(name);
+  const Type t = d.last_type();
+  const bool wide = t == Type::b128;  // like a pair of 64 bits
+  const int width = wide ? 8 : size_of(t);
+  const std::size_t n = d.has("v8") ? 8 : d.has("v4") ? 4 : d.has("v2") || wide ? 2 : 1;
+  const Operand& value = d.operand(load ? 0 : 1);
+  const Operand& where = d.operand(load ? 1 : 0);
+  const std::vector<Operand> items = wide ? std::vector<Operand>{}
+                                     : n == 1 && value.kind != Operand::Kind::vector
+                                         ? std::vector<Operand>{value}
+                                         : value.items;
+  int row = 0;
+  std::vector<Ref> refs;
+  if (wide && d.types().size() == 1) refs = {d.halves(value)[0], d.halves(value)[1]};
+  if (items.size() + refs.size() != n) d.fail("vector of the wrong length in");
+  for (const Operand& o : items) {
+    const int size = d.size_of_register(o, width);
+    if (size == 3 || size < width) d.fail("register too small in");
+    if (o.kind == Operand::Kind::reg && row != 0 && row != size) d.fail("registers of different sizes in");
+    if (o.kind != Operand::Kind::sink) row = size;
+    refs.push_back(load ? d.dst(o, 0) : d.src(o, size));
+  }
+  if (row == 0) row = width;
+  const bool is_signed = t == Type::s8 || t == Type::s16 || t == Type::s32;
+  const auto a = d.address(where, space);
+  bool frame = false;
+  if (where.items[0].kind == Operand::Kind::symbol) {
+    const std::uint32_t id = where.items[0].id;
+    const Variable& v = d.module.variables[id];
+    if (v.space == Space::param && d.is_kernel_param(id) && d.fn->entry) {
+      if (!load) d.fail("store to a kernel parameter in");
+      if (v.bytes < static_cast<std::size_t>(a.offset) + static_cast<std::size_t>(width) * n || a.offset < 0)
+        d.fail("read past the parameter in");
+      const Alu mov = row == 2 ? Alu::mov16 : row == 8 ? Alu::mov64 : Alu::mov32;
+      for (std::size_t i = 0; i < n; ++i) {
+        if (!wide && items[i].kind == Operand::Kind::sink) continue;
+        const Ref from =
+            d.param_row(v, id, a.offset + static_cast<std::int64_t>(i) * width, width, is_signed, row);
+        d.emit_alu(mov, Kind::parameter, refs[i], from);
+      }
+      return;
+    }
+    if (space == Space::generic) space = v.space;
+    if (v.space == Space::param || v.space == Space::local) {
+      frame = true;
+      space = Space::local;
+    }
+  }
+  // Strong accesses synchronise instead of racing.
+  const bool strong =
+      d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
+  const std::uint32_t at = d.list(refs);
+  Op& op = d.emit(load ? run_load : run_store, kind_of(space, load));
+  op.a = a.ref;
+  op.asize = static_cast<std::uint8_t>(a.size);
+  op.imm = a.offset;
+  op.c = static_cast<Ref>(space);
+  op.target = at;
+  op.count = static_cast<std::uint8_t>(n);
+  op.width = static_cast<std::uint8_t>(width);
+  op.dsize = static_cast<std::uint8_t>(row);
+  op.use = load ? Use::load : Use::store;
+  op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
+                                        (is_signed ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
+}
+
+u64 window_of(Space s) {
+  return s == Space::shared  ? kSharedWindow
+         : s == Space::local ? kLocalWindow
+         : s == Space::param ? kParamWindow
+                             : 0;
+}
+void decode_cvta(Decoder& d) {
+  std::string_view name;
+  const Space space = d.space_of(name);
+  const int size = size_of(d.last_type());
+  if (size != 8) d.unsupported();
+  const Ref r = d.dst(d.operand(0), 8), a = d.src(d.operand(1), 8);
+  const bool symbol_shared = d.operand(1).kind == Operand::Kind::symbol && space == Space::shared;
+  const u64 window = window_of(space);
+  if (window == 0) {
+    d.emit_alu(Alu::mov64, Kind::move, r, a);
+  } else if (d.has("to")) {
+    d.emit_alu(Alu::sub64, Kind::move, r, a, d.constant(window, 8));
+  } else {
+    d.emit_alu(Alu::add64, Kind::move, r, a, d.constant(window, 8));
+    if (symbol_shared) d.emit_alu(Alu::add64, Kind::move, r, r, d.special("shared_base", 8));
+  }
+}
+u64 run_isspacep(const Op& op, u64 a, u64, u64) {
+  const auto s = static_cast<Space>(op.imm);
+  const bool shared = a - kSharedWindow <= 0xffffffffu, local = a - kLocalWindow <= 0xffffffffu,
+             param = a - kParamWindow <= 0xffffffffu;
+  return s == Space::shared  ? shared
+         : s == Space::local ? local
+         : s == Space::param ? param
+                             : !shared && !local && !param;
+}
+void decode_isspacep(Decoder& d) {
+  std::string_view name;
+  const Space s = d.space_of(name);
+  const Ref r = d.dst(d.operand(0), 3), a = d.src(d.operand(1), 8);
+  d.emit_scalar(run_isspacep, Kind::predicate, r, 3, a, 8).imm = static_cast<std::int64_t>(s);
+}
+void nothing(Warp&, const Op&) {}
+void decode_nothing(Decoder& d) {
+  d.emit(nothing, Kind::other);
+}
+
+void run_mapa(Warp& w, const Op& op) {
+  each_lane(w, [&](int l) {
+    const u64 a = w.value(op.a, op.asize, l), rank = w.value(op.b, 4, l);
+    const u64 base = op.flags != 0 ? kSharedWindow : 0;
+    if (rank >= w.block->cluster->blocks.size())
+      report(w, op, l, "out-of-bounds",
+             "block rank " + std::to_string(rank) + " of a cluster of " +
+                 std::to_string(w.block->cluster->blocks.size()));
+    w.set(op.d, op.dsize, l, base + ((a - base) & 0xffffffu) + (rank << 24));
+  });
+}
+void decode_mapa(Decoder& d) {
+  const int size = size_of(d.last_type());
+  std::string_view name;
+  const bool generic = d.space_of(name) == Space::generic;
+  const Ref r = d.dst(d.operand(0), size), a = d.src(d.operand(1), size), b = d.src(d.operand(2), 4);
+  Op& op = d.emit(run_mapa, Kind::integer);
+  op.d = r, op.a = a, op.b = b, op.asize = op.dsize = static_cast<std::uint8_t>(size), op.flags = generic;
+}
+void run_getctarank(Warp& w, const Op& op) {
+  each_lane(w, [&](int l) {
+    const u64 a = w.value(op.a, op.asize, l);
+    w.set(op.d, 4, l, ((op.flags != 0 ? a - kSharedWindow : a) >> 24) & 0xff);
+  });
+}
+void decode_getctarank(Decoder& d) {
+  std::string_view name;
+  const bool generic = d.space_of(name) == Space::generic;
+  const int size = size_of(d.last_type());
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), size);
+  Op& op = d.emit(run_getctarank, Kind::integer);
+  op.d = r, op.a = a, op.asize = static_cast<std::uint8_t>(size), op.flags = generic;
+}
+void decode_createpolicy(Decoder& d) {
+  const Ref r = d.dst(d.operand(0), 8);
+  d.emit_alu(Alu::mov64, Kind::move, r, d.constant(0x1000000000000000ull, 8));
+}
+
+}  // namespace
+
+std::vector<DecodeEntry> memory_table() {
+  return {{"ld", decode_ldst},
+          {"ldu", decode_ldst},
+          {"st", decode_ldst},
+          {"cvta", decode_cvta},
+          {"isspacep", decode_isspacep},
+          {"prefetch", decode_nothing},
+          {"prefetchu", decode_nothing},
+          {"applypriority", decode_nothing},
+          {"discard", decode_nothing},
+          {"mapa", decode_mapa},
+          {"getctarank", decode_getctarank},
+          {"createpolicy", decode_createpolicy}};
+}
+
+}  // namespace kiln::emulator::ptx

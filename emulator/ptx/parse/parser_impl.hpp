@@ -1,0 +1,88 @@
+// The recursive-descent parser's state. Internal to ptx/.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "emulator/ptx/parse/ast.hpp"
+#include "emulator/ptx/parse/lexer.hpp"
+
+namespace kiln::emulator::ptx {
+
+struct Symbol {
+  enum class Kind : std::uint8_t { variable, function, reg, reg_range, label, table } kind = Kind::variable;
+  std::uint32_t id = 0;     ///< first register of a range
+  std::uint32_t count = 0;  ///< registers in a range
+};
+
+/// One { } level. Labels are local to it, so a reference waits here until the level closes.
+struct Scope {
+  struct Pending {
+    std::size_t instruction, operand;
+    std::string_view name;
+    int line;
+    int table = -1;  ///< reference from a branch table: operand is the index there
+  };
+  std::unordered_map<std::string_view, Symbol> names;
+  std::vector<Pending> pending;
+};
+
+class Parser {
+ public:
+  explicit Parser(Module& module) : module_(module), lex_(module.text) {}
+  void run();
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const;
+  void expect(std::string_view punct);
+  bool accept(std::string_view punct);
+  std::string_view name(const char* what);
+  std::uint64_t integer(const char* what);
+
+  // parser_module.cpp
+  void module_item();
+  void function(bool entry, bool is_extern);
+  void parameters(Function& f, std::vector<std::uint32_t>& out);
+  void performance(Function& f, std::string_view directive);
+  void variables(Space space, bool is_extern);
+  void initializer(Variable& v);
+  void init_values(Variable& v, std::size_t& at, int depth);
+  std::uint32_t add_variable(Variable v);
+  void file_directive();
+  void location();
+  void skip_section();
+
+  // parser.cpp
+  void body(Function& f);
+  void statement(Function& f);
+  void registers(Function& f);
+  void open_scope();
+  void close_scope(Function& f);
+  const Symbol* find(std::string_view n) const;
+  bool find_register(std::string_view n, std::uint32_t& id) const;
+  void label(Function& f, std::string_view n);
+  void branch_targets(Function& f, std::string_view n);
+  void instruction(Function& f);
+  /// Constant expressions (constants.cpp).
+  std::int64_t constant(int level = 0, int depth = 0);
+  std::int64_t primary_constant(int depth);
+  std::int64_t more_constant(std::int64_t v, int level, int depth);
+  bool constant_operand(Operand& o);
+  std::string_view binary_operator(int level, int& own);
+  Operand operand(Function& f, std::size_t index, int depth);
+  Operand sequence(Function& f, std::size_t index, int depth);
+  Operand address(Function& f, std::size_t index);
+  Operand named(Function& f, std::string_view n, std::size_t index);
+
+  Module& module_;
+  Lexer lex_;
+  std::vector<Scope> scopes_;
+  int function_ = -1;
+  bool call_ = false;  ///< the instruction is a call, whose parentheses hold lists
+  int file_ = 0, source_line_ = 0, source_column_ = 0;
+  int caller_file_ = 0, caller_line_ = 0, caller_column_ = 0;
+};
+
+}  // namespace kiln::emulator::ptx

@@ -1,0 +1,204 @@
+#include "generator/schedules/cdna_decode/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/schedules/common/meaning.hpp"
+#include "generator/systems/cdna/score_dialect.hpp"
+#include "generator/systems/kv_mma_op_constants.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+constexpr const char* kName = "cdna_decode_streaming";
+
+/// What the kernel computes: anything it does not is refused here, never ignored.
+bool check_meaning(const Config& c, const Config& m, Violations& out) {
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "v_layout", "full_kv",
+              "bk_smem", "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only",
+              "shared_kv"});
+  check.takes_16_bit_or_bytes();
+  check.takes_ov_depth_of_depth();
+  check.takes_plain_rows();
+  check.takes_positive_scale();
+  const bool widens = *m.kv_dtype != c.dtype;
+  check.takes(!widens || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers", "reg_staged");
+  check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
+  check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));
+  check.takes(!c.smem_depth || *c.smem_depth == c.depth, "/smem_depth", "keeps strips only",
+              std::to_string(c.depth));
+  check.takes(c.num_smem_stages.value_or(1) == 1, "/num_smem_stages", "has one strip in LDS", "1");
+  check.takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
+  check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
+              "false");
+  check.takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
+  check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
+              c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
+  check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
+  check.takes(c.depth == 64 || c.depth == 128 || c.depth == 256 || c.depth == 512, "/depth",
+              "takes depth 64, 128, 256 and 512", "64, 128, 256, 512");
+  return check.passed();
+}
+
+/// Transposing reads touch 32 bytes of 8 rows in one phase (of bytes: 16 of 16): each goes to another part of
+/// the 256 bytes of all banks, 16 vectors, the row being what a vector's number holds above those of a row.
+/// Other reads take whole rows, or half the banks from rows 4 (bytes: 8) apart.
+layout::Swizzle v_swizzle(const Mfma& mfma, int vectors_per_row, int wave_columns) {
+  int log2 = 0;
+  while (1 << log2 < vectors_per_row) ++log2;
+  const bool bytes = is_fp8(mfma.type);
+  if (mfma.target != Target::gfx950) {
+    if (bytes) return {1, 2, log2 + 1};
+    return wave_columns % 64 == 0 ? layout::Swizzle{} : layout::Swizzle{1, 2, log2};
+  }
+  if (bytes) return {std::min(log2, 4), 0, std::max(log2, 4)};
+  return vectors_per_row <= 8 ? layout::Swizzle{2, 1, 3} : layout::Swizzle{3, 1, log2 - 1};
+}
+
+}  // namespace
+
+layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row) {
+  return {2, 1, static_cast<int>(std::bit_width(static_cast<unsigned>(vectors_per_row * mfma.frag()))) - 2};
+}
+
+std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
+                                       int wave_vectors, Violations& out) {
+  const LdsSwizzle s(xor_swizzle(key));
+  if (s.map.is_valid() && wave_vectors % s.period_vectors(static_cast<int>(size_of(user.dtype))) == 0)
+    return s;
+  // The default fits all tiles but few: then it is the tile that does not.
+  const bool chosen = user.swizzle || (pointer == "/swizzle_k" ? user.swizzle_k : user.swizzle_v);
+  break_rule(user, "V11", {chosen ? pointer : "/WN", chosen ? "/swizzle" : "/BK"},
+             "the swizzle permutes inside the WN keys of a wave", chosen ? "auto" : "", out);
+  return std::nullopt;
+}
+
+DecodePlan decode_plan_of(const Config& c) {
+  DecodePlan p;
+  p.mfma = Mfma::of(c);
+  p.depth = c.depth, p.ov_depth = p.ov_columns = *c.ov_depth;
+  p.BM = *c.BM, p.BN = *c.BN, p.WN = *c.WN, p.BK = *c.BK;
+  p.num_threads = *c.num_threads;
+  p.num_warps = p.num_threads / 64;
+  p.v_block = c.v_load == "block";
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  p.kind = c.operand->kind;
+  p.row_scales = RowScales(c);
+  if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
+  StreamK::Shape stream{p.kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1)};
+  stream.uniform = "uniform";  // else the search for work is in vector registers and branches lane by lane
+  p.stream.emplace(stream);
+  ScoreLayout scores = p.mfma.score_layout(p.WN / p.mfma.shape.m);
+  if (p.WN % 32 != 0) scores.lane_bit = "(first_key & 16) + " + scores.lane_column;  // half a word of a mask
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, scores, score_dialect());
+  return p;
+}
+
+void place_in_lds(DecodePlan& p, int k_bytes, int v_bytes) {
+  const TargetInfo& target = target_info(p.mfma.target);
+  p.smem_v = k_bytes;
+  p.smem_p = p.smem_v + v_bytes;
+  p.smem_exchange = p.smem_p + p.BM * p.p_row_bytes();
+  p.smem_flag = p.smem_exchange + 4 * std::max(2, p.warps_n()) * p.BM;
+  p.smem_bytes = p.smem_flag + 16;
+  // As many blocks as the LDS holds, at most two waves a SIMD's worth of registers each; wide rows take more.
+  const int most = p.depth > 256 ? 1 : 2;
+  p.ctas_per_cu = std::clamp(target.smem_bytes / std::max(1, p.smem_bytes), 1, most);
+  p.max_registers = std::min(target.max_registers, 512 / ((p.num_warps * p.ctas_per_cu + 3) / 4));
+}
+
+std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
+  Config named = user;
+  named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
+  Config c = with_rule_defaults(named);
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
+  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  if (!c.v_load) c.v_load = v_loads_of(c).front();
+  const TargetInfo& target = target_info(c.target);
+
+  DecodePlan p = decode_plan_of(c);
+  const Refusals refuse(user, out);
+  if (p.row_scales.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
+    refuse_value(
+        user, "/operand/quantization/granularity",
+        fmt::format("{} takes a scale for whole strips of BK ({}) columns, or for a row", kName, p.BK),
+        std::to_string(align_up(p.row_scales.columns(), p.BK)), out);
+    return std::nullopt;
+  }
+  const int columns = p.ov_depth / p.num_warps;
+  if (p.num_warps != p.BN / p.WN) {
+    refuse("V22", {"/num_threads", "/BN", "/WN"}, "streaming decode has one wave for each WN keys",
+           std::to_string(64 * p.BN / p.WN));
+    return std::nullopt;
+  }
+  if (KVMmaOp::column_groups(p.mfma, columns, p.v_block).empty() || p.ov_depth % p.num_warps != 0) {
+    refuse(kName, {"/WN", "/depth"},
+           fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
+                       columns,
+                       p.v_block || c.target == Target::gfx950 ? 16
+                       : is_fp8(c.dtype)                       ? 64
+                                                               : 32),
+           "");
+    return std::nullopt;
+  }
+  const int size = static_cast<int>(size_of(c.dtype));
+  const auto swizzle = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", p.WN * p.BK * size / 16, out);
+  if (!swizzle) return std::nullopt;
+  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
+  kv.page_size = page_size;
+  kv.widens = *c.kv_dtype != c.dtype;
+  kv.stored = *c.kv_dtype;
+  kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
+  kv.reg_staged = *c.dma == "reg_staged";
+  const bool blocked = c.v_layout == "blocked";
+  if (blocked && columns % p.BK != 0) {
+    refuse(kName, {"/v_layout"},
+           fmt::format("each of {} waves reads {} output columns, no whole blocks of BK ({})", p.num_warps,
+                       columns, p.BK),
+           "flat");
+    return std::nullopt;
+  }
+  const int v_bytes =
+      KVBuffer::dma_bytes_for(target.lds_dma_bytes, (blocked ? p.BK : p.ov_depth) * size, page_size);
+  if (!kv.reg_staged && (kv.dma_bytes == 0 || v_bytes == 0)) {
+    const int rows = 256 / (p.BK * size);
+    refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
+                 std::to_string(align_up(page_size, rows)), out);
+    return std::nullopt;
+  }
+  if (kv.reg_staged) kv.dma_bytes = 4;  // of copies that are not made
+  kv.swizzle = *swizzle;
+  p.k.emplace(kv);
+  kv.scale_columns = p.row_scales.columns();
+  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
+  kv.blocked = blocked;
+  const int row_vectors = (blocked ? p.BK : p.ov_depth) * size / 16;
+  if (!c.swizzle_v) {
+    const layout::Swizzle s =
+        p.v_block ? block_swizzle(p.mfma, row_vectors) : v_swizzle(p.mfma, row_vectors, columns);
+    c.swizzle_v = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{s.bits, s.base, s.shift, false});
+  }
+  const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", p.BK * row_vectors, out);
+  if (!swizzle_v) return std::nullopt;
+  kv.swizzle = *swizzle_v;
+  kv.block_form = p.v_block;
+  p.v.emplace(kv);
+  p.wave_columns = columns;
+  p.columns = p.v->kv_mma_op().groups();
+  place_in_lds(p, p.k->bytes(), p.v->bytes());
+  p.config = std::move(c);
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, columns, p.columns, p.pack_out()});
+  return p;
+}
+
+}  // namespace kiln::cdna

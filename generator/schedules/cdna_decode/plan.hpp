@@ -1,0 +1,127 @@
+// Every constant of a cdna_decode_streaming or cdna_decode kernel, derived once from the resolved config.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "generator/schedules/schedule.hpp"
+#include "generator/systems/cdna/decode_streaming.hpp"
+#include "generator/systems/cdna/q_tile.hpp"
+#include "generator/systems/cdna/row_scales.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/score_mod.hpp"
+#include "generator/systems/stream_k.hpp"
+
+namespace kiln::cdna {
+
+struct DecodePlan {
+  Config config;  ///< resolved
+  /// cdna_decode_streaming: a strip of K or V in LDS at a time; cdna_decode: whole tiles, in stages.
+  bool streaming = true;
+  bool v_in_k = false;   ///< V is read from the columns of K's tile (cdna_decode)
+  bool v_block = false;  ///< V is read element by element, and P by whole runs of a lane's keys
+
+  Mfma mfma;
+  int depth = 0, ov_depth = 0, BM = 0, BN = 0, WN = 0, BK = 0;
+  int num_warps = 0, num_threads = 0, ctas_per_cu = 1;
+  bool lse = false, sink = false;
+  std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
+  RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
+  OperandKind kind = OperandKind::contiguous;
+  int max_registers = 0;
+  int k_stages = 1, v_stages = 1;  ///< cdna_decode
+  int wave_columns = 0;            ///< output columns of one wave
+  int ov_columns = 0;  ///< of all waves: ov_depth, and columns that only fill the last one's share
+  int v_slices = 1;    ///< parts of them whose fragments are read one after the other
+  std::vector<ColumnGroup> columns;
+  /// LDS: K at 0, V, P, then one float per wave and row, then a flag.
+  int smem_v = 0, smem_p = 0, smem_exchange = 0, smem_flag = 0, smem_bytes = 0;
+
+  std::optional<QTile> q;
+  std::optional<DecodeStreamingKVBuffer> k, v;  ///< streaming
+  std::optional<KVBuffer> k_tile, v_tile;       ///< cdna_decode
+  std::optional<StreamK> stream;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  /// The emitted names that masks and score modifiers read: a lane's packed row has its position and head.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"position", "(kv_head * group + packed % group)"}};
+    context.batch = "batch_index";
+    context.seqlen_q = "queries";
+    context.seqlen_k = "keys";
+    return context;
+  }
+  /// Parameters of the kernel that scores are scaled by.
+  std::vector<const char*> factors() const { return modifier->factors(); }
+
+  bool ragged_q() const { return kind != OperandKind::contiguous; }
+  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
+  ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
+  int output_tiles() const { return wave_columns / mfma.shape.m; }
+  /// cdna_decode: K and V pass through registers on their way to LDS.
+  bool staged() const { return k_tile->staged(); }
+  /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
+  bool late_v() const { return !v_in_k && k_stages == 2 && v_stages == 1; }
+  /// Waves form a grid: 16 packed rows each one way, WN keys (then a share of the output columns) the other.
+  int warps_m() const { return BM / mfma.shape.m; }
+  int warps_n() const { return BN / WN; }
+  /// Emitted: the wave's place along the keys, and this lane's row of the block's.
+  const char* warp_n() const { return warps_m() == 1 ? "warp" : "warp_n"; }
+  const char* tile_row() const { return warps_m() == 1 ? "(lane & 15)" : "tile_row"; }
+  std::vector<const char*> tensors() const {
+    if (v_in_k) return {"q", "k", "o"};
+    return {"q", "k", "v", "o"};
+  }
+  const KVMmaOp& k_op() const { return streaming ? k->kv_mma_op() : k_tile->kv_mma_op(); }
+  const KVMmaOp& v_op() const { return streaming ? v->kv_mma_op() : v_tile->kv_mma_op(); }
+  /// A partial result: O' not divided by the sum, [BM][ov_columns], then (maximum, sum) of each row.
+  int partial_floats() const { return BM * ov_columns + 2 * BM; }
+  /// Rows of P are BN elements, whose 16-byte vectors are XORed with the row.
+  int p_row_bytes() const { return BN * p_bytes(); }
+  int p_bytes() const { return q_bytes() ? 1 : 2; }
+  /// Keys of P that one lane reads at once: 8 bytes of one instruction's slots, or all of them.
+  int keys_per_read() const { return v_block ? mfma.frag() : q_bytes() ? 8 : 4; }
+  /// log2 of the factor of P: the largest P is near the largest FP8 number (240 or 448).
+  int p_shift() const { return !q_bytes() ? 0 : mfma.type == DType::fp8_e4m3fnuz ? 7 : 8; }
+  bool q_bytes() const { return is_fp8(mfma.type); }
+  bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
+  int p_vector_mask() const { return std::min(8, p_row_bytes() / 16) - 1; }
+  std::string pack() const { return config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
+  std::string pack_out() const { return *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
+};
+
+/// Fills defaults and checks; nullopt with violations when a rule is broken. plan_decode is that of
+/// cdna_decode_streaming, plan_tile_decode that of cdna_decode.
+std::optional<DecodePlan> plan_decode(const Config& user, Violations& out);
+std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out);
+
+/// Of V's block form: 16 lanes touch 32 bytes of a row; the four rows of a read go to four parts of 128
+/// bytes.
+layout::Swizzle block_swizzle(const Mfma& mfma, int vectors_per_row);
+/// A swizzle of the config, or nothing and a violation at `pointer` where it moves anything out of the
+/// `wave_vectors` 16-byte vectors that one wave has of a tile.
+std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key, std::string_view pointer,
+                                       int wave_vectors, Violations& out);
+/// The parts of a plan that both schedules take from the config as it is.
+DecodePlan decode_plan_of(const Config& config);
+/// Places of everything in LDS, blocks a CU and registers a lane, from the bytes of K and V.
+void place_in_lds(DecodePlan& plan, int k_bytes, int v_bytes);
+
+/// The kernel's text.
+KernelSource emit_decode(const DecodePlan& plan);
+/// Once K(n) has landed: the scales of the wave's keys, where they differ from row to row.
+void emit_key_scales(Writer& w, const DecodePlan& plan);
+/// Scores of the tile in s_acc become P, written to LDS.
+void emit_decode_softmax(Writer& w, const DecodePlan& plan);
+/// After a barrier: P of all waves' keys in registers, as the B operand of V' P'.
+void emit_read_p(Writer& w, const DecodePlan& plan);
+/// K and V of a segment of cdna_decode, `rows` rows of them; its KV tiles (cdna_decode_tiles.cpp).
+void emit_tile_buffers(Writer& w, const DecodePlan& plan, const std::string& rows);
+void emit_decode_tiles(Writer& w, const DecodePlan& plan);
+/// The end of a segment (cdna_decode_epilogue.cpp).
+void emit_decode_epilogue(Writer& w, const DecodePlan& plan);
+
+}  // namespace kiln::cdna

@@ -1,0 +1,63 @@
+#include "generator/schedules/cdna_decode/schedule.hpp"
+
+#include "generator/schedules/cdna_decode/plan.hpp"
+
+namespace kiln {
+namespace {
+
+/// P comes from LDS in the key order that V's fragments have: slot by slot.
+bool p_has_order_of_v(const cdna::DecodePlan& p) {
+  const int keys = p.keys_per_read(), groups = p.mfma.groups();
+  for (int group = 0; group < groups; ++group) {
+    for (int e = 0; e < p.mfma.frag(); ++e) {
+      const int key = e / keys * keys * groups + group * keys + e % keys;
+      if (p.v_op().slot_key(group * p.mfma.shape.m, e) != key) return false;
+    }
+  }
+  return true;
+}
+
+class CdnaDecode final : public Schedule {
+ public:
+  explicit CdnaDecode(cdna::DecodePlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    const nlohmann::ordered_json ops{{"k", plan_.k_op().constants()}, {"v", plan_.v_op().constants()}};
+    if (plan_.streaming)
+      return {{"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
+              {"kv_mma_op", ops}};
+    return {{"kv_buffer", {{"k", plan_.k_tile->constants()}, {"v", plan_.v_tile->constants()}}},
+            {"kv_mma_op", ops}};
+  }
+  Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
+  KernelSource emit() const override { return cdna::emit_decode(plan_); }
+  std::vector<layout::Proof> layout_proofs() const override {
+    std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
+    for (auto& proof : plan_.streaming ? plan_.v->proofs() : plan_.v_tile->proofs())
+      proofs.push_back(std::move(proof));
+    proofs.push_back({"P: read in the key order of V", p_has_order_of_v(plan_), 0});
+    return proofs;
+  }
+
+ private:
+  cdna::DecodePlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out) {
+  const bool strips =
+      !config.v_from_k.value_or(false) && config.ov_depth.value_or(config.depth) == config.depth &&
+      (config.depth == 64 || config.depth == 128 || config.depth == 256 || config.depth == 512);
+  if (!config.schedule && !strips) return make_cdna_decode(std::move(config), out);
+  auto plan = cdna::plan_decode(config, out);
+  return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
+}
+
+std::unique_ptr<Schedule> make_cdna_decode(Config config, Violations& out) {
+  auto plan = cdna::plan_tile_decode(config, out);
+  return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
+}
+
+}  // namespace kiln

@@ -1,0 +1,155 @@
+// The plan of cdna_decode: whole tiles of K and V in LDS, waves in a grid of row tiles and key shares.
+#include <fmt/format.h>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/schedules/cdna_decode/plan.hpp"
+#include "generator/schedules/common/meaning.hpp"
+#include "generator/systems/cdna/product.hpp"
+#include "generator/systems/kv_mma_op_constants.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+constexpr const char* kName = "cdna_decode";
+
+/// What the kernel computes: anything it does not is refused here, never ignored.
+bool check_meaning(const Config& c, const Config& m, Violations& out) {
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "full_kv", "bk_smem",
+              "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
+              "reg_chunk_depth"});
+  check.takes_16_bit_or_bytes();
+  check.takes(*m.kv_dtype == c.dtype || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers",
+              "reg_staged");
+  check.takes_rows_of_depth();
+  check.takes_positive_scale();
+  check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
+  check.takes(!c.shared_kv || *c.shared_kv == *m.v_from_k, "/shared_kv",
+              *m.v_from_k ? "reads V where K lies" : "keeps K and V apart", *m.v_from_k ? "true" : "false");
+  check.takes(*m.smem_depth == align_up(c.depth, *m.bk_smem), "/smem_depth", "keeps depth columns",
+              std::to_string(align_up(c.depth, *m.bk_smem)));
+  const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
+  check.takes(!c.num_smem_stages || *c.num_smem_stages == stages, "/num_smem_stages",
+              "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
+              c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
+  check.takes(*m.WM == 16, "/WM", "gives a wave 16 packed query rows", "16");
+  const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
+  check.takes(c.depth % piece == 0, "/depth", "takes rows of whole 16 bytes",
+              std::to_string(align_up(c.depth, piece)));
+  check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
+  return check.passed();
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) {
+  Config c = with_rule_defaults(user);
+  c.schedule = kName;
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  if (!c.v_load) c.v_load = v_loads_of(c).front();
+  const bool block = c.v_load == "block";
+  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  const int row_vectors = *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;
+  if (!c.swizzle_v && !*c.v_from_k && c.swizzle) c.swizzle_v = *c.swizzle;
+  if (!c.swizzle_v && !*c.v_from_k && block) {
+    const layout::Swizzle s = block_swizzle(Mfma::of(c), row_vectors);
+    c.swizzle_v = XorSwizzle{s.bits, s.base, s.shift, false};
+  } else if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
+    c.swizzle_v = c.target == Target::gfx950 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};
+  } else if (!c.swizzle_v) {
+    // Transposing reads want the eight rows of a phase apart (cdna.md 7); 16 lanes of 4 bytes take half of
+    // the banks, lanes 16 to 31, four rows on, the other half.
+    const bool wide = *c.bk_smem * size_of(c.dtype) >= 128;
+    c.swizzle_v = *c.v_from_k ? *c.swizzle_k
+                  : c.target != Target::gfx950
+                      ? SwizzleKey(XorSwizzle{1, 2, wide ? 3 : 2, false})
+                      : SwizzleKey(wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false});
+  }
+  const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors, out);
+  const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors, out);
+  if (!swizzle_k || !swizzle_v) return std::nullopt;
+  const TargetInfo& target = target_info(c.target);
+
+  DecodePlan p = decode_plan_of(c);
+  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
+  p.streaming = false;
+  p.v_in_k = *c.v_from_k;
+  p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
+  p.v_stages = *c.double_buffer || p.v_in_k ? p.k_stages : 1;
+
+  // Shares of whole blocks, which are whole groups of fragments: of V in its own stage, columns past the last
+  // are read as they come and their O is not written.
+  const int unit = std::max(*c.bk_smem, block ? p.mfma.shape.m : KVMmaOp::column_unit(p.mfma));
+  const int share = ceil_div(p.ov_depth, p.warps_n());
+  p.wave_columns = p.v_in_k ? share : align_up(share, unit);
+  p.ov_columns = p.wave_columns * p.warps_n();
+  const int slice = slice_columns(p.mfma, p.wave_columns);
+  p.v_slices = p.wave_columns / std::max(1, slice);
+  p.columns = sliced_columns(p.mfma, p.wave_columns, slice, block);
+  if ((p.v_in_k && p.ov_columns != p.ov_depth) || p.wave_columns % *c.bk_smem != 0 || p.columns.empty()) {
+    break_rule(user, kName, {"/WN", "/ov_depth", "/bk_smem"},
+               fmt::format("each of {} waves has {} output columns, which must be a multiple of bk_smem ({})",
+                           p.warps_n(), p.wave_columns, *c.bk_smem),
+               "", out);
+    return std::nullopt;
+  }
+  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
+  const int dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, row_bytes, page_size);
+  const bool staged = *c.dma == "reg_staged";
+  if (dma_bytes == 0 && !staged) {
+    const int rows = 256 / row_bytes;
+    refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
+                 std::to_string(align_up(page_size, rows)), out);
+    return std::nullopt;
+  }
+  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          p.WN,       p.BK,
+                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
+                     *swizzle_k};
+  kv.reg_staged = staged;
+  kv.widens = *c.kv_dtype != c.dtype;
+  kv.stored = *c.kv_dtype;
+  kv.page_size = page_size;
+  kv.keys_in_order = true;  // P comes from LDS
+  kv.reg_chunk = c.reg_chunk_depth.value_or(0);
+  p.k_tile.emplace(kv);
+  kv.scale_columns = p.row_scales.columns();
+  kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_columns, kv.num_smem_stages = p.v_stages;
+  kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
+  kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice, kv.block = block;
+  if (p.v_in_k) kv.reads = p.k_tile->stage();
+  p.v_tile.emplace(kv);
+  place_in_lds(p, p.k_tile->bytes(), p.v_in_k ? 0 : p.v_tile->bytes());
+  if (p.smem_bytes > target.smem_bytes) {
+    break_rule(user, "V15", {"/BN", "/depth", "/ov_depth", "/double_buffer", "/double_buffer_k_only"},
+               fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,
+                           to_string(c.target)),
+               "", out);
+    return std::nullopt;
+  }
+  p.config = std::move(c);
+  QTile::Shape rows{p.mfma, p.depth, p.wave_columns, p.columns, p.pack_out()};
+  if (p.ov_columns != p.ov_depth) {
+    rows.ov_depth = p.ov_depth;
+    rows.first_column = fmt::format("{} * {}", p.warp_n(), p.wave_columns);
+  }
+  p.q.emplace(std::move(rows));
+  // What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses,
+  // the softmax. They want 90 to 110 and spill nothing with 80.
+  const int lasting = 4 * p.q->num_vectors() + (p.output_tiles() + p.score_tiles()) * p.mfma.accum() +
+                      p.k_tile->staging_registers() + p.v_tile->staging_registers();
+  if (lasting + 80 > p.max_registers) {
+    break_rule(
+        user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
+        fmt::format("Q, O and S take {} registers of a lane and the loop about 80 more; {} waves leave {}",
+                    lasting, p.num_warps, p.max_registers),
+        "", out);
+    return std::nullopt;
+  }
+  return p;
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,110 @@
+// The KV tiles of cdna_decode: whole tiles of K and V in LDS (KVBuffer), or of K alone, whose first columns
+// are V (MLA; seed-systems.md 7.2). A wave reads its keys of K, then its output columns of V.
+#include "generator/schedules/cdna_decode/plan.hpp"
+#include "generator/systems/cdna/product.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+/// Bytes from one wave's first column of V to the next wave's: whole blocks.
+int wave_bytes_v(const DecodePlan& p) {
+  const LdsTile& stage = p.v_tile->stage();
+  return p.wave_columns / stage.block_cols * stage.block_bytes();
+}
+
+void emit_pv(Writer& w, const DecodePlan& p, int lds_offset) {
+  w.comment("O' += V(n)' P'");
+  const int columns = p.wave_columns / p.v_slices;
+  const LdsTile& stage = p.v_tile->stage();
+  for (int i = 0; i < p.v_slices; ++i) {
+    w.open("");
+    p.v_op().emit_registers(w);
+    emit_product(w, {*p.v_tile, lds_offset + i * (columns / stage.block_cols) * stage.block_bytes(), "p",
+                     "o_acc", false, 0, i * columns / p.mfma.shape.m});
+    w.close();
+    if (i + 1 < p.v_slices) w.line("SCHEDULE_FENCE();");
+  }
+}
+
+void emit_tile(Writer& w, const DecodePlan& p, int stage) {
+  const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
+  const bool own_v = !p.v_in_k;
+  w.banner("KV tile n in stage {}", stage);
+  if (p.staged()) {
+    w.comment("what was loaded goes where every wave has finished reading; K last, which is read first");
+    if (own_v && !p.late_v()) p.v_tile->emit_store(w, v_stage);
+    p.k_tile->emit_store(w, k_stage);
+    w.line("SYNC();");
+  } else {
+    w.comment("what is on its way has landed, and every wave has finished tile n - 1");
+    w.line("WAIT_LOADS_AND_SYNC(0);");
+  }
+  emit_key_scales(w, p);
+  if (p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
+  if (p.k_stages == 2 || p.staged()) {
+    w.open("if (n + 1 < tile_end)");
+    p.k_tile->emit_load_from_dram(w, 1 - k_stage);
+    if (own_v && !p.late_v()) p.v_tile->emit_load_from_dram(w, 1 - v_stage);
+    w.close();
+  }
+  w.open("");
+  w.comment("S' = K(n) Q'");
+  p.k_op().emit_registers(w);
+  emit_product(w, {*p.k_tile, k_stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true});
+  emit_decode_softmax(w, p);
+  if (p.late_v() && p.staged()) {
+    p.v_tile->emit_store(w, 0);
+    w.line("SYNC();");
+  } else if (p.late_v()) {
+    w.comment("V(n) has landed; K(n + 1) may still fly");
+    w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);",
+           p.k_tile->vm_exact());
+  } else {
+    w.line("SYNC();");
+  }
+  emit_read_p(w, p);
+  emit_pv(w, p, p.v_in_k ? k_stage * p.k_tile->stage_bytes() : v_stage * p.v_tile->stage_bytes());
+  w.close();
+  if (p.k_stages == 1) {
+    w.open("if (n + 1 < tile_end)");
+    if (own_v && p.v_tile->own_columns(p.wave_columns)) {
+      w.comment(
+          "K was read before the maxima were exchanged, and each wave copies the columns of V that it reads");
+    } else {
+      w.line("SYNC();  // every wave has finished tile n");
+    }
+    if (!p.staged()) p.k_tile->emit_load_from_dram(w, 0);
+    if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
+    w.close();
+  }
+  w.line("if (++n == tile_end) break;");
+}
+
+}  // namespace
+
+void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) {
+  const int size = static_cast<int>(size_of(*p.config.kv_dtype));
+  const int key_bytes = p.WN * p.k_tile->stage().row_bytes();
+  p.k_tile->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key",
+                           fmt::format(" + {} * {}", p.warp_n(), key_bytes));
+  const std::string columns = fmt::format(" + {} * {}", p.warp_n(), wave_bytes_v(p));
+  if (p.v_in_k) {
+    w.comment("V: the first {} columns of K", p.ov_depth);
+    p.v_op().emit_construct(w, "0" + columns);
+  } else {
+    p.v_tile->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key",
+                             columns);
+  }
+}
+
+void emit_decode_tiles(Writer& w, const DecodePlan& p) {
+  w.banner("KV tiles: at least one");
+  p.k_tile->emit_load_from_dram(w, 0);
+  if (!p.v_in_k && !p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
+  w.line("#pragma unroll 1");
+  w.open("for (int n = tile_begin;;)");
+  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, stage);
+  w.close();
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,280 @@
+// The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "generator/emit/cache_rows.hpp"
+#include "generator/emit/dialect.hpp"
+#include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
+#include "generator/emit/parameters.hpp"
+#include "generator/schedules/cdna_prefill/parts.hpp"
+#include "generator/schedules/common/cdna_tensors.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  using Kind = KernelParam::Kind;
+  std::vector<KernelParam> params;
+  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
+  for (const char* role : p.tensors()) add(Kind::pointer, role);
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
+  const bool own_v = p.loop != PrefillLoop::v_in_k;
+  add_scale_params(params, p.config, p.row_scales, own_v);
+  if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
+  if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
+  add(Kind::i32, "heads_q");
+  add(Kind::i32, "heads_kv");
+  if (!p.ragged_q()) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  if (p.ragged_q() && p.lse) add(Kind::i32, "total_q");
+  if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
+  if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
+  add_stride_params(params, tensors_of(p));
+  for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  for (const char* name : p.factors()) add(Kind::f32, name);
+  return params;
+}
+
+// Lengths of the sequence, and pointers to its first rows.
+void emit_sequence(Writer& w, const PrefillPlan& p) {
+  if (p.ragged_q()) {
+    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
+    w.line("if (m_start >= seqlen_q) return;");
+  }
+  if (p.kind == OperandKind::ragged)
+    w.line("const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;");
+  if (p.table()) {
+    w.line("const int seqlen_k = seqlens_k[batch];");
+    w.line(
+        "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch * "
+        "page_table_stride);");
+  }
+  if (p.kind == OperandKind::continuous) {
+    w.line("const int block = pages[0];");
+    w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
+  }
+  emit_head_pointers(w, tensors_of(p), {"batch", "head", "m_start"}, first_column(p.config));
+  p.row_scales.emit_heads(w, p.scores(), "batch");
+}
+
+// Which rows, head and sequence; pointers to the first rows; how many KV tiles.
+void emit_work(Writer& w, const PrefillPlan& p) {
+  w.line("extern __shared__ __attribute__((aligned(1024))) u8 smem_bytes[];");
+  w.line("LDS u8* const lds = (LDS u8*)smem_bytes;");
+  w.line("const u32 lds_start = (u32)(u64)lds;");
+  w.line("const int thread = (int)__builtin_amdgcn_workitem_id_x(), lane = thread & 63;");
+  w.line("const int warp = uniform(thread >> 6);");
+  w.banner("work item: {} query rows of one head of one sequence", p.BM);
+  if (p.mask->bounded_above()) {
+    w.line(
+        "const int m_start = (num_m_blocks - 1 - (int)__builtin_amdgcn_workgroup_id_x()) * {};  // the "
+        "longest rows first",
+        p.BM);
+  } else {
+    w.line("const int m_start = (int)__builtin_amdgcn_workgroup_id_x() * {};", p.BM);
+  }
+  w.line(
+      "const int head = (int)__builtin_amdgcn_workgroup_id_y(), batch = "
+      "(int)__builtin_amdgcn_workgroup_id_z();");
+  w.line("const int kv_head = head / (heads_q / heads_kv);");
+  emit_sequence(w, p);
+  if (p.scales) {
+    const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
+    w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
+    w.line("const float qk_unit = {2}k_scale[{0}], v_unit = {1}_scale[{0}];", head,
+           p.loop == PrefillLoop::v_in_k ? "k" : "v", p.q_bytes() ? "q_scale[0] * " : "");
+    for (const char* name : p.factors()) w.line("{} *= qk_unit;", name);
+  }
+  w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
+         p.WM() - 1);
+  w.line("const int row = m_start + block_row;");
+  if (!p.mask->bounded_above()) {
+    w.line("const int num_tiles = (seqlen_k + {}) / {};", p.BN - 1, p.BN);
+    return;
+  }
+  w.comment(
+      "Keys that some row of the block sees, that some row of this wave sees, and that all of them see.");
+  w.line("const int block_position = m_start + seqlen_k - seqlen_q;");
+  w.line("const int warp_position = block_position + {} * warp;", p.WM());
+  const std::string warp_last = fmt::format("(warp_position + {})", p.WM() - 1);
+  w.line("const int block_end = {};",
+         p.mask->end_key(fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - seqlen_q)", p.BM),
+                         "seqlen_k"));
+  w.line("const int warp_end = {};", p.mask->end_key(warp_last, "seqlen_k"));
+  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k"));
+  w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
+  if (!p.mask->bounded_below()) return;
+  w.line("const int warp_begin = {};", p.mask->first_key("warp_position"));
+  w.line("const int clean_begin = {};", p.mask->first_key(warp_last));
+  w.line("const int first_tile = {} / {};", p.mask->first_key("block_position"), p.BN);
+}
+
+void emit_setup(Writer& w, const PrefillPlan& p) {
+  const int size = static_cast<int>(size_of(*p.config.kv_dtype));
+  w.banner("addresses");
+  const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k";
+  const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
+  p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
+  if (p.loop == PrefillLoop::v_in_k) {
+    w.comment("V: the first {} columns of K", p.ov_depth);
+    p.v->emit_construct_reader(w, 0);
+  } else {
+    p.v->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, first);
+  }
+  w.banner("accumulators");
+  const std::string accumulator = p.mfma.accumulator();
+  w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
+         p.WM());
+  w.line("{} o_acc[{}];  // O': {} columns x {}", accumulator, p.ov_columns / p.mfma.shape.m, p.ov_columns,
+         p.WM());
+  w.line("u32x{} p[{}];  // P' as the B operand of V' P'", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);
+  p.mask->emit_rows(w, p.score_context());
+  p.modifier->emit_rows(w, p.score_context());
+  p.softmax->emit_reset(w);
+  for (int i = 0; i < p.ov_columns / p.mfma.shape.m; ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
+}
+
+void emit_main(Writer& w, const PrefillPlan& p) {
+  w.banner("Q, and the first tiles on their way");
+  const int size = static_cast<int>(size_of(p.config.dtype));
+  w.line("const int q_row_bytes = (int)(q_stride_seq * {}), rows_left = seqlen_q - m_start;", size);
+  p.q->emit_construct(w, "q_head", fmt::format("(rows_left - 1) * q_row_bytes + {}", p.depth * size),
+                      "block_row * q_row_bytes");
+  w.open("if (num_tiles > {})", p.first_tile());
+  emit_first_loads(w, p);
+  w.comment(
+      "Q last: the compiler waits for it without knowing of the copies, and so for everything before it.");
+  p.q->emit_load(w);
+  w.comment(
+      "Q arrives here: inside the loop the compiler would wait for it, and so for all loads, in every tile.");
+  for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
+  if (p.loop == PrefillLoop::pingpong) {
+    emit_pingpong(w, p);
+  } else {
+    if (p.drains_ahead()) w.line("WAIT_LOADS(0);");
+    w.open("for (int n = {};;)", p.first_tile());
+    emit_tile_loop(w, p);
+    w.close();
+  }
+  w.close();
+}
+
+void emit_epilogue(Writer& w, const PrefillPlan& p) {
+  w.banner("epilogue: O / row_sum, LSE");
+  p.softmax->emit_finish(w);
+  if (p.scales) w.line("const float out_factor = inv_sum * v_unit;");
+  if (p.lse) {
+    w.open("if (lane < {} && row < seqlen_q)", p.WM());
+    w.line(p.ragged_q()
+               ? "float* const lse_row = lse + (long long)head * total_q + q_start + row;"
+               : "float* const lse_row = lse + ((long long)batch * heads_q + head) * seqlen_q + row;");
+    w.line("*lse_row = {};", p.softmax->lse());
+    w.close();
+  }
+  w.comment("Rows past the end are sent where the descriptor drops them.");
+  w.line("const int o_row_bytes = (int)(o_stride_seq * 2);");
+  p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * 2),
+                  "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
+}
+
+std::string head_facts(const PrefillPlan& p) {
+  std::string out =
+      fmt::format("Schedule {}: {} query rows ({} waves of {}) by {} keys a tile, strips of {}.\n",
+                  *p.config.schedule, p.BM, p.num_warps, p.WM(), p.BN, p.BK);
+  const char* waits = p.counted ? "count them" : "drain them all";
+  if (p.staged) {
+    out += "K and V by way of registers: loads of the next rows are under way while these are multiplied.\n";
+  } else if (p.loop == PrefillLoop::pingpong) {
+    out += "Two groups of waves half a tile apart: one multiplies while the other has its softmax.\n";
+  } else if (p.loop == PrefillLoop::tiles) {
+    out += fmt::format("Loads of one wave in flight: {} of a K tile, {} of a V tile; waits {}.\n",
+                       p.k->copies(), p.v->copies(), waits);
+  } else {
+    out += fmt::format("Loads of one wave in flight: {} of a {}; waits {}.\n", p.k->copies(),
+                       p.loop == PrefillLoop::blocks ? "block" : "K tile", waits);
+  }
+  out += fmt::format("LDS ({} bytes):", p.smem_bytes);
+  const auto region = [&](int from, int to, std::string_view what, int stages) {
+    out += fmt::format("\n  {:>7} .. {:>7}  {}, {} stage{}", from, to, what, stages, stages == 1 ? "" : "s");
+  };
+  if (p.loop == PrefillLoop::blocks) {
+    region(0, p.smem_bytes, fmt::format("blocks of {} columns of K and V", *p.config.bk_smem), p.k_stages);
+  } else if (p.loop == PrefillLoop::v_in_k) {
+    region(0, p.smem_bytes, "K and, in its columns, V", p.k_stages);
+  } else {
+    region(0, p.smem_v, "K", p.k_stages);
+    region(p.smem_v, p.smem_bytes, "V", p.v_stages);
+  }
+  return out;
+}
+
+Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
+  Manifest m = manifest_of(p.config);
+  m.num_threads = p.num_threads;
+  m.smem_bytes = p.smem_bytes;
+  m.grid = {GridRule::Kind::tiles, p.BM, 1};
+  m.params = std::move(params);
+  const auto products = [](const KVBuffer& buffer) {
+    int sum = 0;
+    for (int strip = 0; strip < buffer.num_k_tiles(); ++strip) sum += buffer.kv_mma_op().products(strip);
+    return sum;
+  };
+  const int tile = p.k->blocks() * products(*p.k) + p.v->blocks() * p.v_slices * products(*p.v);
+  // The first S' stands before the loop of the two groups.
+  const int before = p.loop == PrefillLoop::pingpong ? products(*p.k) : 0;
+  m.expectations.push_back({p.mfma.mnemonic(), before + p.loop_tiles() * tile});
+  return m;
+}
+
+}  // namespace
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  Prelude prelude("cdna.hip");
+  for (const char* section : {"types", "uniform", "waits", "schedule_fence"}) prelude.use(section);
+  const auto use_pack = [&](DType type) {
+    // Before CDNA4 there is no conversion to BF16.
+    prelude.use(is_fp8(type)                        ? "pack_fp8"
+                : type == DType::fp16               ? "pack_fp16"
+                : p.config.target == Target::gfx950 ? "pack_bf16"
+                                                    : "pack_bf16_by_hand");
+  };
+  use_pack(p.config.dtype);
+  use_pack(*p.config.out_dtype);
+  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead())
+    prelude.use("wait_loads");
+  if (p.row_scales.any()) prelude.use("from_lane");
+  if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
+  if (p.lse) prelude.use("log2_approx");
+  p.k->use(prelude);
+  p.v->use(prelude);
+  p.q->use(prelude);
+  p.softmax->use(prelude);
+  p.modifier->use(prelude);
+
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
+  KernelSource source;
+  source.manifest = manifest(p, params);
+
+  Writer body;
+  body.line("#define kInfinity __builtin_inff()");
+  body.blank();
+  body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
+  body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
+  body.open("void {}({})", source.manifest.entry,
+            parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes()}));
+  emit_work(body, p);
+  emit_setup(body, p);
+  emit_main(body, p);
+  emit_epilogue(body, p);
+  body.close();
+
+  const std::string head = kernel_head(
+      source.manifest.name, source.manifest.config_json, head_facts(p),
+      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
+                  source.manifest.target, source.manifest.name));
+  source.head_bytes = head.size();
+  source.text = head + to_cdna(body.take(), p.num_threads);
+  return source;
+}
+
+}  // namespace kiln::cdna

@@ -1,0 +1,38 @@
+// The main loop of cdna_prefill, one function a form (cdna_prefill_tiles.cpp, cdna_prefill_blocks.cpp).
+#pragma once
+
+#include "generator/schedules/cdna_prefill/plan.hpp"
+#include "generator/schedules/common/kv_loop_text.hpp"
+#include "generator/systems/cdna/product.hpp"
+
+namespace kiln::cdna {
+
+/// What is on its way before the first tile.
+void emit_first_loads(Writer& w, const PrefillPlan& p);
+/// The loop body: tile after tile until `n` reaches num_tiles.
+void emit_tile_loop(Writer& w, const PrefillPlan& p);
+
+/// Once K(n) has landed: the scales of its keys, where they differ from row to row.
+void emit_key_scales(Writer& w, const PrefillPlan& p);
+/// Scores of the tile in s_acc become P, and O follows the maximum.
+void emit_softmax(Writer& w, const PrefillPlan& p);
+/// O' += V(n)' P', V at byte `lds_offset` from its first stage.
+void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset);
+/// S' = K(n) Q' from stage `stage`.
+void emit_qk(Writer& w, const PrefillPlan& p, int stage);
+/// Waits until all but `loads` of the youngest loads have landed, and for the other waves.
+void emit_wait(Writer& w, const PrefillPlan& p, int loads);
+
+/// The whole loop of cdna_prefill_pingpong, after the first loads have started.
+void emit_pingpong(Writer& w, const PrefillPlan& p);
+
+void emit_blocks_first_loads(Writer& w, const PrefillPlan& p);
+void emit_blocks_loop(Writer& w, const PrefillPlan& p);
+
+/// Block `i` of a tile (full_kv false): starts its load into `stage`; its products from there.
+void emit_block_load(Writer& w, const PrefillPlan& p, int i, int stage);
+void emit_block(Writer& w, const PrefillPlan& p, int i, int stage);
+/// The loops with `dma` reg_staged (cdna_prefill_staged.cpp).
+void emit_staged_loop(Writer& w, const PrefillPlan& p);
+
+}  // namespace kiln::cdna

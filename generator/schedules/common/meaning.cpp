@@ -1,0 +1,157 @@
+#include "generator/schedules/common/meaning.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
+#include "generator/config/unsupported.hpp"
+
+namespace kiln {
+namespace {
+
+bool is_16_bit(DType type) {
+  return type == DType::bf16 || type == DType::fp16;
+}
+
+}  // namespace
+
+MeaningCheck::MeaningCheck(const Config& user, const Config& filled, std::string_view schedule,
+                           Violations& out)
+    : user_(user), filled_(filled), schedule_(schedule), out_(out), before_(out.size()) {}
+
+void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const {
+  std::vector<std::string_view> keys{
+      "kv_dtype",    "out_dtype",      "ov_depth",  "mma_shape", "BM",          "BN",         "num_threads",
+      "operand",     "mask",           "score_mod", "sink",      "lse",         "scale",      "split_kv",
+      "num_q_heads", "kv_num_heads",   "group",     "q_depth",   "cache_depth", "nope_depth", "rope_depth",
+      "v_from_k",    "head_dim_offset"};
+  keys.insert(keys.end(), own_keys);
+  refuse_unsupported(user_, schedule_, keys, out_);
+}
+
+void MeaningCheck::takes(bool fits, std::string_view pointer, std::string_view what,
+                         const std::string& legal) const {
+  if (!fits) refuse_value(user_, pointer, std::string(schedule_) + " " + std::string(what), legal, out_);
+}
+
+void MeaningCheck::takes_16_bit() const {
+  takes(is_16_bit(user_.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+}
+
+void MeaningCheck::takes_16_bit_or_bytes() const {
+  if (is_fp8(user_.dtype)) {
+    takes_fp8();
+    // Scales that differ from row to row are multiplied in where bytes become wider.
+    takes(!scales_by_row(filled_.operand->quantization), "/operand/quantization/granularity",
+          "takes a scale for a tensor or a head where Q is FP8", "per_tensor, per_head");
+    return;
+  }
+  const DType kv = *filled_.kv_dtype;
+  const bool bytes = size_of(kv) == 1;
+  takes(is_16_bit(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
+  takes(kv == user_.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, FP8 or int8",
+        std::string(to_string(user_.dtype)));
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+  const auto& scales = filled_.operand->quantization;
+  takes(!scales || bytes, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
+  if (!scales || !bytes) return;
+  takes(scales->granularity != Quantization::Granularity::per_block || scales->block % 16 == 0 ||
+            scales->block >= std::max(user_.depth, *filled_.ov_depth),
+        "/operand/quantization/granularity", "takes a scale for a multiple of 16 elements, or for a row",
+        "16, 32, 64, 128");
+}
+
+void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
+  const DType kv = *filled_.kv_dtype;
+  const bool bytes = kv == DType::fp8_e4m3 || kv == DType::int8;
+  takes(kv == user_.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, fp8_e4m3 and int8",
+        std::string(to_string(user_.dtype)) + ", fp8_e4m3, int8");
+  takes(!filled_.operand->quantization || bytes, "/operand/quantization", "takes no scales for 16-bit keys",
+        "leave it out");
+}
+
+void MeaningCheck::takes_fp8() const {
+  const std::string name(to_string(user_.dtype));
+  takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where Q is FP8", name);
+  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
+}
+
+void MeaningCheck::takes_plain_rows() const {
+  takes(!*filled_.v_from_k, "/v_from_k", "reads V from its own tensor", "false");
+  takes(user_.nope_depth.value_or(user_.depth) == user_.depth, "/nope_depth", "has no rope columns",
+        std::to_string(user_.depth));
+  takes(*filled_.rope_depth == 0, "/rope_depth", "has no rope columns", "0");
+  takes_rows_of_depth();
+}
+
+void MeaningCheck::takes_rows_of_depth() const {
+  const std::string depth = std::to_string(user_.depth);
+  takes(*filled_.q_depth == user_.depth, "/q_depth", "takes q_depth equal to depth", depth);
+  const int rope = *filled_.rope_depth, nope = *filled_.nope_depth;
+  if (rope != 0) {
+    takes(nope + rope == user_.depth, "/nope_depth", "has rows of nope_depth, then rope_depth columns",
+          std::to_string(user_.depth - rope));
+  }
+}
+
+void MeaningCheck::takes_ov_depth_of_depth() const {
+  takes(*filled_.ov_depth == user_.depth, "/ov_depth", "takes ov_depth equal to depth",
+        std::to_string(user_.depth));
+}
+
+void MeaningCheck::takes_one_scale_a_row() const {
+  const auto& scales = filled_.operand->quantization;
+  if (!scales || scales->granularity != Quantization::Granularity::per_block) return;
+  takes(scales->block >= std::max(user_.depth, *filled_.ov_depth), "/operand/quantization/granularity",
+        "has one scale a row", "per_tensor, per_head, per_token");
+}
+
+void MeaningCheck::takes_whole_prefill() const {
+  takes(user_.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
+  takes(user_.group.value_or(1) == 1, "/group", "packs no heads", "1");
+}
+
+void MeaningCheck::takes_positive_scale() const {
+  if (!(*filled_.scale > 0)) {
+    break_rule(user_, "scale", {"/scale"}, "the maximum is taken before scaling, so scale is positive", "",
+               out_);
+  }
+}
+
+bool has_wide_rows(const Config& c) {
+  return c.depth > 256 || c.ov_depth.value_or(c.depth) > 256;
+}
+
+bool check_prefill_meaning(const Config& c, std::string_view schedule,
+                           std::initializer_list<std::string_view> own_keys, PrefillBytes bytes,
+                           Violations& out) {
+  const Config m = with_shared_defaults(c);
+  const MeaningCheck check(c, m, schedule, out);
+  check.keys(own_keys);
+  const bool fp8 = bytes == PrefillBytes::fp8 && is_fp8(c.dtype);
+  if (fp8) {
+    check.takes_fp8();
+    check.takes_one_scale_a_row();
+  } else {
+    check.takes_16_bit();
+    check.takes_kv_of_dtype_or_bytes();
+    if (bytes != PrefillBytes::scales_in_rows) check.takes_one_scale_a_row();
+  }
+  check.takes_whole_prefill();
+  check.takes_plain_rows();
+  check.takes_positive_scale();
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    const int step = fp8 ? 32 : 16;  // columns of a matrix instruction
+    if (value % step != 0 || value < step || value > 256) {
+      break_rule(c, schedule, {pointer},
+                 fmt::format("depth is a multiple of {0} between {0} and 256{1}", step, fp8 ? " in FP8" : ""),
+                 std::to_string(std::clamp((value + step - 1) / step * step, step, 256)), out);
+    }
+  }
+  return check.passed();
+}
+
+}  // namespace kiln

@@ -1,0 +1,72 @@
+// What schedules compute and what not: anything a schedule does not do is refused, never ignored. The lines
+// that several schedules share are methods here; a schedule that learns to do more leaves that call out.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "generator/schedules/schedule.hpp"
+
+namespace kiln {
+
+class MeaningCheck {
+ public:
+  /// `user` is what messages quote, `filled` the same config with its defaults. All three outlive the check.
+  MeaningCheck(const Config& user, const Config& filled, std::string_view schedule, Violations& out);
+
+  /// Refuses every set key but those that all schedules take (types, shapes, operand, mask, tiles) and
+  /// `own_keys`.
+  void keys(std::initializer_list<std::string_view> own_keys) const;
+  /// Refuses the value at `pointer` unless it `fits`: "SCHEDULE WHAT", with `legal` as the way out.
+  void takes(bool fits, std::string_view pointer, std::string_view what, const std::string& legal) const;
+
+  /// Q and O are bf16 or fp16.
+  void takes_16_bit() const;
+  /// Q, K and V are bf16, fp16, or FP8 with a scale for a tensor or a head, or K and V are FP8 or int8 under
+  /// a 16-bit Q with any scales; O is bf16 or fp16.
+  void takes_16_bit_or_bytes() const;
+  /// K and V are of Q's type, or fp8_e4m3 or int8, which may have scales.
+  void takes_kv_of_dtype_or_bytes() const;
+  /// Q being FP8, K and V are, too, with scales of a tensor or a head; O is bf16 or fp16.
+  void takes_fp8() const;
+  /// Rows of Q are `depth` columns, and what is read of those of K and V too, all of them multiplied, V in
+  /// its own tensor: no rope columns, no latent cache.
+  void takes_plain_rows() const;
+  /// Rows of Q are `depth` columns, and what is read of K's too, rope columns among them; V may lie in K's.
+  void takes_rows_of_depth() const;
+  void takes_ov_depth_of_depth() const;
+  /// Scales of a tensor, a head or a key; one of n elements where that is the whole row.
+  void takes_one_scale_a_row() const;
+  /// One pass over the keys, one query head a row.
+  void takes_whole_prefill() const;
+  void takes_positive_scale() const;
+
+  /// Nothing was refused since the check was made.
+  bool passed() const { return out_.size() == before_; }
+
+ private:
+  const Config &user_, &filled_;
+  std::string_view schedule_;
+  Violations& out_;
+  std::size_t before_;
+};
+
+/// Rows over 256 columns, for which sm80_prefill and sm90_prefill have no registers: the wide prefill
+/// schedules'.
+bool has_wide_rows(const Config& config);
+
+/// What of 8 bits a prefill schedule takes, beside K and V of bytes with a scale for a tensor, a head or a
+/// key.
+enum class PrefillBytes {
+  fp8,            ///< Q, K and V of FP8, with a scale for a tensor or a head
+  scales_in_rows  ///< a scale for n elements
+};
+
+/// Checks the keys that sm80_prefill and sm90_prefill share; `own_keys` are those that only `schedule` takes.
+/// False when something was refused.
+bool check_prefill_meaning(const Config& config, std::string_view schedule,
+                           std::initializer_list<std::string_view> own_keys, PrefillBytes bytes,
+                           Violations& out);
+
+}  // namespace kiln

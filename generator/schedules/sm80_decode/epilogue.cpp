@@ -1,0 +1,109 @@
+// The end of a segment of sm80_decode: the warps' results become the block's, 64 columns at a time through
+// shared memory; a whole item is written out, a part goes to the workspace, and the last part to arrive is
+// combined with the others in order of position.
+#include "generator/schedules/sm80_decode/plan.hpp"
+
+namespace kiln::sm80 {
+namespace {
+
+void emit_exchange(Writer& w, const DecodePlan& p, int first_column) {
+  const int columns = std::min(p.kExchangeColumns, p.depth - first_column);
+  for (int tile = 0; tile < p.depth / 8; ++tile) {
+    for (int e = 0; e < 2; ++e) {
+      const auto at = p.v->output_column(tile, e);
+      if (at.literal < first_column || at.literal >= first_column + columns) continue;
+      for (int r = 0; r < 2; ++r) {
+        w.line("exchange_row_{}[{}] = o_acc[{}] * weight_{};", r, at.literal - first_column,
+               4 * tile + 2 * r + e, r);
+      }
+    }
+  }
+}
+
+/// Where this block's part of an item goes. At depth 256 no register is left beside O.
+std::string part_of(const DecodePlan& p) {
+  return p.stream->splits() ? p.stream->part(p.partial_floats(), StreamK::SlotNumber::bits_32) : "workspace";
+}
+
+}  // namespace
+
+void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
+  const int threads_per_row = p.num_threads / p.BM, each = p.kExchangeColumns / threads_per_row;
+  w.banner("the warps' results become one");
+  emit_finish(w, p, p.head_scale());
+  for (int r = 0; r < 2; ++r) {
+    w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
+    w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
+  }
+  // The last item's readers of these rows have passed its barrier before the exchange.
+  w.open("if ((lane & 3) == 0)");
+  w.line("warp_rows[warp * {} + (lane >> 2)] = make_float2(row_max_0, row_sum_0);", p.BM);
+  w.line("warp_rows[warp * {} + (lane >> 2) + 8] = make_float2(row_max_1, row_sum_1);", p.BM);
+  w.close();
+  w.line("__syncthreads();");
+  w.comment("maximum and sum of a row over the warps");
+  w.open("const auto block_row = [&](int row)");
+  w.line("float2 all = make_float2(-kInfinity, 0.0f);");
+  for (int i = 0; i < p.num_warps; ++i)
+    w.line("const float2 row_{0} = warp_rows[{1} + row]; all.x = fmaxf(all.x, row_{0}.x);", i, i * p.BM);
+  for (int i = 0; i < p.num_warps; ++i)
+    w.line("all.y += row_{0}.y * rescale_factor(row_{0}.x, all.x, scale_log2);", i);
+  w.line("return all;");
+  w.close(";");
+  for (int r = 0; r < 2; ++r) {
+    w.line("const float all_{0} = block_row((lane >> 2) + {1}).x;", r, 8 * r);
+    w.line("const float weight_{0} = rescale_factor(row_max_{0}, all_{0}, scale_log2);", r);
+    w.line(
+        "float* const exchange_row_{0} = exchange + (warp * {1} + (lane >> 2) + {2}) * {3} + {4} * (lane & "
+        "3);",
+        r, p.BM, 8 * r, p.kExchangeStride, p.v->output_column(0, 0).t_factor);
+  }
+  w.comment("this thread's part of the block's result: {} columns of one row", each);
+  w.line("const int out_row = thread / {0}, out_column = thread % {0} * {1};", threads_per_row, each);
+  w.line("const float2 out_stats = block_row(out_row);");
+  w.line("const bool out_real = out_row < rows;");
+  w.line("float* const part = {};", part_of(p));
+  w.line("float out_factor = 0.0f;");
+  for (int first = 0; first < p.depth; first += p.kExchangeColumns) {
+    const int columns = std::min(p.kExchangeColumns, p.depth - first);
+    if (first > 0) w.line("__syncthreads();");
+    emit_exchange(w, p, first);
+    // Only now, when the first columns of O have left their registers.
+    if (first == 0)
+      w.line(
+          "if (out_real && s.whole) out_factor = finish(out_row, out_stats.x, out_stats.y, out_column == "
+          "0);");
+    w.line("__syncthreads();");
+    w.open("if (out_real{})",
+           columns < p.kExchangeColumns ? fmt::format(" && out_column < {}", columns) : "");
+    for (int c = 0; c < each; c += 4) {
+      w.line("float4 sum_{} = make_float4(0.0f, 0.0f, 0.0f, 0.0f);", c);
+      for (int i = 0; i < p.num_warps; ++i) {
+        w.open("");
+        w.line("const float4 x = *(const float4*)(exchange + ({} + out_row) * {} + out_column + {});",
+               i * p.BM, p.kExchangeStride, c);
+        w.line("sum_{0}.x += x.x; sum_{0}.y += x.y; sum_{0}.z += x.z; sum_{0}.w += x.w;", c);
+        w.close();
+      }
+      w.open("if (s.whole)");
+      w.line(
+          "*(uint2*)(output_row(out_row) + {0} + out_column) = make_uint2({1}(sum_{2}.x * out_factor, "
+          "sum_{2}.y * "
+          "out_factor), {1}(sum_{2}.z * out_factor, sum_{2}.w * out_factor));",
+          first + c, p.pack(), c);
+      w.reopen("else");
+      w.line("*(float4*)(part + out_row * {} + {} + out_column) = sum_{};", p.depth, first + c, c);
+      w.close();
+    }
+    w.close();
+  }
+
+  if (!p.stream->splits()) return;
+  w.banner("a part of an item: the last to arrive combines");
+  w.open("if (!s.whole)");
+  w.line("if (out_real && out_column == 0) *((float2*)(part + {}) + out_row) = out_stats;", p.BM * p.depth);
+  emit_arrival(w, p);
+  w.close();
+}
+
+}  // namespace kiln::sm80

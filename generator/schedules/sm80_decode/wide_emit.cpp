@@ -1,0 +1,237 @@
+// The text of sm80_decode and sm80_wide_prefill over wide rows, in the order it stands in the kernel.
+#include "generator/emit/cache_rows.hpp"
+#include "generator/schedules/sm80_decode/wide.hpp"
+
+namespace kiln::sm80 {
+namespace {
+
+/// Those of K alone where V lies in its rows.
+std::vector<KernelParam> cache_params(const WidePlan& p) {
+  std::vector<KernelParam> params = p.operand->params();
+  if (!p.v_in_k) return params;
+  std::erase_if(params,
+                [](const KernelParam& param) { return param.role == "v" || param.role.starts_with("v_"); });
+  return params;
+}
+
+void emit_setup(Writer& w, const WidePlan& p) {
+  w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
+  w.line("const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;");
+  w.comment("two warps share 16 packed rows, and have half of O's columns each");
+  w.line("const int warp_row = warp / 2 * 16, half = warp % 2;");
+  w.line("const u32 smem_k = smem_address(smem_bytes) + {};", p.smem_k);
+  w.line(
+      "const u32 smem_q = smem_address(smem_bytes) + warp_row * {} + lane * 16;  // as this lane's fragments",
+      p.depth * 2);
+  emit_problem(w, p);
+  if (p.modifier->scale_log2() != "scale_log2")
+    w.line("const float scale_log2 = {};  // of modified scores", p.modifier->scale_log2());
+}
+
+// The copies of a segment's tiles, from its first on.
+void emit_loader(Writer& w, const WidePlan& p) {
+  const int passes = p.copy->passes(), apart = p.copy->rows_per_pass();
+  const auto row = [&](int pass) {
+    return pass == 0 ? std::string("load_row") : fmt::format("load_row + {}", pass * apart);
+  };
+  w.comment("loads: tiles of this segment in order, {} ahead of the products", p.num_stages - 1);
+  const std::vector<std::string> tensors =
+      p.v_in_k ? std::vector<std::string>{"k"} : std::vector<std::string>{"k", "v"};
+  for (const std::string& name : tensors)
+    w.line("const u16* const {}_base = {};", name,
+           p.operand->base(name, "s.batch", "s.sequence.k_start", "s.kv_head",
+                           "8 * k_chunk" + first_column(p.config)));
+  w.line("int load_n = s.tile_begin, load_row = load_n * {} + k_row;", p.BN);
+  if (p.operand->table()) {
+    for (int pass = 0; pass < passes; ++pass) w.line("int load_page_{} = -1;", pass);
+    w.comment("pages of this thread's rows: asked for a tile early");
+    w.open("const auto populate = [&]");
+    for (int pass = 0; pass < passes; ++pass) {
+      w.line("load_page_{} = {};", pass,
+             p.operand->populate("s.batch", row(pass), "0", "s.sequence.seqlen_k"));
+    }
+    w.close(";");
+    w.line("populate();");
+  }
+  w.open("const auto load_tile = [&](int stage)");
+  w.open("if (load_n < s.tile_end)");
+  w.line("const u32 slot = stage * {};", p.stage_bytes());
+  for (const std::string& name : tensors) {
+    p.copy->emit_from(
+        w, name == "k" ? "slot" : fmt::format("slot + {}", p.v_offset()),
+        [&](int pass) {
+          return fmt::format("{}_base + {}", name,
+                             p.operand->row_offset(name, fmt::format("load_page_{}", pass), row(pass)));
+        },
+        [&](int pass) {
+          return p.operand->table() ? fmt::format("load_page_{} >= 0", pass)
+                                    : fmt::format("{} < s.sequence.seqlen_k", row(pass));
+        });
+  }
+  w.line("++load_n, load_row += {};", p.BN);
+  if (p.operand->table()) w.line("populate();");
+  w.close();
+  w.line("cp_async_commit();");
+  w.close(";");
+  for (int stage = 0; stage < p.num_stages - 1; ++stage) w.line("load_tile({});", stage);
+}
+
+void emit_load_q(Writer& w, const WidePlan& p) {
+  emit_query_rows(w, p, "warp_row", 2);
+  w.comment("each warp of a pair brings every other step");
+  w.line("#pragma unroll 2");
+  w.open("for (int step = half; step < {}; step += 2)", p.steps());
+  for (int r = 0; r < 2; ++r) {
+    w.line("q_reg[{0}] = real_{0} ? load_global_32(q_row_{0} + 16 * step) : 0u;", r);
+    w.line("q_reg[{1}] = real_{0} ? load_global_32(q_row_{0} + 16 * step + 8) : 0u;", r, 2 + r);
+  }
+  w.line("store_shared_128(smem_q + 512 * step, q_reg);");
+  w.close();
+}
+
+void emit_products(Writer& w, const WidePlan& p) {
+  w.comment("S = Q K(n)'");
+  w.line("const u32 k_stage = smem_k + stage * {};", p.stage_bytes());
+  p.k->emit_construct(w, "k_stage");
+  p.k->emit_registers(w);
+  for (int step = 0; step < p.steps(); ++step) {
+    w.line("load_shared_128(q_reg, smem_q + {});", 512 * step);
+    p.k->emit_load(w, step, 0, 0);
+    p.k->emit_mma(w, "q_reg", "s_acc", step, 0, step == 0);
+  }
+  emit_mask(w, p, p.BN);
+  w.comment("P = exp2(S - max), O follows the maximum");
+  p.softmax->emit_max(w, true, false);
+  p.softmax->emit_rescale(w);
+  p.softmax->emit_exp(w, 0, p.BN / 2, true);
+  const char* pack = p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  w.line("u32 p[{}];  // P: 16 x {} as the A operand", p.BN / 4, p.BN);
+  for (int i = 0; i < p.BN / 4; ++i) w.line("p[{}] = {}(s_acc[{}], s_acc[{}]);", i, pack, 2 * i, 2 * i + 1);
+
+  w.comment("O += P V(n), this warp's half of the columns");
+  w.line("const u32 v_stage = k_stage + {}half * {};", p.v_in_k ? "" : fmt::format("{} + ", p.v_offset()),
+         p.half() / p.kBlockColumns * p.tile.block_bytes());
+  p.v->emit_construct(w, "v_stage");
+  p.v->emit_registers(w);
+  for (int step = 0; step < p.BN / KVMmaOp::MMA_K; ++step) {
+    for (int column = 0; column < p.half(); column += p.kBlockColumns) {
+      w.comment("keys {} .. {}, columns {} .. {}", 16 * step, 16 * step + 15, column,
+                column + p.kBlockColumns - 1);
+      for (int first = 0; first < p.kBlockColumns / KVMmaOp::MMA_N; first += p.kChunk) {
+        const KVMmaOp::Range chunk{first, p.kChunk};
+        p.v->emit_load(w, step, 0, column / p.kBlockColumns * p.tile.block_bytes(), chunk);
+        p.v->emit_mma(w, fmt::format("p + {}", 4 * step), fmt::format("o_acc + {}", column / 2), step, 0,
+                      false, chunk);
+      }
+    }
+  }
+}
+
+void emit_tile(Writer& w, const WidePlan& p) {
+  w.line("const int first_key = n * {};", p.BN);
+  p.mask->emit_load(w, p.score_context(), "first_key", true);
+  w.comment("K(n) has landed, and every warp has finished the tile before: its stage takes the next copies");
+  w.line("CP_ASYNC_WAIT({});", p.num_stages - 2);
+  w.line("__syncthreads();");
+  w.line("load_tile(stage == 0 ? {} : stage - 1);", p.num_stages - 1);
+  w.open("if (warp_row < rows)");
+  emit_products(w, p);
+  w.close();
+  w.line("stage = stage == {} ? 0 : stage + 1;", p.num_stages - 1);
+}
+
+void emit_epilogue(Writer& w, const WidePlan& p) {
+  w.banner("the end of a segment");
+  emit_finish(w, p, false);
+  for (int r = 0; r < 2; ++r) {
+    w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
+    w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
+  }
+  w.line("const bool first_lane = half == 0 && (lane & 3) == 0;");
+  w.line("const int column = half * {} + 2 * (lane & 3);", p.half());
+  const bool splits = p.stream->splits();
+  if (splits) w.line("float* const part = {};", p.stream->part(p.partial_floats()));
+  for (int r = 0; r < 2; ++r) {
+    w.open("if (real_{})", r);
+    if (splits) w.open("if (s.whole)");
+    w.line("const float factor = finish(row_{0}, row_max_{0}, row_sum_{0}, first_lane);", r);
+    w.line("u16* const dst = output_row(row_{}) + column;", r);
+    for (int tile = 0; tile < p.half() / 8; ++tile) {
+      w.line("*(u32*)(dst + {}) = {}(o_acc[{}] * factor, o_acc[{}] * factor);", 8 * tile, p.pack(),
+             4 * tile + 2 * r, 4 * tile + 2 * r + 1);
+    }
+    if (splits) {
+      w.reopen("else");
+      w.line("float* const dst = part + row_{} * {} + column;", r, p.ov_depth);
+      for (int tile = 0; tile < p.half() / 8; ++tile) {
+        w.line("*(float2*)(dst + {}) = make_float2(o_acc[{}], o_acc[{}]);", 8 * tile, 4 * tile + 2 * r,
+               4 * tile + 2 * r + 1);
+      }
+      w.line("if (first_lane) *((float2*)(part + {}) + row_{}) = make_float2(row_max_{}, row_sum_{});",
+             p.BM * p.ov_depth, r, r, r);
+      w.close();
+    }
+    w.close();
+  }
+  if (!splits) return;
+  w.banner("a part of an item: the last to arrive combines");
+  w.open("if (!s.whole)");
+  emit_arrival(w, p);
+  w.close();
+}
+
+void emit_main(Writer& w, const WidePlan& p) {
+  w.banner("work items");
+  w.line("float s_acc[{}];  // S: 16 x {} scores", p.BN / 2, p.BN);
+  w.line("float o_acc[{}];  // O: 16 x {}, this warp's half of the columns", p.half() / 2, p.half());
+  w.line("u32 q_reg[4];  // Q: a step of 16 x 16 as the A operand");
+  p.copy->emit_construct(w, "smem_k");
+  p.stream->emit_range(w);
+  p.stream->emit_loop_open(w);
+  w.line(
+      "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
+      p.BM);
+  w.comment("every warp has finished with Q and K of the segment before");
+  w.line("__syncthreads();");
+  emit_loader(w, p);
+  emit_load_q(w, p);
+  emit_limits(w, p);
+  emit_reset(w, p, p.half() / 2);
+  w.line("int stage = 0;");
+  w.line("#pragma unroll 1");
+  w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
+  emit_tile(w, p);
+  w.close();
+  emit_epilogue(w, p);
+  w.close();
+}
+
+std::string head_facts(const WidePlan& p) {
+  return fmt::format(
+      "Schedule {}, {}: {} packed query rows, 16 for two warps; tiles of {} keys, {} "
+      "stages, "
+      "{} block{} a multiprocessor.\n"
+      "Shared memory ({} bytes):\n"
+      "  {:>7} .. {:>7}  Q, as fragments\n  {:>7} .. {:>7}  {} stages",
+      *p.config.schedule, p.v_in_k ? "V in K's rows" : "wide rows", p.BM, p.BN, p.num_stages, p.ctas_per_sm,
+      p.ctas_per_sm == 1 ? "" : "s", p.smem_bytes, 0, p.smem_k, p.smem_k, p.smem_bytes - 16,
+      p.v_in_k ? "K" : "K and V");
+}
+
+}  // namespace
+
+KernelSource emit_wide(const WidePlan& p) {
+  Prelude prelude("sm80.cuh");
+  use_common(prelude, p);
+  for (const char* section : {"cp_async", "shared_128"}) prelude.use(section);
+  prelude.use(p.config.dtype == DType::bf16 ? "mma_bf16_first" : "mma_fp16_first");
+  p.k->use(prelude);
+  p.v->use(prelude);
+  return decode_source(p, prelude, kernel_params(p, cache_params(p)),
+                       p.BN / 8 * p.steps() + p.BN / 16 * p.half() / 8, false, head_facts(p), [&](Writer& w) {
+                         emit_setup(w, p);
+                         emit_main(w, p);
+                       });
+}
+
+}  // namespace kiln::sm80

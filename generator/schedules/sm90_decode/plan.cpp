@@ -1,0 +1,454 @@
+#include "generator/schedules/sm90_decode/planning.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
+#include "generator/systems/kv_buffer_constants.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+/// S' of a lane: row index c (a query row) in registers 4 * (c / 2) + c % 2 + {0, 2} of each block of 64
+/// keys, at keys 16 * warp + (lane >> 2) + {0, 8}.
+ScoreLayout transposed_layout(const DecodePlan& p) {
+  const int regs = p.s_regs();
+  ScoreLayout layout{p.key_blocks() * regs,
+                     p.columns(),
+                     p.BN,
+                     "(16 * warp + (lane >> 2))",
+                     [regs](int i) { return i % regs / 4 * 2 + i % 2; },
+                     [regs](int i) { return 64 * (i / regs) + i % 4 / 2 * 8; }};
+  layout.vector = regs;
+  layout.numbered = true;
+  layout.word_columns = 64;
+  layout.lane_word = "warp / 2";
+  layout.lane_bit = "16 * (warp & 1) + (lane >> 2)";
+  return layout;
+}
+
+}  // namespace
+
+std::string DecodePlan::lane_row(int c) const {
+  return upright ? fmt::format("16 * warp + {} + (lane >> 2)", 8 * c)
+                 : fmt::format("{} + 2 * (lane & 3)", 8 * (c / 2) + c % 2);
+}
+
+ScoreContext DecodePlan::score_context() const {
+  ScoreContext context;
+  for (int c = 0; c < lane_rows(); ++c) {
+    if (names_rows()) {
+      context.rows.push_back({fmt::format("query_{}", c), fmt::format("head_{}", c)});
+    } else {
+      context.rows.push_back({fmt::format("(s.m_block * {} + {}) / group", BM, lane_row(c)), ""});
+    }
+  }
+  context.batch = "s.batch";
+  context.seqlen_q = "s.sequence.seqlen_q";
+  context.seqlen_k = "s.sequence.seqlen_k";
+  return context;
+}
+
+namespace {
+
+/// Keys of a sequence are contiguous, `keys` of them at least.
+bool contiguous_keys(const Config& c, int keys) {
+  return c.operand->kind != OperandKind::paged || c.operand->page_size.value_or(0) >= keys;
+}
+
+/// `bytes`, or as many more as keep a multiprocessor from taking more than `blocks`.
+int keeping_out_others(int bytes, int blocks) {
+  const TargetInfo& target = target_info(Target::sm_90a);
+  return std::max(bytes, align_up(target.processor_smem() / (blocks + 1) - target.smem_reserved + 1, 16));
+}
+
+}  // namespace
+
+int DecodePlan::smem_bytes() const {
+  return keeping_out_others(smem.bytes(), room_beside || residency_at_launch ? 1 : ctas_per_sm);
+}
+
+int DecodePlan::shared_smem_bytes() const {
+  return keeping_out_others(shared_smem_used(), ctas_per_sm);
+}
+
+namespace {
+
+/// Registers of a thread, counted, up to which ptxas 13.0 spills none. Where rows are chosen,
+/// names of rows count too, and words of their masks: two for each.
+struct RegisterLimits {
+  static constexpr int kAny = 200;      ///< beyond it a config is refused
+  static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
+  static constexpr int kBytes = 196;    ///< of 8-bit ones
+  static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread
+  static constexpr int kTwoBlocksBytes = 108;  ///< the same with 8-bit keys, whose fragments live shortly
+  static constexpr int kRoomBeside = 112;
+};
+
+/// Where a config's keys are counted in bytes and panels.
+void set_shape(DecodePlan& p, const Config& c) {
+  p.depth = c.depth;
+  p.k_depth = k_columns(c);
+  p.rope = p.depth - p.k_depth;
+  p.ov_depth = *c.ov_depth;
+  p.kv_bytes = static_cast<int>(size_of(*c.kv_dtype));
+  p.narrow = p.kv_bytes == 1;
+  p.math = p.narrow ? DType::fp16 : c.dtype;
+  p.fp8_q = c.dtype == DType::fp8_e4m3;
+  p.v_in_k = *c.v_from_k;
+  if (const auto& q = c.operand->quantization; q && q->granularity == Quantization::Granularity::per_block) {
+    p.k_groups = std::max(p.k_depth / q->block, 1);
+    p.v_groups = std::max(p.ov_depth / q->block, 1);
+  }
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+}
+
+/// Rows of panels; pieces of one row, as those of pages of an odd number of rows are, have to be 128 bytes:
+/// a tensor copy begins at whole 128 bytes of shared memory.
+bool single_rows(const Config& c) {
+  return c.operand->kind == OperandKind::paged && *c.operand->page_size % 2 == 1;
+}
+
+void set_panels(DecodePlan& p, const Config& c) {
+  const auto span = [&](int depth) {
+    return single_rows(c) ? 128 : std::min(128, (depth * p.kv_bytes + 63) / 64 * 64);
+  };
+  p.k_span = p.narrow ? span(p.k_depth) : 128;
+  p.v_span = p.v_in_k ? p.k_span : p.narrow ? span(p.ov_depth) : 128;
+  p.k_panels = (p.k_depth * p.kv_bytes + p.k_span - 1) / p.k_span;
+  p.v_panels = (p.ov_depth * p.kv_bytes + p.v_span - 1) / p.v_span;
+}
+
+/// Two warpgroups can share V's columns.
+bool halves(const DecodePlan& p, const Config& c) {
+  const bool odd_pages =
+      single_rows(c) && *c.operand->page_size > 1;  // more than a lean producer can look up
+  return !p.narrow && p.v_panels % 2 == 0 && !odd_pages;
+}
+
+/// Keys of a tile, unless asked. Past depth 64 products of groups of columns leave two blocks of 128 keys no
+/// registers, but for two groups of E4M3 with nothing to mask (tried with ptxas 13.0).
+int default_keys(const DecodePlan& p, const Config& c) {
+  const bool lean = *c.kv_dtype == DType::fp8_e4m3 && std::max(p.k_groups, p.v_groups) <= 2 &&
+                    c.mask->kind == MaskConfig::Kind::none && c.score_mod->kind == ScoreMod::Kind::none;
+  const int widest = p.grouped() && !lean ? 64 : 128;
+  return p.narrow && p.rope == 0 && std::max(p.depth, p.ov_depth) <= widest ? 128 : 64;
+}
+
+/// Which of a tile's sides are query rows, how many warpgroups consume it, and the systems over its scores.
+void set_scores(DecodePlan& p, const Config& c) {
+  p.upright = !p.narrow && p.BM == 64 && (p.padded_ov() <= 256 || halves(p, c));
+  p.warpgroups = p.upright && p.padded_ov() > 256 ? 2 : 1;
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";  // decode has time for the exact one
+  const ScoreLayout layout = p.upright ? mma_score_layout(p.BN / 2) : transposed_layout(p);
+  p.mask.emplace(*c.mask, layout);
+  p.modifier.emplace(*c.score_mod, layout, dialect);
+}
+
+/// Registers of a thread that S', O', fragments, masks and modifiers take at once.
+int registers_of(const DecodePlan& p) {
+  const int v_fragments = p.BN / 4 * (p.v_in_k ? 1 : p.out_blocks());
+  const int in_registers = std::max(p.fp8_q ? 0 : p.k_fragment_registers(), v_fragments);
+  const int fragments = p.grouped() ? 16 + p.s_regs() : p.narrow ? in_registers : 0;
+  const int tiles = p.upright ? (p.BN / 2 + p.BN / 4 + p.ov_columns() / 2)
+                              : (p.key_blocks() + p.out_blocks()) * p.s_regs() + 3 * p.columns() + fragments;
+  // A tail's part of S' lives as long as K's fragments do.
+  const int tail = p.rope_apart() ? p.key_blocks() * p.s_regs() + 32 : 0;
+  return tiles + tail + p.mask->live_registers() + p.modifier->live_registers();
+}
+
+/// What masks and modifiers keep in registers where query rows are on the M side.
+int registers_beside_scores(const Config& c) {
+  const ScoreLayout layout = mma_score_layout(32);
+  return Mask(*c.mask, layout).live_registers() + ScoreModifier(*c.score_mod, layout, {}).live_registers();
+}
+
+/// Tiles of `rows` packed rows, chosen unasked, keep to the registers.
+bool rows_fit(DecodePlan p, const Config& c, int rows) {
+  p.BM = rows;
+  p.BN = c.BN.value_or(default_keys(p, c));
+  if (p.BN % 64 != 0 || p.BN < 64) return true;  // refused for its keys
+  p.config = c;
+  set_scores(p, c);
+  if (p.upright) return p.padded_ov() <= 128 || p.warpgroups == 2;
+  const int names = (p.names_rows() ? 2 * p.columns() : 0) + (p.mask->has_bits() ? 2 * p.columns() : 0);
+  if (p.narrow) return registers_of(p) + names <= RegisterLimits::kBytes;
+  // Where two blocks do not fit 48 rows, 64 on the M side do better by themselves.
+  const bool one_block = rows == 48 && p.padded_ov() > 64 && p.padded_ov() <= 128;
+  return !one_block && registers_of(p) + names <= RegisterLimits::kKeysOnM;
+}
+
+/// Packed query rows of a tile, unless asked. 16 rows hold the usual groups with a few drafted tokens. A group
+/// that is known, by name or by head counts, and has at most 8 heads takes 8: half of the exponentials
+/// (bench/NOTES.md 106). All heads read the same rows of a latent cache, many as a rule: 64 (118). Larger groups
+/// take as many rows as leave a thread its registers, wide outputs 16.
+int default_rows(const DecodePlan& p, const Config& c) {
+  if (is_prefill(c)) return 64;
+  const bool counted = c.num_q_heads && c.kv_num_heads;
+  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
+  if (heads <= 8 && !p.grouped()) return 8;
+  if (p.v_in_k && halves(p, c) && p.ov_depth > 256 && registers_beside_scores(c) <= 24) return 64;
+  const int most = p.ov_depth <= 256 ? 64 : 16;
+  const int wanted = std::min(most, (heads + 15) / 16 * 16);
+  if (wanted <= 32) return wanted;
+  for (int rows : {wanted, 64, 32})
+    if (rows <= std::min(most, wanted + 16) && rows_fit(p, c, rows)) return rows;
+  return 16;
+}
+
+bool choose_rows(DecodePlan& p, Config& c, const Refusals& refuse) {
+  if (!c.BM) c.BM = default_rows(p, c);
+  p.BM = *c.BM;
+  if (is_prefill(c) && p.BM != 64) {
+    refuse(name_of(c), {"/BM"}, "BM is 64, the rows of a warpgroup's matrix instruction", "64");
+    return false;
+  }
+  const bool eight = p.BM == 8 && !p.grouped();
+  if (eight || (p.BM % 16 == 0 && p.BM >= 16 && p.BM <= 128)) return true;
+  refuse(name_of(c), {"/BM"},
+         p.grouped() ? "BM, the packed query rows, is a multiple of 16 up to 128"
+                     : "BM, the packed query rows, is 8 or a multiple of 16 up to 128",
+         std::to_string(std::clamp((p.BM + 15) / 16 * 16, 16, 128)));
+  return false;
+}
+
+bool choose_keys(DecodePlan& p, Config& c, const Refusals& refuse) {
+  if (!c.BN) c.BN = default_keys(p, c);
+  p.BN = *c.BN;
+  if (p.BN % 64 == 0 && p.BN >= 64 && p.BN <= 256) return true;
+  refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",
+         std::to_string(std::clamp((p.BN + 63) / 64 * 64, 64, 256)));
+  return false;
+}
+
+bool check_registers(const DecodePlan& p, const Config& c, int registers, const Refusals& refuse) {
+  if (registers <= RegisterLimits::kAny) return true;
+  refuse(name_of(c), {"/BM", "/BN", "/depth", "/ov_depth"},
+         fmt::format("S' and O' take {} registers a thread, at most {}", registers, RegisterLimits::kAny),
+         p.BM > 16 ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)) : "");
+  return false;
+}
+
+/// Warps that copy, and threads.
+void fill_threads(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  // Products of wide tiles last long enough for one warp.
+  const bool many_copies = !p.v_in_k && p.warpgroups == 1 && MHAOperand::piece_rows(p.BN, page) < p.BN;
+  p.producer_warps = many_copies ? 2 : 1;
+  if (c.num_threads && *c.num_threads != p.num_threads())
+    refuse(name_of(c), {"/num_threads"},
+           p.warpgroups == 2       ? "two consumer warpgroups and one producer warp"
+           : p.producer_warps == 1 ? "one consumer warpgroup and one producer warp"
+                                   : "one consumer warpgroup, a producer warp for K and one for V",
+           std::to_string(p.num_threads()));
+  c.num_threads = p.num_threads();
+}
+
+/// Keys with one legal value each, once rows and keys are known.
+void fill_layout(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const SwizzleMode swizzle = p.k_span == 128 ? SwizzleMode::b128 : SwizzleMode::b64;
+  const auto* asked = c.swizzle ? std::get_if<SwizzleMode>(&*c.swizzle) : nullptr;
+  if (c.swizzle && (!asked || *asked != swizzle)) {
+    refuse("V20", {"/swizzle"}, fmt::format("rows are cut into panels of {} bytes", p.k_span),
+           p.k_span == 128 ? "128B" : "64B");
+  }
+  c.swizzle = swizzle;
+  const int bk = p.padded_depth();
+  if (c.BK && *c.BK != bk)
+    refuse("V8", {"/BK"}, "BK is the depth in whole panels: K is loaded at once", std::to_string(bk));
+  c.BK = bk;
+  const std::array<int, 3> shape{64, p.upright ? p.BN : p.BM, p.fp8_q ? 32 : 16};
+  if (c.mma_shape && *c.mma_shape != shape)
+    refuse(name_of(c), {"/mma_shape"},
+           p.upright ? "the matrix instruction is m64 n(BN) k16, 64 query rows on the M side"
+                     : "the matrix instruction is m64 n(BM), keys on the M side",
+           fmt::format("[64, {}, {}]", shape[1], shape[2]));
+  c.mma_shape = shape;
+  fill_threads(p, c, refuse);
+  p.config = c;  // what the sizes below ask about
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
+}
+
+/// Bytes of shared memory, but for the rings.
+struct Storage {
+  int scales = 0;  ///< of one stage of K and of V
+  int per_stage = 0;
+  int q = 0, o = 0, p = 0;
+  int other = 0;  ///< all that is no stage
+  /// Stages of each of `blocks` a multiprocessor.
+  int fitting(int blocks) const {
+    const TargetInfo& target = target_info(Target::sm_90a);
+    return (target.processor_smem() / blocks - target.smem_reserved - other) / per_stage;
+  }
+};
+
+Storage storage_of(const DecodePlan& p) {
+  Storage s;
+  s.scales = p.scale_bytes(true) + (p.v_in_k ? 0 : p.scale_bytes(false));
+  const int row_bytes =
+      p.k_panels * p.k_span + 128 * p.rope_panels() + (p.v_in_k ? 0 : p.v_panels * p.v_span);
+  s.per_stage = p.BN * row_bytes + s.scales;
+  s.p = p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
+  s.o = p.o_in_q() ? 0 : 128 * p.BM * p.out_blocks();
+  s.q = p.o_in_q() ? std::max(p.q_bytes(), 128 * p.BM * p.out_blocks()) : p.q_bytes();
+  s.other = s.q + s.o + s.p + 16 * p.BM + 2048;
+  return s;
+}
+
+/// Blocks of a multiprocessor: two where three stages fit and registers allow, 168 a thread, which query rows on
+/// the M side exceed, and products of many groups of columns.
+int blocks_of(const DecodePlan& p, const Storage& s, int registers) {
+  const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
+  const int limit = p.narrow ? RegisterLimits::kTwoBlocksBytes : RegisterLimits::kTwoBlocks;
+  return s.fitting(2) >= 2 && !p.upright && busy <= limit && !p.separate ? 2 : 1;
+}
+
+/// The launch may choose between one block and two: what two stages of 8-bit tiles, or more of small ones, feed is
+/// a second warpgroup's work: one block alone is slower at any length (bench/NOTES.md 78).
+bool choosable(const DecodePlan& p, const Storage& s) {
+  return p.ctas_per_sm == 2 && !p.narrow && s.per_stage >= 24 << 10;
+}
+
+/// Stages unless asked. Two blocks with two stages each keep the memory busy; more only queue, and blocks get less
+/// equal shares. A block alone needs no more either, but for page lookups and a tile in many copies
+/// (bench/NOTES.md 113).
+int default_stages(const DecodePlan& p, const Config& c, const Storage& s) {
+  const int bytes = (p.upright ? 8 : 3) << 14;
+  const int enough = p.v_in_k ? 8 : std::max(bytes / s.per_stage, 2);
+  const int each = std::clamp(s.fitting(p.ctas_per_sm), 1, enough);
+  const int alone_bytes = (contiguous_keys(c, p.BN) ? 64 : 96) << 10;
+  return choosable(p, s) ? std::clamp(ceil_div(alone_bytes, s.per_stage), each, s.fitting(1)) : each;
+}
+
+/// Stages and blocks. K and V have rings of their own, so a stage of each is enough: one is on its way while the
+/// other is read. V in K's slot is still read when K of the next tile is multiplied.
+bool choose_pipeline(DecodePlan& p, Config& c, const Storage& s, int registers, const Refusals& refuse) {
+  p.ctas_per_sm = blocks_of(p, s, registers);
+  p.room_beside = p.separate && p.upright && registers <= RegisterLimits::kRoomBeside;
+  const int fewest = p.v_in_k ? 2 : 1;
+  if (!c.num_kv_stages && s.fitting(1) < fewest) {
+    refuse("V15", {"/BN", "/depth", "/ov_depth"},
+           fmt::format("{} of K and V take{} {} bytes of shared memory beside {} of Q and O, at most {}",
+                       fewest == 1 ? "a stage" : "two stages", fewest == 1 ? "s" : "", fewest * s.per_stage,
+                       s.other, target_info(Target::sm_90a).smem_bytes),
+           "");
+    return false;
+  }
+  if (!c.num_kv_stages) c.num_kv_stages = default_stages(p, c, s);
+  p.num_kv_stages = *c.num_kv_stages;
+  // Short launches do better with one block a multiprocessor: half the parts to add up, and one ring for all
+  // that is on its way (bench/NOTES.md 73, 78). Where keys of a sequence are contiguous, longer ones, too.
+  p.residency_at_launch = choosable(p, s) && p.num_kv_stages >= 2 && p.num_kv_stages <= s.fitting(1);
+  p.shared_stages = p.residency_at_launch
+                        ? std::clamp((p.num_kv_stages + 1) / 2, 2, std::min(p.num_kv_stages, s.fitting(2)))
+                        : p.num_kv_stages;
+  p.alone_megabytes = contiguous_keys(c, 256) ? 8 : 2;
+  if (p.num_kv_stages >= fewest && p.num_kv_stages <= 16) return true;
+  refuse("V25", {"/num_kv_stages"}, fmt::format("num_kv_stages is {} to 16 here", fewest),
+         std::to_string(p.num_kv_stages < fewest ? fewest : 16));
+  return false;
+}
+
+void set_rings(DecodePlan& p) {
+  const int warps = 4 * p.warpgroups;
+  TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, warps};
+  TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, warps};
+  k.rope_bytes = 128 * p.rope_panels();
+  k.stages_at_launch = v.stages_at_launch = p.stages_at_launch();
+  p.k.emplace(k);
+  if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
+  p.v.emplace(v);
+}
+
+void set_work(DecodePlan& p, const Config& c) {
+  // 8-bit caches keep the warps busy, so blocks drift apart; 16-bit ones only wait for memory and lose by
+  // more parts.
+  const bool dynamic = p.narrow && !c.split_kv;
+  StreamK::Shape work{c.operand->kind,
+                      p.BM,
+                      p.BN,
+                      *c.mask,
+                      !c.split_kv,
+                      c.split_kv.value_or(1),
+                      "wait_for_launch_before();",
+                      dynamic,
+                      p.separate};
+  if (is_prefill(c)) work.split = false, work.by_rows = true;
+  p.stream.emplace(work);
+}
+
+bool set_memory(DecodePlan& p, const Storage& s, const Refusals& refuse) {
+  const auto add_rings = [&p] {
+    p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
+    p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  };
+  if (!p.stages_at_launch()) add_rings();
+  p.smem_q = p.smem.add("q", s.q, 1024, "Q: the packed query rows");
+  if (!p.upright) p.smem_p = p.smem.add("p", s.p, 1024, "P, rows = query rows");
+  p.smem_o = p.o_in_q() ? p.smem_q : p.smem.add("o", s.o, 1024, "O on its way out");
+  if (s.scales > 0)
+    p.smem_scales = p.smem.add("scales", s.scales * p.num_kv_stages, p.scale_tiles() ? 128 : 16,
+                               "scales of each key: K stages, V stages");
+  if (!p.upright) p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
+  const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
+  p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
+  p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
+  p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
+  if (p.stages_at_launch()) add_rings();  // last: fewer stages leave the end out
+  const int most = target_info(Target::sm_90a).smem_bytes;
+  if (p.smem.bytes() <= most) return true;
+  refuse("V15", {"/BN", "/num_kv_stages", "/BM"},
+         fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most),
+         fmt::format("num_kv_stages {}", std::max(1, s.fitting(1))));
+  return false;
+}
+
+void set_products(DecodePlan& p, const Config& c) {
+  const auto a = p.narrow ? Wgmma::A::registers : Wgmma::A::smem;
+  if (p.upright) {
+    p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
+    p.pv.emplace(p.math, p.ov_columns(), Wgmma::A::registers, true);
+    return;
+  }
+  p.qk.emplace(p.fp8_q ? c.dtype : p.math, p.BM, p.k_in_registers() ? a : Wgmma::A::smem, false);
+  p.pv.emplace(p.math, p.BM, a, false, !p.narrow);
+  if (p.rope_apart()) p.qk_rope.emplace(c.dtype, p.BM, Wgmma::A::smem, false);
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
+  c.schedule = name_of(c);
+  const auto before = out.size();
+  const Refusals refuse(user, out);
+  DecodePlan p;
+  p.separate = separate;
+  set_shape(p, c);
+  set_panels(p, c);
+  if (!choose_rows(p, c, refuse) || !choose_keys(p, c, refuse)) return std::nullopt;
+  set_scores(p, c);
+  const int registers = registers_of(p);
+  if (!check_registers(p, c, registers, refuse)) return std::nullopt;
+  fill_layout(p, c, refuse);
+  const Storage storage = storage_of(p);
+  if (!choose_pipeline(p, c, storage, registers, refuse)) return std::nullopt;
+  set_rings(p);
+  set_work(p, c);
+  if (!set_memory(p, storage, refuse) || out.size() != before) return std::nullopt;
+  const TargetInfo& target = target_info(Target::sm_90a);
+  p.ctas_per_sm =
+      std::clamp(target.processor_smem() / (p.shared_smem_used() + target.smem_reserved), 1, p.ctas_per_sm);
+  set_products(p, c);
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::sm90

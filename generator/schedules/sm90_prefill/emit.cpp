@@ -1,0 +1,298 @@
+// The text of an sm90_prefill kernel: head comment, prelude, work-item decoding, and the three parts of the
+// kernel body (set-up, producer, consumer). Each function below emits one phase, in the order they stand in
+// the kernel.
+#include <fmt/ranges.h>
+
+#include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
+#include "generator/emit/parameters.hpp"
+#include "generator/schedules/sm90_prefill/parts.hpp"
+#include "generator/systems/scale_strides.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+/// Where the lengths of the keys come from, of operands whose sequences differ.
+const char* key_lengths(const PrefillPlan& p) {
+  return p.operand->table() ? "seqlens_k" : "cu_seqlens_k";
+}
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  const int l2_promotion = p.fp8 ? 128 : 256;
+  const auto map = [&](const char* role, int box_rows) {
+    KernelParam param{KernelParam::Kind::tensor_map, role, {}};
+    const bool out = std::string_view(role) == "o";
+    param.map.dims = {{"depth", out ? p.o_panel_columns() : p.panel_columns()},
+                      {"seq", box_rows},
+                      {"head", 1},
+                      {"batch", 1}};
+    param.map.swizzle_bytes = out ? p.o_span : p.span_bytes;
+    param.map.l2_promotion_bytes = l2_promotion;
+    return param;
+  };
+  std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
+                                  map("o", 16)};
+  if (p.operand->table()) {
+    for (const std::size_t i : {1u, 2u})
+      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, l2_promotion);
+  }
+  for (const std::size_t i : {1u, 2u})
+    if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
+  const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
+  using Kind = KernelParam::Kind;
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales() && p.fp8) add(Kind::pointer, "q_scale");
+  for (const char* role : {"k_scale", "v_scale"}) {
+    if (p.scales() && p.scale_tiles()) {
+      params.push_back({Kind::tensor_map, role, p.operand->scale_map()});
+    } else if (p.scales()) {
+      add(Kind::pointer, role);
+    }
+  }
+  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
+  if (p.ragged)
+    add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
+  if (p.dynamic) add(Kind::pointer, "tile_counter");
+  add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
+  if (!p.ragged) add(Kind::i32, "seqlen_q"), add(Kind::i32, "seqlen_k");
+  if (p.operand->table()) add(Kind::i32, "key_capacity");
+  if (p.ragged) {
+    add(Kind::i32, "batch");
+  } else {
+    add(Kind::i32, "num_m_blocks"), add(Kind::i32, "num_tiles");
+    if (p.dynamic) add(Kind::i32, "section_heads");
+  }
+  if (p.lse && p.ragged) add(Kind::i32, "total_q");
+  if (p.ragged) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
+  for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
+  return params;
+}
+
+// Place of a work item among sequences of one length: they have the same number of query tiles.
+void emit_decode_tile(Writer& w, const PrefillPlan& p) {
+  w.open(
+      "__device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int "
+      "seqlen_k, int num_m_blocks{})",
+      p.dynamic ? ", int section_heads" : "");
+  w.line("Work work;");
+  if (p.dynamic) {
+    w.comment("Longest first inside a section of heads whose K and V stay in L2 together.");
+    w.line("const int section = tile / (section_heads * num_m_blocks);");
+    w.line("const int in_section = tile - section * section_heads * num_m_blocks;");
+    w.line("const int m_block = num_m_blocks - 1 - in_section / section_heads;");
+    w.line("const int flat_head = section * section_heads + in_section % section_heads;");
+  } else {
+    w.line("const int flat_head = tile / num_m_blocks;");
+    w.line("const int m_block = tile - flat_head * num_m_blocks;");
+  }
+  if (p.cluster > 1) {
+    w.line("work.m_start = (m_block * {} + (int)cluster_rank()) * {};", p.cluster, p.BM);
+  } else {
+    w.line("work.m_start = m_block * {};", p.BM);
+  }
+  w.line("work.batch = flat_head / heads_q;");
+  w.line("work.head = flat_head - work.batch * heads_q;");
+  w.line("work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;");
+}
+
+// Work item -> query tile, head, sequence and the range of KV tiles. Producer and consumers decode alike.
+void emit_work(Writer& w, const PrefillPlan& p) {
+  w.comment("One work item: {} query rows of one head of one sequence, and the KV tiles they see.", p.BM);
+  w.open("struct Work");
+  w.line("int m_start;      // first query row of the tile");
+  w.line("int head, batch;  // query head, sequence");
+  w.line("int kv_head;");
+  w.line(
+      "int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how "
+      "many");
+  const bool lower = p.mask->bounded_below();
+  if (lower) w.line("int first_block;  // first KV tile that some row sees");
+  w.line("int num_blocks;   // KV tiles are visited from num_blocks - 1 down to {}; 0: none",
+         lower ? "first_block" : "0");
+  w.close(";");
+  w.blank();
+  if (p.ragged) {
+    w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv)");
+    w.line("Work work;");
+    w.line("work.m_start = place.x; work.head = place.y; work.batch = place.z;");
+    w.line("work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;");
+  } else {
+    emit_decode_tile(w, p);
+  }
+  w.line("work.kv_head = work.head / (heads_q / heads_kv);");
+  if (p.mask->bounded_above()) {
+    w.comment(
+        "Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.");
+    w.line("const int position = work.m_start + work.seqlen_k - work.seqlen_q;");
+    w.line("const int end_key = {};",
+           p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k"));
+    w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", p.BN - 1, p.BN);
+    if (lower) {
+      w.line("work.first_block = {} / {};", p.mask->first_key("position"), p.BN);
+      w.line("if (work.first_block >= work.num_blocks) work.num_blocks = 0;");
+    }
+  } else {
+    w.line("work.num_blocks = (work.seqlen_k + {}) / {};", p.BN - 1, p.BN);
+  }
+  w.line("return work;");
+  w.close();
+  w.blank();
+}
+
+void emit_setup(Writer& w, const PrefillPlan& p) {
+  w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
+  w.line("const u32 smem = smem_address(smem_bytes);");
+  for (const char* name : {"q", "k", "v"}) {
+    const int offset = name[0] == 'q' ? p.smem_q : name[0] == 'k' ? p.smem_k : p.smem_v;
+    w.line("const u32 smem_{} = smem + {};", name, offset);
+  }
+  w.line("const u32 mbar_q_full = smem + {}, mbar_q_empty = smem + {};", p.smem_q_barriers,
+         p.smem_q_barriers + 8 * p.num_math_warpgroups);
+  p.k->ring().emit_addresses(w, p.smem_k_barriers);
+  p.v->ring().emit_addresses(w, p.smem_v_barriers);
+  if (p.converts()) {
+    w.line("const u32 smem_raw = smem + {};", p.smem_raw);
+    p.raw->emit_addresses(w, p.smem_raw_barriers);
+  }
+  if (p.scales_by_token()) {
+    w.line("const u32 smem_k_scales = smem + {}, smem_v_scales = smem + {};", p.smem_scales,
+           p.smem_scales + p.num_kv_stages * p.scale_bytes());
+    if (p.narrow) w.line("const u32 smem_raw_scales = smem + {};", p.smem_raw_scales);
+  }
+  if (p.dynamic) {
+    p.work->emit_addresses(w, p.smem_work_barriers,
+                           p.work_slots_free() ? StagedPipeline::Named::full : StagedPipeline::Named::both);
+    if (p.ragged) {
+      w.line("int4* const work_items = (int4*)(smem_bytes + {});", p.smem_work);
+    } else {
+      w.line("int* const work_slots = (int*)(smem_bytes + {});", p.smem_work);
+    }
+  }
+  if (p.cluster > 1) w.line("const u32 rank = cluster_rank();");
+  w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");
+  w.blank();
+  w.open("if (threadIdx.x == 0)");
+  for (const char* name : {"q", "k", "v", "o"}) w.line("prefetch_tensor_map(&{}_map);", name);
+  if (p.scale_tiles()) w.line("prefetch_tensor_map(&k_scale_map); prefetch_tensor_map(&v_scale_map);");
+  for (int i = 0; i < p.num_math_warpgroups; ++i) {
+    w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
+  }
+  constexpr int kConverters = PrefillPlan::kConverterWarps;
+  const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
+  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
+  p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
+  // One lane's bytes, and the lanes' own copies of scales.
+  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
+  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
+  w.line("fence_mbarrier_init();");
+  w.close();
+  if (p.cluster > 1) {
+    w.comment("every block of the cluster must see the others' barriers before it fills their slots");
+    w.line("cluster_arrive(); cluster_wait();");
+  } else {
+    w.line("__syncthreads();");
+  }
+}
+
+}  // namespace
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  Prelude prelude("sm90.cuh");
+  for (const char* section :
+       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
+        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map",
+        "tma_load", "tma_store", "fence_proxy_async", "stmatrix"}) {
+    prelude.use(section);
+  }
+  if (p.ragged) {
+    for (const char* section : {"zero_16_bytes", "copy_16_bytes", "ragged_items"}) prelude.use(section);
+    prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
+  }
+  if (p.cluster > 1) {
+    for (const char* section :
+         {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
+      prelude.use(section);
+  }
+  if (!p.fp8) prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (p.narrow) use_converter(prelude, p);
+  if (p.fp8) use_transposer(prelude, p);
+  if (p.lse || p.fp8_tokens()) prelude.use("log2_approx");
+  if (p.fp8_tokens()) {
+    if (!p.scale_tiles()) prelude.use("copy_async_4");
+    prelude.use("load_shared_float2");
+    prelude.add("times",
+                "__device__ __forceinline__ float2 times(float2 x, float y) { return make_float2(x.x * y, "
+                "x.y * y); }\n");
+  }
+  if (p.scale_tiles()) prelude.use("tma_load_3d");
+  p.softmax->use(prelude);
+  p.modifier->use(prelude);
+  p.qk->add_to(prelude, true);
+  p.qk->add_to(prelude, false);
+  p.pv->add_to(prelude, false);
+
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
+  const std::string name = *p.config.name;
+  Writer body;
+  body.line("#define kInfinity __int_as_float(0x7f800000)");
+  body.blank();
+  body.raw(prelude.text());
+  emit_fixed_heads(body, p.config);
+  emit_work(body, p);
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
+  body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
+            entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
+  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
+  body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has neither wgmma nor setmaxnreg");
+  body.line("#else");
+  emit_setup(body, p);
+  body.blank();
+  body.open("if (warpgroup == 0)");
+  emit_producer(body, p);
+  body.reopen("else");
+  emit_consumer(body, p);
+  body.close();
+  if (p.cluster > 1) {
+    body.comment("no block leaves while another may still arrive on its barriers");
+    body.line("__syncwarp();");
+    body.line("cluster_arrive(); cluster_wait();");
+  }
+  body.line("#endif");
+  body.close();
+
+  KernelSource source;
+  Manifest& m = source.manifest = manifest_of(p.config);
+  m.num_threads = p.num_threads();
+  m.smem_bytes = p.smem.bytes();
+  m.grid = {GridRule::Kind::persistent, p.BM * p.cluster, 1};
+  m.cluster = {p.cluster, 1, 1};
+  m.params = params;
+  // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
+  const int bodies =
+      (p.whole_tiles() ? 1 : 0) + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
+  const std::string k = "k" + std::to_string(p.step_elements());
+  m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + k,
+                     p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
+  if (p.BN != p.ov_depth) {
+    m.expectations.push_back(
+        {"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.ov_depth) + k, p.v_steps() * (1 + bodies)});
+  }
+
+  const std::string facts = fmt::format(
+      "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {} KV stages, {} qk "
+      "stages,\n"
+      "swizzle {}B. Registers: {} a producer thread, {} a consumer thread.\nShared memory ({} bytes):{}",
+      *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
+      p.producer_registers, p.math_registers, p.smem.bytes(), p.smem.listing());
+  const std::string head = kernel_head(name, m.config_json, facts,
+                                       "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
+  source.head_bytes = head.size();
+  source.text = head + body.take();
+  return source;
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,66 @@
+#include "generator/schedules/sm90_prefill/schedule.hpp"
+
+#include "generator/schedules/common/meaning.hpp"
+#include "generator/schedules/common/prefill_timeline.hpp"
+#include "generator/schedules/sm90_decode/schedule.hpp"
+#include "generator/schedules/sm90_prefill/parts.hpp"
+
+namespace kiln {
+namespace {
+
+class Sm90Prefill final : public Schedule {
+ public:
+  explicit Sm90Prefill(sm90::PrefillPlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    return {{"tma_consumer_pipeline", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+  }
+  Resources resources() const override {
+    return {plan_.smem.bytes(), plan_.num_threads(), plan_.math_registers};
+  }
+  std::vector<layout::Proof> layout_proofs() const override {
+    auto proofs = sm90::operand_proofs("Q", plan_.q_tile(), plan_.depth, false);
+    for (auto& proof : sm90::operand_proofs("K", plan_.k->tile(), plan_.depth, false))
+      proofs.push_back(std::move(proof));
+    const int columns = plan_.fp8 ? plan_.BN : plan_.ov_depth;
+    for (auto& proof : sm90::operand_proofs("V", plan_.v->tile(), columns, !plan_.fp8))
+      proofs.push_back(std::move(proof));
+    if (plan_.fp8) proofs.push_back(sm90::transposer_proof(plan_));
+    if (plan_.narrow) {
+      proofs.push_back(sm90::converter_proof(plan_, "K", plan_.depth));
+      proofs.push_back(sm90::converter_proof(plan_, "V", plan_.ov_depth));
+    }
+    return proofs;
+  }
+  Timeline timeline() const override {
+    LoopModel model;
+    model.consumers = plan_.num_math_warpgroups;
+    model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
+    model.stages = plan_.num_kv_stages;
+    if (plan_.fp8) model.mma = 4096, model.element_bytes = 1;
+    return overlapped_timeline(model);
+  }
+  KernelSource emit() const override { return sm90::emit_prefill(plan_); }
+
+ private:
+  sm90::PrefillPlan plan_;
+};
+
+std::unique_ptr<Schedule> make(Config config, bool ping_pong, Violations& out) {
+  auto plan = sm90::plan_prefill(std::move(config), ping_pong, out);
+  if (!plan) return nullptr;
+  return std::make_unique<Sm90Prefill>(std::move(*plan));
+}
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_sm90_prefill(Config config, Violations& out) {
+  if (!config.schedule && has_wide_rows(config)) return make_sm90_wide_prefill(std::move(config), out);
+  return make(std::move(config), false, out);
+}
+std::unique_ptr<Schedule> make_sm90_prefill_pingpong(Config config, Violations& out) {
+  return make(std::move(config), true, out);
+}
+
+}  // namespace kiln

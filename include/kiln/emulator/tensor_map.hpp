@@ -1,0 +1,63 @@
+// Tensor maps of the emulated device: encoding with the driver's checks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace kiln::emulator {
+
+/// Shared-memory swizzle of descriptors and tensor maps: byte address bits [4, 4+n) ^= bits [7, 7+n), n = 0,
+/// 1, 2, 3.
+enum class Swizzle : std::uint8_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
+
+/// Element types, numbered as CUtensorMapDataType.
+enum class TensorType : std::uint8_t {
+  u8,
+  u16,
+  u32,
+  s32,
+  u64,
+  s64,
+  f16,
+  f32,
+  f64,
+  bf16,
+  f32_ftz,
+  tf32,
+  tf32_ftz
+};
+
+enum class TensorInterleave : std::uint8_t { none, b16, b32 };
+enum class OobFill : std::uint8_t { zeros, nan };
+
+/// Arguments of cuTensorMapEncodeTiled, fastest dimension first. strides[i] is the byte stride of dimension i
+/// + 1.
+struct TensorMapRequest {
+  TensorType type = TensorType::bf16;
+  std::uint32_t rank = 0;
+  std::uint64_t address = 0;
+  std::array<std::uint64_t, 5> dims{};
+  std::array<std::uint64_t, 4> strides{};
+  std::array<std::uint32_t, 5> box{};
+  std::array<std::uint32_t, 5> element_strides{1, 1, 1, 1, 1};
+  TensorInterleave interleave = TensorInterleave::none;
+  Swizzle swizzle = Swizzle::none;
+  OobFill oob_fill = OobFill::zeros;
+  bool operator==(const TensorMapRequest&) const = default;
+};
+using TensorMapBytes = std::array<std::byte, 128>;
+
+/// Empty if the driver would accept the request; else the first rule it breaks, one line with the offending
+/// value.
+std::string check_tensor_map(const TensorMapRequest& request);
+/// Encodes a map; throws std::invalid_argument with check_tensor_map's text.
+TensorMapBytes encode_tensor_map(const TensorMapRequest& request);
+/// The request a map was made from; nullopt if the bytes are no map (uninitialised, overwritten, wrong
+/// pointer).
+std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128> map);
+
+}  // namespace kiln::emulator

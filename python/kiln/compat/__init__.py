@@ -1,0 +1,1 @@
+"""Modules with the calls of other libraries: changing an import is enough."""

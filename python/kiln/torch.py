@@ -1,0 +1,331 @@
+"""Attention on PyTorch tensors: functions that pick target, config and kernel by themselves.
+
+    from kiln.torch import attention, decode
+    o = attention(q, k, v, causal=True)                                  # [batch, seqlen, heads, depth]
+    o = decode(q, k_pages, v_pages, page_table=table, seqlens_k=lengths)
+
+CUDA tensors run on their device and its current stream; CPU tensors run on the emulated device. The first call of a kind generates and
+compiles a kernel (or finds it in the cache; `warmup` does it ahead), later calls look it up. There is no backward pass: a tensor that
+requires gradients is refused while gradients are enabled.
+
+Both are operators of torch.library (kiln::attend) under torch.compile, torch.export and in graphs; eager calls go straight to the kernel.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from typing import Any, Iterable, Optional, Union
+
+import torch
+
+from ._errors import Error
+from ._native import Kernel
+from .runtime import Runtime
+
+#: The target that CPU tensors are run for, on the emulated device.
+EMULATED_TARGET = "sm_80"
+
+_DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_SHORT = 8  # query rows up to which the kernel that splits keys is used
+
+_lock = threading.Lock()
+_runtimes: dict[int, Runtime] = {}
+_kernels: dict[tuple, tuple[Kernel, str]] = {}
+_by_text: dict[tuple[int, str], Kernel] = {}
+_counts: dict[tuple[int, int], torch.Tensor] = {}
+
+
+def _refuse(what: str) -> Error:
+    return Error("bad_input", what)
+
+
+def runtime(device: Union[torch.device, str, int]) -> Runtime:
+    """The runtime that tensors of a device use."""
+    device = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+    if device.type not in ("cuda", "cpu"):
+        raise _refuse(f"device: {device}; cuda or cpu is needed")
+    index = -1 if device.type == "cpu" else device.index if device.index is not None else torch.cuda.current_device()
+    with _lock:
+        if index not in _runtimes:
+            kind = "emulated" if index < 0 else f"hip:{index}" if torch.version.hip else f"cuda:{index}"
+            _runtimes[index] = Runtime(kind)
+        return _runtimes[index]
+
+
+def _target(index: int) -> str:
+    if index < 0:
+        return EMULATED_TARGET
+    found = runtime(index)
+    if found.target is None:
+        raise Error("environment", f"{found.device['name']} ({found.device['target']}): kiln has kernels from sm_80 on")
+    return found.target
+
+
+@torch.compiler.assume_constant_result
+def _config(index: int, case: tuple) -> str:
+    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, sink, lse = case
+    config: dict[str, Any] = {"target": _target(index), "operation": operation, "dtype": dtype, "depth": depth, "lse": lse}
+    if kv_dtype != dtype:
+        config["kv_dtype"] = kv_dtype
+    if ov_depth != depth:
+        config["ov_depth"] = ov_depth
+    if kind != "contiguous":
+        config["operand"] = {"kind": kind, **({"page_size": page_size} if kind == "paged" else {})}
+    config["mask"] = dict([mask]) if isinstance(mask, tuple) else mask
+    if softcap:
+        config["score_mod"] = {"softcap": softcap}
+    elif score_mod:
+        config["score_mod"] = score_mod if score_mod == "alibi" else {"expr": score_mod}
+    if sink:
+        config["sink"] = True
+    return json.dumps(config)
+
+
+def _load(index: int, text: str) -> Kernel:
+    kernel = _by_text.get((index, text))
+    if kernel is None:
+        kernel = _by_text[index, text] = runtime("cpu" if index < 0 else index).load(text)
+    return kernel
+
+
+def _kernel(index: int, case: tuple) -> tuple[Kernel, str]:
+    found = _kernels.get((index, case))
+    if found is None:
+        text = _config(index, case)
+        found = _kernels[index, case] = (_load(index, text), text)
+    return found
+
+
+def _dtype(name: str, tensor: torch.Tensor) -> str:
+    found = _DTYPES.get(tensor.dtype)
+    if found is None:
+        raise _refuse(f"{name}: {str(tensor.dtype)[6:]}; bfloat16 or float16 is needed")
+    return found
+
+
+def _mask(causal: bool, window: Optional[int], chunk: Optional[int], bits) -> Any:
+    if (window is not None) + (chunk is not None) + (bits is not None) > 1 or (bits is not None and causal):
+        raise _refuse("of window, chunk and mask_bits one can be given, and mask_bits without causal")
+    for name, size in (("window", window), ("chunk", chunk)):
+        if size is not None and (not isinstance(size, int) or size < 1):
+            raise _refuse(f"{name}: {size!r}; a number of keys from 1 on is needed")
+    if window is not None:
+        return ("sliding_window", window)
+    if chunk is not None:
+        return ("chunked", chunk)
+    return "custom" if bits is not None else "causal" if causal else "none"
+
+
+def _sequence_offsets(batch: int, device: torch.device) -> torch.Tensor:
+    """0, 1, .. batch: the offsets of one query row each."""
+    key = (-1 if device.type == "cpu" else device.index, batch)
+    if key not in _counts:
+        _counts[key] = torch.arange(batch + 1, dtype=torch.int32, device=device)
+    return _counts[key]
+
+
+def _traced(q: torch.Tensor) -> bool:
+    return torch.compiler.is_compiling() or type(q) not in (torch.Tensor, torch.nn.Parameter) or torch._C._len_torch_dispatch_stack() > 0
+
+
+def _check_gradients(*tensors) -> None:
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        raise NotImplementedError("kiln has no backward pass: call under torch.no_grad() or torch.inference_mode(), or detach() q, k and v")
+
+
+def _attend(case, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse):
+    index = q.get_device() if q.is_cuda else -1
+    if not _traced(q):
+        kernel, _ = _kernel(index, case)
+        if out is None:
+            out = q.new_empty((*q.shape[:-1], case[4]))
+        if case[-1] and lse is None:
+            lse = q.new_empty(_lse_shape(q), dtype=torch.float32)
+        kernel(q, k, v, out, lse=lse, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, seqlens_k=seqlens_k,
+               sink=sink, mask_bits=mask_bits, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks)
+        return out, lse
+    got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q,
+                                         max_seqlen_k, scale, max_blocks, case[4], case[-1], _config(index, case))
+    if out is not None:
+        got = out.copy_(got)
+    if lse is not None and case[-1]:
+        got_lse = lse.copy_(got_lse)
+    return got, (got_lse if case[-1] else None)
+
+
+def _lse_shape(q):
+    return (q.shape[0], q.shape[2], q.shape[1]) if q.dim() == 4 else (q.shape[1], q.shape[0])
+
+
+@torch.library.custom_op("kiln::attend", mutates_args=())
+def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: Optional[torch.Tensor], cu_seqlens_k: Optional[torch.Tensor],
+               page_table: Optional[torch.Tensor], seqlens_k: Optional[torch.Tensor], sink: Optional[torch.Tensor],
+               mask_bits: Optional[torch.Tensor], max_seqlen_q: int, max_seqlen_k: int, scale: Optional[float], max_blocks: int, ov_depth: int,
+               with_lse: bool, config: str) -> tuple[torch.Tensor, torch.Tensor]:
+    kernel = _load(q.get_device() if q.is_cuda else -1, config)
+    out = q.new_empty((*q.shape[:-1], ov_depth))
+    lse = q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
+    kernel(q, k, v, out, lse=lse if with_lse else None, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table,
+           seqlens_k=seqlens_k, sink=sink, mask_bits=mask_bits, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale,
+           max_blocks=max_blocks)
+    return out, lse
+
+
+@_attend_op.register_fake
+def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, ov_depth, with_lse,
+      config):
+    return q.new_empty((*q.shape[:-1], ov_depth)), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Optional[int] = None,
+              chunk: Optional[int] = None, softcap: float = 0.0, score_mod: Optional[str] = None, sink: Optional[torch.Tensor] = None,
+              mask_bits: Optional[torch.Tensor] = None, scale: Optional[float] = None, cu_seqlens_q: Optional[torch.Tensor] = None,
+              cu_seqlens_k: Optional[torch.Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
+              max_blocks: int = 0, out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None, return_lse: bool = False):
+    """softmax(scale * q k') v.
+
+    q, k, v       bfloat16 or float16 [batch, seqlen, heads, depth]; ragged, with cu_seqlens_q and _k: [total, heads, depth].
+                  heads of k and v divide those of q; v may have another depth. Any strides; the last dimension contiguous
+    causal        key j is seen by row i where j <= i + seqlen_k - seqlen_q (aligned to the end)
+    window        causal, and only the last `window` keys with the own one
+    chunk         causal, and only keys of the same chunk of so many
+    softcap       c: scores become c tanh(score / c)
+    score_mod     "alibi", or an expression over score, b, h, q, k: "score + 0.01 * (k - q)"
+    sink          float32 [heads]: one more logit in each softmax
+    mask_bits     int32 words [batch or 1, heads or 1, seqlen_q, ceil(seqlen_k / 32)], bit set: seen (pack_mask makes them)
+    scale         1 / sqrt(depth) by default
+    cu_seqlens_q, cu_seqlens_k   int32 [batch + 1]; max_seqlen_q, max_seqlen_k: the longest
+    max_blocks    most blocks of a persistent grid, which leaves multiprocessors to other work; 0: no limit
+    out, lse      written where they are given
+    return_lse    also return the log-sum-exp, float32 [batch, heads, seqlen_q], ragged [heads, total_q], natural logarithm
+
+    Returns out, or (out, lse). Raises kiln.Error, NotImplementedError where gradients are asked for."""
+    _check_gradients(q, k, v)
+    if q.dim() not in (3, 4) or (q.dim() == 3) != (cu_seqlens_q is not None):
+        raise _refuse(f"q: shape {list(q.shape)}; [batch, seqlen, heads, depth], or [total, heads, depth] with cu_seqlens_q is needed")
+    ragged = q.dim() == 3
+    if softcap and score_mod:
+        raise _refuse("of softcap and score_mod one can be given")
+    short = not ragged and q.shape[1] <= _SHORT and mask_bits is None
+    case = ("decode" if short else "prefill", _dtype("q", q), _dtype("k", k), int(q.shape[-1]), int(v.shape[-1]), "ragged" if ragged else "contiguous", 0,
+            _mask(causal, window, chunk, mask_bits), softcap, score_mod, sink is not None, return_lse or lse is not None)
+    got, got_lse = _attend(case, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
+                           lse)
+    return (got, got_lse) if return_lse else got
+
+
+def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: torch.Tensor, seqlens_k: torch.Tensor,
+           cu_seqlens_q: Optional[torch.Tensor] = None, max_seqlen_q: int = 1, max_seqlen_k: int = 0, causal: bool = True,
+           window: Optional[int] = None, chunk: Optional[int] = None, softcap: float = 0.0, score_mod: Optional[str] = None,
+           sink: Optional[torch.Tensor] = None, scale: Optional[float] = None, continuous: bool = False, max_blocks: int = 0,
+           out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None, return_lse: bool = False):
+    """Attention of new query rows over a paged KV cache.
+
+    q             [batch, heads, depth], one row of each sequence; with cu_seqlens_q (int32 [batch + 1]) and max_seqlen_q
+                  [total, heads, depth], the last rows of each
+    k, v          the pools [num_pages, page_size, heads_kv, depth]
+    page_table    int32 [batch, max_pages]; seqlens_k int32 [batch], keys with the new ones; both stay on the device
+    max_seqlen_k  a bound of the longest; 0: all that the page table can name
+    continuous    each sequence has one block of any length: k, v [num_blocks, block_rows, heads_kv, depth], page_table [batch, 1]
+
+    The rest as attention(). Long rows (max_seqlen_q above 8) are prefilled in chunks by the same call."""
+    _check_gradients(q, k, v)
+    if q.dim() != 3 or k.dim() != 4:
+        raise _refuse(f"q, k: shapes {list(q.shape)}, {list(k.shape)}; [total, heads, depth] and [num_pages, page_size, heads_kv, depth] are needed")
+    if cu_seqlens_q is None:
+        if max_seqlen_q != 1:
+            raise _refuse(f"max_seqlen_q: {max_seqlen_q} without cu_seqlens_q; 1 is needed")
+        cu_seqlens_q = _sequence_offsets(q.shape[0], q.device)
+    if softcap and score_mod:
+        raise _refuse("of softcap and score_mod one can be given")
+    masked = causal and max_seqlen_q > 1  # one row sees every key
+    case = ("decode" if max_seqlen_q <= _SHORT else "prefill", _dtype("q", q), _dtype("k", k), int(q.shape[-1]), int(v.shape[-1]), "continuous" if continuous else "paged",
+            0 if continuous else int(k.shape[1]),
+            _mask(masked, window, chunk, None), softcap, score_mod, sink is not None, return_lse or lse is not None)
+    got, got_lse = _attend(case, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
+                           lse)
+    return (got, got_lse) if return_lse else got
+
+
+def pack_mask(mask: torch.Tensor) -> torch.Tensor:
+    """A boolean mask [batch or 1, heads or 1, seqlen_q, seqlen_k] (True: seen) as the words of `mask_bits`."""
+    if mask.dtype != torch.bool or mask.dim() != 4:
+        raise _refuse(f"mask: {str(mask.dtype)[6:]} {list(mask.shape)}; bool [batch or 1, heads or 1, seqlen_q, seqlen_k] is needed")
+    padded = torch.nn.functional.pad(mask, (0, -mask.shape[-1] % 32)).unflatten(-1, (-1, 32)).to(torch.int64)
+    words = (padded << torch.arange(32, device=mask.device)).sum(-1)
+    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
+
+
+def warmup(cases: Iterable[dict[str, Any]], device: Union[torch.device, str, int] = "cuda", progress: bool = True) -> None:
+    """Compiles the kernels of later calls ahead. A case has the keywords that choose a kernel: operation ("prefill" or "decode"), dtype
+    (torch.bfloat16), depth, and where they differ from the default ov_depth, kind ("contiguous", "ragged", "paged"), page_size, causal,
+    window, chunk, softcap, score_mod, sink, lse. Says on standard error which one is being compiled."""
+    import sys
+
+    index = -1 if torch.device(device).type == "cpu" else torch.device(device).index or 0
+    defaults = dict(operation="prefill", dtype=torch.bfloat16, depth=128, ov_depth=None, kind="contiguous", page_size=0, causal=False,
+                    window=None, chunk=None, softcap=0.0, score_mod=None, sink=False, lse=False)
+    cases = list(cases)
+    for number, given in enumerate(cases, 1):
+        unknown = set(given) - set(defaults)
+        if unknown:
+            raise _refuse(f"cases: {', '.join(sorted(unknown))}; of {', '.join(defaults)} some are needed")
+        one = {**defaults, **given}
+        if one["dtype"] not in _DTYPES:
+            raise _refuse(f"dtype: {one['dtype']}; torch.bfloat16 or torch.float16 is needed")
+        dtype = _DTYPES[one["dtype"]]
+        case = (one["operation"], dtype, dtype, one["depth"], one["ov_depth"] or one["depth"], one["kind"], one["page_size"],
+                _mask(one["causal"], one["window"], one["chunk"], None), one["softcap"], one["score_mod"], one["sink"], one["lse"])
+        if progress:
+            print(f"kiln: kernel {number} of {len(cases)}: {_config(index, case)}", file=sys.stderr, flush=True)
+        _kernel(index, case)
+
+
+_torch_sdpa = torch.nn.functional.scaled_dot_product_attention
+
+
+def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    """torch.nn.functional.scaled_dot_product_attention: query [batch, heads, seqlen, depth]. Raises NotImplementedError for what kiln has
+    no kernel for: dropout, additive masks, gradients, is_causal with different lengths (torch aligns it to the start)."""
+    if dropout_p:
+        raise NotImplementedError(f"dropout_p: {dropout_p}; kiln has no dropout: 0 is needed")
+    if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
+        raise NotImplementedError(f"query: shape {list(query.shape)}; [batch, heads, seqlen, depth] is needed")
+    if query.dtype not in _DTYPES:
+        raise NotImplementedError(f"query: {query.dtype}; bfloat16 or float16 is needed")
+    if is_causal and query.shape[2] != key.shape[2]:
+        raise NotImplementedError("is_causal with different lengths of query and key: torch aligns it to the start, kiln to the end")
+    if not enable_gqa and query.shape[1] != key.shape[1]:
+        raise _refuse(f"key: {key.shape[1]} heads, query has {query.shape[1]}; enable_gqa is needed")
+    bits = None
+    if attn_mask is not None:
+        if is_causal:
+            raise _refuse("of attn_mask and is_causal one can be given")
+        if attn_mask.dtype != torch.bool:
+            raise NotImplementedError(f"attn_mask: {attn_mask.dtype}; bool is needed: kiln adds no mask to scores")
+        mask = attn_mask[(None,) * (4 - attn_mask.dim())]
+        bits = pack_mask(mask.expand(*mask.shape[:2], query.shape[2], key.shape[2]))
+    out = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), causal=is_causal, mask_bits=bits, scale=scale)
+    return out.transpose(1, 2)
+
+
+@contextlib.contextmanager
+def sdpa(strict: bool = False):
+    """Replaces torch.nn.functional.scaled_dot_product_attention within a `with` block. What kiln has no kernel for goes to torch, or with
+    `strict` raises."""
+
+    def replaced(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+        try:
+            return scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+        except (NotImplementedError, Error) as error:
+            if strict or (isinstance(error, Error) and error.code not in ("bad_config", "bad_input")):
+                raise
+            return _torch_sdpa(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+    previous = torch.nn.functional.scaled_dot_product_attention
+    torch.nn.functional.scaled_dot_product_attention = replaced
+    try:
+        yield
+    finally:
+        torch.nn.functional.scaled_dot_product_attention = previous

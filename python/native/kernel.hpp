@@ -1,0 +1,40 @@
+// Kernel objects of the Python package.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+
+#include "python/native/tensor.hpp"
+#include "runtime/c_api/launch.hpp"
+
+namespace kiln::python {
+
+/// A loaded kernel; it keeps its runtime.
+class PyKernel {
+ public:
+  PyKernel(std::shared_ptr<Runtime> runtime, std::shared_ptr<Kernel> kernel)
+      : runtime_(std::move(runtime)), kernel_(kernel), launcher_(*runtime_, std::move(kernel)) {}
+
+  const Manifest& manifest() const { return launcher_.kernel().manifest(); }
+  const Binary& binary() const { return launcher_.kernel().binary(); }
+  Kernel& kernel() { return *kernel_; }
+  Runtime& runtime() { return *runtime_; }
+
+  /// A launch with tensors in the order of Operand (None: not given). Throws Error.
+  void launch(const std::array<nb::handle, kOperands>& tensors, nb::handle scale, nb::handle stream,
+              std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before, int max_blocks,
+              nb::handle residency);
+
+ private:
+  std::shared_ptr<Runtime> runtime_;
+  std::shared_ptr<Kernel> kernel_;
+  DlpackLauncher launcher_;
+};
+
+void bind_kernel(nb::module_& module);
+void bind_runtime(nb::module_& module);
+void bind_serving(nb::module_& module);
+
+}  // namespace kiln::python

@@ -1,0 +1,134 @@
+"""kiln.compat.flash_attn with CPU tensors, on the emulated device, against the original's documentation."""
+import unittest
+
+import kiln
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is not None:
+    import kiln.compat.flash_attn as fa
+
+
+def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softcap=0.0):
+    """One sequence, [seqlen, heads, depth]: out and log-sum-exp [heads, seqlen]."""
+    q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[0] // x.shape[0], 0) for x in (k, v))
+    s = q @ k.transpose(1, 2) * (scale or q.shape[-1] ** -0.5)
+    if softcap:
+        s = softcap * torch.tanh(s / softcap)
+    rows = torch.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1]
+    keys = torch.arange(k.shape[1])[None]
+    seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
+    if causal or window[1] == 0:
+        seen &= keys <= rows
+    if window[0] >= 0:
+        seen &= keys >= rows - window[0]
+    if chunk:
+        seen &= keys // chunk == rows // chunk
+    s = s.masked_fill(~seen, float("-inf"))
+    return (s.softmax(-1).nan_to_num(0.0) @ v).transpose(0, 1), s.logsumexp(-1)
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class FlashAttention(unittest.TestCase):
+    def close(self, got, wanted):
+        self.assertEqual(got.shape, wanted.shape)
+        self.assertLess(((got.double() - wanted).norm() / wanted.norm()).item(), 4e-3)
+
+    def make(self, *shapes):
+        return [torch.randn(shape, dtype=torch.float16) for shape in shapes]
+
+    def test_func(self):
+        q, k, v = self.make((2, 20, 4, 64), (2, 35, 2, 64), (2, 35, 2, 64))
+        for keywords, wanted in (({}, {}), (dict(causal=True, softmax_scale=0.2), dict(causal=True, scale=0.2)),
+                                 (dict(window_size=(7, 0)), dict(window=(7, 0))), (dict(window_size=(-1, 0)), dict(causal=True)),
+                                 (dict(causal=True, window_size=(5, 9)), dict(causal=True, window=(5, 0))),
+                                 (dict(causal=True, attention_chunk=8), dict(causal=True, chunk=8)),
+                                 (dict(softcap=2.0, deterministic=True, pack_gqa=True), dict(softcap=2.0))):
+            out = fa.flash_attn_func(q, k, v, **keywords)
+            self.close(out, torch.stack([reference(*x, **wanted)[0] for x in zip(q, k, v)]))
+        out, lse = fa.flash_attn_func(q, k, v, None, True, return_attn_probs=True)
+        self.assertLess((lse - torch.stack([reference(*x, causal=True)[1] for x in zip(q, k, v)])).abs().max().item(), 1e-3)
+        qkv = torch.cat((q, q[:, :, :2], q[:, :, 2:]), 2)
+        self.close(fa.flash_attn_qkvpacked_func(qkv, num_heads_q=4), torch.stack([reference(x, x[:, :2], x[:, 2:])[0] for x in q]))
+
+    def test_out_of_scope(self):
+        q, = self.make((1, 4, 2, 64))
+        for keywords, words in ((dict(qv=q), "qv: given"), (dict(k_descale=q), "k_descale"), (dict(window_size=(3, 3)), r"window_size: \(3, 3\)"),
+                                (dict(dropout_p=0.5), "dropout"), (dict(num_splits=3), "num_splits: 3"),
+                                (dict(causal=True, attention_chunk=4, window_size=(2, 0)), "attention_chunk")):
+            with self.assertRaisesRegex(NotImplementedError, words):
+                fa.flash_attn_func(q, q, q, **keywords)
+
+    def test_varlen(self):
+        q, k, v = self.make((30, 4, 64), (41, 2, 64), (41, 2, 64))
+        offsets_q, offsets_k = (torch.tensor(x, dtype=torch.int32) for x in ((0, 10, 30), (0, 20, 41)))
+        out, lse = fa.flash_attn_varlen_func(q, k, v, offsets_q, offsets_k, 20, 21, causal=True, return_attn_probs=True)
+        for i in range(2):
+            rows, keys = slice(offsets_q[i], offsets_q[i + 1]), slice(offsets_k[i], offsets_k[i + 1])
+            wanted, wanted_lse = reference(q[rows], k[keys], v[keys], causal=True)
+            self.close(out[rows], wanted)
+            self.assertLess((lse[:, rows] - wanted_lse).abs().max().item(), 1e-3)
+
+    def test_kvcache(self):
+        q, k_cache, v_cache, k, v = self.make((2, 3, 4, 64), (5, 40, 2, 64), (5, 40, 2, 64), (2, 3, 2, 64), (2, 3, 2, 64))
+        lengths, rows = torch.tensor([30, 17], dtype=torch.int32), torch.tensor([4, 1], dtype=torch.int32)
+        out, lse = fa.flash_attn_with_kvcache(q, k_cache, v_cache, cache_seqlens=lengths, cache_batch_idx=rows, causal=True,
+                                              return_softmax_lse=True)
+        for i in range(2):
+            wanted, wanted_lse = reference(q[i], k_cache[rows[i], :lengths[i]], v_cache[rows[i], :lengths[i]], causal=True)
+            self.close(out[i], wanted)
+            self.assertLess((lse[i] - wanted_lse).abs().max().item(), 1e-3)
+        # New keys are written at the lengths first.
+        before = k_cache.clone()
+        out = fa.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=lengths, cache_batch_idx=rows, causal=True)
+        for i in range(2):
+            row, end = rows[i], lengths[i] + 3
+            self.assertTrue(torch.equal(k_cache[row, lengths[i]:end], k[i]) and torch.equal(v_cache[row, lengths[i]:end], v[i]))
+            self.assertTrue(torch.equal(k_cache[row, :lengths[i]], before[row, :lengths[i]]))
+            self.close(out[i], reference(q[i], k_cache[row, :end], v_cache[row, :end], causal=True)[0])
+        self.assertTrue(torch.equal(k_cache[0], before[0]))
+        # One length for all, and whole caches.
+        out = fa.flash_attn_with_kvcache(q, k_cache[:2], v_cache[:2], cache_seqlens=25)
+        self.close(out, torch.stack([reference(q[i], k_cache[i, :25], v_cache[i, :25])[0] for i in range(2)]))
+
+    def test_pages_and_rotary(self):
+        q, k_pages, v_pages, k, v = self.make((2, 2, 4, 64), (8, 16, 2, 64), (8, 16, 2, 64), (2, 2, 2, 64), (2, 2, 2, 64))
+        table = torch.tensor([[4, 1, 0], [2, 5, 3]], dtype=torch.int32)
+        lengths = torch.tensor([31, 17], dtype=torch.int32)
+        angles = torch.rand(48, 16).double() * 6
+        cos, sin = angles.cos().half(), angles.sin().half()
+        for interleaved in (True, False):
+            out = fa.flash_attn_with_kvcache(q, k_pages, v_pages, k, v, cache_seqlens=lengths, page_table=table, causal=True, rotary_cos=cos,
+                                             rotary_sin=sin, rotary_interleaved=interleaved)
+            for i in range(2):
+                def turn(x):
+                    x = x.double().clone()
+                    for j in range(2):
+                        for pair in range(16):
+                            a, b = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + 16)
+                            c, s = (y[lengths[i] + j, pair].double() for y in (cos, sin))
+                            x[j, :, a], x[j, :, b] = x[j, :, a] * c - x[j, :, b] * s, x[j, :, a] * s + x[j, :, b] * c
+                    return x.half()
+
+                keys, values = (x[table[i].long()].reshape(48, 2, 64)[: lengths[i] + 2] for x in (k_pages, v_pages))
+                self.assertLess((keys[lengths[i]:].double() - turn(k[i]).double()).abs().max().item(), 4e-3)
+                self.close(out[i], reference(turn(q[i]), keys, values, causal=True)[0])
+        with self.assertRaisesRegex(NotImplementedError, "cache_leftpad"):
+            fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, cache_leftpad=lengths)
+        with self.assertRaisesRegex(kiln.Error, "page_table: int64; int32 is needed"):
+            fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table.long())
+
+    def test_combine(self):
+        q, k, v = self.make((20, 2, 64), (40, 2, 64), (40, 2, 64))
+        halves = [reference(q, k[part], v[part]) for part in (slice(0, 13), slice(13, 40))]
+        out, lse = fa.flash_attn_combine(torch.stack([x[0][None] for x in halves]), torch.stack([x[1].T[None] for x in halves]))
+        wanted, wanted_lse = reference(q, k, v)
+        self.close(out[0], wanted)
+        self.assertLess((lse[0].T - wanted_lse).abs().max().item(), 1e-5)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,244 @@
+"""The Python package over the emulated device, with arrays of the standard library, and of NumPy where it is there."""
+import gc
+import json
+import math
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import kiln
+from stand_ins import HostTensor
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+CONFIG = {"target": "sm_80", "operation": "prefill", "dtype": "fp16", "depth": 64, "mask": "causal"}
+SHAPE = (1, 40, 2, 64)
+
+
+def reference(q, k, v, row, head):
+    at = lambda r: (r * SHAPE[2] + head) * SHAPE[3]
+    columns = range(SHAPE[3])
+    weights = [math.exp(sum(q[at(row) + d] * k[at(key) + d] for d in columns) / 8) for key in range(row + 1)]
+    return [sum(w * v[at(key) + d] for key, w in enumerate(weights)) / sum(weights) for d in columns]
+
+
+class Tests(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.runtime = kiln.Runtime("emulated")
+
+    def test_generate(self):
+        source, manifest = kiln.generate(CONFIG)
+        self.assertIn("__global__", source)
+        self.assertEqual(manifest["depth"], 64)
+        self.assertRegex(kiln.version(), r"^\d+\.\d+\.\d+$")
+
+    def test_refusals(self):
+        for config, words in (({**CONFIG, "depth": 0}, "/depth"), ("{", "broken JSON"), ({"targett": 1}, "/targett")):
+            with self.assertRaises(kiln.Error) as caught:
+                self.runtime.load(config)
+            self.assertEqual(caught.exception.code, "bad_config")
+            self.assertIn(words, str(caught.exception))
+        with self.assertRaises(kiln.Error) as caught:
+            kiln.Runtime("abacus").load(CONFIG)
+        self.assertIn("abacus", str(caught.exception))
+
+    def test_launch(self):
+        kernel = self.runtime.load(CONFIG)
+        self.assertIn(kernel.cache, ("miss", "memory", "disk"))
+        self.assertEqual(kernel.spill_bytes, 0)
+        rng = random.Random(1)
+        q, k, v = (HostTensor("e", SHAPE, [rng.gauss(0, 1) for _ in range(math.prod(SHAPE))]) for _ in range(3))
+        o = HostTensor("e", SHAPE)
+        self.assertIs(kernel(q, k, v, o), o)
+        numbers = [x.values() for x in (q, k, v)]
+        got = o.values()
+        for row, head in ((0, 0), (17, 1), (39, 0)):
+            wanted, first = reference(*numbers, row, head), (row * SHAPE[2] + head) * SHAPE[3]
+            for d, x in enumerate(wanted):
+                self.assertAlmostEqual(got[first + d], x, delta=4e-3)
+        kernel(q, k, v, o, scale=1e-9)
+        self.assertNotEqual(got, o.values())
+
+    def test_misuse(self):
+        kernel = self.runtime.load(CONFIG)
+        q, small = HostTensor("e", SHAPE), HostTensor("e", (1, 40, 2, 32))
+        for call, words in (
+            (lambda: kernel(q, q, q, small), "depth 32"),
+            (lambda: kernel(q, q, None, q), "v is NULL"),
+            (lambda: kernel(q, q, q, [1.0]), "o: list has no __dlpack__"),
+            (lambda: kernel(q, q, q, q, lse=HostTensor("f", (1, 2, 40))), "lse"),
+            (lambda: kernel(q, HostTensor("f", SHAPE), q, q), "k: float32; float16 is needed"),
+            (lambda: kernel(q, q, q, q, cu_seqlens_q=HostTensor("q", (2,))), "cu_seqlens_q: int64; int32 is needed"),
+            (lambda: kernel(q, q, q, q, launch_before="everything"), 'launch_before: \'everything\'; "any"'),
+            (lambda: kernel(q, q, q, q, residency=3), "residency: 3;"),
+            (lambda: kernel(q, q, q, q, max_blocks=-1), "max_blocks is negative"),
+            (lambda: kernel(q, q, q, q, max_seqlen_q=-1), "max_seqlen_q is -1"),
+            (lambda: kernel(q, q, q, q, max_seqlen_k=-2), "max_seqlen_k -2"),
+        ):
+            with self.assertRaises(kiln.Error) as caught:
+                call()
+            self.assertEqual(caught.exception.code, "bad_input")
+            self.assertIn(words, str(caught.exception))
+        with self.assertRaises(TypeError):
+            kernel(q, q, q, q, lsee=q)
+
+    def test_text_with_a_nul_is_refused_whole(self):
+        text = json.dumps(CONFIG)
+        for call in (
+            lambda: kiln.generate(text + "\0 and more"),
+            lambda: self.runtime.load(text[:20] + "\0" + text[20:]),
+            lambda: kiln.generate({**CONFIG, "score_mod": {"expr": "score * 2\0 + 1"}}),
+            lambda: kiln.Runtime("emulated\0cuda"),
+        ):
+            with self.assertRaises(kiln.Error) as caught:
+                call()
+            self.assertIn(caught.exception.code, ("bad_config", "bad_input"))
+
+    def test_values_in_the_rows_of_keys(self):
+        kernel = self.runtime.load({"target": "sm_90a", "operation": "decode", "dtype": "fp16", "depth": 576, "ov_depth": 512, "v_from_k": True})
+        q, k = HostTensor("e", (1, 1, 2, 576)), HostTensor("e", (1, 5, 1, 576), [1.0] * (5 * 576))
+        o = HostTensor("e", (1, 1, 2, 512))
+        kernel(q, k, None, o)
+        self.assertEqual(set(o.values()), {1.0})
+
+    def test_rotary_columns_in_a_tensor_of_their_own(self):
+        config = {"target": "sm_90a", "operation": "decode", "dtype": "fp16", "depth": 192, "ov_depth": 128, "v_from_k": True}
+        kernel = self.runtime.load({**config, "rope_depth": 64, "rope": {"layout": "separate"}})
+        q = HostTensor("e", (1, 1, 2, 192), ([0.0] * 128 + [1.0] * 64) * 2)
+        k = HostTensor("e", (1, 5, 1, 128), [1.0] * 512 + [2.0] * 128)
+        k_rope = HostTensor("e", (1, 5, 1, 64), [0.0] * 256 + [3.0] * 64)
+        o = HostTensor("e", (1, 1, 2, 128))
+        kernel(q, k, None, o, k_rope=k_rope, scale=1.0)
+        self.assertEqual(set(o.values()), {2.0})
+        with self.assertRaisesRegex(kiln.Error, "needs k_rope"):
+            kernel(q, k, None, o)
+
+    def test_configs_of_every_form(self):
+        text = kiln.generate(CONFIG)[0]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "config.json"
+            path.write_text('{"target": "sm_80", "operation": "prefill", "dtype": "fp16", "depth": 64, "mask": "causal"}')
+            for config in (path, str(path), path.read_text()):
+                self.assertEqual(kiln.generate(config)[0], text)
+        self.assertEqual(kiln.plan("prefill_fp16_d64_sm80")["resolved"]["depth"], 64)
+        self.assertIn("llama3_8b_prefill_sm90a", kiln.shipped())
+        self.assertIn("properties", kiln.schema())
+        with self.assertRaisesRegex(kiln.Error, "near it: .*llama3_8b_prefill_sm90a"):
+            kiln.plan("llama3_8b_prefil_sm90a")
+        with self.assertRaisesRegex(kiln.Error, "config: int; a dict"):
+            kiln.plan(7)
+        with self.assertRaises(kiln.Error) as caught:
+            kiln.plan({**CONFIG, "depth": 0})
+        self.assertEqual(caught.exception.violations[0]["pointer"], "/depth")
+
+    def test_the_machine(self):
+        self.assertEqual(self.runtime.device["selector"], "emulated")
+        self.assertIsNone(self.runtime.target)
+        report = self.runtime.doctor()
+        self.assertEqual(report["kiln_version"], kiln.version())
+        self.assertIn("emulated", [device["selector"] for device in report["devices"]])
+        self.assertIn("nvrtc", [compiler["kind"] for compiler in report["compilers"]])
+
+    def test_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first = kiln.Runtime("emulated", folder)
+            self.assertEqual(first.load(CONFIG).cache, "miss")
+            self.assertEqual(first.cache.stats()["compiles"], 1)
+            self.assertEqual([entry["target"] for entry in first.cache.list()], ["sm_80"])
+            self.assertEqual(first.cache.verify(), (1, []))
+            self.assertEqual(first.cache.export(folder + "/all"), 1)
+            self.assertEqual(kiln.Runtime("emulated", folder).load(CONFIG).cache, "disk")
+            self.assertEqual(first.cache.clear(), 1)
+            self.assertEqual(first.cache.import_(folder + "/all"), 1)
+
+    def test_edited_source(self):
+        source, _ = kiln.generate(CONFIG)
+        q, o = HostTensor("e", SHAPE, [0.5] * math.prod(SHAPE)), HostTensor("e", SHAPE)
+        self.runtime.load_source(CONFIG, source)(q, q, q, o)
+        self.assertEqual(set(o.values()), {0.5})
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "my.cu"
+            path.write_text(source.replace('extern "C"', 'this is no code;\nextern "C"'))
+            with self.assertRaises(kiln.Error) as caught:
+                self.runtime.load_source(CONFIG, path)
+        self.assertEqual(caught.exception.code, "compile")
+
+    def test_append_and_page_table(self):
+        pages = kiln.PageAllocator(8, 16)
+        parent = pages.create()
+        self.assertEqual(pages.append(parent, 20), [])
+        child = pages.fork(parent, 20)
+        self.assertEqual(pages.pages(child), pages.pages(parent))
+        (copy,) = pages.append(child, 1)
+        self.assertEqual((copy[0], copy[2]), (pages.pages(parent)[1], 4))
+        with self.assertRaisesRegex(kiln.Error, "page"):
+            pages.append(child, 1000)
+        config = {"target": "sm_80", "operation": "decode", "dtype": "fp16", "depth": 64, "operand": {"kind": "paged", "page_size": 16}}
+        append = kiln.AppendKernel(self.runtime, config)
+        pools = [HostTensor("e", (8, 16, 1, 64)) for _ in range(2)]
+        new = [HostTensor("e", (3, 1, 64), [x] * 192) for x in (1.0, 2.0)]
+        row = pages.pages(parent)
+        table = HostTensor("i", (1, 2), row)
+        append(*new, *pools, page_table=table, seqlens_k=HostTensor("i", (1,), [18]), cu_seqlens_q=HostTensor("i", (2,), [0, 3]), max_rows=3)
+        wanted = {(row[0], 15), (row[1], 0), (row[1], 1)}  # tokens 15, 16 and 17
+        for pool, value in zip(pools, (1.0, 2.0)):
+            values = pool.values()
+            for page in range(8):
+                for slot in range(16):
+                    first = (page * 16 + slot) * 64
+                    self.assertEqual(set(values[first:first + 64]), {value if (page, slot) in wanted else 0.0})
+        kernel = self.runtime.load(config)
+        q, o = HostTensor("e", (1, 2, 64), [1.0] * 128), HostTensor("e", (1, 2, 64))
+        kernel(q, *pools, o, page_table=table, seqlens_k=HostTensor("i", (1,), [18]), cu_seqlens_q=HostTensor("i", (2,), [0, 1]), max_seqlen_q=1,
+               scale=10.0, launch_before="keeps_tables")
+        self.assertEqual(set(o.values()), {2.0})  # the new keys outweigh those of 0
+        plan = kiln.decode_plan(kernel, [1], [18], heads_q=2, heads_kv=1, num_sms=4)
+        self.assertEqual(plan["blocks"], len(plan["runs"]))
+
+    def test_command_and_demo(self):
+        run = lambda *args, **env: subprocess.run([sys.executable, "-m", *args], capture_output=True, text=True, env={**os.environ, **env})
+        try:
+            kiln._command.path()
+        except kiln.Error:
+            self.skipTest("the kiln command is not built")
+        self.assertIn("generate", run("kiln", "--help").stdout)
+        self.assertEqual(run("kiln", "plan", "no_such_config").returncode, 2)
+        self.assertTrue(kiln.verify(CONFIG, "--quick")["findings"] == [])
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_demo_without_a_compiler(self):
+        env = {**os.environ, "KILN_NVRTC": "/nowhere/libnvrtc.so.13", "KILN_CACHE_DIR": "", "KILN_DEVICE": "emulated"}
+        demo = subprocess.run([sys.executable, "-m", "kiln.demo"], capture_output=True, text=True, env=env)
+        self.assertEqual(demo.returncode, 0, demo.stdout + demo.stderr)
+        self.assertIn("no kernel compiler here", demo.stdout)
+        self.assertIn("check    passed", demo.stdout)
+
+    def test_a_kernel_keeps_its_runtime(self):
+        kernel = kiln.Runtime("emulated").load(CONFIG)
+        gc.collect()
+        q, o = HostTensor("e", SHAPE, [0.5] * math.prod(SHAPE)), HostTensor("e", SHAPE)
+        kernel(q, q, q, o)
+        self.assertEqual(set(o.values()), {0.5})
+
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_numpy(self):
+        rng = numpy.random.default_rng(1)
+        q, k, v = (rng.standard_normal(SHAPE).astype(numpy.float16) for _ in range(3))
+        o = numpy.zeros_like(q)
+        self.runtime.load({**CONFIG, "mask": "none"})(q, k, v, o)
+        s = numpy.einsum("bqhd,bkhd->bhqk", q.astype(float), k.astype(float)) / 8
+        p = numpy.exp(s - s.max(-1, keepdims=True))
+        wanted = numpy.einsum("bhqk,bkhd->bqhd", p / p.sum(-1, keepdims=True), v.astype(float))
+        self.assertLess(numpy.abs(o - wanted).max(), 4e-3)
+
+
+if __name__ == "__main__":
+    unittest.main()

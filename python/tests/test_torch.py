@@ -1,0 +1,126 @@
+"""kiln.torch with CPU tensors, on the emulated device."""
+import unittest
+
+import kiln
+
+try:
+    import torch
+except ImportError:
+    torch = None
+if torch is not None:
+    import kiln.torch as kt
+
+
+def reference(q, k, v, causal=False, mask=None, scale=None):
+    q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    s = q @ k.transpose(2, 3) * (scale or q.shape[-1] ** -0.5)
+    if causal:
+        mask = torch.ones(s.shape[-2:], dtype=torch.bool).tril(s.shape[-1] - s.shape[-2])
+    if mask is not None:
+        s = s.masked_fill(~mask, float("-inf"))
+    return (s.softmax(-1) @ v).transpose(1, 2), s.logsumexp(-1)
+
+
+@unittest.skipIf(torch is None, "no PyTorch")
+class Torch(unittest.TestCase):
+    def close(self, got, wanted):
+        self.assertEqual(got.shape, wanted.shape)
+        self.assertLess(((got.double() - wanted).norm() / wanted.norm()).item(), 4e-3)
+
+    def make(self, *shapes):
+        return [torch.randn(shape, dtype=torch.float16) for shape in shapes]
+
+    def test_attention(self):
+        q, k, v = self.make((2, 33, 4, 64), (2, 47, 2, 64), (2, 47, 2, 64))
+        self.close(kt.attention(q, k, v), reference(q, k, v)[0])
+        out, lse = kt.attention(q, k, v, causal=True, scale=0.2, return_lse=True)
+        wanted, wanted_lse = reference(q, k, v, causal=True, scale=0.2)
+        self.close(out, wanted)
+        self.assertLess((lse - wanted_lse).abs().max().item(), 1e-3)
+        given = torch.full_like(q, float("nan"))
+        self.assertIs(kt.attention(q, k, v, out=given), given)
+        self.close(given, reference(q, k, v)[0])
+        # Strided operands: heads before rows.
+        t = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+        self.close(kt.attention(*t), reference(q, k, v)[0])
+        # Few query rows: the kernel that splits keys.
+        self.close(kt.attention(q[:, :3], k, v, causal=True), reference(q[:, :3], k, v, causal=True)[0])
+
+    def test_ragged(self):
+        q, k, v = self.make((30, 2, 64), (41, 2, 64), (41, 2, 64))
+        offsets_q, offsets_k = (torch.tensor(x, dtype=torch.int32) for x in ((0, 10, 30), (0, 20, 41)))
+        out = kt.attention(q, k, v, causal=True, cu_seqlens_q=offsets_q, cu_seqlens_k=offsets_k, max_seqlen_q=20, max_seqlen_k=21)
+        for i in range(2):
+            rows, keys = slice(offsets_q[i], offsets_q[i + 1]), slice(offsets_k[i], offsets_k[i + 1])
+            self.close(out[rows], reference(q[None, rows], k[None, keys], v[None, keys], causal=True)[0][0])
+
+    def test_decode(self):
+        q, k, v = self.make((2, 4, 64), (6, 16, 2, 64), (6, 16, 2, 64))
+        table = torch.tensor([[4, 1, 0], [2, 5, 3]], dtype=torch.int32)
+        lengths = torch.tensor([40, 17], dtype=torch.int32)
+        out = kt.decode(q, k, v, page_table=table, seqlens_k=lengths)
+        for i in range(2):
+            keys, values = (x[table[i].long()].reshape(1, 48, 2, 64)[:, :lengths[i]] for x in (k, v))
+            self.close(out[i], reference(q[i][None, None], keys, values)[0][0, 0])
+        with self.assertRaisesRegex(kiln.Error, "page_table: int64; int32 is needed"):
+            kt.decode(q, k, v, page_table=table.long(), seqlens_k=lengths)
+
+    def test_refusals(self):
+        q, = self.make((1, 16, 2, 64))
+        for call, words in ((lambda: kt.attention(q.float(), q, q), "q: float32; bfloat16 or float16"),
+                            (lambda: kt.attention(q[0], q, q), "q: shape"), (lambda: kt.attention(q, q, q, window=0), "window: 0"),
+                            (lambda: kt.attention(q, q, q, softcap=3.0, score_mod="alibi"), "softcap")):
+            with self.assertRaisesRegex(kiln.Error, words):
+                call()
+        with self.assertRaisesRegex(NotImplementedError, "no backward"):
+            kt.attention(q.requires_grad_(), q, q)
+        with torch.no_grad():
+            kt.attention(q, q, q)
+
+    def test_sdpa(self):
+        q, k, v = self.make((1, 4, 20, 64), (1, 2, 20, 64), (1, 2, 20, 64))
+        f = torch.nn.functional
+        original = f.scaled_dot_product_attention
+        mask = torch.rand(1, 1, 20, 20) < 0.7
+        mask |= torch.eye(20, dtype=torch.bool)
+        for keywords in (dict(is_causal=True), dict(), dict(attn_mask=mask), dict(scale=0.3)):
+            wanted = original(*(x.double() for x in (q, k, v)), enable_gqa=True, **keywords)
+            with kt.sdpa(strict=True):
+                self.close(f.scaled_dot_product_attention(q, k, v, enable_gqa=True, **keywords), wanted)
+        self.assertIs(f.scaled_dot_product_attention, original)
+        additive = torch.randn(20, 20, dtype=torch.float16)
+        with kt.sdpa():  # torch's own
+            self.close(f.scaled_dot_product_attention(q, k, v, additive, enable_gqa=True).double(),
+                       original(*(x.double() for x in (q, k, v)), additive.double(), enable_gqa=True))
+        with kt.sdpa(strict=True), self.assertRaisesRegex(NotImplementedError, "attn_mask"):
+            f.scaled_dot_product_attention(q, k, v, additive, enable_gqa=True)
+        with self.assertRaisesRegex(NotImplementedError, "dropout"):
+            kt.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
+
+    def test_operator(self):
+        q, k, v = self.make((1, 20, 4, 64), (1, 20, 2, 64), (1, 20, 2, 64))
+        text = kt._kernel(-1, ("prefill", "fp16", "fp16", 64, 64, "contiguous", 0, "causal", 0.0, None, False, True))[1]
+        arguments = (q, k, v, None, None, None, None, None, None, 0, 0, None, 0, 64, True, text)
+        torch.library.opcheck(torch.ops.kiln.attend.default, arguments,
+                              test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
+        compiled = torch.compile(lambda q, k, v: kt.attention(q * 2, k, v, causal=True) + 1, fullgraph=True, backend="aot_eager")
+        with torch.no_grad():
+            self.close(compiled(q, k, v), reference(q * 2, k, v, causal=True)[0] + 1)
+
+        class Model(torch.nn.Module):
+            def forward(self, q, k, v):
+                return kt.attention(q, k, v, return_lse=True)
+
+        exported = torch.export.export(Model(), (q, k, v))
+        self.assertIn("kiln.attend", str(exported.graph))
+        self.close(exported.module()(q, k, v)[0], reference(q, k, v)[0])
+
+    def test_warmup(self):
+        kt.warmup([dict(dtype=torch.float16, depth=64, causal=True)], device="cpu", progress=False)
+        with self.assertRaisesRegex(kiln.Error, "cases: dept;"):
+            kt.warmup([dict(dept=64)], device="cpu")
+
+
+if __name__ == "__main__":
+    unittest.main()

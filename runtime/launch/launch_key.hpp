@@ -1,0 +1,94 @@
+// The tensors of a launch as plain values: where they are, and everything else by which a launch is known
+// again. Nothing here allocates: it is made anew for every launch.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include <kiln/runtime.hpp>
+
+namespace kiln {
+
+/// Members of AttentionArgs that are tensors.
+enum class Operand : std::uint8_t {
+  q,
+  k,
+  v,
+  o,
+  lse,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  page_table,
+  seqlens_k,
+  q_scale,
+  k_scale,
+  v_scale,
+  sink,
+  mask_bits,
+  k_rope
+};
+inline constexpr std::size_t kOperands = 15;
+
+class LaunchKey {
+ public:
+  /// Types, shapes and strides (null: dense), and of the address what the rules ask for: that there is
+  /// memory, and its alignment. False where the tensor is none that a launch could take.
+  bool add_tensor(Operand operand, DType dtype, std::span<const std::int64_t> shape,
+                  const std::int64_t* strides, std::uint64_t address) {
+    const std::size_t rank = shape.size();
+    if (rank > kMaxRank) return false;
+    add(static_cast<std::int64_t>(operand) << 32 | static_cast<std::int64_t>(dtype) << 24 |
+        static_cast<std::int64_t>(rank) << 16 | (address == 0 ? 256 : 0) |
+        static_cast<std::int64_t>(address % 16));
+    for (const std::int64_t extent : shape) add(extent);
+    if (strides != nullptr) {
+      for (std::size_t i = 0; i < rank; ++i) add(strides[i]);
+      return true;
+    }
+    count_ += rank;
+    std::int64_t stride = 1;
+    for (std::size_t i = 0; i < rank; ++i) {
+      words_[count_ - 1 - i] = stride;
+      if (__builtin_mul_overflow(stride, shape[rank - 1 - i] > 0 ? shape[rank - 1 - i] : 1, &stride))
+        return false;
+    }
+    return true;
+  }
+  void add(std::int64_t word) { words_[count_++] = word; }
+
+  bool operator==(const LaunchKey& other) const {
+    return count_ == other.count_ &&
+           std::memcmp(words_.data(), other.words_.data(), count_ * sizeof words_[0]) == 0;
+  }
+  LaunchKey() = default;
+  LaunchKey(const LaunchKey& other) { *this = other; }
+  LaunchKey& operator=(const LaunchKey& other) {
+    count_ = other.count_;
+    std::memcpy(words_.data(), other.words_.data(), count_ * sizeof words_[0]);
+    return *this;
+  }
+
+ private:
+  static constexpr std::size_t kMaxRank = 4, kOptions = 8;
+  std::array<std::int64_t, kOperands*(1 + 2 * kMaxRank) + kOptions> words_;  // `count_` of them are set
+  std::size_t count_ = 0;
+};
+
+/// One launch: addresses by operand, 0 for what is not given, and the key of the rest.
+struct FlatLaunch {
+  std::array<std::uint64_t, kOperands> addresses{};
+  LaunchKey key;
+  bool known = true;  ///< false: no key could be made
+
+  /// Numbers of AttentionArgs; `scale` is null where there is none.
+  void add_numbers(std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, const double* scale) {
+    key.add(max_seqlen_q);
+    key.add(max_seqlen_k);
+    key.add(scale != nullptr ? std::bit_cast<std::int64_t>(*scale) : std::int64_t{-1});  // the bits of a NaN
+  }
+};
+
+}  // namespace kiln

@@ -1,0 +1,141 @@
+// `kiln emulate -- PROGRAM` over programs that nvcc compiles; without nvcc they are skipped, with a note.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/cli/command.hpp"
+
+namespace {
+
+using kiln::test::CommandResult;
+
+std::string find_nvcc() {
+  for (const char* path : {"/usr/local/cuda/bin/nvcc", "nvcc"})
+    if (std::system(fmt::format("{} --version >/dev/null 2>&1", path).c_str()) == 0) return path;
+  return {};
+}
+
+constexpr const char* kPtx90 = "-gencode arch=compute_90,code=compute_90";
+
+/// The compiled program's path; empty (with a note) where there is no nvcc.
+std::string compile(const std::string& name, const std::string& options = kPtx90) {
+  static const std::string nvcc = find_nvcc();
+  if (nvcc.empty()) {
+    MESSAGE("no nvcc: " << name << " is not run");
+    return {};
+  }
+  const std::string out = kiln::test::scratch() + name;
+  REQUIRE(std::system(fmt::format("{} -std=c++17 -lineinfo {} -o {} {}/tests/driver/programs/{}.cu 2>{}.log",
+                                  nvcc, options, out, KILN_SOURCE_DIR, name, out)
+                          .c_str()) == 0);
+  return out;
+}
+
+CommandResult emulate(const std::string& program, const std::string& options = "--gpu H100") {
+  return kiln::test::run_kiln("emulate " + options + " -- " + program);
+}
+
+}  // namespace
+
+TEST_CASE("a program with the runtime inside") {
+  const std::string program = compile("basics");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK(r.out == "n is 1000\nbasics: right\n");
+  CHECK(r.err.find("no findings") != std::string::npos);
+}
+
+TEST_CASE("a program with the runtime as a library") {
+  const std::string program = compile("basics", std::string(kPtx90) + " -cudart shared");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK(r.out == "n is 1000\nbasics: right\n");
+}
+
+TEST_CASE("streams, events and graphs, with either default stream") {
+  for (const char* more : {"", " --default-stream per-thread"}) {
+    const std::string program = compile("graphs", kPtx90 + std::string(more));
+    if (program.empty()) return;
+    const CommandResult r = emulate(program);
+    CHECK(r.status == 0);
+    CHECK(r.out == "graphs: right\n");
+  }
+}
+
+TEST_CASE("managed memory, grid synchronisation, clusters") {
+  const std::string program = compile("hopper");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program, "--gpu H100 --max-instructions 4000000");
+  CHECK(r.status == 0);
+  CHECK(r.out == "hopper: right\n");
+}
+
+TEST_CASE("a missing barrier is reported with its line") {
+  const std::string program = compile("race");
+  if (program.empty()) return;
+  const CommandResult text = emulate(program);
+  CHECK(text.status == 1);
+  CHECK(text.err.find("shared-race") != std::string::npos);
+  CHECK(text.err.find("race.cu:9") != std::string::npos);
+  CHECK(emulate(program, "--error-exitcode 42").status == 42);
+  CHECK(emulate(program, "--findings off").status == 0);
+  const auto json = emulate(program, "--json").json();
+  CHECK(json.at("status") == 0);
+  CHECK(json.at("launches") == 2);
+  bool found = false;
+  for (const auto& f : json.at("findings")) found |= f.at("kind") == "shared-race" && f.at("count") >= 2;
+  CHECK(found);
+}
+
+TEST_CASE("a faulting kernel's error stays") {
+  const std::string program = compile("fault");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.out == "fault: seen\n");
+  CHECK(r.status == 1);
+  CHECK(r.err.find("out-of-bounds") != std::string::npos);
+}
+
+TEST_CASE("the program's own status, and what is not implemented") {
+  const std::string program = compile("status");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 3);
+  CHECK(r.err.find("cudaMallocArray (2 times)") != std::string::npos);
+}
+
+TEST_CASE("a program of machine code alone is refused with what to do") {
+  const std::string program = compile("status", "-gencode arch=compute_90,code=sm_90");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 5);
+  CHECK(r.err.find(
+            "machine code for sm_90 and no PTX: compile with -gencode arch=compute_90,code=compute_90") !=
+        std::string::npos);
+}
+
+TEST_CASE("the GPU is chosen, and too old a one is refused") {
+  const std::string program = compile("status");
+  if (program.empty()) return;
+  CHECK(emulate(program, "--arch sm_90").status == 3);
+  const CommandResult r = emulate(program, "--arch sm_80");
+  CHECK(r.status == 5);
+  CHECK(r.err.find("its PTX is for sm_90, the GPU is sm_80") != std::string::npos);
+}
+
+TEST_CASE("programs that are none") {
+  const CommandResult missing = emulate("./nowhere");
+  CHECK(missing.status == 2);
+  CHECK(kiln::test::is_one_line(missing.err));
+  CHECK(emulate("", "").status == 2);
+  CHECK(emulate("/bin/true", "--gpu Z80").status == 2);
+  CHECK(emulate("/bin/true", "--gpu H100 --arch sm_90").status == 2);
+  const CommandResult plain = emulate("/bin/sh -c 'echo a; exit 7'");
+  CHECK(plain.status == 7);
+  CHECK(plain.out == "a\n");
+  CHECK(emulate("/bin/sh -c 'kill -9 $$'").status == 137);
+}

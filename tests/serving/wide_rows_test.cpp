@@ -1,0 +1,126 @@
+// Rows too wide for one warp or warpgroup on NVIDIA targets: depth 512 in prefill and decode, prefill of a
+// latent cache (V in K's rows), chunks of queries at the end of longer contexts, on the emulated device.
+#include <doctest/doctest.h>
+
+#include <kiln/kiln.hpp>
+#include <nlohmann/json.hpp>
+
+#include "runtime/launch/pack.hpp"
+#include "tests/serving/emulated.hpp"
+#include "workbench/verify/ladder.hpp"
+
+using namespace kiln;
+using kiln::test::emulated;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Json config_of(const char* target, const char* operation, const char* more) {
+  Json config = {{"target", target}, {"operation", operation}, {"dtype", "bf16"}};
+  config.merge_patch(Json::parse(more));
+  return config;
+}
+
+Plan plan_of(const Json& config) {
+  return make_plan(parse_config(config.dump(), "test"));
+}
+
+void check(const char* target, const char* operation, const char* more, const std::vector<LadderCase>& cases,
+           EmulatorOptions::Policy policy, std::int64_t heads = 2) {
+  const Plan plan = plan_of(config_of(target, operation, more));
+  CAPTURE(target);
+  CAPTURE(more);
+  const KernelSource source = generate(plan);
+  const auto compiled = emulated().compile(source);
+  CHECK(compiled->spill_bytes == 0);
+  for (const std::string& warning : compiled->warnings) FAIL_CHECK(warning);
+  EmulatorOptions emulator;
+  emulator.policy = policy;
+  emulator.seed = 5;
+  emulator.num_sms = 2;
+  const LadderRun run = run_cases(emulated(), plan, source, cases, emulator, heads);
+  for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+  for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+}
+
+std::string refusal(const Json& config) {
+  try {
+    plan_of(config);
+  } catch (const Error& error) {
+    std::string out;
+    for (const Violation& v : error.violations()) out += v.pointer + " " + v.rule + " " + v.suggestion + "; ";
+    return out;
+  }
+  return "accepted";
+}
+
+constexpr auto kLazy = EmulatorOptions::Policy::lazy, kRandom = EmulatorOptions::Policy::random;
+
+}  // namespace
+
+TEST_CASE("prefill of a latent cache: a chunk of queries at the end of a longer context") {
+  // Some rows of the last tile exist; queries without keys; a sequence without queries.
+  const std::vector<LadderCase> cases{{37, 150}, {5, 3}, {0, 9}, {3, 0}, {33, 70}};
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    check(target, "prefill",
+          R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": "causal", "lse": true,
+              "operand": {"kind": "paged", "page_size": 16}})",
+          cases, kRandom);
+    check(target, "prefill",
+          R"({"depth": 576, "ov_depth": 512, "v_from_k": true, "mask": {"sliding_window": 70}, "sink": true,
+              "operand": {"kind": "ragged"}, "dtype": "fp16"})",
+          cases, kLazy);
+    check(target, "prefill",
+          R"({"depth": 448, "ov_depth": 384, "v_from_k": true, "mask": "causal", "lse": true})", {{20, 140}},
+          kLazy);
+  }
+}
+
+TEST_CASE("depth 512 in prefill and decode") {
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    check(target, "prefill", R"({"depth": 512, "mask": "causal", "lse": true})", {{70, 140}}, kRandom);
+    check(target, "prefill",
+          R"({"depth": 512, "mask": {"chunked": 50}, "operand": {"kind": "paged", "page_size": 64}})",
+          {{37, 150}, {5, 3}, {0, 9}, {3, 0}}, kLazy);
+    check(target, "decode", R"({"depth": 512, "mask": "causal", "lse": true, "sink": true})", {{2, 140}},
+          kRandom);
+    check(target, "decode", R"({"depth": 512, "operand": {"kind": "paged", "page_size": 16}, "split_kv": 2})",
+          {{1, 150}, {3, 70}, {1, 0}}, kLazy);
+  }
+}
+
+TEST_CASE("wide prefill kernels walk whole items: no workspace, no teams") {
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    const Plan plan = plan_of(config_of(target, "prefill", R"({"depth": 512})"));
+    CHECK(*plan.resolved().schedule ==
+          (std::string_view(target) == "sm_80" ? "sm80_wide_prefill" : "sm90_wide_prefill"));
+    CHECK(*plan.resolved().BM == 64);
+    const Manifest manifest = generate(plan).manifest;
+    for (const char* role : {"workspace", "item_counters", "team_heads"}) {
+      CAPTURE(role);
+      CHECK_FALSE(manifest.takes(role));
+    }
+    // Teams leave blocks over: 132 are no multiple of 8.
+    Problem problem;
+    problem.heads_q = problem.heads_kv = 8;
+    problem.batch = 4, problem.num_m_blocks = 64, problem.num_tiles = 2048, problem.kv_tiles = 64;
+    CHECK(choose_team(manifest, problem, 132) == 1);
+  }
+}
+
+TEST_CASE("what wide prefill does not take is refused") {
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    CAPTURE(target);
+    const auto refused = [&](const char* more) { return refusal(config_of(target, "prefill", more)); };
+    CHECK(refused(R"({"depth": 512, "kv_dtype": "fp8_e4m3"})").find("/kv_dtype") == 0);
+    CHECK(refused(R"({"depth": 512, "split_kv": 2})").find("/split_kv") == 0);
+    CHECK(refused(R"({"depth": 320})").find("/depth") == 0);
+    CHECK(refused(R"({"depth": 592, "ov_depth": 512, "v_from_k": true})").find("/depth") == 0);
+    CHECK(refused(R"({"depth": 512, "BM": 128})").find("/BM") == 0);
+  }
+  CHECK(refusal(
+            config_of("sm_90a", "prefill", R"({"depth": 512, "operand": {"kind": "paged", "page_size": 7}})"))
+            .find("/operand/page_size") == 0);
+  CHECK(refusal(config_of("sm_90a", "decode", R"({"depth": 512, "num_kv_stages": 2})")).find("V15") !=
+        std::string::npos);
+}

@@ -1,0 +1,323 @@
+#include "workbench/verify/mutation_test.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <thread>
+
+#include <kiln/emulator/emulator.hpp>
+#include "emulator/amdgcn/mutate.hpp"
+#include "emulator/mutate/mutate.hpp"
+#include "generator/config/masks.hpp"
+#include "generator/schedules/schedule.hpp"
+#include "workbench/verify/ladder.hpp"
+#include "workbench/verify/runner.hpp"
+
+namespace kiln {
+namespace {
+
+/// A problem and how it is run.
+struct Exercise {
+  PosedCases posed;
+  std::vector<EmulatorOptions> runs;
+  LaunchBefore before = LaunchBefore::any;
+};
+
+std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const Manifest& manifest,
+                                           int parts) {
+  const bool split = manifest.takes("item_counters");
+  std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(std::max(0, options.random_runs)));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].policy = i == 0   ? EmulatorOptions::Policy::lazy
+                     : i == 1 ? EmulatorOptions::Policy::eager
+                              : EmulatorOptions::Policy::random;
+    runs[i].seed = options.seed + i;
+    runs[i].host_threads = 1;
+    // Blocks that work on several items; of kernels that split their keys, also several blocks on one item,
+    // and of fixed splits a block for each part.
+    const int blocks = i % 3 == 0 ? 6 : i % 3 == 2 ? 2 : parts > 1 ? 4 * parts : 4;
+    runs[i].num_sms = split ? std::max(1, blocks / manifest.grid.ctas_per_sm) : 1;
+    runs[i].max_findings = 4;
+    runs[i].stop_at_finding = true;
+  }
+  return runs;
+}
+
+/// Problems that between them enter every loop and pass every barrier of a kernel, cheap ones first: one head
+/// (most mutants die there, under one policy), many short work items (blocks run ahead of each other as far
+/// as their queues let them), longer ones that wrap every pipeline, the lengths at which tiles begin and end,
+/// for long windows and chunks keys beyond them, and for decode kernels that deal out the end of long work
+/// enough of it.
+std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
+                                     const MutationOptions& options) {
+  const Config& c = plan.resolved();
+  const std::int64_t bn = c.BN.value_or(64), bm = c.BM.value_or(64), stages = c.num_kv_stages.value_or(2);
+  const bool decode = c.operation == Operation::decode;
+  // Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
+  // before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
+  const auto up = [&](std::int64_t n) { return (n + bn - 1) / bn * bn; };
+  const auto rows = [&](std::int64_t least, std::int64_t decoded = 1) {
+    return decode ? decoded : up(least + 7) - 7;
+  };
+  // A fixed split cuts every sequence into parts, which have to be of several tiles, too.
+  const int parts = decode ? std::max(1, c.split_kv.value_or(1)) : 1;
+  const std::int64_t wrapped = std::max<std::int64_t>(2 * stages + 1, 3 * parts) * bn - 9;
+  // Four queries of a decode kernel: rows for all of its warps.
+  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8, 4), wrapped}};
+  if (manifest.operand != OperandKind::contiguous)
+    for (auto* cases : {&items, &wrap}) cases->push_back({decode ? 1 : 17, bn + 5});
+  // Decode of contiguous keys: with lengths on the device, which the first problem has not.
+  if (manifest.operand == OperandKind::contiguous && decode) items.push_back({1, bn + 5});
+  // Items of one tile, so that the next begin in other stages.
+  if (manifest.operand != OperandKind::contiguous && !decode)
+    wrap.push_back({5, std::max<std::int64_t>(1, bn - 20)});
+  const MaskConfig mask = c.mask.value_or(MaskConfig{});
+  // In turn with items of as many tiles as a window lets one have, so that these begin in every stage.
+  if (mask.kind == MaskConfig::Kind::sliding_window && mask.size < wrapped && wrap.size() > 2)
+    for (std::int64_t i = 0; i < stages; ++i)
+      wrap.insert(wrap.end(), {{bm, mask.size + bm + 2 * bn - 2}, wrap[2]});
+
+  const auto policies = make_policies(options, manifest, parts);
+  std::vector<Exercise> out;
+  const auto add = [&](const std::vector<LadderCase>& cases, std::int64_t heads) {
+    out.push_back({pose_cases(c, cases, options.seed, heads), policies});
+  };
+  add({{rows(8), 2 * bn - 9}}, 1);
+  out.back().runs.resize(1);
+  if (manifest.takes("launch_before"))
+    // Each promise has waits of its own.
+    for (const LaunchBefore before : {LaunchBefore::keeps_tables, LaunchBefore::unrelated}) {
+      out.push_back(out.front());
+      out.back().before = before;
+    }
+  add(items, 2);
+  add(wrap, 2);
+  add(boundary_cases(c, true), 2);
+  if (has_exact_cases(c)) {
+    // What the tolerance of FP8 would hide: a few rows with a few wrong keys.
+    std::vector<LadderCase> exact = wrap;
+    exact.insert(exact.end(), items.begin(), items.end());
+    out.push_back({pose_exact_cases(c, exact, options.seed, 2), policies});
+    out.back().runs.resize(2);
+  }
+  const bool sm90_prefill = c.target == Target::sm_90a && !decode;
+  const bool bounded = is_bounded(mask);
+  // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
+  if (sm90_prefill && bounded && bm > 64) add({{bm, bn + bm - 64}}, 2);
+  // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
+  if (sm90_prefill) add({{bm, stages * bn - 9}}, 3);
+  if (sm90_prefill && bounded) add({{3 * bm, bm / 2}}, 2);
+  if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
+    // The window's start and its end, with whole tiles between.
+    add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);
+  if (mask.kind == MaskConfig::Kind::chunked)
+    // Rows on either side of a chunk's start, in one warpgroup, one block and blocks of their own.
+    add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2 - 24}}, 1);
+  if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
+    // More sequences than one step of the search for a block's first looks through, and than the unrolled
+    // loop over their lengths takes at once.
+    std::vector<LadderCase> many(140, {1, 5});
+    many.push_back({1, bn + 5});
+    add(many, 1);
+    out.back().runs.resize(1);
+  }
+  if (const auto dealt = plan.schedule().dealt_from_tiles(); dealt > 0) {
+    // Long, so by two policies only; on one multiprocessor, whose first block gets to deal itself the most.
+    add({{1, dealt * manifest.grid.ctas_per_sm * bn - 9}}, 1);
+    out.back().runs = {policies[0], policies.back()};
+    for (EmulatorOptions& run : out.back().runs) run.num_sms = 1;
+  }
+  return out;
+}
+
+/// What a run has against the kernel; empty: nothing.
+struct Verdict {
+  std::string kind, message;
+};
+Verdict run_once(Runtime& runtime, Kernel& kernel, const Exercise& exercise, const EmulatorOptions& how,
+                 std::uint64_t* instructions) {
+  RunOptions options;
+  options.emulator = &how;
+  options.before = exercise.before;
+  options.residency = residency_of(how.seed);
+  const auto& [work, reference, tolerance] = exercise.posed;
+  RunResult result;
+  try {
+    result = run_workload(runtime, kernel, work, options);
+  } catch (const Error& error) {
+    return {"refused", error.what()};  // the emulated device names what it cannot go on with
+  }
+  if (instructions != nullptr)
+    for (const auto& [name, value] : result.counters)
+      if (name == "instructions") *instructions = std::max(*instructions, value);
+  if (!result.findings.empty()) return {result.findings[0].kind, result.findings[0].message};
+  const CheckReport check = check_output(work, result.output, reference, tolerance);
+  if (!check.passed()) return {"wrong-result", check.failures[0]};
+  return {};
+}
+
+/// What kills a program under one of the problems and policies: "deadlock (lazy)"; empty: nothing.
+std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binary, const Manifest& manifest,
+                    const std::vector<Exercise>& exercises) {
+  try {
+    const auto kernel = runtime.load(binary, manifest);
+    for (const Exercise& e : exercises)
+      for (const EmulatorOptions& how : e.runs)
+        if (const Verdict v = run_once(runtime, *kernel, e, how, nullptr); !v.kind.empty())
+          return fmt::format("{} ({})", v.kind, to_string(how.policy));
+  } catch (const Error& error) {
+    return std::string("refused: ") + error.what();
+  }
+  return {};
+}
+
+Runtime make_runtime() {
+  RuntimeOptions options;
+  options.device = "emulated";
+  options.cache_dir = "";
+  return Runtime(options);
+}
+
+/// A mutant to be: the changed program or the changed manifest.
+struct Candidate {
+  Mutant mutant;
+  emulator::Mutation mutation;                      ///< of PTX
+  std::optional<emulator::amdgcn::Mutation> patch;  ///< of a code object
+  int map_param = -1, map_swizzle = 0;
+};
+
+/// The changed program; of a changed manifest the program as it is.
+std::shared_ptr<const Binary> changed_binary(const Binary& binary, const Candidate& c) {
+  auto changed = std::make_shared<Binary>(binary);
+  if (c.patch)
+    changed->image = emulator::amdgcn::apply(binary.image, *c.patch);
+  else if (c.map_param < 0)
+    changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
+  return changed;
+}
+
+/// Why a mutant that nothing killed changes nothing, or empty. Tries other mutations in its place, which
+/// `killer` runs.
+std::string why_equivalent(Candidate& c, const std::function<std::string()>& killer) {
+  const auto replaced_is_killed = [&](const std::string& replacement) {
+    c.mutation.replacement = replacement;
+    return !killer().empty();
+  };
+  if (c.patch) return c.patch->equivalent;
+  return c.map_param < 0 ? emulator::equivalent_reason(c.mutation, replaced_is_killed) : std::string();
+}
+
+/// Whether any problem runs the statement: whatever it is, a trap in its place would kill.
+bool is_reached(Candidate& c, const std::function<std::string()>& killer) {
+  if (c.map_param >= 0) return true;
+  c.mutation.replacement = "trap;";
+  if (c.patch) c.patch->word = emulator::amdgcn::kTrap;
+  return !killer().empty();
+}
+
+std::vector<Candidate> patch_candidates(const Binary& binary) {
+  const auto bytes = std::as_bytes(std::span(binary.image.data(), binary.image.size()));
+  const auto module = emulator::amdgcn::Module::from_code_object(bytes, binary.name);
+  std::vector<Candidate> out;
+  for (emulator::amdgcn::Mutation& m : emulator::amdgcn::mutations(module, binary.entry)) {
+    Candidate c;
+    c.mutant = {m.change, m.text, m.line, m.source_line, false};
+    c.patch = std::move(m);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& manifest,
+                                       const std::string& only) {
+  const bool amd = binary.target.starts_with("gfx");
+  std::vector<Candidate> out = amd ? patch_candidates(binary) : std::vector<Candidate>{};
+  for (emulator::Mutation& m : amd ? std::vector<emulator::Mutation>{} : emulator::mutations(binary.ptx)) {
+    Candidate c;
+    const int source_line = m.caller_line > 0 ? m.caller_line : m.source_line;
+    c.mutant = {m.change, m.ptx_text, m.ptx_line, source_line, false};
+    c.mutation = std::move(m);
+    out.push_back(std::move(c));
+  }
+  for (std::size_t i = 0; i < manifest.params.size(); ++i) {
+    const KernelParam& param = manifest.params[i];
+    if (param.kind != KernelParam::Kind::tensor_map || param.map.swizzle_bytes == 0) continue;
+    Candidate c;
+    c.map_param = static_cast<int>(i);
+    c.map_swizzle = param.map.swizzle_bytes == 128 ? 64 : 128;  // a box of one row encodes under either
+    c.mutant = {fmt::format("swizzle {} B made {} B", param.map.swizzle_bytes, c.map_swizzle),
+                "tensor map of " + param.role, 0, 0, false};
+    out.push_back(std::move(c));
+  }
+  if (!only.empty())
+    std::erase_if(out,
+                  [&](const Candidate& c) { return c.mutant.statement.find(only) == std::string::npos; });
+  return out;
+}
+
+}  // namespace
+
+std::size_t MutationReport::killed() const {
+  return static_cast<std::size_t>(
+      std::count_if(mutants.begin(), mutants.end(), [](const Mutant& m) { return m.killed; }));
+}
+
+MutationReport test_mutants(const Plan& plan, const KernelSource& source, const Binary& binary,
+                            const MutationOptions& options) {
+  std::vector<Exercise> exercises = make_exercises(plan, source.manifest, options);
+  MutationReport report;
+
+  // The unchanged kernel first: it must be clean, and its length bounds what a mutant may take.
+  {
+    Runtime runtime = make_runtime();
+    const auto kernel = runtime.load(std::make_shared<Binary>(binary), source.manifest);
+    for (Exercise& e : exercises) {
+      std::uint64_t longest = 0;
+      for (EmulatorOptions how : e.runs) {
+        how.host_threads = 0;
+        if (const Verdict v = run_once(runtime, *kernel, e, how, &longest); !v.kind.empty())
+          report.findings.push_back(fmt::format("{} ({}): {}", v.kind, to_string(how.policy), v.message));
+      }
+      for (EmulatorOptions& how : e.runs) how.instruction_budget = 4 * longest + 100'000;
+    }
+    if (!report.findings.empty()) return report;
+  }
+
+  std::vector<Candidate> candidates = make_candidates(binary, source.manifest, options.only);
+  std::atomic<std::size_t> next{0};
+  std::size_t done = 0, survivors = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    Runtime runtime = make_runtime();
+    for (std::size_t i; (i = next++) < candidates.size();) {
+      Candidate& c = candidates[i];
+      Manifest manifest = source.manifest;
+      if (c.map_param >= 0)
+        manifest.params[static_cast<std::size_t>(c.map_param)].map.swizzle_bytes = c.map_swizzle;
+      const auto killer = [&] { return run_all(runtime, changed_binary(binary, c), manifest, exercises); };
+      c.mutant.by = killer();
+      c.mutant.killed = !c.mutant.by.empty();
+      if (!c.mutant.killed) c.mutant.equivalent = why_equivalent(c, killer);
+      if (!c.mutant.killed && c.mutant.equivalent.empty()) c.mutant.reached = is_reached(c, killer);
+      const std::scoped_lock lock(mutex);
+      ++done;
+      survivors += c.mutant.killed || !c.mutant.equivalent.empty() ? 0 : 1;
+      if (options.progress) options.progress(done, candidates.size(), survivors);
+    }
+  };
+  const std::size_t cores = options.threads > 0 ? static_cast<std::size_t>(options.threads)
+                                                : std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> helpers;
+  for (std::size_t t = 1; t < std::min(cores, candidates.size()); ++t) helpers.emplace_back(work);
+  work();
+  helpers.clear();
+  for (Candidate& c : candidates)
+    (c.mutant.equivalent.empty() ? report.mutants : report.equivalent).push_back(std::move(c.mutant));
+  return report;
+}
+
+}  // namespace kiln
