@@ -31,26 +31,26 @@ class Writer {
   /// One line at the current indent. With arguments the text is a fmt format string (literal braces doubled).
   void line(std::string_view text, Here here = Here(__builtin_FILE(), __builtin_LINE())) { put(text, here); }
   template <typename... Args>
-  requires(sizeof...(Args) > 0) void line(Placed<Args...> format, Args&&... args) {
+  requires(sizeof...(Args) > 0) void line(const Placed<Args...>& format, Args&&... args) {
     put(fmt::format(format.text, std::forward<Args>(args)...), format.here);
   }
   void blank(Here here = Here(__builtin_FILE(), __builtin_LINE())) { put("", here); }
 
   /// `// text`: what the next lines do.
   template <typename... Args>
-  void comment(Placed<Args...> format, Args&&... args) {
+  void comment(const Placed<Args...>& format, Args&&... args) {
     put("// " + fmt::format(format.text, std::forward<Args>(args)...), format.here);
   }
   /// A phase banner: blank line, then `// ---- text`.
   template <typename... Args>
-  void banner(Placed<Args...> format, Args&&... args) {
+  void banner(const Placed<Args...>& format, Args&&... args) {
     put("", format.here);
     put("// ---- " + fmt::format(format.text, std::forward<Args>(args)...), format.here);
   }
 
   /// `head {` and one level deeper; close() ends it with `}` and `tail`.
   template <typename... Args>
-  void open(Placed<Args...> format, Args&&... args) {
+  void open(const Placed<Args...>& format, Args&&... args) {
     const std::string head = fmt::format(format.text, std::forward<Args>(args)...);
     put(head.empty() ? "{" : head + " {", format.here);
     ++indent_;
@@ -61,7 +61,7 @@ class Writer {
   }
   /// `} else {` between open and close.
   template <typename... Args>
-  void reopen(Placed<Args...> format, Args&&... args) {
+  void reopen(const Placed<Args...>& format, Args&&... args) {
     --indent_;
     put("} " + fmt::format(format.text, std::forward<Args>(args)...) + " {", format.here);
     ++indent_;
