@@ -380,4 +380,46 @@ void RaceTracker::access_ranges(SharedAccess a, const std::vector<ByteRange>& ra
   }
 }
 
+/// False where a cell has more than one writer, or there are too many of them.
+bool RaceTracker::tile_writers(const Cells& cells, const std::vector<ByteRange>& ranges,
+                               TileWriters& writers) {
+  std::uint64_t last = 0;
+  for (const ByteRange& r : ranges)
+    for (std::size_t cell = r.begin / 16; cell < r.end / 16; ++cell) {
+      const Slot& by = cells.write[cell];
+      if ((cells.marks[cell] & Cells::kSplit) != 0) return false;
+      if (by.epoch == 0 || reader_key(by) == last) continue;
+      last = reader_key(by);
+      std::size_t i = 0;
+      while (i < writers.count && writers.list[i].agent != by.agent) ++i;
+      if (i == TileWriters::kMost) return false;
+      if (i == writers.count) writers.list[writers.count++] = {by.agent, 0};
+      writers.list[i].epoch = std::max(writers.list[i].epoch, by.epoch);
+    }
+  return true;
+}
+
+bool RaceTracker::may_read_tile(const Warp& w, const TileWriters& writers) const {
+  const std::uint32_t i = index(w);
+  const Epochs &clock = clocks_[i].agents, &fenced = proxy_fenced_[i].agents;
+  return writers.all &&
+         std::all_of(writers.list.begin(), writers.list.begin() + static_cast<std::ptrdiff_t>(writers.count),
+                     [&](const TileWriters::Writer& by) {
+                       const bool by_thread = by.agent % kUnits == 0 || by.agent % kUnits == kStrongUnit ||
+                                              by.agent % kUnits == kCopyUnit;
+                       return by.epoch <= clock[by.agent] && (!by_thread || by.epoch <= fenced[by.agent]);
+                     });
+}
+
+bool RaceTracker::read_tile(const SharedAccess& a, const std::vector<ByteRange>& ranges,
+                            TileWriters& writers) {
+  Cells& cells = cells_[a.block.rank];
+  writers.all = tile_writers(cells, ranges, writers);
+  if (!may_read_tile(a.warp, writers)) return writers.all = false;
+  Judged j = judged(a);
+  for (const ByteRange& r : ranges)
+    for (std::size_t cell = r.begin / 16; cell < r.end / 16; ++cell) read_cell(j, cells, cell, 0xffff);
+  return true;
+}
+
 }  // namespace kiln::emulator

@@ -51,6 +51,17 @@ struct SharedAccess {
   const std::uint8_t* brings = nullptr;  ///< of a copy: the bytes it will write
 };
 
+/// Who wrote what a warpgroup reads together: agents, each with its latest epoch.
+struct TileWriters {
+  struct Writer {
+    std::uint32_t agent = 0, epoch = 0;
+  };
+  static constexpr std::size_t kMost = 16;
+  std::array<Writer, kMost> list;
+  std::size_t count = 0;
+  bool all = false;  ///< there are no others
+};
+
 class RaceTracker {
  public:
   explicit RaceTracker(Cluster& cluster);
@@ -71,6 +82,11 @@ class RaceTracker {
   void access_lanes(const LaneAccesses& accesses);
   /// An asynchronous operation of the whole warp, in its own block: the same access to each of `ranges`.
   void access_ranges(SharedAccess access, const std::vector<ByteRange>& ranges);
+  /// The same of a read of whole cells which the warps of a warpgroup make together and wait for together, by the first
+  /// of them. False, and nothing is noted, where something has to be said; else what the others need to know of it.
+  bool read_tile(const SharedAccess& access, const std::vector<ByteRange>& ranges, TileWriters& writers);
+  /// Whether `w`, another of the warps, may read through the async proxy what was read then.
+  bool may_read_tile(const Warp& w, const TileWriters& writers) const;
 
   std::uint32_t begin(const Warp& w, std::uint32_t unit) { return ++unit_epoch_[agent(w, unit)]; }
   std::uint32_t last_begun(const Warp& w, std::uint32_t unit) const { return unit_epoch_[agent(w, unit)]; }
@@ -189,6 +205,7 @@ class RaceTracker {
   void write_cell(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void overtake_reads(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void read_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  static bool tile_writers(const Cells& cells, const std::vector<ByteRange>& ranges, TileWriters& writers);
   static bool replaces(const Judged& a, const Slot& r, std::uint16_t mask);
   static Slot* slot_as_before(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
   Slot* free_slot(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
