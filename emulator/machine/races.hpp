@@ -13,6 +13,7 @@
 
 #include "emulator/machine/clock.hpp"
 #include "emulator/machine/program.hpp"
+#include "emulator/machine/recycled.hpp"
 
 namespace kiln::emulator {
 
@@ -108,6 +109,10 @@ class RaceTracker {
   std::uint32_t agent(const Warp& w, std::uint32_t unit) const { return index(w) * kUnits + unit; }
   /// Whether a lane of `w` (-1: all of them) knows of accesses by `lanes` of an agent.
   bool knows(const Warp& w, int lane, std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const;
+  /// Whether all of `w` know of it at once; a no tells nothing.
+  bool known_to_all(const Warp& w, std::uint32_t agent, std::uint32_t epoch) const {
+    return clocks_[index(w)].agents[agent] >= epoch;
+  }
   bool knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent, std::uint32_t epoch) const;
   /// A fence of GPU scope: what was done before may be published, what was seen counts.
   void fence(Warp& w);
@@ -156,11 +161,11 @@ class RaceTracker {
       kTwice = 8   ///< an agent may have two of `reads`
     };
     explicit Cells(std::size_t count) : write(count), marks(count), readers(count) {}
-    std::vector<Slot> write;
-    std::vector<std::uint8_t> marks;
-    std::vector<std::uint8_t> readers;  ///< the rest of `reads` is empty
-    std::array<std::vector<Slot>, kReads> reads;
-    std::vector<std::array<Slot, kSame>>
+    RecycledVector<Slot> write;
+    RecycledVector<std::uint8_t> marks;
+    RecycledVector<std::uint8_t> readers;  ///< the rest of `reads` is empty
+    std::array<RecycledVector<Slot>, kReads> reads;
+    RecycledVector<std::array<Slot, kSame>>
         same;  ///< later writers of the same bytes; of cp.async the lanes that share it
     std::vector<std::vector<Slot>> more, others;  ///< of `others` no byte is in two
   };
@@ -189,6 +194,8 @@ class RaceTracker {
   struct Judged;
   Judged judged(const SharedAccess& a) const;
   void access_cells(Judged& a);
+  void access_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write);
   bool ordered(const Judged& a, const Slot& s) const;
   bool settled(const Judged& a, const Slot& s) const;
   /// Who read, what and when: all that decides whether a later read may take the slot.

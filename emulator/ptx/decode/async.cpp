@@ -121,9 +121,17 @@ bool note_plain_copies(Warp& w, const Op& op, std::span<const LaneCopy> copies, 
     brings[copy.lane] = padded[copy.lane];
   }
   if (!c.races) return true;
-  for (const LaneCopy& copy : copies)
-    if (copy.source_bytes != 0)
+  std::uint64_t from[32];
+  std::uint32_t whole = 0;
+  const std::uint32_t op_index = origin_of(w, op) - 1;
+  for (const LaneCopy& copy : copies) {
+    from[copy.lane] = copy.global;
+    if (copy.source_bytes == op.width)
+      whole |= 1u << copy.lane;
+    else if (copy.source_bytes != 0)
       c.launch->globals->access(w, op, copy.lane, copy.global, copy.source_bytes, false, unit, epoch);
+  }
+  c.launch->globals->access_lanes(w, op, {from, op.width, whole, 0, op_index}, unit, epoch);
   c.races->access_lanes({w, op, *w.block, offset, op.width, w.exec, 0, true, unit, epoch, brings});
   return true;
 }

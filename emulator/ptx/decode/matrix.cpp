@@ -311,10 +311,11 @@ void own(Warp& w, const Op& op, const WgmmaOp& g, bool accumulates) {
     const Ref r = p.lists[op.target + static_cast<std::size_t>(i)];
     if ((r & 3) != kRegister) continue;
     check_wgmma_register(w, op, r, i < n);
-    if (i < n && accumulates)
-      if (const std::uint32_t unknown = unknown_lanes(w, r, w.live)) report_unknown(w, op, r, unknown);
-    w.owned[w.frame->state + r / 64] |= i < n ? 1 : 2;
-    w.state[w.frame->state + r / 64].known |= i < n ? w.live : 0;
+    const std::uint32_t state = w.frame->state + r / 64;
+    if (const std::uint32_t unknown = w.live & ~w.state[state].known; unknown != 0 && i < n && accumulates)
+      report_unknown(w, op, r, unknown);
+    w.owned[state] |= i < n ? 1 : 2;
+    w.state[state].known |= i < n ? w.live : 0;
   }
   w.checked = true;
 }
