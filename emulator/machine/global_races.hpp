@@ -36,6 +36,10 @@ class GlobalRaces {
   /// The same of lanes of a warp, one after another.
   void access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& lanes, std::uint32_t unit = 0,
                     std::uint32_t epoch = 0);
+  /// What is noted of `address` will be asked for soon.
+  void prefetch(std::uint64_t address) const {
+    if (address - base_ < bytes_) __builtin_prefetch(cells_ + (address - base_) / 16, 1);
+  }
   /// Before a strong write of `address`; `continues`: a read-modify-write, which keeps the release sequence
   /// alive.
   void publish(Warp& w, std::uint64_t address, Order order, bool continues);

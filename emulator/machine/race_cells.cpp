@@ -18,22 +18,44 @@ constexpr auto kCopyUnit = static_cast<std::uint32_t>(Unit::cp_async);
   return s.agent | std::uint64_t{s.mask} << 16 | std::uint64_t{s.epoch} << 32;
 }
 
+/// An earlier writer of bytes that no other has.
+void RaceTracker::displace(Cells& cells, std::size_t cell, Slot writer) {
+  if (cells.others.empty()) cells.others.resize(cells.write.size());
+  cells.marks[cell] |= Cells::kSplit;
+  for (Slot& s : cells.others[cell])
+    if (s.epoch == 0) {
+      s = writer;
+      return;
+    }
+  if (cells.further.empty()) cells.further.resize(cells.write.size());
+  cells.marks[cell] |= Cells::kBytes;
+  cells.further[cell].push_back(writer);
+}
+
 void RaceTracker::overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget) {
   const Slot& write = cells.write[cell];
   std::uint8_t& marks = cells.marks[cell];
   const auto rest = static_cast<std::uint16_t>(write.mask & ~mask);
   // Of bytes that several wrote alike (`same`) nobody is noted beyond the cell's latest write.
   const bool displaced = !forget && write.epoch != 0 && rest != 0 && (marks & Cells::kAlike) == 0;
-  if ((marks & Cells::kSplit) == 0 && !displaced) return;
-  if (cells.others.empty()) cells.others.resize(cells.write.size());
-  auto& others = cells.others[cell];
-  for (Slot& s : others) s.mask &= static_cast<std::uint16_t>(~mask);
-  std::erase_if(others, [](const Slot& s) { return s.mask == 0; });
-  if (displaced) {
-    others.push_back(write);
-    others.back().mask = rest;
+  if ((marks & Cells::kSplit) != 0) {
+    std::uint16_t left = 0;
+    cells.any_other(cell, [&](Slot& s) {
+      s.mask &= static_cast<std::uint16_t>(~mask);
+      if (s.mask == 0) s.epoch = 0;
+      left |= s.mask;
+      return false;
+    });
+    if ((marks & Cells::kBytes) != 0) {
+      std::erase_if(cells.further[cell], [](const Slot& s) { return s.mask == 0; });
+      if (cells.further[cell].empty()) marks = static_cast<std::uint8_t>(marks & ~Cells::kBytes);
+    }
+    if (left == 0) marks = static_cast<std::uint8_t>(marks & ~Cells::kSplit);
   }
-  marks = static_cast<std::uint8_t>(others.empty() ? marks & ~Cells::kSplit : marks | Cells::kSplit);
+  if (!displaced) return;
+  Slot writer = write;
+  writer.mask = rest;
+  displace(cells, cell, writer);
 }
 
 struct RaceTracker::Judged {
@@ -173,17 +195,17 @@ bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell, 
           last = &s;
     judge(a, *last, at);
   }
-  if ((marks & Cells::kSplit) == 0) return false;
-  const auto& others = cells.others[cell];
-  const bool unordered = a.silent && std::any_of(others.begin(), others.end(), [&](const Slot& s) {
-                           return (s.mask & mask) != 0 && !ordered(a, s);
-                         });
+  const bool unordered = a.silent && cells.any_other(cell, [&](const Slot& s) {
+    return (s.mask & mask) != 0 && !ordered(a, s);
+  });
   if (unordered) {  // it disturbs nobody, and who follows either writer may read
     overwrite(cells, cell, mask, true);
     return true;
   }
-  for (const Slot& s : others)
+  cells.any_other(cell, [&](const Slot& s) {
     if ((s.mask & mask) != 0) judge(a, s, at);
+    return false;
+  });
   return false;
 }
 

@@ -4,6 +4,7 @@
 // clocks from arrivals to waits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <set>
@@ -132,6 +133,8 @@ class RaceTracker {
   /// seen counts from the lane's next fence on.
   void strong_write(Warp& w, std::uint64_t address, int lane, Order order);
   void strong_read(Warp& w, std::uint64_t address, int lane, Order order);
+  /// Whether a relaxed read or write of one of `w` can publish anything or see what was published.
+  bool strong_matters(const Warp& w) const { return !variables_.empty() || !fenced_[index(w)].empty(); }
   void fence_lanes(Warp& w, std::uint32_t lanes);
   /// What `lanes` knew at their last fence: a relaxed arrival publishes no more.
   void release_fenced(Warp& w, Clock& into, std::uint32_t lanes);
@@ -153,12 +156,13 @@ class RaceTracker {
   /// What is noted of every 16 bytes (a cell) of a block's shared memory. The attributes lie in arrays of their own, as
   /// an access needs few of them, and most arrays are made when first needed.
   struct Cells {
-    static constexpr std::size_t kReads = 8, kSame = 4;
+    static constexpr std::size_t kReads = 8, kSame = 4, kOthers = 4;
     enum Mark : std::uint8_t {
       kMore = 1,   ///< further readers are in `more`
       kSplit = 2,  ///< earlier writers of other bytes are in `others`
       kAlike = 4,  ///< `same` has some
-      kTwice = 8   ///< an agent may have two of `reads`
+      kTwice = 8,  ///< an agent may have two of `reads`
+      kBytes = 16  ///< of the earlier writers some are in `further`
     };
     explicit Cells(std::size_t count) : write(count), marks(count), readers(count) {}
     RecycledVector<Slot> write;
@@ -167,7 +171,18 @@ class RaceTracker {
     std::array<RecycledVector<Slot>, kReads> reads;
     RecycledVector<std::array<Slot, kSame>>
         same;  ///< later writers of the same bytes; of cp.async the lanes that share it
-    std::vector<std::vector<Slot>> more, others;  ///< of `others` no byte is in two
+    std::vector<std::vector<Slot>> more;
+    RecycledVector<std::array<Slot, kOthers>> others;  ///< no byte is in two of them
+    std::vector<std::vector<Slot>> further;            ///< where `others` is too few: single bytes were written
+
+    /// Whether f(slot) holds of one of a cell's earlier writers.
+    template <class F>
+    bool any_other(std::size_t cell, F f) {
+      if ((marks[cell] & kSplit) == 0) return false;
+      for (Slot& s : others[cell])
+        if (s.epoch != 0 && f(s)) return true;
+      return (marks[cell] & kBytes) != 0 && std::any_of(further[cell].begin(), further[cell].end(), f);
+    }
   };
   /// What some lanes of a warp know and the others do not yet.
   struct Pending {
@@ -219,6 +234,7 @@ class RaceTracker {
   void conflict(const SharedAccess& a, std::uint32_t address, const Slot& other, bool other_write);
   /// Bytes `mask` of a cell have a new last writer, or (`forget`) one that nobody has to follow.
   static void overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget);
+  static void displace(Cells& cells, std::size_t cell, Slot writer);
   void missing_fence(const SharedAccess& a, std::uint32_t address, const Slot& other);
 
   Cluster& cluster_;

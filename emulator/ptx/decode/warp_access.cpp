@@ -221,7 +221,7 @@ bool plain_atomics(Warp& w, const Op& op, std::uint32_t bytes, const u64* addres
   if (!c.findings) return true;
   RaceTracker& races = *c.races;
   races.access_lanes({w, op, b, offset, bytes, w.exec, 0, true, static_cast<std::uint32_t>(Unit::strong)});
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
+  for (std::uint32_t m = races.strong_matters(w) ? w.exec : 0; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
     const u64 variable = u64{b.rank} << 32 | offset[l];
     races.strong_read(w, variable, l, Order::relaxed);
