@@ -182,7 +182,8 @@ void kernel_part(std::string_view part) {
 
 /// Instructions without kernels around them.
 void instruction_part() {
-  const em::Module straight = em::Module::from_ptx(straight_line()), wgmma = em::Module::from_ptx(wgmma_loop());
+  const em::Module straight = em::Module::from_ptx(straight_line()),
+                   wgmma = em::Module::from_ptx(wgmma_loop());
   double both[2] = {};
   for (const bool findings : {true, false})
     line(fmt::format("straight-line code, findings {}", findings ? "on" : "off"),

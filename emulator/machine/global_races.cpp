@@ -105,20 +105,17 @@ bool GlobalRaces::ordered(const Judged& a, const Slot& s) {
 }
 
 /// Whether nothing is to be said of an access, whatever its lane.
-[[gnu::always_inline]] inline bool GlobalRaces::plain(const Judged& a, const Cell& cell,
-                                                      std::uint16_t mask) {
+[[gnu::always_inline]] inline bool GlobalRaces::plain(const Judged& a, const Cell& cell, std::uint16_t mask) {
   const auto harmless = [&](const Slot& s) {
     if (s.epoch == 0 || (s.mask & mask) == 0) return true;
-    return s.cluster == a.by.cluster &&
-           (s.agent == a.thread || a.races.known_to_all(a.w, s.agent, s.epoch));
+    return s.cluster == a.by.cluster && (s.agent == a.thread || a.races.known_to_all(a.w, s.agent, s.epoch));
   };
   return harmless(cell.write) && (!a.write || harmless(cell.read));
 }
 
 [[gnu::always_inline]] inline void GlobalRaces::note(const Judged& a, Cell& cell, std::uint16_t mask) {
   Slot& slot = a.write ? cell.write : cell.read;
-  const bool same =
-      slot.cluster == a.by.cluster && slot.agent == a.by.agent && slot.epoch == a.by.epoch;
+  const bool same = slot.cluster == a.by.cluster && slot.agent == a.by.agent && slot.epoch == a.by.epoch;
   const auto before = static_cast<std::uint16_t>(same ? slot.mask : 0);
   slot = a.by;
   slot.mask = before | mask;

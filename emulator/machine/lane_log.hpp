@@ -89,7 +89,7 @@ class LaneLog {
   }
 
   RecycledVector<Entry> entries_;
-  std::array<Range, kKinds> hulls_;          ///< of the entries of a kind
+  std::array<Range, kKinds> hulls_;       ///< of the entries of a kind
   std::uint32_t latest_ = 0, noted_ = 0;  ///< times; 0: never
 };
 
@@ -97,11 +97,9 @@ template <class Address>
 bool LaneLog<Address>::meets(Kind kind, const Range& range) const {
   const auto against = [&](Kind other) { return other != kind || kind == kWrite; };
   bool near = false;
-  for (const Kind other : {kRead, kWrite, kStrong})
-    near |= against(other) && hulls_[other].meets(range);
-  return near && std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
-           return against(e.kind) && e.range.meets(range);
-         });
+  for (const Kind other : {kRead, kWrite, kStrong}) near |= against(other) && hulls_[other].meets(range);
+  return near && std::any_of(entries_.begin(), entries_.end(),
+                             [&](const Entry& e) { return against(e.kind) && e.range.meets(range); });
 }
 
 template <class Address>

@@ -191,8 +191,7 @@ bool LaneWords::strong_write(const Moment& w, int lane, std::uint32_t op, std::s
 
 /// A lane whose access to some byte of `mask`, noted in `t`, is unordered with one by `lane`; or -1.
 int LaneWords::unordered(const Moment& w, const Tag& t, int lane, std::uint8_t mask, bool strong) {
-  if (t.warp != w.warp || t.issue == w.issue || t.time < w.clock.all || (strong && t.strong))
-    return -1;
+  if (t.warp != w.warp || t.issue == w.issue || t.time < w.clock.all || (strong && t.strong)) return -1;
   std::uint32_t others = 0;
   for (std::size_t i = 0; i < 4; ++i) others |= (mask >> i & 1) != 0 ? t.lanes[i] : 0;
   for (others &= ~(1u << lane); others != 0; others &= others - 1)

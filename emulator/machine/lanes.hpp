@@ -43,8 +43,8 @@ class LaneWords : public RecycledObject {
   Conflict access(const Moment& w, int lane, std::uint32_t op, std::size_t word, std::uint8_t mask, How how);
   /// A plain access to `count` words (1, 2, 4 or 8) as a whole. False, and nothing is noted, where the state of one of
   /// them does not tell at once that there is no conflict: `access` decides.
-  bool access_run(const Moment& w, int lane, std::uint32_t op, std::size_t first, std::size_t count, bool write,
-                  bool silent);
+  bool access_run(const Moment& w, int lane, std::uint32_t op, std::size_t first, std::size_t count,
+                  bool write, bool silent);
   /// The same of an atomic or strong write of one word.
   bool strong_write(const Moment& w, int lane, std::uint32_t op, std::size_t word);
   /// Nobody has accessed these words.

@@ -206,7 +206,7 @@ struct MBarrier {
 struct Block {
   Cluster* cluster = nullptr;
   Dim3 id{0, 0, 0};
-  std::uint32_t rank = 0;                  ///< in the cluster
+  std::uint32_t rank = 0;                     ///< in the cluster
   RecycledVector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
   std::vector<Warp> warps;
   NamedBarrier barriers[16];

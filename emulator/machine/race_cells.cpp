@@ -77,7 +77,7 @@ struct RaceTracker::Judged {
   std::uint64_t* seen;
   std::size_t seen_count = ~std::size_t{0}, seen_choice = 0;
   std::uint16_t seen_mask = 0;
-  std::size_t hint = 0;  ///< where the latest read was noted
+  std::size_t hint = 0;                    ///< where the latest read was noted
   const std::uint32_t* offsets = nullptr;  ///< by lane, where several of `lanes` are judged together
 
   /// Of an agent of another warp nothing is known but what `clock` says.

@@ -173,7 +173,7 @@ class RaceTracker {
         same;  ///< later writers of the same bytes; of cp.async the lanes that share it
     std::vector<std::vector<Slot>> more;
     RecycledVector<std::array<Slot, kOthers>> others;  ///< no byte is in two of them
-    std::vector<std::vector<Slot>> further;            ///< where `others` is too few: single bytes were written
+    std::vector<std::vector<Slot>> further;  ///< where `others` is too few: single bytes were written
 
     /// Whether f(slot) holds of one of a cell's earlier writers.
     template <class F>

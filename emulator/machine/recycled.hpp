@@ -1,5 +1,5 @@
-// Memory of blocks that have ended for blocks that come. A block needs some megabytes, mostly in pieces so large that
-// the C library hands them back to the system at once; touching fresh pages then costs more than many a block.
+// Memory of blocks that have ended for blocks that come. A block needs some megabytes, mostly in large pieces, which
+// the C library returns to the system at once; touching fresh pages then costs more than many a block.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ struct Recycled {
   using value_type = T;
   Recycled() = default;
   template <class U>
-  Recycled(const Recycled<U>& /*other*/) noexcept {}  // NOLINT(google-explicit-constructor): as allocators are
+  Recycled(const Recycled<U>& /*other*/) noexcept {
+  }  // NOLINT(google-explicit-constructor): as allocators are
   T* allocate(std::size_t n) { return static_cast<T*>(take_recycled(n * sizeof(T))); }
   void deallocate(T* p, std::size_t n) noexcept { give_recycled(p, n * sizeof(T)); }
   template <class U>

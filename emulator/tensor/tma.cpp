@@ -44,7 +44,8 @@ void append(std::vector<BoxRun>& out, std::size_t first, const BoxRun& run) {
 /// Appends one piece of a box row, cut where the swizzle breaks contiguity unless it has whole spans.
 void append_swizzled(std::vector<BoxRun>& out, std::size_t first, Swizzle swizzle, BoxRun run) {
   if (swizzle == Swizzle::none) return append(out, first, run);
-  if (const std::uint32_t span = 16u << static_cast<unsigned>(swizzle); (run.shared | run.bytes) % span == 0) {
+  if (const std::uint32_t span = 16u << static_cast<unsigned>(swizzle);
+      (run.shared | run.bytes) % span == 0) {
     run.swizzle = swizzle;
     return append(out, first, run);
   }

@@ -116,7 +116,8 @@ TEST_CASE("box walk equals the per-element definition, every rank, swizzle and e
       bytes += run.bytes;
       REQUIRE(run.bytes > 0);
       for (std::uint32_t i = 0; i < run.bytes; ++i) {
-        got[swizzle_address(run.swizzle, run.shared + i)] = run.oob ? Source{true, 0} : Source{false, run.global + i};
+        got[swizzle_address(run.swizzle, run.shared + i)] =
+            run.oob ? Source{true, 0} : Source{false, run.global + i};
       }
     }
     CAPTURE(round);

@@ -325,9 +325,8 @@ void run_bulk(Warp& w, const Op& op) {
     }
     if (c.races) {
       const bool repeated =
-          b.kind == BulkCopy::Kind::load && std::any_of(begun.begin(), begun.end(), [&](const auto& runs) {
-            return runs == b.runs;
-          });
+          b.kind == BulkCopy::Kind::load &&
+          std::any_of(begun.begin(), begun.end(), [&](const auto& runs) { return runs == b.runs; });
       if (b.kind == BulkCopy::Kind::load && (w.exec & (w.exec - 1)) != 0) begun.push_back(b.runs);
       track(w, op, l, b, repeated);
     }

@@ -338,7 +338,8 @@ void note_operands(Warp& w, const Op& op, const WgmmaOp& g, WgmmaIssue& issue) {
   const auto written = [&](const ByteRange& r) {
     return all_written(b.shadow.data() + r.begin, r.end - r.begin);
   };
-  if (std::all_of(ranges.begin(), ranges.end(), [&](const ByteRange& r) { return inside(r) && written(r); })) {
+  if (std::all_of(ranges.begin(), ranges.end(),
+                  [&](const ByteRange& r) { return inside(r) && written(r); })) {
     const SharedAccess access{w, op, -1, b, 0, 0, false, unit, epoch};
     const bool first = issue.warps == 1u << (w.index % 4);
     if (!first || !races.read_tile(access, ranges, issue.writers)) races.access_ranges(access, ranges);
