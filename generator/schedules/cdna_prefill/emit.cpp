@@ -1,6 +1,5 @@
 // The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
 #include "generator/emit/cache_rows.hpp"
-#include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
@@ -273,7 +272,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
       fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
                   source.manifest.target, source.manifest.name));
   source.head_bytes = head.size();
-  source.text = head + to_cdna(body.take(), p.num_threads);
+  source.text = head + body.take();
   return source;
 }
 

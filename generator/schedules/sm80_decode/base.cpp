@@ -220,6 +220,7 @@ void use_common(Prelude& prelude, const DecodeBase& p) {
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
+  p.stream->use(prelude);
 }
 
 KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
