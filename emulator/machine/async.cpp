@@ -57,13 +57,15 @@ void load_runs(BulkCopy& b, Block& target) {
   const GlobalMemory::Impl& m = *target.cluster->launch->memory;
   for (const BoxRun& r : b.runs) {
     if (r.shared + r.bytes > target.smem.size()) continue;
-    std::uint8_t* to = target.smem.data() + r.shared;
-    if (r.oob)
+    std::uint8_t* const smem = target.smem.data();
+    if (r.oob)  // the same with any swizzle
       for (std::uint32_t i = 0; i < r.bytes; ++i)
-        to[i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
+        smem[r.shared + i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
     else
-      std::memcpy(to, m.at(r.global), r.bytes);
-    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(to), r.bytes);
+      each_piece(r, [&](std::uint32_t to, std::uint32_t from, std::uint32_t bytes) {
+        std::memcpy(smem + to, m.at(r.global + from), bytes);
+      });
+    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(smem + r.shared), r.bytes);
     std::memset(target.shadow.data() + r.shared, kWritten, r.bytes);
   }
 }
@@ -149,7 +151,9 @@ void read_bulk_source(BulkCopy& b) {
     const std::size_t at = b.staged.size();
     b.staged.resize(at + r.bytes);
     if (r.shared + r.bytes <= b.source->smem.size())
-      std::memcpy(b.staged.data() + at, b.source->smem.data() + r.shared, r.bytes);
+      each_piece(r, [&](std::uint32_t from, std::uint32_t to, std::uint32_t bytes) {
+        std::memcpy(b.staged.data() + at + to, b.source->smem.data() + from, bytes);
+      });
   }
 }
 

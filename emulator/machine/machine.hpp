@@ -20,6 +20,7 @@
 #include "emulator/machine/module.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/machine/recycled.hpp"
 #include "emulator/machine/registers.hpp"
 
 namespace kiln::emulator {
@@ -94,8 +95,8 @@ struct Warp {
   std::vector<Group> others;
   int index = 0;  ///< in the block
   Block* block = nullptr;
-  std::vector<std::uint8_t> registers, specials;
-  std::vector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
+  RecycledVector<std::uint8_t> registers, specials;
+  RecycledVector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
   std::uint32_t local_bytes = 0;
   std::uint64_t counts[static_cast<int>(Kind::count)] = {};
   std::uint64_t lane_instructions = 0;
@@ -110,7 +111,7 @@ struct Warp {
   std::deque<std::uint32_t> wgmma_epochs;  ///< for the race tracker, at each commit
   std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
-  std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
+  RecycledVector<RegisterState> state;     ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
   std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
   std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight
@@ -205,8 +206,8 @@ struct MBarrier {
 struct Block {
   Cluster* cluster = nullptr;
   Dim3 id{0, 0, 0};
-  std::uint32_t rank = 0;                  ///< in the cluster
-  std::vector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
+  std::uint32_t rank = 0;                     ///< in the cluster
+  RecycledVector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
   std::vector<Warp> warps;
   NamedBarrier barriers[16];
   std::unordered_map<std::uint32_t, MBarrier> mbarriers;

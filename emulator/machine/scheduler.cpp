@@ -88,7 +88,7 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
     c->blocks.push_back(make_block(*c, block_of(l, index, rank), rank));
   if (c->findings) {
     c->races = std::make_unique<RaceTracker>(*c);
-    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size());
+    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size(), b->warps.size());
   }
   return c;
 }

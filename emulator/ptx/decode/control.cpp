@@ -88,7 +88,7 @@ struct CallSite {
 
 void grow_local(Warp& w, std::uint32_t bytes) {
   if (bytes <= w.local_bytes) return;
-  std::vector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
+  RecycledVector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
       shadow(std::size_t{32} * bytes, kAllocated);
   for (std::size_t l = 0; l < 32; ++l) {
     std::copy_n(w.local.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
