@@ -254,7 +254,11 @@ struct Cluster {
   }
 };
 
+class Mistakes;
+
 struct LaunchState {
+  LaunchState();
+  ~LaunchState();
   GlobalMemory::Impl* memory = nullptr;
   const Module::Impl* module = nullptr;
   const Program* program = nullptr;
@@ -271,9 +275,8 @@ struct LaunchState {
   std::mutex atomics;
   std::unique_ptr<GlobalRaces> globals;  ///< null: findings are off
   Report report;
-  std::unordered_map<std::string, std::size_t> causes;            ///< of the report's findings
-  std::map<std::ptrdiff_t, std::set<std::uint64_t>> places = {};  ///< by finding: pairs of PTX lines
-  std::string failure;                                            ///< an Error raised while executing
+  std::unique_ptr<Mistakes> mistakes;  ///< the report's findings
+  std::string failure;                 ///< an Error raised while executing
   int failure_line = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/ptx/assert.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 
@@ -231,8 +232,11 @@ void decode_call(Decoder& d) {
       op.c = site.returns.empty() ? kNoRef : site.returns[0];
       return;
     }
-    if (name == "__assertfail") {
-      d.emit(run_trap, Kind::control);
+    if (name == "__assertfail" && site.args.size() >= 3) {
+      Op& op = d.emit(run_assertfail, Kind::control);
+      op.a = site.args[0];
+      op.b = site.args[1];
+      op.c = site.args[2];
       return;
     }
     d.fail("call of undefined function '" + name + "' in");
