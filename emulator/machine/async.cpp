@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
@@ -232,7 +233,7 @@ bool complete_wgmma(Block& b, WgmmaQueue& q, std::uint64_t until) {
 }
 
 bool anything_pending(const Cluster& c) {
-  if (!c.bulk.empty()) return true;
+  if (!c.bulk.empty() || tcgen05::anything_pending(c)) return true;
   for (const auto& b : c.blocks) {
     for (const Warp& w : b->warps)
       if (!w.copies.pending.empty()) return true;
@@ -277,6 +278,8 @@ bool complete_newest_awaited(Cluster& c) {
           at = i;
         }
     }
+  if (const std::uint64_t commit = tcgen05::newest_awaited(c, waits); commit > newest)
+    return tcgen05::complete_up_to(c, commit), true;
   if (warp != nullptr)
     complete_from(*warp, at, 1);
   else if (newest != 0)
@@ -298,6 +301,7 @@ bool complete_one(Cluster& c, bool at_random) {
     WgmmaQueue& q = b.warpgroups[static_cast<std::size_t>(w.index) / 4];
     if ((dice >> 20) % 3 == 1 && !q.pending.empty() && q.pending.front().warps == 0xf)
       return complete_wgmma(b, q, q.completed + 1);
+    if ((dice >> 23) % 2 == 0 && tcgen05::complete_one(c, true)) return true;
     if (!c.bulk.empty()) {
       complete_bulk(c, (dice >> 32) % c.bulk.size());
       return true;
@@ -315,6 +319,7 @@ bool complete_one(Cluster& c, bool at_random) {
     complete_bulk(c, 0);
     return true;
   }
+  if (tcgen05::complete_one(c, false)) return true;
   for (const auto& b : c.blocks)
     for (WgmmaQueue& q : b->warpgroups)
       if (!q.pending.empty() && q.pending.front().warps == 0xf) return complete_wgmma(*b, q, q.completed + 1);

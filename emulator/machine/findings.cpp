@@ -27,6 +27,15 @@ std::span<const std::string_view> finding_kinds() {
                                                 "barrier-count",
                                                 "divergent-barrier",
                                                 "wgmma-mismatch",
+                                                "tmem-race",
+                                                "tmem-access",
+                                                "tmem-uninitialized",
+                                                "tmem-alloc",
+                                                "tmem-leak",
+                                                "tcgen05-descriptor",
+                                                "cta-pair",
+                                                "stale-collector",
+                                                "launch-control",
                                                 "missing-wgmma-fence",
                                                 "deadlock",
                                                 "register-budget",
@@ -47,7 +56,7 @@ const char* name_of(Kind kind) {
       "integer",    "float",       "half",         "conversion",  "predicate",    "move",
       "control",    "load-global", "store-global", "load-shared", "store-shared", "local",
       "parameter",  "atomic",      "shuffle",      "barrier",     "mbarrier",     "fence",
-      "async-copy", "bulk-copy",   "matrix-load",  "mma",         "wgmma",        "other"};
+      "async-copy", "bulk-copy",   "matrix-load",  "mma",         "wgmma",        "tcgen05",     "other"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::count));
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -99,7 +108,7 @@ std::string region(const Module::Impl& m, int line) {
 /// Names the mistake behind a finding: findings with equal names are one.
 std::string cause(const Module::Impl& m, const Finding& f) {
   if (one_of(f.kind, {"shared-race", "warp-race", "global-race", "async-memory", "missing-proxy-fence",
-                      "async-register", "missing-wgmma-fence", "uninitialized-register"}) ||
+                      "async-register", "tmem-race", "missing-wgmma-fence", "uninitialized-register"}) ||
       (f.kind == "uninitialized-read" && f.has_other))
     return f.kind + ' ' + region(m, f.site.ptx_line) + (f.has_other ? ' ' + region(m, f.other.ptx_line) : "");
   if (one_of(f.kind, {"out-of-bounds", "misaligned", "uninitialized-read"})) {

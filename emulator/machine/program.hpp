@@ -44,6 +44,7 @@ enum class Kind : std::uint8_t {
   matrix_load,
   mma,
   wgmma,
+  tensor,
   other,
   count
 };
@@ -130,6 +131,8 @@ struct Program {
   std::uint32_t entry_function = 0;
   bool uses_clusters = false;
   bool uses_wgmma = false;
+  bool uses_tcgen05 = false;
+  int tcgen05_group = 0;  ///< cta_group of its instructions; 0: none has said
   bool uses_grid_workspace = false;  ///< %envreg1, %envreg2: all blocks wait for each other
   bool uses_reserved_smem = false;   ///< %reserved_smem_offset_1
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
@@ -98,7 +99,11 @@ std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch*
 /// advisory C7517), so the wgmmas are complete before the instruction goes on.
 void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
   for (; t != end; ++t) {
-    const std::uint8_t owner = w.owned[w.frame->state + t->state];
+    std::uint8_t owner = w.owned[w.frame->state + t->state];
+    if ((owner & 4) != 0) {  // the first use completes the load
+      tcgen05::complete_load_of(w, w.frame->state + t->state);
+      owner = w.owned[w.frame->state + t->state];
+    }
     if (owner == 0 || (!t->write && (owner & 1) == 0)) continue;
     report(
         w, op, -1, "async-register",

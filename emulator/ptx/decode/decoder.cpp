@@ -24,7 +24,7 @@ const std::unordered_map<std::string_view, DecodeFn>& table() {
     for (const auto& group :
          {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
           async_table(), matrix_table(), extended_table(), bits_table(), atomics_table(), wmma_table(),
-          remote_table(), exchange_table(), video_table()})
+          remote_table(), exchange_table(), video_table(), tcgen05_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();
@@ -418,7 +418,7 @@ void Decoder::touch_operands() {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
   const auto o = in->opcode;
   const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
-                      o != "nanosleep" && o != "wgmma" && ((o != "bar" && o != "barrier") || in->has("red"));
+                      o != "nanosleep" && o != "wgmma" && (o != "tcgen05" || in->has("ld")) && ((o != "bar" && o != "barrier") || in->has("red"));
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;

@@ -151,6 +151,7 @@ std::vector<DecodeEntry> wmma_table();
 std::vector<DecodeEntry> remote_table();
 std::vector<DecodeEntry> exchange_table();
 std::vector<DecodeEntry> video_table();
+std::vector<DecodeEntry> tcgen05_table();
 
 /// FloatOptions packed into Op::flags, and the format with them.
 inline std::uint16_t pack_options(const FloatOptions& o) {
