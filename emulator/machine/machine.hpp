@@ -118,6 +118,8 @@ struct Warp {
   std::uint64_t wgmma_retired = 0;         ///< waited for
   std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
+  std::unordered_map<std::uint32_t, HalvesUnknown> halves;  ///< of unknown 64-bit registers, by register state
+  std::vector<UnknownInput> unknown_parts;                  ///< what the running instruction leaves unknown
   std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
   std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight, 4 by tcgen05.ld
   std::shared_ptr<tcgen05::WarpState> tensor;  ///< its tcgen05.ld and st under way; null: none yet

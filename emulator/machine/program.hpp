@@ -60,7 +60,10 @@ enum class Use : std::uint8_t {
   handled,    ///< the handler tells what is unknown: operands come from other lanes
   select,     ///< op.c chooses between op.a and op.b
   logic_and,  ///< one false operand decides
-  logic_or    ///< one true operand decides
+  logic_or,   ///< one true operand decides
+  pack,       ///< op.a and op.b become the halves of a 64-bit register
+  unpack,     ///< the halves of op.a become registers
+  halves      ///< half by half of op.a, op.b and op.c
 };
 
 struct Op {

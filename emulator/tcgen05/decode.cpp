@@ -125,10 +125,8 @@ void decode_transfer(Decoder& d) {
   const auto add = [&](const Operand& o) {
     refs.push_back(load ? d.dst(o, o.kind == Operand::Kind::sink ? 0 : 4) : d.src(o, 4));
   };
-  if (value.kind == Operand::Kind::vector)
-    for (const Operand& o : value.items) add(o);
-  else
-    add(value);
+  if (value.kind != Operand::Kind::vector) d.fail("expected registers in { } in");
+  for (const Operand& o : value.items) add(o);
   if (static_cast<int>(refs.size()) != f.registers()) d.fail("wrong number of registers in");
   const AddressPart a = address_part(d, load ? 1 : 0);
   const std::uint32_t at = d.list(refs);

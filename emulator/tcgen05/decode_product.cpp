@@ -84,8 +84,7 @@ void predicate_of(Decoder& d, std::size_t at, ProductForm& f) {
   f.predicate_negated = o.negated;
   o.negated = false;
   if (o.kind == Operand::Kind::integer) {
-    if (o.value != 0 && o.value != 1) d.fail("the predicate must be 0 or 1 in");
-    f.predicate = d.constant(static_cast<std::uint64_t>(o.value), 3);
+    f.predicate = d.constant(o.value != 0 ? 1 : 0, 3);
     return;
   }
   f.predicate = d.src(o, 3);

@@ -193,8 +193,8 @@ void Decoder::decode_instruction() {
   if (!in->opcode.starts_with('v') && std::any_of(in->operands.begin(), in->operands.end(), is_part))
     fail("a part of a register in");
   const std::size_t before = program.ops.size();
-  it->second(*this);
-  if (program.ops.size() > before) touch_operands();
+  if (!decode_blackwell(*this)) it->second(*this);
+  if (program.ops.size() > before) touch_operands(before);
   if (in->predicated)
     for (std::size_t i = before; i < program.ops.size(); ++i) {
       program.ops[i].predicate = register_rows_[in->predicate];
@@ -414,7 +414,7 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
-void Decoder::touch_operands() {
+void Decoder::touch_operands(std::size_t first) {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
   const auto o = in->opcode;
   const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
@@ -442,6 +442,13 @@ void Decoder::touch_operands() {
       visit(item, write, address);
       for (const Operand& inner : item.items) visit(inner, write, address);
     }
+  }
+  // Of several steps the first reads, too: what tcgen05.ld still writes is complete before it.
+  if (const std::size_t steps = program.ops.size() - first; steps > 1 && module.target.starts_with("sm_10")) {
+    const std::vector<Touch> read(program.touches.begin() + program.touch_begin[first], program.touches.end());
+    for (std::size_t i = first + 1; i < program.ops.size(); ++i)
+      program.touch_begin[i] = static_cast<std::uint32_t>(program.touches.size());
+    program.touches.insert(program.touches.end(), read.begin(), read.end());
   }
   program.touches.insert(program.touches.end(), written.begin(), written.end());
 }

@@ -390,6 +390,7 @@ void decode_mov(Decoder& d) {
       Op& op = d.emit_scalar([](const Op& o, u64 x, u64, u64) -> u64 { return x >> o.imm; }, Kind::move, r,
                              part, a, size);
       op.imm = static_cast<std::int64_t>(i) * part * 8;
+      if (size == 8 && to.items.size() == 2) op.use = Use::unpack;
     }
     return;
   }
@@ -399,8 +400,9 @@ void decode_mov(Decoder& d) {
     const int part = size / static_cast<int>(std::max<std::size_t>(1, n));
     if (n == 2) {
       const Ref lo = d.src(from.items[0], part), hi = d.src(from.items[1], part);
-      d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); }, Kind::move,
-                    r, size, lo, part, hi, part);
+      Op& op = d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); },
+                             Kind::move, r, size, lo, part, hi, part);
+      if (size == 8) op.use = Use::pack;
     } else if (n == 4 && (part == 1 || part == 2)) {
       std::vector<Ref> parts;
       for (const Operand& o : from.items) parts.push_back(d.src(o, part));
@@ -440,7 +442,8 @@ void decode_mov(Decoder& d) {
   }
   const Ref a = d.src(from, size);
   if (size == 1) d.unsupported();
-  d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
+  Op& op = d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
+  if (size == 8) op.use = Use::halves;
 }
 
 void decode_any_mov(Decoder& d) {
