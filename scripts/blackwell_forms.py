@@ -237,8 +237,7 @@ def main():
     with open(given.output, "w") as out:
         out.write("# Forms of sm_100a, made by scripts/blackwell_forms.py: + ptxas 13.0 takes it, - it refuses it. "
                   "{%r1..4} stands for {%r1,%r2,%r3,%r4}.\n"
-                  "# ! before the text: the emulated device differs, with the reason before it. "
-                  "See tests/emulator/tcgen05_forms.cpp.\n")
+                  "# See tests/emulator/tcgen05_forms.cpp.\n")
         for i, form in enumerate(forms):
             out.write(("- " if i in bad else "+ ") + form + "\n")
     print(f"{len(forms) - len(bad)} forms taken, {len(bad)} refused")

@@ -245,15 +245,20 @@ bool anything_pending(const Cluster& c) {
 
 namespace {
 
-/// Completes the newest operation in flight that signals an mbarrier which some group waits for: whoever
-/// waits for a later tile gets as far ahead of the others as the program lets it, while earlier tiles are
-/// late. An arrival of cp.async brings what its lane began before, and nothing of other lanes.
-bool complete_newest_awaited(Cluster& c) {
+std::vector<const Wait*> mbarrier_waits(const Cluster& c) {
   std::vector<const Wait*> waits;
   for (const auto& b : c.blocks)
     for (const Warp& w : b->warps)
       for (const Group& g : w.others)
         if (g.wait.kind == WaitKind::mbarrier) waits.push_back(&g.wait);
+  return waits;
+}
+
+/// Completes the newest operation in flight that signals an mbarrier which some group waits for: whoever
+/// waits for a later tile gets as far ahead of the others as the program lets it, while earlier tiles are
+/// late. An arrival of cp.async brings what its lane began before, and nothing of other lanes.
+bool complete_newest_awaited(Cluster& c) {
+  const std::vector<const Wait*> waits = mbarrier_waits(c);
   if (waits.empty()) return false;
   const auto awaited = [&](std::uint32_t mbarrier, const Block* block) {
     return std::any_of(waits.begin(), waits.end(), [&](const Wait* t) {

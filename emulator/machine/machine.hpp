@@ -118,10 +118,12 @@ struct Warp {
   std::uint64_t wgmma_retired = 0;         ///< waited for
   std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
-  std::unordered_map<std::uint32_t, HalvesUnknown> halves;  ///< of unknown 64-bit registers, by register state
-  std::vector<UnknownInput> unknown_parts;                  ///< what the running instruction leaves unknown
+  std::unordered_map<std::uint32_t, HalvesUnknown>
+      halves;                                ///< of unknown 64-bit registers, by register state
+  std::vector<UnknownInput> unknown_parts;   ///< what the running instruction leaves unknown
   std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
-  std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight, 4 by tcgen05.ld
+  std::vector<std::uint8_t>
+      owned;  ///< by register state: 1 written, 2 read by wgmma in flight, 4 by tcgen05.ld
   std::shared_ptr<tcgen05::WarpState> tensor;  ///< its tcgen05.ld and st under way; null: none yet
   LaneClock lanes;
   GlobalWords global_words;
@@ -250,7 +252,7 @@ struct Cluster {
   std::uint64_t barrier_generation = 0;
   std::uint32_t barrier_arrived = 0;
   Clock barrier_arriving, barrier_done;
-  std::unique_ptr<RaceTracker> races;  ///< null: findings are off
+  std::unique_ptr<RaceTracker> races;     ///< null: findings are off
   std::shared_ptr<tcgen05::Unit> tensor;  ///< null: the program has no tcgen05
   Counters counters;
   std::string output;

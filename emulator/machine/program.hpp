@@ -135,7 +135,7 @@ struct Program {
   bool uses_clusters = false;
   bool uses_wgmma = false;
   bool uses_tcgen05 = false;
-  int tcgen05_group = 0;  ///< cta_group of its instructions; 0: none has said
+  int tcgen05_group = 0;             ///< cta_group of its instructions; 0: none has said
   bool uses_grid_workspace = false;  ///< %envreg1, %envreg2: all blocks wait for each other
   bool uses_reserved_smem = false;   ///< %reserved_smem_offset_1
 };

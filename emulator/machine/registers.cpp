@@ -32,8 +32,11 @@ void report_state(Warp& w, const Op& op, std::uint32_t state, std::uint32_t lane
     report(w, op, lane, "uninitialized-register", name + " was never written in this lane");
   } else {
     const Op& from = w.block->cluster->program->ops[origin - 1];
-    const bool exchange = from.kind == Kind::shuffle;
-    report(w, op, lane, exchange ? "warp-mask" : "uninitialized-read",
+    const bool exchange = from.kind == Kind::shuffle, tensor = from.kind == Kind::tensor;
+    report(w, op, lane,
+           exchange ? "warp-mask"
+           : tensor ? "tmem-uninitialized"
+                    : "uninitialized-read",
            name + (exchange ? " holds what shfl read from a lane that does not take part in it"
                             : " holds what was loaded from memory never written"),
            site_of(w, from, -1));
@@ -80,6 +83,23 @@ std::uint32_t unknown_pairs(Warp& w, const Op& op, const Touch* t, const Touch* 
   return 0;
 }
 
+/// Of lanes `bad` with an unknown operand those whose result depends on it.
+std::uint32_t unknown_choices(const Warp& w, const Op& op, std::uint32_t bad) {
+  for (std::uint32_t m = bad; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    const std::uint32_t bit = 1u << l;
+    const auto unknown = [&](Ref r) { return r != kNoRef && unknown_lanes(w, r, bit) != 0; };
+    if (op.use == Use::select) {
+      if (!unknown(op.c) && !unknown(mask_bit(w, op.c, l) ? op.a : op.b)) bad &= ~bit;
+      continue;
+    }
+    const bool decisive = op.use == Use::logic_or;
+    for (const Ref r : {op.a, op.b})
+      if (r != kNoRef && !unknown(r) && mask_bit(w, r, l) == decisive) bad &= ~bit;
+  }
+  return bad;
+}
+
 /// Lanes whose result is unknown because of an unknown operand; reports what may not be unknown.
 std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch* end) {
   const RegisterState* const s = w.state.data() + w.frame->state;
@@ -106,18 +126,7 @@ std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch*
     case Use::select:
     case Use::logic_and:
     case Use::logic_or:
-      for (std::uint32_t m = bad; m != 0; m &= m - 1) {
-        const int l = std::countr_zero(m);
-        const std::uint32_t bit = 1u << l;
-        const auto unknown = [&](Ref r) { return r != kNoRef && unknown_lanes(w, r, bit) != 0; };
-        if (op.use == Use::select) {
-          if (!unknown(op.c) && !unknown(mask_bit(w, op.c, l) ? op.a : op.b)) bad &= ~bit;
-          continue;
-        }
-        const bool decisive = op.use == Use::logic_or;
-        for (const Ref r : {op.a, op.b})
-          if (r != kNoRef && !unknown(r) && mask_bit(w, r, l) == decisive) bad &= ~bit;
-      }
+      bad = unknown_choices(w, op, bad);
       break;
     case Use::pack:
     case Use::unpack:

@@ -38,18 +38,20 @@ Verdict judge(const RaceTracker& races, const Party& before, const Party& now) {
     if (before.pending) return Verdict::race;
     if (before.warp == now.warp) return Verdict::ordered;
     return races.knows(*now.warp, now.lane, races.agent(*before.warp, 0), before.epoch, 0) ? Verdict::ordered
-                                                                                            : Verdict::race;
+                                                                                           : Verdict::race;
   }
   if (races.knows(*now.warp, now.lane, races.agent(*before.warp, kPipeUnit), before.epoch, 0))
     return Verdict::ordered;
   if (!in_pipe(now.what) || !issued_after(races, before, now)) return Verdict::race;
   if (pipelined(before, now)) return Verdict::ordered;
   // PTX promises nothing for these; kernels live on the pipe's reading operands in the order of issue.
-  const bool overwrites_operand = before.what == Access::operand || (before.what == Access::copy && now.what == Access::copy);
+  const bool overwrites_operand =
+      before.what == Access::operand || (before.what == Access::copy && now.what == Access::copy);
   return overwrites_operand ? Verdict::in_order_only : Verdict::race;
 }
 
-void Accesses::check(const RaceTracker& races, const Rectangle& r, const Party& party, const Conflict& conflict) const {
+void Accesses::check(const RaceTracker& races, const Rectangle& r, const Party& party,
+                     const Conflict& conflict) const {
   for (std::uint32_t c = r.column; c < r.column + r.columns; ++c)
     for (const Entry& e : columns_[c]) {
       if (!e.lanes.intersects(r.lanes)) continue;
@@ -61,7 +63,8 @@ void Accesses::check(const RaceTracker& races, const Rectangle& r, const Party& 
     }
 }
 
-void Accesses::note(const RaceTracker& races, const Rectangle& r, const Party& party, const Conflict& conflict) {
+void Accesses::note(const RaceTracker& races, const Rectangle& r, const Party& party,
+                    const Conflict& conflict) {
   // A chain of products on one accumulator: in every column the one before, and nothing else.
   const auto continues = [&](const std::vector<Entry>& entries) {
     return party.what == Access::accumulator && entries.size() == 1 && entries[0].lanes == r.lanes &&
@@ -81,8 +84,8 @@ void Accesses::note(const RaceTracker& races, const Rectangle& r, const Party& p
     } else {
       // A later read of the same agent stands for an earlier one.
       std::erase_if(entries, [&](const Entry& e) {
-        return !e.party.write && !e.party.pending && e.party.warp == party.warp && e.party.what == party.what &&
-               r.lanes.contains(e.lanes) && !party.pending;
+        return !e.party.write && !e.party.pending && e.party.warp == party.warp &&
+               e.party.what == party.what && r.lanes.contains(e.lanes) && !party.pending;
       });
     }
     entries.push_back({r.lanes, party});
@@ -100,8 +103,8 @@ void Accesses::complete(const Warp& w, std::uint32_t number, std::uint32_t epoch
       if (!e.party.write) read.add(e.lanes);
     }
     std::erase_if(entries, [&](const Entry& e) {
-      return e.party.what == Access::load && !e.party.pending && e.party.warp == &w && e.party.number != number &&
-             read.contains(e.lanes);
+      return e.party.what == Access::load && !e.party.pending && e.party.warp == &w &&
+             e.party.number != number && read.contains(e.lanes);
     });
   }
 }

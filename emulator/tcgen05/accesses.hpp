@@ -30,11 +30,11 @@ struct Party {
   int lane = -1;  ///< -1: the whole warp
   Access what = Access::load;
   bool write = false;
-  bool pending = false;       ///< a load or store that nobody has waited for
-  std::uint32_t epoch = 0;    ///< of the thread, or of its pipe
-  std::uint32_t issued = 0;   ///< the thread's epoch at issue
-  std::uint32_t number = 0;   ///< of the warp's loads and stores
-  std::uint32_t form = 0;     ///< of an accumulator: equal for those that are pipelined
+  bool pending = false;      ///< a load or store that nobody has waited for
+  std::uint32_t epoch = 0;   ///< of the thread, or of its pipe
+  std::uint32_t issued = 0;  ///< the thread's epoch at issue
+  std::uint32_t number = 0;  ///< of the warp's loads and stores
+  std::uint32_t form = 0;    ///< of an accumulator: equal for those that are pipelined
 };
 
 /// How an access stands to one before it.
@@ -43,11 +43,13 @@ Verdict judge(const RaceTracker& races, const Party& before, const Party& now);
 
 class Accesses {
  public:
-  using Conflict = std::function<void(const Party& before, Verdict, std::uint32_t lane, std::uint32_t column)>;
+  using Conflict =
+      std::function<void(const Party& before, Verdict, std::uint32_t lane, std::uint32_t column)>;
   /// Judges an access against what is noted, then notes it.
   void note(const RaceTracker& races, const Rectangle& r, const Party& party, const Conflict& conflict);
   /// The same without noting anything: for the end of an allocation.
-  void check(const RaceTracker& races, const Rectangle& r, const Party& party, const Conflict& conflict) const;
+  void check(const RaceTracker& races, const Rectangle& r, const Party& party,
+             const Conflict& conflict) const;
   /// Load or store `number` of a warp is complete.
   void complete(const Warp& w, std::uint32_t number, std::uint32_t epoch, const Rectangle& r);
   void forget(std::uint32_t column, std::uint32_t columns);

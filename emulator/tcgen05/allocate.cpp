@@ -57,12 +57,13 @@ void block_for_memory(Warp& w, std::uint32_t columns, int group) {
 void check_order(Warp& w, const Op& op, std::uint32_t columns) {
   CtaState& s = cta_of(*w.block);
   if (s.relinquished != nullptr)
-    report(w, op, -1, "tmem-alloc", "allocates after the CTA has given up the right to (relinquish_alloc_permit)",
+    report(w, op, -1, "tmem-alloc",
+           "allocates after the CTA has given up the right to (relinquish_alloc_permit)",
            site_of(*s.relinquished_by, *s.relinquished, -1));
   if (columns > s.smallest)
     report(w, op, -1, "tmem-alloc",
-           "allocates " + std::to_string(columns) + " columns after an allocation of " + std::to_string(s.smallest) +
-               ": a CTA's allocations must not grow",
+           "allocates " + std::to_string(columns) + " columns after an allocation of " +
+               std::to_string(s.smallest) + ": a CTA's allocations must not grow",
            site_of(w, *s.smallest_op, -1));
   if (columns < s.smallest) {
     s.smallest = columns;
@@ -74,7 +75,8 @@ void check_order(Warp& w, const Op& op, std::uint32_t columns) {
 void write_address(Warp& w, const Op& op, std::uint32_t column) {
   const int lane = std::countr_zero(w.exec);
   const std::uint64_t address = w.value(op.a, op.asize, lane) + static_cast<std::uint64_t>(op.imm);
-  const Place p = locate(w, op, static_cast<ptx::Space>(op.c), address, 4, lane, kiln::emulator::Access::write);
+  const Place p =
+      locate(w, op, static_cast<ptx::Space>(op.c), address, 4, lane, kiln::emulator::Access::write);
   if (p.data == nullptr) return abort_cluster(*w.block->cluster);
   ++w.lanes.issue;
   if (RaceTracker* r = w.block->cluster->races.get(); r != nullptr && p.block != nullptr)
@@ -220,7 +222,10 @@ void run_dealloc(Warp& w, const Op& op) {
     if (next_step(w, op, a, columns) == nullptr) return;
     ++a.done[w.block->rank & 1];
   }
-  release(w, op, static_cast<std::uint32_t>(w.value(op.a, 4, std::countr_zero(w.exec)) + static_cast<std::uint64_t>(op.imm)), columns);
+  release(w, op,
+          static_cast<std::uint32_t>(w.value(op.a, 4, std::countr_zero(w.exec)) +
+                                     static_cast<std::uint64_t>(op.imm)),
+          columns);
 }
 
 void run_relinquish(Warp& w, const Op& op) {

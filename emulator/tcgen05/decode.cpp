@@ -62,7 +62,8 @@ void decode_alloc(Decoder& d) {
     d.fail("the number of columns must be 32, 64, 128, 256 or 512 in");
   const Ref columns = d.src(n, 4);
   Op& op = emit(d, run_alloc);
-  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset, op.c = static_cast<Ref>(space);
+  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset,
+  op.c = static_cast<Ref>(space);
   op.b = columns, op.flags = static_cast<std::uint16_t>(group == 2 ? 2 : 0);
 }
 
@@ -106,8 +107,8 @@ bool fragment_of(const Decoder& d, Fragment& f) {
 
 void decode_transfer(Decoder& d) {
   const bool load = d.has("ld");
-  only(d, {"ld",  "st",  "sync", "aligned", "32x32b", "16x64b", "16x128b",       "16x256b",        "16x32bx2", "x1", "x2",
-           "x4", "x8", "x16",  "x32",     "x64",    "x128",   load ? "pack::16b" : "unpack::16b", "b32"});
+  only(d, {"ld", "st", "sync", "aligned", "32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2", "x1", "x2",
+           "x4", "x8", "x16", "x32", "x64", "x128", load ? "pack::16b" : "unpack::16b", "b32"});
   need(d, {"sync", "aligned", "b32"});
   TransferForm form;
   Fragment& f = form.fragment;

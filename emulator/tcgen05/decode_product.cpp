@@ -1,4 +1,6 @@
 // The PTX forms of tcgen05.mma.
+#include <algorithm>
+
 #include "emulator/tcgen05/decode.hpp"
 
 namespace kiln::emulator::tcgen05 {
@@ -8,8 +10,8 @@ using ptx::Decoder;
 using ptx::Operand;
 
 MmaKind kind_of(const Decoder& d) {
-  const int kind = d.which({"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8", "kind::mxf8f6f4", "kind::mxf4",
-                            "kind::mxf4nvf4"});
+  const int kind = d.which({"kind::f16", "kind::tf32", "kind::f8f6f4", "kind::i8", "kind::mxf8f6f4",
+                            "kind::mxf4", "kind::mxf4nvf4"});
   if (kind < 0) d.fail("a .kind is needed in");
   return static_cast<MmaKind>(kind);
 }
@@ -19,7 +21,8 @@ int factors_of(const Decoder& d, MmaKind kind) {
   const bool one = d.has("scale_vec::1X"), two = d.has("scale_vec::2X"), four = d.has("scale_vec::4X");
   const bool b32 = d.has("block32"), b16 = d.has("block16");
   if (static_cast<int>(one) + static_cast<int>(two) + static_cast<int>(four) + static_cast<int>(b32) +
-          static_cast<int>(b16) > 1)
+          static_cast<int>(b16) >
+      1)
     d.fail("more than one size of scaled blocks in");
   switch (kind) {
     case MmaKind::mxf8f6f4:
@@ -60,22 +63,24 @@ void collector_of(const Decoder& d, ProductForm& f) {
 }
 
 void check_modifiers(const Decoder& d, const ProductForm& f) {
-  for (const auto m : d.in->modifiers) {
-    const bool general = m == "mma" || m == "ws" || m == "cta_group::1" || m == "cta_group::2" ||
-                         m.starts_with("kind::") || m.starts_with("collector::");
-    const bool scaled = m == "block_scale" || m.starts_with("scale_vec::") || m == "block32" || m == "block16";
-    if (!general && !(scaled && is_block_scaled(f.shape.kind)) && m != "ashift")
-      d.fail("unexpected ." + std::string(m) + " in");
-  }
-  if (is_block_scaled(f.shape.kind) != d.has("block_scale"))
-    d.fail(d.has("block_scale") ? "this kind has no .block_scale in" : "missing .block_scale in");
-  if (f.shape.ws && f.shape.group == 2) d.fail(".ws has no cta_group::2 in");
-  if (f.shape.ws && is_block_scaled(f.shape.kind)) d.fail(".ws has no block scaling in");
-  if (f.shift && (!f.shape.a_in_tensor_memory || f.shape.ws || f.collector == Collector::fill ||
-                  f.collector == Collector::use))
-    d.fail(".ashift needs A in tensor memory and no collector::a::fill or use in");
+  const bool scaled = is_block_scaled(f.shape.kind);
+  const auto known = [&](std::string_view m) {
+    static constexpr std::string_view kGeneral[] = {"mma", "ws", "cta_group::1", "cta_group::2", "ashift"};
+    static constexpr std::string_view kScaled[] = {"block_scale", "block32", "block16"};
+    if (m.starts_with("kind::") || m.starts_with("collector::")) return true;
+    if (scaled && (m.starts_with("scale_vec::") ||
+                   std::find(std::begin(kScaled), std::end(kScaled), m) != std::end(kScaled)))
+      return true;
+    return std::find(std::begin(kGeneral), std::end(kGeneral), m) != std::end(kGeneral);
+  };
+  for (const auto m : d.in->modifiers)
+    if (!known(m)) d.fail("unexpected ." + std::string(m) + " in");
+  if (scaled && !d.has("block_scale")) d.fail("missing .block_scale in");
+  if (f.shape.ws && (f.shape.group == 2 || scaled))
+    d.fail(scaled ? ".ws has no block scaling in" : ".ws has no cta_group::2 in");
   if (f.shift) d.fail("the emulated device has no .ashift of");
-  if (f.shape.kind == MmaKind::i8 && d.module.target.starts_with("sm_103")) d.fail("sm_103 has no kind::i8 of");
+  if (f.shape.kind == MmaKind::i8 && d.module.target.starts_with("sm_103"))
+    d.fail("sm_103 has no kind::i8 of");
 }
 
 /// The predicate that says whether D is added to.
@@ -107,7 +112,8 @@ void trailing(Decoder& d, ProductForm& f) {
   }
   if (i < d.operands() && d.operand(i).kind == Operand::Kind::vector) {
     for (const Operand& o : d.operand(i).items) f.disabled.push_back(d.src(o, 4));
-    if (f.disabled.size() != (f.shape.group == 2 ? 8u : 4u)) d.fail("wrong number of words in the lane mask of");
+    if (f.disabled.size() != (f.shape.group == 2 ? 8u : 4u))
+      d.fail("wrong number of words in the lane mask of");
     ++i;
   }
   count_operands(d, i + 1, i + 2);

@@ -36,24 +36,34 @@ bool element_of(MmaKind kind, std::uint32_t code, Element& out) {
 }
 
 std::string decode_types(MmaKind kind, std::uint32_t bits, InstructionDescriptor& out) {
-  const std::string expected = kind == MmaKind::tf32    ? "must be 2 (tf32)"
-                               : kind == MmaKind::f16   ? "must be 0 (f16) or 1 (bf16)"
-                               : kind == MmaKind::i8    ? "must be 0 (u8) or 1 (s8)"
-                               : is_four_bit(kind)      ? "must be 1 (e2m1)"
-                                                        : "must be 0, 1, 3, 4 or 5 (e4m3, e5m2, e2m3, e3m2, e2m1)";
-  if (!element_of(kind, field(bits, 7, 3), out.a)) return wrong("atype (bits 7-9)", field(bits, 7, 3), expected);
-  if (!element_of(kind, field(bits, 10, 3), out.b)) return wrong("btype (bits 10-12)", field(bits, 10, 3), expected);
+  const std::string expected = kind == MmaKind::tf32  ? "must be 2 (tf32)"
+                               : kind == MmaKind::f16 ? "must be 0 (f16) or 1 (bf16)"
+                               : kind == MmaKind::i8  ? "must be 0 (u8) or 1 (s8)"
+                               : is_four_bit(kind)    ? "must be 1 (e2m1)"
+                                                   : "must be 0, 1, 3, 4 or 5 (e4m3, e5m2, e2m3, e3m2, e2m1)";
+  if (!element_of(kind, field(bits, 7, 3), out.a))
+    return wrong("atype (bits 7-9)", field(bits, 7, 3), expected);
+  if (!element_of(kind, field(bits, 10, 3), out.b))
+    return wrong("btype (bits 10-12)", field(bits, 10, 3), expected);
+  return {};
+}
+
+/// The type of D.
+std::string decode_sums(MmaKind kind, std::uint32_t bits, InstructionDescriptor& out) {
+  const std::uint32_t d = field(bits, 4, 2);
+  const bool half_sums = kind == MmaKind::f8f6f4 || (kind == MmaKind::f16 && out.a == Element::f16);
+  if (kind == MmaKind::i8 ? d != 2 : d != 1 && !(d == 0 && half_sums))
+    return wrong("dtype (bits 4-5)", d,
+                 kind == MmaKind::i8 ? "must be 2 (s32)"
+                 : half_sums         ? "must be 0 (f16) or 1 (f32)"
+                                     : "must be 1 (f32)");
+  out.d = d == 0 ? Accumulator::f16 : d == 1 ? Accumulator::f32 : Accumulator::s32;
   return {};
 }
 
 std::string decode_dense(const MmaShape& shape, std::uint32_t bits, InstructionDescriptor& out) {
   const MmaKind kind = shape.kind;
-  const std::uint32_t d = field(bits, 4, 2);
-  const bool half_sums = kind == MmaKind::f8f6f4 || (kind == MmaKind::f16 && out.a == Element::f16);
-  if (kind == MmaKind::i8 ? d != 2 : d != 1 && !(d == 0 && half_sums))
-    return wrong("dtype (bits 4-5)", d,
-                 kind == MmaKind::i8 ? "must be 2 (s32)" : half_sums ? "must be 0 (f16) or 1 (f32)" : "must be 1 (f32)");
-  out.d = d == 0 ? Accumulator::f16 : d == 1 ? Accumulator::f32 : Accumulator::s32;
+  if (std::string text = decode_sums(kind, bits, out); !text.empty()) return text;
   if (kind == MmaKind::f16 && out.a != out.b)
     return wrong("btype (bits 10-12)", field(bits, 10, 3), "must be that of A in kind::f16");
   out.saturate = field(bits, 3, 1) != 0;
@@ -87,29 +97,35 @@ std::string decode_scaled(const MmaShape& shape, std::uint32_t bits, Instruction
   return {};
 }
 
-/// Valid M and N of an instruction (PTX ISA, table of shapes).
+/// The step of N, and its least value (PTX ISA, table of shapes).
+std::pair<int, int> steps_of_n(const MmaShape& shape, const InstructionDescriptor& d) {
+  const bool pair = shape.group == 2;
+  if (shape.kind == MmaKind::i8) return pair ? std::pair{32, 32} : std::pair{d.n <= 32 ? 8 : 16, 8};
+  int step = pair ? 16 : d.m == 64 || is_block_scaled(shape.kind) ? 8 : 16;
+  if (bits_of(d.b) < 16 && d.mn_major_b) step = pair ? 32 : 16;
+  return {step, step};
+}
+
+/// Valid M and N of an instruction.
 std::string check_shape(const MmaShape& shape, const InstructionDescriptor& d) {
   const auto m = static_cast<std::uint32_t>(d.m), n = static_cast<std::uint32_t>(d.n);
   if (shape.ws) {
-    if (d.m != 32 && d.m != 64 && d.m != 128) return wrong("M (bits 24-28)", m, "must be 32, 64 or 128 with .ws");
-    return d.n == 64 || d.n == 128 || d.n == 256 ? "" : wrong("N (bits 17-22)", n, "must be 64, 128 or 256 with .ws");
+    if (d.m != 32 && d.m != 64 && d.m != 128)
+      return wrong("M (bits 24-28)", m, "must be 32, 64 or 128 with .ws");
+    return d.n == 64 || d.n == 128 || d.n == 256
+               ? ""
+               : wrong("N (bits 17-22)", n, "must be 64, 128 or 256 with .ws");
   }
-  const bool pair = shape.group == 2, scaled = is_block_scaled(shape.kind);
-  const int small = pair || scaled ? 128 : 64, large = pair ? 256 : 128;
+  const int small = shape.group == 2 || is_block_scaled(shape.kind) ? 128 : 64, large = 128 * shape.group;
   if (d.m != small && d.m != large)
     return wrong("M (bits 24-28)", m,
-                 small == large ? "must be 128"
-                                : "must be " + std::to_string(small) + " or " + std::to_string(large) +
-                                      (pair ? " with cta_group::2" : " with cta_group::1"));
-  int step = pair ? 16 : d.m == 64 || scaled ? 8 : 16, least = step;
-  if (shape.kind == MmaKind::i8) step = pair ? 32 : d.n <= 32 ? 8 : 16, least = pair ? 32 : 8;
-  if (bits_of(d.b) < 16 && shape.kind != MmaKind::i8 && d.mn_major_b)
-    step = pair ? 32 : 16, least = step;
-  if (d.n < least || d.n > 256 || d.n % step != 0)
-    return wrong("N (bits 17-22)", n,
-                 "must be a multiple of " + std::to_string(step) + " from " + std::to_string(least) +
-                     " to 256 for this M, kind and major");
-  return {};
+                 "must be " + std::to_string(small) + (small == large ? "" : " or " + std::to_string(large)) +
+                     " with cta_group::" + std::to_string(shape.group));
+  const auto [step, least] = steps_of_n(shape, d);
+  if (d.n >= least && d.n <= 256 && d.n % step == 0) return {};
+  return wrong("N (bits 17-22)", n,
+               "must be a multiple of " + std::to_string(step) + " from " + std::to_string(least) +
+                   " to 256 for this M, kind and major");
 }
 
 }  // namespace
@@ -131,7 +147,8 @@ std::string decode_instruction(const MmaShape& shape, std::uint32_t bits, Instru
   out.negate_b = field(bits, 14, 1) != 0;
   out.mn_major_a = field(bits, 15, 1) != 0;
   out.mn_major_b = field(bits, 16, 1) != 0;
-  if (field(bits, 0, 2) != 0) return wrong("sparsity selector (bits 0-1)", field(bits, 0, 2), "must be 0 without .sp");
+  if (field(bits, 0, 2) != 0)
+    return wrong("sparsity selector (bits 0-1)", field(bits, 0, 2), "must be 0 without .sp");
   if (field(bits, 2, 1) != 0) return wrong("sparsity (bit 2)", 1, "must be 0 without .sp");
   if (field(bits, 6, 1) != 0) return wrong("bit 6", 1, "must be 0");
   if (std::string text = decode_types(shape.kind, bits, out); !text.empty()) return text;

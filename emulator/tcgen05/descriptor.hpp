@@ -24,10 +24,10 @@ int k_of(MmaKind kind);
 /// What the opcode says, before any descriptor.
 struct MmaShape {
   MmaKind kind = MmaKind::f16;
-  int group = 1;       ///< CTAs
-  bool ws = false;     ///< weight-stationary
+  int group = 1;    ///< CTAs
+  bool ws = false;  ///< weight-stationary
   bool a_in_tensor_memory = false;
-  int factors = 0;     ///< block scales of a row: 1, 2 or 4
+  int factors = 0;  ///< block scales of a row: 1, 2 or 4
 };
 
 enum class Accumulator : std::uint8_t { f16, f32, s32 };
@@ -38,7 +38,7 @@ struct InstructionDescriptor {
   bool negate_a = false, negate_b = false;
   bool mn_major_a = false, mn_major_b = false;
   bool saturate = false;
-  bool ue8m0 = false;                       ///< type of block scales
+  bool ue8m0 = false;                        ///< type of block scales
   std::uint32_t factor_a = 0, factor_b = 0;  ///< first byte of the cell with a row's scales
   bool operator==(const InstructionDescriptor&) const = default;
 };

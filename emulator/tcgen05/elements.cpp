@@ -15,8 +15,7 @@ float small_float(std::uint32_t bits, int exponent_bits, int mantissa_bits, int 
   const std::uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
   const auto exponent = static_cast<int>(bits >> mantissa_bits & ((1u << exponent_bits) - 1));
   const bool negative = (bits >> (exponent_bits + mantissa_bits) & 1) != 0;
-  const auto significand =
-      static_cast<float>(exponent == 0 ? mantissa : mantissa | 1u << mantissa_bits);
+  const auto significand = static_cast<float>(exponent == 0 ? mantissa : mantissa | 1u << mantissa_bits);
   const float value = std::ldexp(significand, (exponent == 0 ? 1 : exponent) - bias - mantissa_bits);
   return negative ? -value : value;
 }

@@ -11,8 +11,8 @@ enum class Shape : std::uint8_t { s32x32b, s16x64b, s16x128b, s16x256b, s16x32bx
 
 struct Fragment {
   Shape shape = Shape::s32x32b;
-  int count = 1;           ///< .xN
-  bool packed = false;     ///< .pack::16b, .unpack::16b: a register is the low halves of two cells
+  int count = 1;            ///< .xN
+  bool packed = false;      ///< .pack::16b, .unpack::16b: a register is the low halves of two cells
   std::uint32_t split = 0;  ///< 16x32bx2: columns from the lower threads' to the upper threads'
 
   int registers() const;

@@ -23,7 +23,8 @@ std::string show(std::uint64_t v) {
   return text;
 }
 
-bool read_matrix(Warp& w, const Op& op, int lane, std::uint64_t bits, const char* name, Element type, bool mn_major) {
+bool read_matrix(Warp& w, const Op& op, int lane, std::uint64_t bits, const char* name, Element type,
+                 bool mn_major) {
   MatrixDescriptor d;
   std::string text = decode_matrix(bits, d);
   if (text.empty()) text = check_matrix(d, type, mn_major);
@@ -53,9 +54,11 @@ bool read_call(Warp& w, const Op& op, int lane, MmaCall& c) {
     c.disabled[i / 4].words[i / 2 % 2] |= w.value(f.disabled[i], 4, lane) << 32 * (i % 2);
   if (f.zero_mask != kNoRef && w.value(f.zero_mask, 8, lane) != 0)
     return refuse(w, op, lane, "tcgen05-descriptor", "the emulated device has no zero-column mask but 0");
-  if (!f.shape.a_in_tensor_memory && !read_matrix(w, op, lane, c.desc_a, "A", c.i.a, c.i.mn_major_a)) return false;
+  if (!f.shape.a_in_tensor_memory && !read_matrix(w, op, lane, c.desc_a, "A", c.i.a, c.i.mn_major_a))
+    return false;
   if (!read_matrix(w, op, lane, c.desc_b, "B", c.i.b, c.i.mn_major_b)) return false;
-  if (const std::string text = check_addresses(c); !text.empty()) return refuse(w, op, lane, "tmem-access", text);
+  if (const std::string text = check_addresses(c); !text.empty())
+    return refuse(w, op, lane, "tmem-access", text);
   return true;
 }
 
@@ -102,8 +105,8 @@ void check_written(const Issue& i, const Rectangle& r, const char* what) {
       missing.remove(m.written(c));
       if (missing.empty()) continue;
       report(i.warp, i.op, i.lane, "tmem-uninitialized",
-             std::string(what) + " at lane " + std::to_string(missing.first()) + ", column " + std::to_string(c) +
-                 " was never written");
+             std::string(what) + " at lane " + std::to_string(missing.first()) + ", column " +
+                 std::to_string(c) + " was never written");
       break;
     }
     m.mark_written(r);  // said once
@@ -121,8 +124,8 @@ void note_shared(const Issue& i, Block& b, const std::vector<ByteRange>& ranges,
   for (const ByteRange& r : ranges) {
     if (r.end > b.smem.size() - 64 || r.begin < kSharedBase) {
       report(i.warp, i.op, i.lane, "out-of-bounds",
-             std::string(what) + " covers shared bytes " + std::to_string(r.begin) + " to " + std::to_string(r.end) +
-                 ", outside the block's shared memory");
+             std::string(what) + " covers shared bytes " + std::to_string(r.begin) + " to " +
+                 std::to_string(r.end) + ", outside the block's shared memory");
       return;
     }
   }
@@ -131,16 +134,16 @@ void note_shared(const Issue& i, Block& b, const std::vector<ByteRange>& ranges,
     if (!std::all_of(b.shadow.data() + r.begin, b.shadow.data() + r.end,
                      [](std::uint8_t s) { return (s & kWrittenBit) != 0; })) {
       report(i.warp, i.op, i.lane, "uninitialized-read",
-             std::string(what) + " covers shared bytes " + std::to_string(r.begin) + " to " + std::to_string(r.end) +
-                 ", not all of which were written");
+             std::string(what) + " covers shared bytes " + std::to_string(r.begin) + " to " +
+                 std::to_string(r.end) + ", not all of which were written");
       return;
     }
 }
 
 std::uint32_t form_of(const MmaCall& c) {
   const auto part = [](int v, int shift) { return static_cast<std::uint32_t>(v) << shift; };
-  return part(c.i.m, 0) ^ part(c.i.n, 9) ^ part(static_cast<int>(c.shape.kind), 18) ^ part(c.shape.group, 22) ^
-         part(c.shape.ws ? 1 : 0, 24) ^ c.d * 2654435761u;
+  return part(c.i.m, 0) ^ part(c.i.n, 9) ^ part(static_cast<int>(c.shape.kind), 18) ^
+         part(c.shape.group, 22) ^ part(c.shape.ws ? 1 : 0, 24) ^ c.d * 2654435761u;
 }
 
 bool check_product(const Issue& i, const MmaCall& c) {
@@ -253,7 +256,8 @@ void run_product(Warp& w, const Op& op) {
     p.collector = f.collector;
     p.buffer = f.buffer;
     Issue i{w, op, lane, {}};
-    if (!read_call(w, op, lane, p.product) || !begin(i, f.shape.group) || !check_product(i, p.product)) return;
+    if (!read_call(w, op, lane, p.product) || !begin(i, f.shape.group) || !check_product(i, p.product))
+      return;
     if (w.block->cluster->races != nullptr) note_product(i, p.product);
     issue(w, std::move(p), f.shape.group);
   });
@@ -269,7 +273,8 @@ void run_copy(Warp& w, const Op& op) {
     p.lane = lane;
     p.copy = {f.shape, static_cast<std::uint32_t>(value_of(w, f.to, lane)), w.value(f.descriptor, 8, lane)};
     Issue i{w, op, lane, {}};
-    if (!read_matrix(w, op, lane, p.copy.descriptor, "the source", Element::f16, false) || !begin(i, f.group)) return;
+    if (!read_matrix(w, op, lane, p.copy.descriptor, "the source", Element::f16, false) || !begin(i, f.group))
+      return;
     if (p.copy.to >> 16 != 0) {
       refuse(w, op, lane, "tmem-access",
              "the destination starts at lane " + std::to_string(p.copy.to >> 16) + ", must be 0");

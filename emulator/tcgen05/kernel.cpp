@@ -11,8 +11,8 @@ namespace {
 
 using Kernel = void (*)(CellFloat* const*, const float* const*, int, const float*, int, int, int, bool);
 
-void multiply_generic(CellFloat* const* d, const float* const* a, int rows, const float* b, int stride, int columns,
-                      int k, bool accumulate) {
+void multiply_generic(CellFloat* const* d, const float* const* a, int rows, const float* b, int stride,
+                      int columns, int k, bool accumulate) {
   for (int r = 0; r < rows; ++r)
     for (int j = 0; j < columns; ++j) {
       float sum = accumulate ? d[r][j] : 0.0F;
@@ -24,8 +24,8 @@ void multiply_generic(CellFloat* const* d, const float* const* a, int rows, cons
 #if defined(__x86_64__)
 /// Rows x 8 * Vectors columns in registers.
 template <int Rows, int Vectors>
-__attribute__((target("avx2,fma"))) void tile(CellFloat* const* d, const float* const* a, const float* b, int stride,
-                                              int column, int k, bool accumulate) {
+__attribute__((target("avx2,fma"))) void tile(CellFloat* const* d, const float* const* a, const float* b,
+                                              int stride, int column, int k, bool accumulate) {
   __m256 sums[Rows][Vectors];
 #pragma GCC unroll 4
   for (int r = 0; r < Rows; ++r)
@@ -55,8 +55,8 @@ __attribute__((target("avx2,fma"))) void tile(CellFloat* const* d, const float* 
 }
 
 template <int Rows>
-__attribute__((target("avx2,fma"))) void rows_of(CellFloat* const* d, const float* const* a, const float* b, int stride,
-                                                 int columns, int k, bool accumulate) {
+__attribute__((target("avx2,fma"))) void rows_of(CellFloat* const* d, const float* const* a, const float* b,
+                                                 int stride, int columns, int k, bool accumulate) {
   int j = 0;
   for (; j + 24 <= columns; j += 24) tile<Rows, 3>(d, a, b, stride, j, k, accumulate);
   for (; j + 16 <= columns; j += 16) tile<Rows, 2>(d, a, b, stride, j, k, accumulate);
@@ -83,8 +83,8 @@ Kernel choose() {
 
 }  // namespace
 
-void multiply_rows(CellFloat* const* d, const float* const* a, int rows, const float* b, int stride, int columns, int k,
-                   bool accumulate) {
+void multiply_rows(CellFloat* const* d, const float* const* a, int rows, const float* b, int stride,
+                   int columns, int k, bool accumulate) {
   static const Kernel kernel = choose();
   kernel(d, a, rows, b, stride, columns, k, accumulate);
 }

@@ -8,7 +8,7 @@ using CellFloat [[gnu::may_alias]] = float;
 
 /// Rows of D (+)= rows of A times B: d[r][j] (+)= sum over k of a[r][k] * b[k * stride + j] for j < columns, ascending
 /// k, canonical NaNs. `columns` is a multiple of 8.
-void multiply_rows(CellFloat* const* d, const float* const* a, int rows, const float* b, int stride, int columns, int k,
-                   bool accumulate);
+void multiply_rows(CellFloat* const* d, const float* const* a, int rows, const float* b, int stride,
+                   int columns, int k, bool accumulate);
 
 }  // namespace kiln::emulator::tcgen05

@@ -28,11 +28,13 @@ std::uint32_t swizzled(const MatrixDescriptor& d, std::uint32_t address) {
   }
 }
 
-std::uint32_t chunk_address(const MatrixDescriptor& d, bool mn_major, std::uint32_t outer, std::uint32_t inner) {
+std::uint32_t chunk_address(const MatrixDescriptor& d, bool mn_major, std::uint32_t outer,
+                            std::uint32_t inner) {
   if (d.swizzle == SmemSwizzle::none) {
     const std::uint32_t group = outer / 8;
-    return (d.start + outer % 8 * 16 + (mn_major ? group * d.leading_offset + inner * d.stride_offset
-                                                 : group * d.stride_offset + inner * d.leading_offset)) %
+    return (d.start + outer % 8 * 16 +
+            (mn_major ? group * d.leading_offset + inner * d.stride_offset
+                      : group * d.stride_offset + inner * d.leading_offset)) %
            kDescriptorSpace;
   }
   const std::uint32_t span = span_of(d.swizzle), rows = d.swizzle == SmemSwizzle::b128_atom32 ? 4 : 8;
@@ -66,7 +68,9 @@ struct Key {
   bool operator==(const Key&) const = default;
 };
 struct Hash {
-  std::size_t operator()(const Key& k) const { return (k.descriptor ^ k.extent) * 0x9e3779b97f4a7c15ull >> 17; }
+  std::size_t operator()(const Key& k) const {
+    return (k.descriptor ^ k.extent) * 0x9e3779b97f4a7c15ull >> 17;
+  }
 };
 
 }  // namespace

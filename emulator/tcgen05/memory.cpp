@@ -42,7 +42,8 @@ void Memory::set_owner(std::uint32_t column, std::uint32_t columns, std::uint32_
 
 std::uint32_t Memory::find_free(std::uint32_t columns) const {
   for (std::uint32_t at = 0; at + columns <= kColumns; at += columns)
-    if (std::all_of(owner_.begin() + at, owner_.begin() + at + columns, [](std::uint32_t o) { return o == 0; }))
+    if (std::all_of(owner_.begin() + at, owner_.begin() + at + columns,
+                    [](std::uint32_t o) { return o == 0; }))
       return at;
   return kColumns;
 }

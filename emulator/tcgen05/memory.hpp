@@ -48,7 +48,9 @@ class Memory {
   Memory();
   /// The cells of a lane, by column.
   std::uint32_t* lane(std::uint32_t index) { return cells_.data() + std::size_t{index} * kColumns; }
-  const std::uint32_t* lane(std::uint32_t index) const { return cells_.data() + std::size_t{index} * kColumns; }
+  const std::uint32_t* lane(std::uint32_t index) const {
+    return cells_.data() + std::size_t{index} * kColumns;
+  }
 
   void mark_written(const Rectangle& r);
   void mark_unwritten(const Rectangle& r);

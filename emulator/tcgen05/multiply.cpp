@@ -42,12 +42,19 @@ struct Operand {
 
 Operand operand_a(const MmaCall& c) {
   const bool padded = is_narrow(c.i.a) && !is_four_bit(c.shape.kind);
-  return {c.i.a, c.i.mn_major_a, c.i.negate_a, padded, rows_of(c), k_of(c.shape.kind), c.desc_a, extent_of_a(c)};
+  return {c.i.a,      c.i.mn_major_a,     c.i.negate_a, padded,
+          rows_of(c), k_of(c.shape.kind), c.desc_a,     extent_of_a(c)};
 }
 Operand operand_b(const MmaCall& c) {
   const bool padded = is_narrow(c.i.b) && !is_four_bit(c.shape.kind);
-  return {c.i.b,    c.i.mn_major_b, c.i.negate_b, padded, static_cast<std::uint32_t>(c.i.n / c.shape.group),
-          k_of(c.shape.kind), c.desc_b, extent_of_b(c)};
+  return {c.i.b,
+          c.i.mn_major_b,
+          c.i.negate_b,
+          padded,
+          static_cast<std::uint32_t>(c.i.n / c.shape.group),
+          k_of(c.shape.kind),
+          c.desc_b,
+          extent_of_b(c)};
 }
 
 bool is_half(Element type) {
@@ -83,7 +90,9 @@ void gather_rows(const Operand& o, const Chunks& chunks, float* panel) {
       widen_halves(o.type == Element::bf16, elements, 2, panel + r * std::size_t{16}, 8);
     }
   } else {
-    each_element(o, chunks, [&](std::uint32_t r, int k, float v) { panel[r * static_cast<std::uint32_t>(o.k) + static_cast<std::uint32_t>(k)] = v; });
+    each_element(o, chunks, [&](std::uint32_t r, int k, float v) {
+      panel[r * static_cast<std::uint32_t>(o.k) + static_cast<std::uint32_t>(k)] = v;
+    });
   }
 }
 
@@ -96,7 +105,8 @@ void gather_columns(const Operand& o, const Chunks& chunks, float* panel, std::s
         std::uint16_t transposed[64];
         for (std::size_t i = 0; i < 8; ++i) lines[i] = chunks[2 * (r + i) + half];
         transpose_halves(lines, transposed);
-        widen_halves(o.type == Element::bf16, transposed, 8, panel + 8 * half * stride + r, static_cast<int>(stride));
+        widen_halves(o.type == Element::bf16, transposed, 8, panel + 8 * half * stride + r,
+                     static_cast<int>(stride));
       }
   } else if (is_half(o.type) && o.mn_major) {
     std::uint16_t elements[8];
@@ -106,7 +116,9 @@ void gather_columns(const Operand& o, const Chunks& chunks, float* panel, std::s
         widen_halves(o.type == Element::bf16, elements, 1, panel + k * stride + 8 * g, 8);
       }
   } else {
-    each_element(o, chunks, [&](std::uint32_t r, int k, float v) { panel[static_cast<std::size_t>(k) * stride + r] = v; });
+    each_element(o, chunks, [&](std::uint32_t r, int k, float v) {
+      panel[static_cast<std::size_t>(k) * stride + r] = v;
+    });
   }
 }
 
@@ -155,7 +167,8 @@ struct Rows {
   CellFloat* d[kLanes];
   const float* a[kLanes];
 };
-Rows rows_of_segment(const MmaCall& c, const Segment& s, const RowPanel& a, const Cta& cta, std::size_t index) {
+Rows rows_of_segment(const MmaCall& c, const Segment& s, const RowPanel& a, const Cta& cta,
+                     std::size_t index) {
   Rows rows;
   for (std::uint32_t lane = s.lane; lane < s.lane + s.lanes; ++lane) {
     if (c.disabled[index].has(lane)) continue;
@@ -178,29 +191,35 @@ void multiply_converted(const MmaCall& c, const Rows& rows, const float* b, int 
     CellFloat* const row = sums.data();
     multiply_rows(&row, &rows.a[r], 1, b, c.i.n, columns, k_of(c.shape.kind), half && c.accumulate);
     for (int j = 0; j < columns; ++j)
-      cells[j] = half ? f32_to_f16(row[j])
-                      : accumulate_s32(c.accumulate ? cells[j] : 0, static_cast<std::int64_t>(row[j]), c.i.saturate);
+      cells[j] =
+          half ? f32_to_f16(row[j])
+               : accumulate_s32(c.accumulate ? cells[j] : 0, static_cast<std::int64_t>(row[j]), c.i.saturate);
   }
 }
 
 /// Scales of the quarter's own copy: of row `index` and block `block`.
-double scale_of(const MmaCall& c, const Cta& cta, bool of_a, std::uint32_t lane, std::uint32_t index, std::uint32_t block) {
-  const std::uint32_t address = of_a ? c.scale_a : c.scale_b, byte = (of_a ? c.i.factor_a : c.i.factor_b) + block;
+double scale_of(const MmaCall& c, const Cta& cta, bool of_a, std::uint32_t lane, std::uint32_t index,
+                std::uint32_t block) {
+  const std::uint32_t address = of_a ? c.scale_a : c.scale_b,
+                      byte = (of_a ? c.i.factor_a : c.i.factor_b) + block;
   const std::uint32_t cell = cta.tensor->lane(lane / 32 * 32 + index % 32)[(address & 0xffff) + index / 32];
   return scale_value(c.i.ue8m0, static_cast<std::uint8_t>(cell >> 8 * byte));
 }
 
-void multiply_scaled(const MmaCall& c, const Segment& s, const Rows& rows, const Cta& cta, const float* b, int columns) {
+void multiply_scaled(const MmaCall& c, const Segment& s, const Rows& rows, const Cta& cta, const float* b,
+                     int columns) {
   const int blocks = c.shape.factors, k = k_of(c.shape.kind) / blocks;
   std::vector<float> partial(static_cast<std::size_t>(columns));
   std::vector<double> factors(static_cast<std::size_t>(columns * blocks) * 4);
   const auto factor = [&](std::uint32_t quarter, int block) {
-    return factors.data() + (quarter * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)) * static_cast<std::size_t>(columns);
+    return factors.data() + (quarter * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)) *
+                                static_cast<std::size_t>(columns);
   };
   for (std::uint32_t q = s.lane / 32; q < (s.lane + s.lanes + 31) / 32; ++q)
     for (int block = 0; block < blocks; ++block)
       for (int j = 0; j < columns; ++j)
-        factor(q, block)[j] = scale_of(c, cta, false, 32 * q, static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(block));
+        factor(q, block)[j] =
+            scale_of(c, cta, false, 32 * q, static_cast<std::uint32_t>(j), static_cast<std::uint32_t>(block));
   for (int r = 0; r < rows.count; ++r) {
     const std::uint32_t lane = rows.lanes[r];
     CellFloat* const d = rows.d[r];
@@ -210,7 +229,8 @@ void multiply_scaled(const MmaCall& c, const Segment& s, const Rows& rows, const
           scale_of(c, cta, true, lane, s.row + lane - s.lane, static_cast<std::uint32_t>(block));
       CellFloat* const row = partial.data();
       const float* const a = rows.a[r] + block * k;
-      multiply_rows(&row, &a, 1, b + static_cast<std::ptrdiff_t>(block) * k * c.i.n, c.i.n, columns, k, false);
+      multiply_rows(&row, &a, 1, b + static_cast<std::ptrdiff_t>(block) * k * c.i.n, c.i.n, columns, k,
+                    false);
       const double* const by = factor(lane / 32, block);
       for (int j = 0; j < columns; ++j)
         d[j] = canonicalize(static_cast<float>(d[j] + row[j] * (scale * by[j])));

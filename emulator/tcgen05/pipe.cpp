@@ -26,7 +26,8 @@ std::uint64_t contents_of(const PipeOp& o, const std::vector<Cta>& ctas) {
     if (of_a && c.shape.a_in_tensor_memory) {
       const Rectangle r = cells_of_a(c);
       for (std::uint32_t lane = 0; lane < kLanes; ++lane)
-        for (std::uint32_t i = 0; r.lanes.has(lane) && i < r.columns; ++i) add(cta.tensor->lane(lane)[r.column + i]);
+        for (std::uint32_t i = 0; r.lanes.has(lane) && i < r.columns; ++i)
+          add(cta.tensor->lane(lane)[r.column + i]);
       continue;
     }
     std::vector<ByteRange> ranges;
@@ -51,8 +52,8 @@ void check_collector(Pipe& pipe, const PipeOp& o, const std::vector<Cta>& ctas) 
     if (!kept.valid)
       report(*o.warp, *o.op, o.lane, "stale-collector", name + " is used, and no instruction has filled it");
     else if (kept.matrix != matrix)
-      report(*o.warp, *o.op, o.lane, "stale-collector", name + " holds another matrix than the one named here",
-             site_of(*o.warp, *kept.op, -1));
+      report(*o.warp, *o.op, o.lane, "stale-collector",
+             name + " holds another matrix than the one named here", site_of(*o.warp, *kept.op, -1));
     else if (kept.contents != contents_of(o, ctas))
       report(*o.warp, *o.op, o.lane, "stale-collector",
              name + " was filled before the matrix in memory changed", site_of(*o.warp, *kept.op, -1));
@@ -84,7 +85,8 @@ void run(Cluster& c, Pipe& pipe, const PipeOp& o) {
       break;
     }
     case PipeOp::Kind::copy:
-      for (const Cta& cta : ctas_at(o, static_cast<const CopyForm*>(o.op->aux)->group)) copy_to_tensor(o.copy, cta);
+      for (const Cta& cta : ctas_at(o, static_cast<const CopyForm*>(o.op->aux)->group))
+        copy_to_tensor(o.copy, cta);
       break;
     case PipeOp::Kind::shift:
       for (const Cta& cta : ctas_at(o, static_cast<const ShiftForm*>(o.op->aux)->group))

@@ -64,7 +64,7 @@ Rectangle cells_of_d(const MmaCall& c, int cta) {
 }
 
 Rectangle cells_of_a(const MmaCall& c) {
-  const int per_cell = c.shape.kind == MmaKind::tf32 ? 1
+  const int per_cell = c.shape.kind == MmaKind::tf32  ? 1
                        : c.shape.kind == MmaKind::f16 ? 2
                        : is_four_bit(c.shape.kind)    ? 8
                                                       : 4;
@@ -81,7 +81,8 @@ OperandExtent extent_of_a(const MmaCall& c) {
   return extent_of(c.i.a, rows_of(c), k_of(c.shape.kind), c.i.mn_major_a);
 }
 OperandExtent extent_of_b(const MmaCall& c) {
-  return extent_of(c.i.b, static_cast<std::uint32_t>(c.i.n / c.shape.group), k_of(c.shape.kind), c.i.mn_major_b);
+  return extent_of(c.i.b, static_cast<std::uint32_t>(c.i.n / c.shape.group), k_of(c.shape.kind),
+                   c.i.mn_major_b);
 }
 
 }  // namespace kiln::emulator::tcgen05

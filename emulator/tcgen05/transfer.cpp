@@ -25,7 +25,8 @@ std::string place_name(std::uint32_t lane, std::uint32_t column) {
 /// Finds the cells of a transfer; false (reported): there are none.
 bool locate_cells(Warp& w, const Op& op, const Fragment& f, std::uint32_t& lane, std::uint32_t& column) {
   const int first = std::countr_zero(w.exec);
-  const auto address = static_cast<std::uint32_t>(w.value(op.a, op.asize, first) + static_cast<std::uint64_t>(op.imm));
+  const auto address =
+      static_cast<std::uint32_t>(w.value(op.a, op.asize, first) + static_cast<std::uint64_t>(op.imm));
   lane = address >> 16;
   column = address & 0xffff;
   const auto refuse = [&](const std::string& text) {
@@ -33,8 +34,8 @@ bool locate_cells(Warp& w, const Op& op, const Fragment& f, std::uint32_t& lane,
     return false;
   };
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1)
-    if (static_cast<std::uint32_t>(w.value(op.a, op.asize, std::countr_zero(m)) + static_cast<std::uint64_t>(op.imm)) !=
-        address)
+    if (static_cast<std::uint32_t>(w.value(op.a, op.asize, std::countr_zero(m)) +
+                                   static_cast<std::uint64_t>(op.imm)) != address)
       return refuse("lanes of the warp name different addresses of tensor memory");
   const std::uint32_t own = 32 * (static_cast<std::uint32_t>(w.index) % 4);
   if (lane != own && !(f.lanes() == 16 && lane == own + 16))
@@ -45,8 +46,9 @@ bool locate_cells(Warp& w, const Op& op, const Fragment& f, std::uint32_t& lane,
   for (const Rectangle& r : rectangles(f, lane, column))
     for (std::uint32_t c = r.column; c < r.column + r.columns; ++c)
       if (c >= kColumns || memory.owner(c) == 0)
-        return refuse("column " + std::to_string(c) +
-                      (c >= kColumns ? " does not exist (0 to 511)" : " belongs to no allocation of this CTA"));
+        return refuse(
+            "column " + std::to_string(c) +
+            (c >= kColumns ? " does not exist (0 to 511)" : " belongs to no allocation of this CTA"));
   return true;
 }
 
@@ -67,7 +69,8 @@ void write_cells(Warp& w, Transfer& t) {
   if (t.done) return;
   t.done = true;
   const std::uint32_t* rows[128];
-  for (int r = 0; r < t.fragment.registers(); ++r) rows[r] = t.values.data() + std::size_t{32} * static_cast<std::size_t>(r);
+  for (int r = 0; r < t.fragment.registers(); ++r)
+    rows[r] = t.values.data() + std::size_t{32} * static_cast<std::size_t>(r);
   store_fragment(t.fragment, cta_of(*w.block).memory, t.lane, t.column, rows);
 }
 
@@ -168,7 +171,8 @@ void run_store(Warp& w, const Op& op) {
   const int count = f.registers();
   t.values.resize(std::size_t{32} * static_cast<std::size_t>(count));
   for (int r = 0; r < count; ++r)
-    std::copy_n(w.in<std::uint32_t>(register_of(w, t, r)), 32, t.values.begin() + 32 * static_cast<std::ptrdiff_t>(r));
+    std::copy_n(w.in<std::uint32_t>(register_of(w, t, r)), 32,
+                t.values.begin() + 32 * static_cast<std::ptrdiff_t>(r));
   if (!c.findings) return write_cells(w, t);
   Memory& m = cta_of(*w.block).memory;
   for (const Rectangle& r : rectangles(f, lane, column)) {
@@ -196,7 +200,8 @@ void complete_load_of(Warp& w, std::uint32_t state) {
   for (std::size_t i = 0; i < loads.size(); ++i) {
     const int count = loads[i].fragment.registers();
     bool mine = false;
-    for (int r = 0; r < count && !mine; ++r) mine = loads[i].state + register_of(w, loads[i], r) / 64 == state;
+    for (int r = 0; r < count && !mine; ++r)
+      mine = loads[i].state + register_of(w, loads[i], r) / 64 == state;
     if (!mine) continue;
     Transfer t = std::move(loads[i]);
     loads.erase(loads.begin() + static_cast<std::ptrdiff_t>(i));
@@ -232,16 +237,17 @@ void note(const Block& cta, const Rectangle& r, const Party& party) {
   Cluster& c = *cta.cluster;
   if (c.races == nullptr) return;
   const auto verb = [](const Party& p) {
-    static constexpr const char* kNames[] = {"tcgen05.ld",  "tcgen05.st",  "the accumulator of tcgen05.mma",
+    static constexpr const char* kNames[] = {"tcgen05.ld",  "tcgen05.st", "the accumulator of tcgen05.mma",
                                              "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"};
     return kNames[static_cast<std::size_t>(p.what)];
   };
   c.tensor->cta[cta.rank].accesses.note(
       *c.races, r, party, [&](const Party& before, Verdict v, std::uint32_t lane, std::uint32_t column) {
         if (!c.tensor->reported.insert({party.op, before.op}).second) return;
-        const std::string what = std::string(verb(party)) + (party.write ? " writes " : " reads ") +
-                                 place_name(lane, column) + " of tensor memory" +
-                                 (&cta != party.warp->block ? " of block rank " + std::to_string(cta.rank) : "");
+        const std::string what =
+            std::string(verb(party)) + (party.write ? " writes " : " reads ") + place_name(lane, column) +
+            " of tensor memory" +
+            (&cta != party.warp->block ? " of block rank " + std::to_string(cta.rank) : "");
         Finding f;
         f.kind = "tmem-race";
         f.site = site_of(*party.warp, *party.op, party.lane);
@@ -252,9 +258,9 @@ void note(const Block& cta, const Rectangle& r, const Party& party) {
           f.message = what + ", which " + verb(before) +
                       " reads: only the order of issue keeps them apart, which PTX does not promise";
         } else {
-          f.message = what + ", unordered with " + verb(before) + " of warp " + std::to_string(before.warp->index) +
-                      " that " + (before.write ? "writes" : "reads") + " it" +
-                      (before.pending ? " and that the warp has not waited for" : "");
+          f.message = what + ", unordered with " + verb(before) + " of warp " +
+                      std::to_string(before.warp->index) + " that " + (before.write ? "writes" : "reads") +
+                      " it" + (before.pending ? " and that the warp has not waited for" : "");
         }
         report(c, std::move(f));
       });

@@ -33,10 +33,10 @@ struct PipeOp {
   Collector collector = Collector::discard;
   std::uint32_t buffer = 0;  ///< of the collector: 0 A, 1 to 4 b0 to b3
   CopyCall copy;
-  std::uint32_t address = 0;          ///< shift: tensor memory
-  std::uint32_t mbarrier = 0;         ///< commit: offset in each target
-  std::vector<Block*> targets;        ///< commit
-  Clock published;                    ///< commit: what a waiter learns
+  std::uint32_t address = 0;    ///< shift: tensor memory
+  std::uint32_t mbarrier = 0;   ///< commit: offset in each target
+  std::vector<Block*> targets;  ///< commit
+  Clock published;              ///< commit: what a waiter learns
 };
 
 /// What a collector buffer holds.
@@ -95,8 +95,8 @@ struct Transfer {
   std::uint32_t lane = 0, column = 0;
   std::uint32_t window = 0, state = 0;  ///< of the frame
   std::uint32_t number = 0;
-  bool done = false;                   ///< the cells were read or written already
-  std::vector<std::uint32_t> values;   ///< of a store: register by register
+  bool done = false;                  ///< the cells were read or written already
+  std::vector<std::uint32_t> values;  ///< of a store: register by register
 };
 struct WarpState {
   std::vector<Transfer> loads, stores;

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "emulator/tcgen05/elements.hpp"
+#include "emulator/tensor/numeric.hpp"
 #include "tests/emulator/machine_support.hpp"
 
 namespace emulator_test {
@@ -37,7 +38,8 @@ struct Placement {
     const std::uint32_t rows = swizzle == 129 ? 4 : 8;
     std::uint32_t at = 0;
     if (!mn_major)
-      at = swizzle == 0 ? mn % 8 * 16 + mn / 8 * sbo + k / t * lbo : mn % 8 * 16 * s + mn / 8 * sbo + k / t * 16;
+      at = swizzle == 0 ? mn % 8 * 16 + mn / 8 * sbo + k / t * lbo
+                        : mn % 8 * 16 * s + mn / 8 * sbo + k / t * 16;
     else
       at = swizzle == 0 ? mn / t * sbo + k % 8 * 16 + k / 8 * lbo
                         : mn % (s * t) / t * 16 + mn / (s * t) * lbo + k % rows * 16 * s + k / rows * sbo;
@@ -51,7 +53,11 @@ struct Placement {
   }
   /// The descriptor without its start address.
   std::uint64_t descriptor() const {
-    const std::uint64_t mode = swizzle == 0 ? 0 : swizzle == 129 ? 1 : swizzle == 128 ? 2 : swizzle == 64 ? 4 : 6;
+    const std::uint64_t mode = swizzle == 0     ? 0
+                               : swizzle == 129 ? 1
+                               : swizzle == 128 ? 2
+                               : swizzle == 64  ? 4
+                                                : 6;
     return static_cast<std::uint64_t>(lbo >> 4) << 16 | static_cast<std::uint64_t>(sbo >> 4) << 32 |
            std::uint64_t{1} << 46 | mode << 61;
   }
@@ -59,7 +65,7 @@ struct Placement {
 
 /// A product of K steps on one CTA.
 struct Product {
-  std::string kind = "f16", modifiers;
+  std::string kind = "f16", modifiers = {};
   int m = 128, n = 64, k = 16, steps = 2;
   t5::Element a = t5::Element::bf16, b = t5::Element::bf16;
   std::uint32_t a_code = 1, b_code = 1, d_code = 1;
@@ -67,8 +73,8 @@ struct Product {
   bool mn_a = false, mn_b = false;
   int swizzle_a = 0, swizzle_b = 0;
   std::uint32_t base_lane = 0;
-  std::string tail;  ///< after the predicate
-  std::string mask;  ///< the lane mask operand, with its comma
+  std::string tail = {};  ///< after the predicate
+  std::string mask = {};  ///< the lane mask operand, with its comma
 
   std::uint32_t instruction() const {
     return d_code << 4 | a_code << 7 | b_code << 10 | static_cast<std::uint32_t>(negate_a) << 13 |
@@ -101,7 +107,7 @@ inline std::string registers(int first, int count) {
   return s + "}";
 }
 
-inline std::string declarations(std::size_t image) {
+inline std::string image_declarations(std::size_t image) {
   return ".shared .align 1024 .b8 s[" + std::to_string(image) +
          "];\n.shared .align 8 .b64 bar;\n.shared .align 4 .b32 base;\n";
 }
@@ -109,32 +115,39 @@ inline std::string declarations(std::size_t image) {
 /// Copies `image` bytes to `s`, allocates 512 columns (their address in %tm), sets up the mbarrier with one arrival.
 inline std::string prologue(std::size_t image, int columns = 512) {
   return "mul.lo.u32 %r1, %t, 16; mov.u32 %r2, s; cvt.u64.u32 %d1, %r1; add.u64 %d1, %d1, %in; add.u32 %r2, %r2, %r1;\n"
-         "COPY: setp.ge.u32 %p1, %r1, " + std::to_string(image) + "; @%p1 bra COPIED;\n"
+         "COPY: setp.ge.u32 %p1, %r1, " +
+         std::to_string(image) +
+         "; @%p1 bra COPIED;\n"
          "ld.global.v4.u32 {%r3,%r4,%r5,%r6}, [%d1]; st.shared.v4.u32 [%r2], {%r3,%r4,%r5,%r6};\n"
          "add.u32 %r1, %r1, 2048; add.u32 %r2, %r2, 2048; add.u64 %d1, %d1, 2048; bra COPY;\nCOPIED:\n"
          "fence.proxy.async.shared::cta;\nmov.u32 %r7, base; mov.u32 %r8, bar; mov.u32 %r9, s;\n"
          "setp.ne.u32 %p2, %w, 0; @%p2 bra READY;\n"
-         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], " + std::to_string(columns) + ";\n"
+         "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r7], " +
+         std::to_string(columns) +
+         ";\n"
          "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;\n"
          "setp.eq.u32 %p3, %t, 0; @%p3 mbarrier.init.shared.b64 [%r8], 1; fence.mbarrier_init.release.cluster;\n"
          "READY: bar.sync 0;\nld.shared.u32 %tm, [%r7];\n"
          "shl.b32 %r10, %w, 21; add.u32 %r10, %r10, %tm;  // the warp's lanes\n";
 }
 inline std::string wait_phase(int parity, const std::string& label) {
-  return label + ": mbarrier.try_wait.parity.shared.b64 %p4, [%r8], " + std::to_string(parity) + "; @!%p4 bra " +
-         label + ";\n";
+  return label + ": mbarrier.try_wait.parity.shared.b64 %p4, [%r8], " + std::to_string(parity) +
+         "; @!%p4 bra " + label + ";\n";
 }
 /// Loads `count` columns from the warp's lanes at `column` and stores them to out[lane][first + column], 512 words a lane.
 inline std::string dump(int column, int count, const std::string& guard = {}) {
-  std::string s = "tcgen05.ld.sync.aligned.32x32b.x" + std::to_string(count) + ".b32 " + registers(100, count) +
-                  ", [%r10+" + std::to_string(column) + "];\ntcgen05.wait::ld.sync.aligned;\n"
+  std::string s = "tcgen05.ld.sync.aligned.32x32b.x" + std::to_string(count) + ".b32 " +
+                  registers(100, count) + ", [%r10+" + std::to_string(column) +
+                  "];\ntcgen05.wait::ld.sync.aligned;\n"
                   "mul.wide.u32 %d9, %t, 2048; add.u64 %d9, %d9, %out;\n";
   for (int i = 0; i < count; ++i)
-    s += guard + "st.global.u32 [%d9+" + std::to_string(4 * (column + i)) + "], %r" + std::to_string(100 + i) + ";\n";
+    s += guard + "st.global.u32 [%d9+" + std::to_string(4 * (column + i)) + "], %r" +
+         std::to_string(100 + i) + ";\n";
   return s;
 }
 inline std::string epilogue(int columns = 512) {
-  return "bar.sync 0; @!%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tm, " + std::to_string(columns) + ";\n";
+  return "bar.sync 0; @!%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tm, " + std::to_string(columns) +
+         ";\n";
 }
 
 /// Elements, and the image that holds them.
@@ -144,7 +157,7 @@ struct Operands {
 };
 
 inline std::uint32_t encoded(t5::Element type, std::mt19937& random, double& value) {
-  const std::uint32_t bits = random();
+  const auto bits = static_cast<std::uint32_t>(random());
   switch (type) {
     case t5::Element::f16: {
       const std::uint16_t h = f32_to_f16(static_cast<float>(static_cast<int>(bits % 65) - 32) / 16);
@@ -184,9 +197,11 @@ inline std::uint32_t encoded(t5::Element type, std::mt19937& random, double& val
   }
 }
 
-inline void put_bits(std::vector<std::uint8_t>& image, std::uint32_t byte, int bit, int width, std::uint32_t value) {
+inline void put_bits(std::vector<std::uint8_t>& image, std::uint32_t byte, int bit, int width,
+                     std::uint32_t value) {
   for (int i = 0; i < width; ++i)
-    if ((value >> i & 1) != 0) image[byte + static_cast<std::uint32_t>(bit + i) / 8] |= static_cast<std::uint8_t>(1u << (bit + i) % 8);
+    if ((value >> i & 1) != 0)
+      image[byte + static_cast<std::uint32_t>(bit + i) / 8] |= static_cast<std::uint8_t>(1u << (bit + i) % 8);
 }
 
 }  // namespace emulator_test

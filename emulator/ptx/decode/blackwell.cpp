@@ -12,6 +12,12 @@ namespace {
 
 using u64 = std::uint64_t;
 
+void only(const Decoder& d, std::initializer_list<std::string_view> modifiers) {
+  for (const auto m : d.in->modifiers)
+    if (std::find(modifiers.begin(), modifiers.end(), m) == modifiers.end())
+      d.fail("unexpected ." + std::string(m) + " in");
+}
+
 enum class Pair : std::uint8_t { add, sub, mul, fma };
 
 /// 32 lanes of two floats each, rounded to nearest.
@@ -71,9 +77,7 @@ bool decode_pair(Decoder& d) {
   static constexpr std::string_view kOpcodes[] = {"add", "sub", "mul", "fma"};
   const auto* const opcode = std::find(std::begin(kOpcodes), std::end(kOpcodes), d.in->opcode);
   if (opcode == std::end(kOpcodes) || !d.has("f32x2")) return false;
-  for (const auto m : d.in->modifiers)
-    if (m != "f32x2" && m != "ftz" && m != "rn" && m != "rz" && m != "rm" && m != "rp")
-      d.fail("unexpected ." + std::string(m) + " in");
+  only(d, {"f32x2", "ftz", "rn", "rz", "rm", "rp"});
   const bool fma = *opcode == "fma";
   if (d.operands() != (fma ? 4u : 3u)) d.fail("wrong number of operands of");
   const int rounding = d.which({"rn", "rz", "rm", "rp"});
@@ -96,7 +100,8 @@ enum MinMaxFlag : std::uint16_t { kMax = 1, kNan = 2, kAbs = 4, kFlush = 8 };
 KILN_MULTIVERSION void plain_three(bool max, const float* a, const float* b, const float* c, float* out) {
   // A NaN operand yields to the others, -0 < +0 is settled by what fmin and fmax of two do with signs.
   for (int i = 0; i < 32; ++i) {
-    const float x = max ? (a[i] > b[i] || b[i] != b[i] ? a[i] : b[i]) : (a[i] < b[i] || b[i] != b[i] ? a[i] : b[i]);
+    const float x =
+        max ? (a[i] > b[i] || b[i] != b[i] ? a[i] : b[i]) : (a[i] < b[i] || b[i] != b[i] ? a[i] : b[i]);
     out[i] = max ? (x > c[i] || c[i] != c[i] ? x : c[i]) : (x < c[i] || c[i] != c[i] ? x : c[i]);
   }
 }
@@ -112,7 +117,9 @@ void run_three(Warp& w, const Op& op) {
     for (std::size_t i = 0; i < 3; ++i) {
       u64 v = std::bit_cast<std::uint32_t>(in[i][l]);
       if ((op.flags & kAbs) != 0) v &= 0x7fffffffu;
-      x = i == 0 ? v : (op.flags & kMax) != 0 ? float_max(FloatFormat::f32, x, v, options) : float_min(FloatFormat::f32, x, v, options);
+      x = i == 0                   ? v
+          : (op.flags & kMax) != 0 ? float_max(FloatFormat::f32, x, v, options)
+                                   : float_min(FloatFormat::f32, x, v, options);
     }
     return static_cast<std::uint32_t>(x);
   };
@@ -120,7 +127,8 @@ void run_three(Warp& w, const Op& op) {
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const auto l = static_cast<std::size_t>(std::countr_zero(m));
     // Zeros differ by sign, and NaN have rules: both are rare.
-    const bool simple = (op.flags & ~kMax) == 0 && out[l] != 0 && in[0][l] == in[0][l] && in[1][l] == in[1][l] && in[2][l] == in[2][l];
+    const bool simple = (op.flags & ~kMax) == 0 && out[l] != 0 && in[0][l] == in[0][l] &&
+                        in[1][l] == in[1][l] && in[2][l] == in[2][l];
     d[l] = simple ? std::bit_cast<std::uint32_t>(out[l]) : exact(l);
   }
 }
@@ -128,15 +136,14 @@ void run_three(Warp& w, const Op& op) {
 bool decode_three(Decoder& d) {
   const bool max = d.in->opcode == "max";
   if ((!max && d.in->opcode != "min") || d.operands() != 4) return false;
-  for (const auto m : d.in->modifiers)
-    if (m != "f32" && m != "ftz" && m != "NaN" && m != "abs") d.fail("unexpected ." + std::string(m) + " in");
+  only(d, {"f32", "ftz", "NaN", "abs"});
   if (!d.has("f32")) d.unsupported();
   const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4),
             c = d.src(d.operand(3), 4);
   Op& op = d.emit(run_three, Kind::floating);
   op.d = r, op.a = a, op.b = b, op.c = c;
-  op.flags = static_cast<std::uint16_t>((max ? kMax : 0) | (d.has("NaN") ? kNan : 0) | (d.has("abs") ? kAbs : 0) |
-                                        (d.has("ftz") ? kFlush : 0));
+  op.flags = static_cast<std::uint16_t>((max ? kMax : 0) | (d.has("NaN") ? kNan : 0) |
+                                        (d.has("abs") ? kAbs : 0) | (d.has("ftz") ? kFlush : 0));
   return true;
 }
 
@@ -159,9 +166,7 @@ bool decode_mixed(Decoder& d) {
   const bool add = d.in->opcode == "add", sub = d.in->opcode == "sub", fma = d.in->opcode == "fma";
   const bool half = d.has("f16"), bf16 = d.has("bf16");
   if ((!add && !sub && !fma) || !d.has("f32") || half == bf16) return false;
-  for (const auto m : d.in->modifiers)
-    if (m != "f32" && m != "f16" && m != "bf16" && m != "sat" && m != "rn" && m != "rz" && m != "rm" && m != "rp")
-      d.fail("unexpected ." + std::string(m) + " in");
+  only(d, {"f32", "f16", "bf16", "sat", "rn", "rz", "rm", "rp"});
   if (d.operands() != (fma ? 4u : 3u)) d.fail("wrong number of operands of");
   FloatOptions o;
   o.rounding = static_cast<Rounding>(std::max(d.which({"rn", "rz", "rm", "rp"}), 0));

@@ -54,6 +54,15 @@ bool is_part(const Operand& o) {
          std::any_of(o.items.begin(), o.items.end(), is_part);
 }
 
+/// Whether the first operand is a result.
+bool writes_first_operand(const Instruction& in) {
+  static constexpr std::string_view kNone[] = {"st", "red", "bra", "brx", "call", "nanosleep", "wgmma"};
+  const auto o = in.opcode;
+  if (o == "bar" || o == "barrier") return in.has("red");
+  if (o == "tcgen05") return in.has("ld");
+  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone);
+}
+
 /// Bytes from the lower half of a 128-bit register to its upper one.
 constexpr std::uint32_t kHalfRow = 32 * 8;
 
@@ -414,11 +423,20 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
+/// Of an instruction in several steps the first reads, too: what tcgen05.ld still writes is complete before it.
+void Decoder::repeat_reads(std::size_t first) {
+  if (program.ops.size() - first < 2 || !module.target.starts_with("sm_10")) return;
+  const auto begin = static_cast<std::ptrdiff_t>(program.touch_begin[first]);
+  const std::vector<Touch> read(program.touches.begin() + begin, program.touches.end());
+  for (std::size_t i = first + 1; i < program.ops.size(); ++i)
+    program.touch_begin[i] = static_cast<std::uint32_t>(program.touches.size());
+  program.touches.insert(program.touches.end(), read.begin(), read.end());
+}
+
 void Decoder::touch_operands(std::size_t first) {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
   const auto o = in->opcode;
-  const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
-                      o != "nanosleep" && o != "wgmma" && (o != "tcgen05" || in->has("ld")) && ((o != "bar" && o != "barrier") || in->has("red"));
+  const bool writes = writes_first_operand(*in);
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;
@@ -443,13 +461,7 @@ void Decoder::touch_operands(std::size_t first) {
       for (const Operand& inner : item.items) visit(inner, write, address);
     }
   }
-  // Of several steps the first reads, too: what tcgen05.ld still writes is complete before it.
-  if (const std::size_t steps = program.ops.size() - first; steps > 1 && module.target.starts_with("sm_10")) {
-    const std::vector<Touch> read(program.touches.begin() + program.touch_begin[first], program.touches.end());
-    for (std::size_t i = first + 1; i < program.ops.size(); ++i)
-      program.touch_begin[i] = static_cast<std::uint32_t>(program.touches.size());
-    program.touches.insert(program.touches.end(), read.begin(), read.end());
-  }
+  repeat_reads(first);
   program.touches.insert(program.touches.end(), written.begin(), written.end());
 }
 

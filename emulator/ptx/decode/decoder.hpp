@@ -87,6 +87,7 @@ class Decoder {
 
  private:
   void layout_shared();
+  void repeat_reads(std::size_t first);
   void decode_function(std::uint32_t index);
   void decode_instruction();
   std::vector<Ref> register_rows_;

@@ -285,7 +285,8 @@ void run_redux_float(Warp& w, const Op& op) {
     // One lane alone is compared with itself, which makes its NaN canonical.
     for (std::uint32_t m = group; m != 0; m &= m - 1) {
       const u64 v = operand(std::countr_zero(m));
-      r = op.flags != 0 ? float_max(FloatFormat::f32, r, v, options) : float_min(FloatFormat::f32, r, v, options);
+      r = op.flags != 0 ? float_max(FloatFormat::f32, r, v, options)
+                        : float_min(FloatFormat::f32, r, v, options);
     }
     for (std::uint32_t m = lanes; m != 0; m &= m - 1)
       w.out<std::uint32_t>(op.d)[std::countr_zero(m)] = static_cast<std::uint32_t>(r);
