@@ -187,7 +187,11 @@ void check_wide_access(const Decoder& d) {
   if (!eight && !(four && size_of(d.last_type()) == 8)) return;
   std::string_view name;
   const bool global = d.space_of(name) == Space::global || name.empty();
-  if (!global || size_of(d.last_type()) * (eight ? 8 : 4) != 32) d.unsupported();
+  const int bytes = size_of(d.last_type()) * (eight ? 8 : 4);
+  const bool hinted = std::any_of(d.in->modifiers.begin(), d.in->modifiers.end(),
+                                  [](std::string_view m) { return m.starts_with("L2::"); });
+  const bool halves = bytes == 16 && d.in->opcode == "st" && !hinted;  // ptxas takes these, too
+  if (!global || (bytes != 32 && !halves)) d.unsupported();
 }
 
 }  // namespace

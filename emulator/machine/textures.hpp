@@ -1,0 +1,17 @@
+// The textures and surfaces of a GlobalMemory, by handle.
+#pragma once
+
+#include <unordered_map>
+
+#include <kiln/emulator/textures.hpp>
+
+namespace kiln::emulator {
+
+struct TextureTable {
+  std::unordered_map<std::uint64_t, Texture> textures;
+  std::unordered_map<std::uint64_t, Image> surfaces;
+  std::unordered_map<std::uint64_t, Sampler> samplers;  ///< by address of a .samplerref
+  std::uint64_t next = 1;
+};
+
+}  // namespace kiln::emulator
