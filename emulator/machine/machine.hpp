@@ -25,6 +25,11 @@
 
 namespace kiln::emulator {
 
+namespace tcgen05 {
+struct Unit;
+struct WarpState;
+}  // namespace tcgen05
+
 struct Block;
 struct Cluster;
 
@@ -37,6 +42,7 @@ enum class WaitKind : std::uint8_t {
   mbarrier,
   cluster_barrier,
   wgmma,
+  tensor_memory,
   sleep
 };
 struct Wait {
@@ -86,7 +92,7 @@ struct Warp {
   std::uint32_t pc = 0, active = 0, exec = 0, stop_pc = 0xffffffffu;
   bool stop = false;  ///< leave the dispatch loop: blocked, exited or group change
   bool resumed = false, timed_out = false;
-  bool checked = false;  ///< some registers are owned by wgmma
+  bool checked = false;  ///< some registers are owned by wgmma or tcgen05.ld
   std::shared_ptr<Frame> frame;
   Wait wait;
 
@@ -113,8 +119,13 @@ struct Warp {
   std::uint64_t wgmma_retired = 0;         ///< waited for
   RecycledVector<RegisterState> state;     ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
+  std::unordered_map<std::uint32_t, HalvesUnknown>
+      halves;                                ///< of unknown 64-bit registers, by register state
+  std::vector<UnknownInput> unknown_parts;   ///< what the running instruction leaves unknown
   std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
-  std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight
+  std::vector<std::uint8_t>
+      owned;  ///< by register state: 1 written, 2 read by wgmma in flight, 4 by tcgen05.ld
+  std::shared_ptr<tcgen05::WarpState> tensor;  ///< its tcgen05.ld and st under way; null: none yet
   LaneClock lanes;
   GlobalWords global_words;
   std::uint32_t launches_before = 0;           ///< lanes that waited for them (griddepcontrol.wait)
@@ -242,7 +253,8 @@ struct Cluster {
   std::uint64_t barrier_generation = 0;
   std::uint32_t barrier_arrived = 0;
   Clock barrier_arriving, barrier_done;
-  std::unique_ptr<RaceTracker> races;  ///< null: findings are off
+  std::unique_ptr<RaceTracker> races;     ///< null: findings are off
+  std::shared_ptr<tcgen05::Unit> tensor;  ///< null: the program has no tcgen05
   Counters counters;
   std::string output;
   Policy policy = Policy::eager;

@@ -24,7 +24,7 @@ const std::unordered_map<std::string_view, DecodeFn>& table() {
     for (const auto& group :
          {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
           async_table(), matrix_table(), extended_table(), bits_table(), atomics_table(), wmma_table(),
-          remote_table(), exchange_table(), video_table()})
+          remote_table(), exchange_table(), video_table(), tcgen05_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();
@@ -52,6 +52,15 @@ Use use_of(Kind kind) {
 bool is_part(const Operand& o) {
   return (o.kind == Operand::Kind::reg && o.value != 0) ||
          std::any_of(o.items.begin(), o.items.end(), is_part);
+}
+
+/// Whether the first operand is a result.
+bool writes_first_operand(const Instruction& in) {
+  static constexpr std::string_view kNone[] = {"st", "red", "bra", "brx", "call", "nanosleep", "wgmma"};
+  const auto o = in.opcode;
+  if (o == "bar" || o == "barrier") return in.has("red");
+  if (o == "tcgen05") return in.has("ld");
+  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone);
 }
 
 /// Bytes from the lower half of a 128-bit register to its upper one.
@@ -193,8 +202,8 @@ void Decoder::decode_instruction() {
   if (!in->opcode.starts_with('v') && std::any_of(in->operands.begin(), in->operands.end(), is_part))
     fail("a part of a register in");
   const std::size_t before = program.ops.size();
-  it->second(*this);
-  if (program.ops.size() > before) touch_operands();
+  if (!decode_blackwell(*this)) it->second(*this);
+  if (program.ops.size() > before) touch_operands(before);
   if (in->predicated)
     for (std::size_t i = before; i < program.ops.size(); ++i) {
       program.ops[i].predicate = register_rows_[in->predicate];
@@ -414,11 +423,20 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
-void Decoder::touch_operands() {
+/// Of an instruction in several steps the first reads, too: what tcgen05.ld still writes is complete before it.
+void Decoder::repeat_reads(std::size_t first) {
+  if (program.ops.size() - first < 2 || !module.target.starts_with("sm_10")) return;
+  const auto begin = static_cast<std::ptrdiff_t>(program.touch_begin[first]);
+  const std::vector<Touch> read(program.touches.begin() + begin, program.touches.end());
+  for (std::size_t i = first + 1; i < program.ops.size(); ++i)
+    program.touch_begin[i] = static_cast<std::uint32_t>(program.touches.size());
+  program.touches.insert(program.touches.end(), read.begin(), read.end());
+}
+
+void Decoder::touch_operands(std::size_t first) {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
   const auto o = in->opcode;
-  const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
-                      o != "nanosleep" && o != "wgmma" && ((o != "bar" && o != "barrier") || in->has("red"));
+  const bool writes = writes_first_operand(*in);
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;
@@ -443,6 +461,7 @@ void Decoder::touch_operands() {
       for (const Operand& inner : item.items) visit(inner, write, address);
     }
   }
+  repeat_reads(first);
   program.touches.insert(program.touches.end(), written.begin(), written.end());
 }
 

@@ -71,8 +71,8 @@ class Decoder {
   /// Scalar fallback; sizes of rows in bytes (3: predicate, 0: absent).
   Op& emit_scalar(Scalar f, Kind kind, Ref d, int ds, Ref a, int as, Ref b = kNoRef, int bs = 0,
                   Ref c = kNoRef, int cs = 0);
-  /// Notes which registers the instruction just decoded reads and writes.
-  void touch_operands();
+  /// Notes which registers the instruction just decoded, steps `first` and on, reads and writes.
+  void touch_operands(std::size_t first);
 
   std::uint32_t local_offset(std::uint32_t variable) const;
   std::uint32_t label_pc_patch(std::uint32_t statement);  ///< registers a branch to be patched
@@ -87,6 +87,7 @@ class Decoder {
 
  private:
   void layout_shared();
+  void repeat_reads(std::size_t first);
   void decode_function(std::uint32_t index);
   void decode_instruction();
   std::vector<Ref> register_rows_;
@@ -122,6 +123,9 @@ void decode_setp_lanes(Decoder& d);
 void decode_cvt_pack(Decoder& d);
 void decode_mad_saturated(Decoder& d);
 
+/// Arithmetic that came with sm_100 under opcodes of old; false: the instruction is none of it (blackwell.cpp).
+bool decode_blackwell(Decoder& d);
+
 /// bar.warp.sync (exchange.cpp).
 void decode_warp_barrier(Decoder& d);
 
@@ -151,6 +155,7 @@ std::vector<DecodeEntry> wmma_table();
 std::vector<DecodeEntry> remote_table();
 std::vector<DecodeEntry> exchange_table();
 std::vector<DecodeEntry> video_table();
+std::vector<DecodeEntry> tcgen05_table();
 
 /// FloatOptions packed into Op::flags, and the format with them.
 inline std::uint16_t pack_options(const FloatOptions& o) {
