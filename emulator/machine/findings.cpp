@@ -27,6 +27,8 @@ std::span<const std::string_view> finding_kinds() {
                                                 "barrier-count",
                                                 "divergent-barrier",
                                                 "wgmma-mismatch",
+                                                "bad-metadata",
+                                                "bad-handle",
                                                 "missing-wgmma-fence",
                                                 "deadlock",
                                                 "register-budget",

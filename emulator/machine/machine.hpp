@@ -97,6 +97,7 @@ struct Warp {
   std::vector<std::uint8_t> registers, specials;
   std::vector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
   std::uint32_t local_bytes = 0;
+  std::array<std::uint32_t, 32> stack = {};  ///< of alloca: the end of each lane's memory, 0: none
   std::uint64_t counts[static_cast<int>(Kind::count)] = {};
   std::uint64_t lane_instructions = 0;
   std::uint32_t register_budget = 0;  ///< of setmaxnreg
