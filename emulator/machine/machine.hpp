@@ -285,6 +285,8 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum);
 void fill_specials(Warp& w);
 /// Chooses the group of `w` that runs next; false if none can.
 bool select_group(Warp& w);
+/// Lets the runnable group of `w` run that is next after the one that ran last.
+void yield_group(Warp& w);
 /// Lanes of `mask` leave the program.
 void exit_lanes(Warp& w, std::uint32_t mask);
 /// Coordinates of block `rank` of a cluster.

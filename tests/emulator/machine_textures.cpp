@@ -366,7 +366,7 @@ TEST_CASE("what a texture or surface finds") {
   const std::string fetch = image_kernel(std::string(k2d) + kStore);
   const std::uint64_t surface = create_surface(d.memory, d.image);
   const auto finds = [](const Run& r, const char* kind) {
-    INFO(r.text());
+    INFO(std::string(kind) << " expected, got " << r.text());
     CHECK(r.text().find(kind) != std::string::npos);
   };
   finds(d.run(fetch, 12345, {}), "bad-handle");
@@ -386,20 +386,21 @@ TEST_CASE("what a texture or surface finds") {
   CHECK(d.run(fetch, texture, at(2.5f, 0.5f)).text() == "");
   finds(d.run(fetch, texture, at(2.5f, 0.75f)), "uninitialized-read");
   // Blocks that write and read one texel; each its own is fine.
-  const std::string write = "mov.u32 %r9, %ctaid.x; shl.b32 %r8, %r9, 2; mov.b32 %r7, 0;\n";
+  const std::string write =
+      "mov.u32 %r9, %ctaid.x; shl.b32 %r8, %r9, 4; mov.b32 %r7, 0; mul.wide.u32 %d1, %r9, 16; add.u64 %o, %o, %d1;\n";
   CHECK(
       d.run(
            image_kernel(
                write +
                "sust.b.2d.b32.trap [%handle, {%r8,%r7}], %r9; suld.b.2d.b32.trap %r1, [%handle, {%r8,%r7}]; st.global.u32 [%o], %r1;"),
-           surface, {}, 1, 4)
+           surface, {}, 1, 2)
           .text() == "");
   finds(
       d.run(
           image_kernel(
               write +
               "sust.b.2d.b32.trap [%handle, {%r8,%r7}], %r9; suld.b.2d.b32.trap %r1, [%handle, {%r7,%r7}]; st.global.u32 [%o], %r1;"),
-          surface, {}, 1, 4),
+          surface, {}, 1, 2),
       "global-race");
   // Coordinates nobody wrote; freed memory.
   finds(d.run(image_kernel(std::string("tex.2d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%handle, {%x,%f9}];") + kStore),

@@ -5,6 +5,7 @@
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/heap.hpp"
 
 namespace kiln::emulator::ptx {
 
@@ -255,6 +256,11 @@ void decode_system_call(Decoder& d, const std::string& name, const CallSite& sit
     op.c = site.returns.empty() ? kNoRef : site.returns[0];
   } else if (name == "__assertfail") {
     d.emit(run_trap, Kind::control);
+  } else if (decode_heap_call(d, name, site.args, site.returns)) {
+    return;
+  } else if (name.starts_with("__cudaCDP") || name.starts_with("cudaLaunchDevice") ||
+             name.starts_with("cudaGetParameterBuffer")) {
+    d.fail("kernels do not launch kernels (dynamic parallelism) on the emulated device: '" + name + "' in");
   } else {
     d.fail("call of undefined function '" + name + "' in");
   }
