@@ -228,9 +228,12 @@ bool complete_wgmma(Block& b, WgmmaQueue& q, std::uint64_t until) {
           a[w * 4 + r] = reinterpret_cast<const std::uint32_t*>(home + (ref & ~3u));
         }
     }
-    wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
-    b.cluster->counters.matrix_flops +=
-        std::uint64_t{2} * 64 * static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
+    if (op.sparse || op.a == MatrixType::b1)
+      wgmma_rare(op, i.scale_d, d, a, i.metadata ? i.metadata->data() : nullptr, i.desc_a, i.desc_b, b.smem);
+    else
+      wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
+    b.cluster->counters.matrix_flops += std::uint64_t{op.sparse ? 1u : 2u} * 64 *
+                                        static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
     ++b.cluster->progress;
   }
   return true;

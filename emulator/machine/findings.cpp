@@ -38,6 +38,8 @@ std::span<const std::string_view> finding_kinds() {
                                                 "cta-pair",
                                                 "stale-collector",
                                                 "launch-control",
+                                                "bad-metadata",
+                                                "bad-handle",
                                                 "missing-wgmma-fence",
                                                 "deadlock",
                                                 "register-budget",

@@ -104,6 +104,7 @@ struct Warp {
   RecycledVector<std::uint8_t> registers, specials;
   RecycledVector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
   std::uint32_t local_bytes = 0;
+  std::array<std::uint32_t, 32> stack = {};  ///< of alloca: the end of each lane's memory, 0: none
   std::uint64_t counts[static_cast<int>(Kind::count)] = {};
   std::uint64_t lane_instructions = 0;
   std::uint32_t register_budget = 0;  ///< of setmaxnreg
@@ -300,6 +301,8 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum);
 void fill_specials(Warp& w);
 /// Chooses the group of `w` that runs next; false if none can.
 bool select_group(Warp& w);
+/// Lets the runnable group of `w` run that is next after the one that ran last.
+void yield_group(Warp& w);
 /// Lanes of `mask` leave the program.
 void exit_lanes(Warp& w, std::uint32_t mask);
 /// Coordinates of block `rank` of a cluster.
