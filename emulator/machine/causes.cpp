@@ -14,7 +14,7 @@ bool one_of(std::string_view kind, std::initializer_list<std::string_view> kinds
 
 /// Kinds that a missing barrier shows as, whatever the memory and the distance of the two parties.
 std::string family(const std::string& kind) {
-  return one_of(kind, {"shared-race", "warp-race", "global-race"}) ? "race" : kind;
+  return one_of(kind, {"shared-race", "warp-race", "global-race", "tmem-race"}) ? "race" : kind;
 }
 
 /// How many instructions that synchronise come before a line: what lies between two of them shares its

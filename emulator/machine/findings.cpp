@@ -29,6 +29,17 @@ std::span<const std::string_view> finding_kinds() {
                                                 "barrier-count",
                                                 "divergent-barrier",
                                                 "wgmma-mismatch",
+                                                "tmem-race",
+                                                "tmem-access",
+                                                "tmem-uninitialized",
+                                                "tmem-alloc",
+                                                "tmem-leak",
+                                                "tcgen05-descriptor",
+                                                "cta-pair",
+                                                "stale-collector",
+                                                "launch-control",
+                                                "bad-metadata",
+                                                "bad-handle",
                                                 "missing-wgmma-fence",
                                                 "deadlock",
                                                 "register-budget",
@@ -46,10 +57,10 @@ std::string_view to_string(Severity severity) {
 
 const char* name_of(Kind kind) {
   static constexpr const char* kNames[] = {
-      "integer",    "float",       "half",         "conversion",  "predicate",    "move",
-      "control",    "load-global", "store-global", "load-shared", "store-shared", "local",
-      "parameter",  "atomic",      "shuffle",      "barrier",     "mbarrier",     "fence",
-      "async-copy", "bulk-copy",   "matrix-load",  "mma",         "wgmma",        "other"};
+      "integer",     "float",        "half",        "conversion",   "predicate",  "move",      "control",
+      "load-global", "store-global", "load-shared", "store-shared", "local",      "parameter", "atomic",
+      "shuffle",     "barrier",      "mbarrier",    "fence",        "async-copy", "bulk-copy", "matrix-load",
+      "mma",         "wgmma",        "tcgen05",     "other"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::count));
   return kNames[static_cast<std::size_t>(kind)];
 }

@@ -7,6 +7,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/heap.hpp"
 #include "emulator/ptx/parse/parser.hpp"
 #include "emulator/report/mistakes.hpp"
 
@@ -262,6 +263,7 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   state.launch = &l;
   state.params = pack(m.params(kernel), l.args, kernel.name);
   state.variable_address = m.place_variables(memory);
+  prepare_heap(memory, m.ast);
   apply_patches(state);
   const Workspace workspace(memory, state.program->uses_grid_workspace);
   state.grid_workspace = workspace.address;
