@@ -176,10 +176,16 @@ Image link_images(const void* array, int cc) {
   Image out;
   for (auto* at = static_cast<const void* const*>(array); *at != nullptr; ++at) {
     Image one = choose_image(*at, cc);
-    if (one.ptx.empty()) return one;
+    if (one.ptx.empty()) {
+      // The library for launches from kernels has code for other architectures.
+      out.problem = one.problem;
+      continue;
+    }
     out.name = one.name;
     texts.push_back(std::move(one.ptx));
   }
+  if (texts.empty()) return out;
+  out.problem.clear();
   out.ptx = link_ptx(texts, out.problem);
   if (out.ptx.empty()) out.problem = "linking its relocatable code: " + out.problem;
   return out;

@@ -39,6 +39,17 @@ TEST_CASE("a program with the runtime as a library") {
   CHECK(r.out == "n is 1000\nbasics: right\n");
 }
 
+TEST_CASE("relocatable device code is linked when it is loaded") {
+  // The second file is the first one's other half.
+  const std::string program =
+      compile("relocatable", std::string(kPtx90) + " -rdc=true " + KILN_SOURCE_DIR +
+                                 "/tests/driver/programs/relocatable_other.cu");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK(r.out == "relocatable: right\n");
+}
+
 TEST_CASE("streams, events and graphs, with either default stream") {
   for (const char* more : {"", " --default-stream per-thread"}) {
     const std::string program = compile("graphs", kPtx90 + std::string(more));
@@ -88,7 +99,7 @@ TEST_CASE("the program's own status, and what is not implemented") {
   if (program.empty()) return;
   const CommandResult r = emulate(program);
   CHECK(r.status == 3);
-  CHECK(r.err.find("cudaMallocArray (2 times)") != std::string::npos);
+  CHECK(r.err.find("cudaIpcGetMemHandle (2 times)") != std::string::npos);
 }
 
 TEST_CASE("a program of machine code alone is refused with what to do") {

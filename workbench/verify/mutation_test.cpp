@@ -169,11 +169,11 @@ std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binar
   return {};
 }
 
-Runtime make_runtime() {
+RuntimeOptions emulated() {
   RuntimeOptions options;
   options.device = "emulated";
   options.cache_dir = "";
-  return Runtime(options);
+  return options;
 }
 
 /// The changed program; of a changed manifest the program as it is.
@@ -213,7 +213,7 @@ std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& man
 
 /// What notices a candidate, by a runtime of the calling thread.
 Killer make_killer(const Binary& binary, const Manifest& unchanged, const std::vector<Exercise>& exercises) {
-  return [&, runtime = std::make_shared<Runtime>(make_runtime())](const Candidate& c) {
+  return [&, runtime = std::make_shared<Runtime>(emulated())](const Candidate& c) {
     Manifest manifest = unchanged;
     if (c.owner >= 0) {
       KernelParam& param = manifest.params[static_cast<std::size_t>(c.owner)];
@@ -248,7 +248,7 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
 
   // The unchanged kernel first: it must be clean, and its length bounds what a mutant may take.
   {
-    Runtime runtime = make_runtime();
+    Runtime runtime(emulated());
     const auto kernel = runtime.load(std::make_shared<Binary>(binary), source.manifest);
     for (Exercise& e : exercises) {
       std::uint64_t longest = 0;

@@ -2,7 +2,7 @@
 #include "launch.hpp"
 
 __global__ void sum(const int* in, int* out) {
-  __shared__ volatile int s[64];
+  __shared__ int s[64];
   const int t = threadIdx.x;
   s[t] = in[t];
   s[t + 32] = 0;
