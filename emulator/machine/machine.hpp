@@ -112,7 +112,9 @@ struct Warp {
   std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
   RecycledVector<RegisterState> state;     ///< by register state, see Touch; empty without findings
-  std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
+  std::vector<std::uint32_t> origin;    ///< of unknown registers: op index of the load + 1, 0: never written
+  RecycledVector<std::uint32_t> clean;  ///< by op: see track_registers; empty without findings
+  std::uint32_t times_unknown = 0;      ///< how often some register became unknown
   std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
   std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight
   LaneClock lanes;

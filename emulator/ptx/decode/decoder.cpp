@@ -185,6 +185,7 @@ void Decoder::decode_function(std::uint32_t index) {
   for (std::vector<std::uint32_t>* t : pending_tables)
     for (std::uint32_t& target : *t) target = statement_pc_[target];
   pending_tables.clear();
+  mark_stamped(program, *fn, info);
 }
 
 void Decoder::decode_instruction() {
