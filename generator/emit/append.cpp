@@ -110,14 +110,12 @@ std::string declaration(const AppendPlan& p, const KernelParam& param) {
   return parameter_text(param);
 }
 
-std::string functions(const AppendPlan& p) {
+void emit_functions(Writer& w, const AppendPlan& p) {
   Holes holes;
   holes.when("bf16", p.config.dtype == DType::bf16).when("int8", *p.config.kv_dtype == DType::int8);
-  Writer w;
   w.raw(fill_template("append.cuh", "types", holes));
   p.operand.emit_functions(w);
   if (p.bytes) w.raw(fill_template("append.cuh", "bytes", holes));
-  return w.take();
 }
 
 /// Where scales come from, and which elements share one.
@@ -149,7 +147,7 @@ std::string row_text(const AppendPlan& p, const std::string& name, int depth) {
   holes.number("depth", depth).when("partial", depth % 64 != 0);
   holes.text("if_in_row", depth % 64 == 0 ? "" : fmt::format("if (column < {}) ", depth));
   set_scales(holes, p, name, depth);
-  return fill_template("append.cuh", "row", holes);
+  return fill_template("append.cuh", "row", holes).text();
 }
 
 /// Rotary columns, as they are, behind the others or into their own tensor.
@@ -161,10 +159,10 @@ std::string rope_text(const AppendPlan& p) {
   holes.number("padded_depth", own ? 0 : *p.config.rope->padded_depth).when("own_tensor", own);
   holes.text("element", p.bytes ? "u8" : "u16").text("first_column", first_column(p.config));
   holes.text("row_offset", p.operand.row_offset(own ? "k_rope" : "k", "page", "token"));
-  return fill_template("append.cuh", "rope", holes);
+  return fill_template("append.cuh", "rope", holes).text();
 }
 
-std::string kernel_text(const AppendPlan& p, const Manifest& m) {
+Lines kernel_text(const AppendPlan& p, const Manifest& m) {
   std::vector<std::string> declarations;
   for (const KernelParam& param : m.params) declarations.push_back(declaration(p, param));
   Holes holes;
@@ -192,11 +190,10 @@ KernelSource make_append_kernel(const Config& config) {
   m.writes_lse = false;
   m.scale = 1;
 
-  const std::string head = kernel_head(
-      m.name, m.config_json, "Writes new rows of K (role q) and V (role o) into the pages of a cache.",
-      fmt::format("nvcc -arch={} -cubin {}.cu", m.target, m.name));
-  source.head_bytes = head.size();
-  source.text = head + functions(p) + kernel_text(p, m);
+  Writer text;
+  emit_functions(text, p);
+  text.raw(kernel_text(p, m));
+  set_text(source, "Writes new rows of K (role q) and V (role o) into the pages of a cache.", text.lines());
   return source;
 }
 

@@ -7,6 +7,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
+#include "generator/emit/writer.hpp"
 
 namespace kiln {
 namespace {
@@ -72,12 +73,12 @@ KernelSource make_merge_kernel(const Config& user, int parts) {
       .number("parts", parts)
       .number("ov_depth", *c.ov_depth);
   holes.text("entry", m.entry).text("pack", pack).when("bf16", bf16).when("overlaps", overlaps(c));
-  const std::string head = kernel_head(
-      m.name, m.config_json, "Merges attention over shared keys into attention over a sequence's own.",
-      fmt::format("nvcc -arch={} -cubin {}.cu", m.target, m.name));
-  source.head_bytes = head.size();
-  source.text = head + "#define kInfinity __int_as_float(0x7f800000)\n\n" + prelude.text() +
-                fill_template("merge.cuh", "kernel", holes);
+  Writer text;
+  text.line("#define kInfinity __int_as_float(0x7f800000)");
+  text.blank();
+  text.raw(prelude.lines());
+  text.raw(fill_template("merge.cuh", "kernel", holes));
+  set_text(source, "Merges attention over shared keys into attention over a sequence's own.", text.lines());
   return source;
 }
 

@@ -104,10 +104,10 @@ bool Holes::is(std::string_view condition) const {
   return found->second;
 }
 
-std::string fill_text(std::string_view text, const Holes& holes) {
-  std::string out;
+Lines fill_text(std::string_view text, const Holes& holes, LineOrigin first) {
+  Lines out;
   Conditions conditions(holes);
-  while (!text.empty()) {
+  for (LineOrigin origin = first; !text.empty(); ++origin.line) {
     const std::string_view line = take_line(text);
     if (line.starts_with(kMark)) {
       conditions.take(line.substr(kMark.size()));
@@ -116,20 +116,25 @@ std::string fill_text(std::string_view text, const Holes& holes) {
     const std::string_view hole = lone_hole(line);
     if (hole.empty()) {
       const std::string whole = filled(line, holes);
-      if (conditions.shown()) out.append(whole) += '\n';
+      if (!conditions.shown()) continue;
+      if (whole.empty())
+        out.add_line("", 0, origin);
+      else
+        out.add(whole, origin);
       continue;
     }
-    const std::string indent(line.find_first_not_of(' '), ' ');
+    const int indent = static_cast<int>(line.find_first_not_of(' '));
     for (std::string_view lines = holes.text_of(hole); conditions.shown() && !lines.empty();)
-      out.append(indent).append(take_line(lines)) += '\n';
+      out.add_line(take_line(lines), indent, origin);
   }
   if (!conditions.closed()) fail("no end of a condition", "if");
   return out;
 }
 
-std::string fill_template(std::string_view file, std::string_view section, const Holes& holes) {
-  std::string_view text = embedded_template(file);
-  while (!text.empty()) {
+Lines fill_template(std::string_view file, std::string_view section, const Holes& holes) {
+  const EmbeddedText& whole = embedded_template(file);
+  std::string_view text = whole.text;
+  for (int number = 1; !text.empty(); ++number) {
     const std::string_view line = take_line(text);
     if (!line.starts_with(kSection) || line.substr(kSection.size()) != section) continue;
     std::string_view rest = text;
@@ -141,7 +146,8 @@ std::string fill_template(std::string_view file, std::string_view section, const
       end = at;
       break;
     }
-    return fill_text(std::string_view(begin, static_cast<std::size_t>(end - begin)), holes);
+    return fill_text(std::string_view(begin, static_cast<std::size_t>(end - begin)), holes,
+                     {whole.name, number + 1});
   }
   fail("no section", section);
 }

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "generator/emit/lines.hpp"
+
 namespace kiln {
 
 /// What a template's holes and conditions stand for.
@@ -32,9 +34,9 @@ class Holes {
 
 /// A section of templates/`file`, filled. Ends with a newline; blank lines at the end of the section stay. Throws Error
 /// (internal) for a section, a hole or a condition that is not there, and for an `if` without its `end`.
-std::string fill_template(std::string_view file, std::string_view section, const Holes& holes);
+Lines fill_template(std::string_view file, std::string_view section, const Holes& holes);
 
-/// The same for a section's text.
-std::string fill_text(std::string_view text, const Holes& holes);
+/// The same for a section's text, whose first line is line `first.line` of `first.file`.
+Lines fill_text(std::string_view text, const Holes& holes, LineOrigin first = {"", 1});
 
 }  // namespace kiln

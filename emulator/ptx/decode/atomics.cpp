@@ -11,6 +11,17 @@ namespace {
 
 using u64 = std::uint64_t;
 
+/// min and max of f16 and bf16, and of pairs of them.
+u64 half_extreme(Type t, bool least, u64 old, u64 v) {
+  const auto f = t == Type::f16 || t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
+  const auto one = [&](u64 a, u64 b) { return least ? float_min(f, a, b) : float_max(f, a, b); };
+  if (t == Type::f16 || t == Type::bf16) return one(old, v);
+  return one(old >> 16 & 0xffff, v >> 16 & 0xffff) << 16 | one(old & 0xffff, v & 0xffff);
+}
+bool is_halves(Type t) {
+  return t == Type::f16 || t == Type::bf16 || t == Type::f16x2 || t == Type::bf16x2;
+}
+
 enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
 
 u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
@@ -48,12 +59,10 @@ u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
     case Atom::xor_:
       return old ^ v;
     case Atom::min:
-      if (t == Type::f16 || t == Type::bf16)
-        return float_min(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      if (is_halves(t)) return half_extreme(t, true, old, v);
       return is_signed ? (sign_extend(old, n) < sign_extend(v, n) ? old : v) : std::min(old, v);
     case Atom::max:
-      if (t == Type::f16 || t == Type::bf16)
-        return float_max(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      if (is_halves(t)) return half_extreme(t, false, old, v);
       return is_signed ? (sign_extend(old, n) > sign_extend(v, n) ? old : v) : std::max(old, v);
     case Atom::inc:
       return old >= v ? 0 : old + 1;

@@ -207,6 +207,20 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   b.published = r.published(w, lane, unit, epoch);
 }
 
+/// Of its own block the barriers between the two suffice on hardware, and libcu++ relies on that.
+void report_unfenced(Warp& w, const Op& op, int lane, Block& owner, const MBarrier& m) {
+  Finding f;
+  f.kind = "missing-mbarrier-fence";
+  f.message =
+      "the copy completes on an mbarrier whose initialisation no fence.mbarrier_init or fence.proxy.async of "
+      "its warp followed";
+  f.site = site_of(w, op, lane);
+  f.has_other = true;
+  f.other = site_of(owner.warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1);
+  if (w.block->cluster->blocks.size() == 1) f.severity = Severity::undefined;
+  report(*w.block->cluster, std::move(f));
+}
+
 void run_bulk(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto& d = *static_cast<const Bulk*>(op.aux);
@@ -314,11 +328,7 @@ void run_bulk(Warp& w, const Op& op) {
       MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
       if (m == nullptr) return abort_cluster(c);
       if (c.findings && !m->fenced) {
-        report(w, op, l, "missing-mbarrier-fence",
-               "the copy completes on an mbarrier whose initialisation no fence.mbarrier_init or "
-               "fence.proxy.async "
-               "of its warp followed",
-               site_of(first.warps[static_cast<std::size_t>(m->init_warp)], *m->init, -1));
+        report_unfenced(w, op, l, first, *m);
         m->fenced = true;
       }
       b.phase = m->phase;

@@ -1,4 +1,4 @@
-// Which instructions have to do with registers of wgmma.
+// Which instructions have to do with registers of wgmma and tcgen05, which work in the background.
 #include <algorithm>
 #include <span>
 #include <vector>
@@ -25,7 +25,7 @@ void mark_stamped(Program& p, const Function& f, const FunctionInfo& info) {
   std::vector<bool> states(info.state_count);
   bool any = false;
   for (const Instruction& in : f.body)
-    if (in.opcode == "wgmma") {
+    if (in.opcode == "wgmma" || in.opcode == "tcgen05") {
       any = true;
       for (const Operand& operand : in.operands) collect(info, operand, states);
     }

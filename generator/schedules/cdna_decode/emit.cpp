@@ -324,9 +324,9 @@ Prelude prelude_of(const DecodePlan& p) {
        {"types", "uniform", "waits", "row_base", "rcp_approx", "log2_approx", "maximum", "any", "from_lane",
         "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16", "schedule_fence"})
     prelude.use(section);
-  prelude.add("grid_blocks",
-              fmt::format("DEVICE u32 grid_blocks() {{ return __builtin_amdgcn_grid_size_x() / {}u; }}\n",
-                          p.num_threads));
+  Writer blocks;
+  blocks.line("DEVICE u32 grid_blocks() {{ return __builtin_amdgcn_grid_size_x() / {}u; }}", p.num_threads);
+  prelude.add("grid_blocks", blocks.take());
   for (const DType type : {p.config.dtype, *p.config.out_dtype})
     prelude.use(is_fp8(type)                        ? "pack_fp8"
                 : type == DType::fp16               ? "pack_fp16"
@@ -356,7 +356,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   Writer body;
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
-  body.raw(prelude_of(p).text());
+  body.raw(prelude_of(p).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
@@ -380,13 +380,7 @@ KernelSource emit_decode(const DecodePlan& p) {
       : p.v_in_k  ? " in K"
                   : "",
       p.smem_v, p.smem_p, p.smem_exchange);
-  const Manifest& m = source.manifest;
-  const std::string head = kernel_head(
-      m.name, m.config_json, facts,
-      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
-                  m.target, m.name));
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  set_text(source, facts, body.lines());
   return source;
 }
 

@@ -256,7 +256,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   Writer body;
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
-  body.raw(prelude.text());
+  body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
@@ -267,12 +267,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_epilogue(body, p);
   body.close();
 
-  const std::string head = kernel_head(
-      source.manifest.name, source.manifest.config_json, head_facts(p),
-      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
-                  source.manifest.target, source.manifest.name));
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  set_text(source, head_facts(p), body.lines());
   return source;
 }
 

@@ -239,7 +239,7 @@ KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
   Writer w;
   w.line("#define kInfinity __int_as_float(0x7f800000)");
   w.blank();
-  w.raw(prelude.text());
+  w.raw(prelude.lines());
   emit_fixed_heads(w, p.config);
   p.stream->emit_functions(w);
   p.operand->emit_functions(w);
@@ -247,10 +247,7 @@ KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
   w.open("{}({})", m.entry, parameter_list(params, {.kv_bytes = kv_bytes}));
   body(w);
   w.close();
-  const std::string head =
-      kernel_head(m.name, m.config_json, facts, fmt::format("nvcc -arch=sm_80 -cubin {}.cu", m.name));
-  source.head_bytes = head.size();
-  source.text = head + w.take();
+  set_text(source, facts, w.lines());
   return source;
 }
 

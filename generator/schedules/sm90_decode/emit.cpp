@@ -328,7 +328,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
-  body.raw(prelude_of(p).text());
+  body.raw(prelude_of(p).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
@@ -345,7 +345,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.close();
 
   KernelSource source;
-  const Manifest& m = source.manifest = manifest(p, params);
+  source.manifest = manifest(p, params);
   const std::string stages =
       p.residency_at_launch
           ? fmt::format("{} KV stages in each of {} blocks a multiprocessor, or {} in one", p.shared_stages,
@@ -356,10 +356,7 @@ KernelSource emit_decode(const DecodePlan& p) {
       "Shared memory ({} bytes{}):{}",
       *p.config.schedule, p.BM, p.BN, stages, p.smem.bytes(),
       p.stages_at_launch() ? fmt::format(" with {} stages", p.num_kv_stages) : "", p.smem.listing());
-  const std::string head = kernel_head(name, m.config_json, facts,
-                                       "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  set_text(source, facts, body.lines());
   return source;
 }
 
