@@ -62,8 +62,8 @@ std::string fish_script(const CLI::App& app, const std::vector<std::string>& con
     const std::string chosen = fmt::format("-n '__fish_seen_subcommand_from {}'", command->get_name());
     for (const CLI::Option* option : command->get_options()) {
       for (const std::string& name : option->get_lnames())
-        out +=
-            fmt::format("complete -c kiln {} -l {} -d {}\n", chosen, name, in_quotes(option->get_description()));
+        out += fmt::format("complete -c kiln {} -l {} -d {}\n", chosen, name,
+                           in_quotes(option->get_description()));
     }
     if (takes_configs(*command))
       out += fmt::format("complete -c kiln {} -a '{}'\n", chosen, fmt::join(configs, " "));

@@ -35,6 +35,7 @@ EmulateOptions run_options(const EmulateOptions& given, std::size_t way) {
 struct Outcome {
   std::string failure;  ///< "shared-race", "wrong-result", ...; empty: ran to its end with no finding
   std::string message;
+  std::set<std::string> notes;
   std::vector<EmulateOutput> outputs;
   std::uint64_t instructions = 0;
 };
@@ -47,9 +48,11 @@ Outcome run_once(const EmulateOptions& options, const LaunchFile& file,
     for (const LaunchPlan& plan : file.launches) {
       const em::Report report = session.run(plan);
       out.instructions = std::max(out.instructions, report.counters.warp_instructions);
-      for (const em::Finding& f : report.findings)
+      for (const em::Finding& f : report.findings) {
+        if (f.severity == em::Severity::note) out.notes.insert(f.kind);
         if (out.failure.empty() && f.severity != em::Severity::note)
           out.failure = f.kind, out.message = f.message;
+      }
       if (out.failure.empty() && !report.completed) out.failure = "stopped";
       if (!out.failure.empty()) return out;
     }
@@ -100,6 +103,12 @@ class Baseline {
       if (!loose_.contains(i) || (is_float(want.type) && !(distance(got, want) <= kTolerance))) return false;
     }
     return true;
+  }
+  /// A note that the unchanged program has not; empty: none.
+  std::string new_note(const Outcome& run) const {
+    const auto it = std::ranges::find_if(
+        run.notes, [&](const std::string& kind) { return !runs_[0].notes.contains(kind); });
+    return it == run.notes.end() ? "" : *it;
   }
   bool has_outputs() const { return !runs_[0].outputs.empty(); }
   std::string failure;       ///< what is wrong with the program itself
@@ -198,6 +207,8 @@ class Mutants {
       o.stop_at_finding = true;
       const Outcome run = run_once(o, file_, changed);
       if (!run.failure.empty()) return fmt::format("{} ({})", run.failure, kWays[w].policy);
+      if (const std::string note = baseline_.new_note(run); !note.empty())
+        return fmt::format("{} ({})", note, kWays[w].policy);
       if (!baseline_.accepts(run)) return fmt::format("wrong-result ({})", kWays[w].policy);
     }
     return {};

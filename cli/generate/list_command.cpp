@@ -1,5 +1,6 @@
 // list: the shipped configs, by target and operation, with what tells them apart.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <kiln/kiln.hpp>
@@ -25,7 +26,11 @@ struct Row {
   std::string name, path, target, operation, dtype, kv_dtype, operand, mask;
   int depth = 0, ov_depth = 0, page_size = 0;
 
-  std::string types() const { return kv_dtype == dtype ? dtype : dtype + "/" + kv_dtype; }
+  /// "bf16/e4m3": of Q and of K and V.
+  std::string types() const {
+    const std::string kv = kv_dtype.starts_with("fp8_") ? kv_dtype.substr(4) : kv_dtype;
+    return kv_dtype == dtype ? dtype : dtype + "/" + kv;
+  }
   std::string depths() const {
     return ov_depth == depth ? std::to_string(depth) : fmt::format("{}/{}", depth, ov_depth);
   }
@@ -106,6 +111,17 @@ void print_rows(const std::vector<Row>& rows) {
   }
 }
 
+/// One header and a line each, for programs: what is in a column stays there.
+void print_plain(const std::vector<Row>& rows) {
+  std::vector<std::vector<std::string>> cells{
+      {"name", "target", "operation", "dtype", "depth", "path", "kv_dtype", "ov_depth", "operand", "mask"}};
+  for (const Row& row : rows) {
+    cells.push_back({row.name, row.target, row.operation, row.dtype, std::to_string(row.depth), row.path,
+                     row.kv_dtype, std::to_string(row.ov_depth), row.operands(), row.mask});
+  }
+  fmt::print("{}", table(cells, true));
+}
+
 int list(const Options& options, bool json) {
   if (!options.target.empty() && !target_from(options.target))
     throw Error(ErrorCode::bad_input,
@@ -123,7 +139,7 @@ int list(const Options& options, bool json) {
   }
   if (rows.empty())
     throw Error(ErrorCode::bad_input, "no shipped config has all of that; `kiln list` shows all");
-  print_rows(rows);
+  isatty(STDOUT_FILENO) != 0 ? print_rows(rows) : print_plain(rows);
   return 0;
 }
 

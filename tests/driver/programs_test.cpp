@@ -41,9 +41,8 @@ TEST_CASE("a program with the runtime as a library") {
 
 TEST_CASE("relocatable device code is linked when it is loaded") {
   // The second file is the first one's other half.
-  const std::string program =
-      compile("relocatable", std::string(kPtx90) + " -rdc=true " + KILN_SOURCE_DIR +
-                                 "/tests/driver/programs/relocatable_other.cu");
+  const std::string program = compile("relocatable", std::string(kPtx90) + " -rdc=true " + KILN_SOURCE_DIR +
+                                                         "/tests/driver/programs/relocatable_other.cu");
   if (program.empty()) return;
   const CommandResult r = emulate(program);
   CHECK(r.status == 0);

@@ -207,7 +207,7 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   b.published = r.published(w, lane, unit, epoch);
 }
 
-/// Of its own block the barriers between the two suffice on hardware, and libcu++ relies on that.
+/// Of its own block the barriers between the two suffice on hardware; libcu++ and Triton rely on that.
 void report_unfenced(Warp& w, const Op& op, int lane, Block& owner, const MBarrier& m) {
   Finding f;
   f.kind = "missing-mbarrier-fence";
@@ -217,7 +217,7 @@ void report_unfenced(Warp& w, const Op& op, int lane, Block& owner, const MBarri
   f.site = site_of(w, op, lane);
   f.has_other = true;
   f.other = site_of(owner.warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1);
-  if (w.block->cluster->blocks.size() == 1) f.severity = Severity::undefined;
+  if (w.block->cluster->blocks.size() == 1) f.severity = Severity::note;
   report(*w.block->cluster, std::move(f));
 }
 

@@ -33,10 +33,7 @@ __global__ void by_barrier(int* out, const int* in, int tiles) {
 #pragma nv_diag_suppress static_var_with_dynamic_init
   __shared__ cuda::barrier<cuda::thread_scope_block> ready;
   const auto block = cg::this_thread_block();
-  if (block.thread_rank() == 0) {
-    init(&ready, block.size());
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // copies may be bulk copies
-  }
+  if (block.thread_rank() == 0) init(&ready, block.size());
   block.sync();
   int sum = 0;
   for (int t = 0; t < tiles; ++t) {
