@@ -119,6 +119,8 @@ struct Warp {
   std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
   RecycledVector<RegisterState> state;     ///< by register state, see Touch; empty without findings
+  RecycledVector<std::uint32_t> clean;     ///< by op: see track_registers; empty without findings
+  std::uint32_t times_unknown = 0;         ///< how often some register became unknown
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
   std::unordered_map<std::uint32_t, HalvesUnknown>
       halves;                                ///< of unknown 64-bit registers, by register state

@@ -16,10 +16,8 @@ constexpr std::size_t kLarge = std::size_t{4} << 20;
 
 /// It is no error where the host has none.
 void prefer_large_pages(std::uint8_t* begin, std::size_t bytes) {
-  constexpr std::uintptr_t kPage = 4096;
-  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) & ~(kPage - 1);
-  madvise(reinterpret_cast<void*>(first), reinterpret_cast<std::uintptr_t>(begin) + bytes - first,
-          MADV_HUGEPAGE);
+  const std::size_t into_page = reinterpret_cast<std::uintptr_t>(begin) & 4095;
+  madvise(begin - into_page, bytes + into_page, MADV_HUGEPAGE);
 }
 
 /// At `address` if nothing else is there.

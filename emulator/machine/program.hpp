@@ -73,6 +73,7 @@ struct Op {
   bool predicate_negated = false;
   Kind kind = Kind::other;
   Use use = Use::strict;
+  bool stamps = false;  ///< has to do with registers of wgmma or tcgen05, which may be under way
   std::uint8_t dsize = 0, asize = 0, bsize = 0, csize = 0;  ///< bytes of a lane; 0: absent
   std::uint8_t width = 0, count = 0;                        ///< memory element bytes, vector length
   std::uint16_t flags = 0;

@@ -164,7 +164,10 @@ class RaceTracker {
       kTwice = 8,  ///< an agent may have two of `reads`
       kBytes = 16  ///< of the earlier writers some are in `further`
     };
-    explicit Cells(std::size_t count) : write(count), marks(count), readers(count) {}
+    explicit Cells(std::size_t count) : write(count) {
+      fill_bytes(marks, count, 0);
+      fill_bytes(readers, count, 0);
+    }
     RecycledVector<Slot> write;
     RecycledVector<std::uint8_t> marks;
     RecycledVector<std::uint8_t> readers;  ///< the rest of `reads` is empty

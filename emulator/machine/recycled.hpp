@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace kiln::emulator {
@@ -22,6 +25,15 @@ struct Recycled {
   Recycled(const Recycled<U>& /*other*/) noexcept {
   }  // NOLINT(google-explicit-constructor): as allocators are
   T* allocate(std::size_t n) { return static_cast<T*>(take_recycled(n * sizeof(T))); }
+  /// Elements without a value are left as the memory was.
+  template <class U>
+  void construct(U* p) noexcept {
+    ::new (static_cast<void*>(p)) U;
+  }
+  template <class U, class... A>
+  void construct(U* p, A&&... a) {
+    ::new (static_cast<void*>(p)) U(std::forward<A>(a)...);
+  }
   void deallocate(T* p, std::size_t n) noexcept { give_recycled(p, n * sizeof(T)); }
   template <class U>
   bool operator==(const Recycled<U>& /*other*/) const {
@@ -30,6 +42,12 @@ struct Recycled {
 };
 template <class T>
 using RecycledVector = std::vector<T, Recycled<T>>;
+
+/// `count` bytes of `value`; several times as fast as the vector's own functions.
+inline void fill_bytes(RecycledVector<std::uint8_t>& bytes, std::size_t count, std::uint8_t value) {
+  bytes.resize(count);
+  if (count != 0) std::memset(bytes.data(), value, count);
+}
 
 /// Base of classes that are made with new for each block.
 struct RecycledObject {

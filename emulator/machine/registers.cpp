@@ -170,6 +170,18 @@ void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
   }
 }
 
+/// Where registers become unknown more often than this, nothing is remembered.
+constexpr std::uint32_t kOften = 64;
+
+void forget_clean(Warp& w) {
+  if (w.times_unknown <= kOften && ++w.times_unknown != 0) std::fill(w.clean.begin(), w.clean.end(), 0);
+}
+
+/// All operands were known. Only the kernel's own registers stay where they are.
+void note_clean(Warp& w, std::size_t op) {
+  if (w.times_unknown <= kOften && w.frame->parent == nullptr) w.clean[op] |= w.exec;
+}
+
 }  // namespace
 
 void report_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes) {
@@ -183,6 +195,7 @@ std::uint32_t unknown_lanes(const Warp& w, Ref r, std::uint32_t lanes) {
 void mark_unknown(Warp& w, std::uint32_t origin, Ref r, std::uint32_t lanes) {
   if ((r & 3) != kRegister) return;
   const std::uint32_t at = state_of(w, r);
+  forget_clean(w);
   w.state[at].known &= ~lanes;
   w.halves.erase(at);
   if (w.origin.size() < w.state.size()) w.origin.resize(w.state.size(), 0);
@@ -208,6 +221,7 @@ std::uint32_t unknown_origin(const Warp& w) {
 }
 
 void restore_unknown_inputs(Warp& w, std::uint32_t lanes) {
+  if (!w.unknown_inputs.empty()) forget_clean(w);
   for (UnknownInput& u : w.unknown_inputs) {
     w.state[u.state].known &= ~(u.lanes & lanes);
     u.lanes &= ~lanes;
@@ -239,23 +253,28 @@ void track_registers(Warp& w, const Op& op, const Program& p) {
   const auto at = static_cast<std::size_t>(&op - p.ops.data());
   const Touch* t = p.touches.data() + p.touch_begin[at];
   const Touch* const end = p.touches.data() + p.touch_begin[at + 1];
-  if (w.checked) [[unlikely]] {
+  if (w.checked && op.stamps) [[unlikely]] {
     check_owned(w, op, t, end);
     if (w.stop) return;  // it runs again
   }
   RegisterState* const s = w.state.data() + w.frame->state;
   const std::uint32_t exec = w.exec;
-  std::uint32_t bad = 0;
-  if (p.uses_wgmma && op.kind != Kind::wgmma) {
+  if (op.stamps && op.kind != Kind::wgmma) {
     // A copy carries the stamp on: the compiler gives an accumulator several names.
     const bool copy = op.kind == Kind::move && end - t == 2 && !t->write;
     const std::uint32_t stamp = copy ? s[t->state].stamp : w.fence_epoch;
     for (const Touch* r = t; r != end; ++r) s[r->state].stamp = stamp;
   }
+  if ((exec & ~w.clean[at]) == 0) return;
+  std::uint32_t bad = 0;
   const Touch* const first = t;
   for (; t != end && !t->write; ++t) bad |= exec & ~s[t->state].known;
-  if (bad != 0) [[unlikely]]
+  if (bad == 0) {
+    note_clean(w, at);
+  } else [[unlikely]] {
     bad = unknown_result(w, op, first, end);
+    forget_clean(w);
+  }
   for (; t != end; ++t) {
     std::uint32_t& known = s[t->state].known;
     known = (known | exec) & ~bad;

@@ -21,7 +21,8 @@ struct RegisterState {
 using HalvesUnknown = std::array<std::uint32_t, 2>;
 
 /// Before an instruction: reports unknown operands that matter and registers that wgmma owns, and notes what
-/// it writes.
+/// it writes. Needless where `Warp::clean` has all executing lanes of an op without `stamps`: those have executed it
+/// with known operands, which stay known until some register becomes unknown.
 void track_registers(Warp& w, const Op& op, const Program& p);
 /// Before a predicated instruction: an unknown predicate may not decide about what matters.
 void check_guard(Warp& w, const Op& op, const Program& p);

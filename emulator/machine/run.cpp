@@ -158,7 +158,8 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
       park(w);
       break;
     }
-    const Op& op = ops[w.pc];
+    const std::uint32_t at = w.pc;
+    const Op& op = ops[at];
     std::uint32_t exec = w.active;
     if (op.predicate != kNoRef) {
       const std::uint32_t p = *w.in<std::uint32_t>(op.predicate);
@@ -171,7 +172,7 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
     lanes += exec == 0xffffffffu ? 32 : static_cast<std::uint32_t>(std::popcount(exec));
     if (findings && op.predicate != kNoRef) check_guard(w, op, program);
     if (exec == 0) continue;
-    if (findings) {
+    if (findings && (op.stamps || (exec & ~w.clean[at]) != 0)) {
       track_registers(w, op, program);
       if (w.stop) break;
     }

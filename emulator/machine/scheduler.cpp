@@ -28,8 +28,8 @@ std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
   b->id = id;
   b->rank = rank;
   const std::uint32_t bytes = kSharedBase + p.static_smem + l.dynamic_smem_bytes;
-  b->smem.assign(bytes + 64, kPoison);
-  b->shadow.assign(bytes + 64, kUnallocated);
+  fill_bytes(b->smem, bytes + 64, kPoison);
+  fill_bytes(b->shadow, bytes + 64, kUnallocated);
   std::fill(b->shadow.begin() + kSharedBase, b->shadow.begin() + bytes, kAllocated);
   if (p.uses_reserved_smem) {
     std::fill_n(b->shadow.begin() + kReservedOffset, kReservedBytes, kAllocated);
@@ -46,12 +46,13 @@ std::unique_ptr<Block> make_block(Cluster& c, Dim3 id, std::uint32_t rank) {
     Warp& w = b->warps[i];
     w.index = static_cast<int>(i);
     w.block = b.get();
-    w.registers.assign(entry.register_bytes + 64, 0);
+    fill_bytes(w.registers, entry.register_bytes + 64, 0);
     if (l.findings) w.state.assign(entry.state_count, {});
+    if (l.findings) w.clean.assign(p.ops.size(), 0);
     w.owned.assign(entry.state_count, 0);
     w.local_bytes = entry.local_bytes;
-    w.local.assign(std::size_t{32} * w.local_bytes, kPoison);
-    w.local_shadow.assign(std::size_t{32} * w.local_bytes, kAllocated);
+    fill_bytes(w.local, std::size_t{32} * w.local_bytes, kPoison);
+    fill_bytes(w.local_shadow, std::size_t{32} * w.local_bytes, kAllocated);
     w.live = threads - i * 32 >= 32 ? 0xffffffffu : (1u << (threads - i * 32)) - 1;
     w.frame = std::make_shared<Frame>();
     w.frame->window_end = entry.register_bytes;

@@ -33,6 +33,20 @@ TEST_CASE("a lane that reads what another lane wrote") {
   clean(one_warp(kStore + "ld.shared.u32 %r6, [%r1]; st.global.u32 [%o], %r6;"));
 }
 
+TEST_CASE("races of lanes are found however much lies between") {
+  const std::string written = kStore + "bar.warp.sync -1;\n", read = "ld.shared.u32 %r6, [%r1];\n";
+  const std::string write = "xor.b32 %r5, %r4, 4; add.u32 %r5, %r5, %r3; st.shared.u32 [%r5], %r6;\n";
+  std::string reads;
+  for (int i = 0; i < 600; ++i) reads += read;
+  finds("warp-race", one_warp(written + read + write));
+  finds("warp-race", one_warp(written + reads + write));
+  finds("warp-race", one_warp(kStore + "st.shared.u32 [%r1+256], %t;\n" + kRead));
+  clean(one_warp(written + reads + "bar.warp.sync -1;\n" + write));
+  clean(one_warp(written + reads + "st.shared.u32 [%r1], %t;\n"));
+  // After a store of what is there already, too, and between them.
+  finds("warp-race", one_warp(kStore + kStore + kRead));
+}
+
 TEST_CASE("lanes that share a word") {
   const std::string own = "add.u32 %r5, %r3, %t; st.shared.u8 [%r5], %t; ";
   clean(one_warp(own + "ld.shared.u8 %r6, [%r5]; st.global.u32 [%o], %r6;"));

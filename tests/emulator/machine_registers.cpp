@@ -17,6 +17,20 @@ TEST_CASE("an unwritten register is found where its value matters") {
   clean(run(kernel("add.u32 %r2, %r1, 1; st.global.u32 [%o], %t;")));
 }
 
+TEST_CASE("an instruction that has been right goes wrong later") {
+  // The fourth time round the loaded word is one that nobody has written.
+  const std::string loop =
+      "st.shared.u32 [%r1], %t; st.shared.u32 [%r1+128], %t; st.shared.u32 [%r1+256], %t; bar.sync 0; mov.u32 "
+      "%r5, 0;\nL:\nld.shared.u32 %r6, [%r1]; add.u32 %r7, %r6, 1; st.global.u32 [%o], %r7; add.u32 %r1, %r1, "
+      "128; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, ROUNDS; @%p2 bra L;";
+  const auto rounds = [&](const std::string& n) {
+    std::string body = loop;
+    return run(shared_kernel(body.replace(body.find("ROUNDS"), 6, n)));
+  };
+  clean(rounds("3"));
+  finds("uninitialized-read", rounds("4"));
+}
+
 TEST_CASE("lanes are told apart") {
   const std::string half = "setp.lt.u32 %p1, %t, 16; @%p1 mov.u32 %r1, 7;\n";
   clean(run(kernel(half + "@%p1 st.global.u32 [%o], %r1;")));

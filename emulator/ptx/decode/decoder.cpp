@@ -125,6 +125,7 @@ void Decoder::decode_function(std::uint32_t index) {
   layout_registers(info);
   layout_frame(index, info);
   decode_body();
+  mark_stamped(program, *fn, info);
 }
 
 void Decoder::decode_body() {

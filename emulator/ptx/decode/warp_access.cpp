@@ -40,6 +40,30 @@ bool shadow_allows(const std::uint8_t* shadow, std::uint32_t bytes, bool write) 
                : shadow_is(shadow, bytes, kWrittenBit, 0);
 }
 
+/// shadow_allows of each of `lanes`, at its of `offsets`.
+template <class T>
+bool lanes_allow(const std::uint8_t* shadow, const std::uint32_t* offsets, std::uint32_t lanes, bool write) {
+  constexpr T each = static_cast<T>(kEach);
+  T all = static_cast<T>(~T{0}), any = 0;
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
+    T v;
+    std::memcpy(&v, shadow + offsets[std::countr_zero(m)], sizeof v);
+    all &= v;
+    any |= v;
+  }
+  const T wanted = static_cast<T>(each * (write ? kAllocated : kWrittenBit));
+  const T unwanted = write ? static_cast<T>(each * (kMbarrier & ~kWritten)) : T{0};
+  return (all & wanted) == wanted && (any & unwanted) == 0;
+}
+bool lanes_allow(const std::uint8_t* shadow, std::uint32_t bytes, const std::uint32_t* offsets,
+                 std::uint32_t lanes, bool write) {
+  if (bytes == 4) return lanes_allow<std::uint32_t>(shadow, offsets, lanes, write);
+  if (bytes == 8) return lanes_allow<u64>(shadow, offsets, lanes, write);
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1)
+    if (!shadow_allows(shadow + offsets[std::countr_zero(m)], bytes, write)) return false;
+  return true;
+}
+
 template <class T>
 std::uint32_t lanes_same(const Warp& w, Ref row, std::uint32_t offset, std::uint32_t lanes,
                          std::uint8_t* const* data) {
@@ -127,10 +151,11 @@ bool plain_shared(Warp& w, const Op& op, bool generic, std::uint32_t bytes, bool
   std::uint32_t offset[32];
   if (!own_offsets(w, generic, generic || (op.flags & 1) != 0, bytes, w.exec, address, offset)) return false;
   const bool row = in_a_row(w, address, bytes);
-  if (c.findings && row && !shadow_allows(b.shadow.data() + offset[0], 32 * bytes, write)) return false;
+  if (c.findings && !(row ? shadow_allows(b.shadow.data() + offset[0], 32 * bytes, write)
+                          : lanes_allow(b.shadow.data(), bytes, offset, w.exec, write)))
+    return false;
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
-    if (c.findings && !row && !shadow_allows(b.shadow.data() + offset[l], bytes, write)) return false;
     data[l] = b.smem.data() + offset[l];
     shadow[l] = b.shadow.data() + offset[l];
   }
@@ -213,9 +238,13 @@ bool plain_atomics(Warp& w, const Op& op, std::uint32_t bytes, const u64* addres
     return false;
   std::uint32_t offset[32];
   if (!own_offsets(w, false, (op.flags & 1) != 0, bytes, w.exec, address, offset)) return false;
+  if (bytes == 4 && !(lanes_allow<std::uint32_t>(b.shadow.data(), offset, w.exec, true) &&
+                      lanes_allow<std::uint32_t>(b.shadow.data(), offset, w.exec, false)))
+    return false;
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
-    if (!shadow_is(b.shadow.data() + offset[l], bytes, kWritten, kMbarrier & ~kWritten)) return false;
+    if (bytes != 4 && !shadow_is(b.shadow.data() + offset[l], bytes, kWritten, kMbarrier & ~kWritten))
+      return false;
     data[l] = b.smem.data() + offset[l];
   }
   if (!c.findings) return true;
