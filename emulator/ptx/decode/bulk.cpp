@@ -40,6 +40,8 @@ void run_bulk_wait(Warp& w, const Op& op) {
 struct Bulk {
   bool tensor = false, to_shared = false, from_shared_cta = false, reduce = false, multicast = false,
        prefetch = false;
+  bool rows4 = false;        ///< tile::gather4, tile::scatter4: a column and four rows
+  bool pair = false;         ///< cta_group::2: the mbarrier may be that of the pair's other CTA
   bool dst_cluster = false;  ///< destination addresses may name another block
   ReduceOp reduce_op = ReduceOp::add;
   TensorType type = TensorType::u8;
@@ -141,6 +143,30 @@ bool read_map(Warp& w, const Op& op, int lane, u64 address, TensorMapRequest& ma
   return true;
 }
 
+/// The map of a gather4 or scatter4: rows of two dimensions, one a box.
+bool check_rows(Warp& w, const Op& op, int lane, const TensorMapRequest& map) {
+  if (map.rank == 2 && map.box[1] == 1) return true;
+  report(w, op, lane, "bad-tensor-map",
+         "gather4 and scatter4 need a map of rank 2 whose box has one row, this has rank " +
+             std::to_string(map.rank) + " and " + std::to_string(map.box[1]) + " rows");
+  return false;
+}
+
+/// Shared bytes from one row of four to the next.
+std::uint32_t row_footprint(const TensorMapRequest& map) {
+  const std::uint32_t row = map.box[0] * bytes_of(map.type);
+  return map.swizzle == Swizzle::none ? row : std::max(row, 16u << static_cast<unsigned>(map.swizzle));
+}
+
+/// Four rows, {column, row, row, row, row}, below each other as one tile.
+void gather_rows(const TensorMapRequest& map, const std::int32_t* coordinates, std::uint32_t shared,
+                 std::vector<BoxRun>& runs, bool store) {
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::int32_t at[2] = {coordinates[0], coordinates[1 + i]};
+    box_runs(map, at, shared + i * row_footprint(map), runs, store);
+  }
+}
+
 bool same_run(const BoxRun& a, const BoxRun& b) {
   return a.global == b.global && a.shared == b.shared && a.bytes == b.bytes && a.oob == b.oob;
 }
@@ -223,7 +249,8 @@ void run_bulk(Warp& w, const Op& op) {
                    std::to_string(map.rank));
         return abort_cluster(c);
       }
-      b.bytes = box_bytes(map);
+      if (d.rows4 && !check_rows(w, op, l, map)) return abort_cluster(c);
+      b.bytes = d.rows4 ? 4 * box_bytes(map) : box_bytes(map);
       b.type = map.type;
       b.pattern = oob_pattern(map);
     } else {
@@ -235,8 +262,9 @@ void run_bulk(Warp& w, const Op& op) {
       }
       if (b.bytes == 0) return;
     }
-    Block* home = check_shared(w, op, l, shared, d.tensor ? box_footprint(map) : b.bytes,
-                               d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
+    Block* home = check_shared(
+        w, op, l, shared, d.tensor ? (d.rows4 ? 3 * row_footprint(map) : 0) + box_footprint(map) : b.bytes,
+        d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
     if (home == nullptr) return abort_cluster(c);
     if (d.from_shared_cta) {
       std::uint32_t source = 0;
@@ -252,11 +280,14 @@ void run_bulk(Warp& w, const Op& op) {
         for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
           coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, l));
         const std::span at(coordinates, static_cast<std::size_t>(d.rank));
-        if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
+        if (d.rows4) {
+          gather_rows(map, coordinates, offset, b.runs, !d.to_shared);
+        } else if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
           report(w, op, l, "bad-coordinates", text);
           return abort_cluster(c);
+        } else {
+          box_runs(map, at, offset, b.runs, !d.to_shared);
         }
-        box_runs(map, at, offset, b.runs, !d.to_shared);
       } else {
         const u64 global = part(w, d.to_shared ? d.src : d.dst, l);
         if (global % 16 != 0) {
@@ -299,6 +330,10 @@ void run_bulk(Warp& w, const Op& op) {
       }
       if (!d.multicast) b.mbarrier_block = where;
       if (b.targets.empty()) return;
+      // In each target's pair the CTA that `where` is in its own.
+      if (d.multicast && d.pair)
+        b.mbarrier_block =
+            b.targets.size() > 1 ? where : c.blocks[(b.targets[0]->rank & ~1u) | (where->rank & 1)].get();
       Block& first = b.mbarrier_block != nullptr ? *b.mbarrier_block : *b.targets.front();
       MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
       if (m == nullptr) return abort_cluster(c);
@@ -345,9 +380,10 @@ void decode_bulk(Decoder& d) {
     op.flags = d.has("read");
     return;
   }
-  if (d.has("im2col") || d.has("tile::gather4") || d.has("tile::scatter4") || d.has("cp_mask"))
-    d.unsupported();
+  if (d.has("im2col") || d.has("cp_mask")) d.unsupported();
   Bulk b;
+  b.rows4 = d.has("tile::gather4") || d.has("tile::scatter4");
+  b.pair = d.has("cta_group::2");
   b.tensor = d.has("tensor");
   b.prefetch = d.has("prefetch");
   b.reduce = d.in->opcode == "cp" && d.has("reduce");
@@ -413,7 +449,8 @@ void decode_bulk(Decoder& d) {
     Operand base = o;
     base.items.resize(1);
     for (const Operand& c : o.items[1].items) b.coordinates.push_back(d.src(c, 4));
-    if (static_cast<int>(b.coordinates.size()) != b.rank) d.fail("wrong number of coordinates in");
+    if (static_cast<int>(b.coordinates.size()) != (b.rows4 ? 5 : b.rank))
+      d.fail("wrong number of coordinates in");
     return part_of(d, base, Space::param);
   };
   const Operand& to = d.operand(i++);
