@@ -222,6 +222,42 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   b.published = r.published(w, lane, unit, epoch);
 }
 
+/// The pieces of a tensor copy; false (reported): the hardware does not take its coordinates.
+bool tensor_runs(Warp& w, const Op& op, int lane, const TensorMapRequest& map, std::uint32_t offset,
+                 std::vector<BoxRun>& runs) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  std::int32_t coordinates[5] = {};
+  for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
+    coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, lane));
+  if (d.rows4) {
+    gather_rows(map, coordinates, offset, runs, !d.to_shared);
+    return true;
+  }
+  const std::span at(coordinates, static_cast<std::size_t>(d.rank));
+  if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
+    report(w, op, lane, "bad-coordinates", text);
+    return false;
+  }
+  box_runs(map, at, offset, runs, !d.to_shared);
+  return true;
+}
+
+/// Bytes that a tensor copy moves, and shared memory that it covers.
+std::uint32_t moved_bytes(const Bulk& d, const TensorMapRequest& map) {
+  return d.rows4 ? 4 * box_bytes(map) : box_bytes(map);
+}
+std::uint32_t covered_bytes(const Bulk& d, const TensorMapRequest& map) {
+  return (d.rows4 ? 3 * row_footprint(map) : 0) + box_footprint(map);
+}
+
+/// The CTA of the mbarrier where that is not the target itself: `where` as named, or of a multicast to pairs that of
+/// the same side.
+Block* barrier_block(const Cluster& c, const Bulk& d, const BulkCopy& b, Block* where) {
+  if (!d.multicast) return where;
+  if (!d.pair || b.targets.empty()) return nullptr;
+  return b.targets.size() > 1 ? where : c.blocks[(b.targets[0]->rank & ~1u) | (where->rank & 1)].get();
+}
+
 void run_bulk(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto& d = *static_cast<const Bulk*>(op.aux);
@@ -250,7 +286,7 @@ void run_bulk(Warp& w, const Op& op) {
         return abort_cluster(c);
       }
       if (d.rows4 && !check_rows(w, op, l, map)) return abort_cluster(c);
-      b.bytes = d.rows4 ? 4 * box_bytes(map) : box_bytes(map);
+      b.bytes = moved_bytes(d, map);
       b.type = map.type;
       b.pattern = oob_pattern(map);
     } else {
@@ -262,9 +298,8 @@ void run_bulk(Warp& w, const Op& op) {
       }
       if (b.bytes == 0) return;
     }
-    Block* home = check_shared(
-        w, op, l, shared, d.tensor ? (d.rows4 ? 3 * row_footprint(map) : 0) + box_footprint(map) : b.bytes,
-        d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
+    Block* home = check_shared(w, op, l, shared, d.tensor ? covered_bytes(d, map) : b.bytes,
+                               d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
     if (home == nullptr) return abort_cluster(c);
     if (d.from_shared_cta) {
       std::uint32_t source = 0;
@@ -276,18 +311,7 @@ void run_bulk(Warp& w, const Op& op) {
       b.targets.push_back(home);
     } else {
       if (d.tensor) {
-        std::int32_t coordinates[5] = {};
-        for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
-          coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, l));
-        const std::span at(coordinates, static_cast<std::size_t>(d.rank));
-        if (d.rows4) {
-          gather_rows(map, coordinates, offset, b.runs, !d.to_shared);
-        } else if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
-          report(w, op, l, "bad-coordinates", text);
-          return abort_cluster(c);
-        } else {
-          box_runs(map, at, offset, b.runs, !d.to_shared);
-        }
+        if (!tensor_runs(w, op, l, map, offset, b.runs)) return abort_cluster(c);
       } else {
         const u64 global = part(w, d.to_shared ? d.src : d.dst, l);
         if (global % 16 != 0) {
@@ -328,12 +352,8 @@ void run_bulk(Warp& w, const Op& op) {
                "mbarrier address " + std::to_string(mbar) + " is not in the cluster");
         return abort_cluster(c);
       }
-      if (!d.multicast) b.mbarrier_block = where;
+      b.mbarrier_block = barrier_block(c, d, b, where);
       if (b.targets.empty()) return;
-      // In each target's pair the CTA that `where` is in its own.
-      if (d.multicast && d.pair)
-        b.mbarrier_block =
-            b.targets.size() > 1 ? where : c.blocks[(b.targets[0]->rank & ~1u) | (where->rank & 1)].get();
       Block& first = b.mbarrier_block != nullptr ? *b.mbarrier_block : *b.targets.front();
       MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
       if (m == nullptr) return abort_cluster(c);
@@ -382,11 +402,9 @@ void decode_bulk(Decoder& d) {
   }
   if (d.has("im2col") || d.has("cp_mask")) d.unsupported();
   Bulk b;
-  b.rows4 = d.has("tile::gather4") || d.has("tile::scatter4");
-  b.pair = d.has("cta_group::2");
+  b.rows4 = d.has("tile::gather4") || d.has("tile::scatter4"), b.pair = d.has("cta_group::2");
   b.tensor = d.has("tensor");
-  b.prefetch = d.has("prefetch");
-  b.reduce = d.in->opcode == "cp" && d.has("reduce");
+  b.prefetch = d.has("prefetch"), b.reduce = d.in->opcode == "cp" && d.has("reduce");
   b.multicast = d.has("multicast::cluster");
   const int rank = d.which({"1d", "2d", "3d", "4d", "5d"});
   b.rank = rank + 1;
