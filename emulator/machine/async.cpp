@@ -58,13 +58,15 @@ void load_runs(BulkCopy& b, Block& target) {
   const GlobalMemory::Impl& m = *target.cluster->launch->memory;
   for (const BoxRun& r : b.runs) {
     if (r.shared + r.bytes > target.smem.size()) continue;
-    std::uint8_t* to = target.smem.data() + r.shared;
-    if (r.oob)
+    std::uint8_t* const smem = target.smem.data();
+    if (r.oob)  // the same with any swizzle
       for (std::uint32_t i = 0; i < r.bytes; ++i)
-        to[i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
+        smem[r.shared + i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
     else
-      std::memcpy(to, m.at(r.global), r.bytes);
-    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(to), r.bytes);
+      each_piece(r, [&](std::uint32_t to, std::uint32_t from, std::uint32_t bytes) {
+        std::memcpy(smem + to, m.at(r.global + from), bytes);
+      });
+    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(smem + r.shared), r.bytes);
     std::memset(target.shadow.data() + r.shared, kWritten, r.bytes);
   }
 }
@@ -153,7 +155,9 @@ void read_bulk_source(BulkCopy& b) {
     const std::size_t at = b.staged.size();
     b.staged.resize(at + r.bytes);
     if (r.shared + r.bytes <= b.source->smem.size())
-      std::memcpy(b.staged.data() + at, b.source->smem.data() + r.shared, r.bytes);
+      each_piece(r, [&](std::uint32_t from, std::uint32_t to, std::uint32_t bytes) {
+        std::memcpy(b.staged.data() + at + to, b.source->smem.data() + from, bytes);
+      });
   }
 }
 
@@ -227,9 +231,12 @@ bool complete_wgmma(Block& b, WgmmaQueue& q, std::uint64_t until) {
           a[w * 4 + r] = reinterpret_cast<const std::uint32_t*>(home + (ref & ~3u));
         }
     }
-    wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
-    b.cluster->counters.matrix_flops +=
-        std::uint64_t{2} * 64 * static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
+    if (op.sparse || op.a == MatrixType::b1)
+      wgmma_rare(op, i.scale_d, d, a, i.metadata ? i.metadata->data() : nullptr, i.desc_a, i.desc_b, b.smem);
+    else
+      wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
+    b.cluster->counters.matrix_flops += std::uint64_t{op.sparse ? 1u : 2u} * 64 *
+                                        static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
     ++b.cluster->progress;
   }
   return true;

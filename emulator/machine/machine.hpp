@@ -20,6 +20,7 @@
 #include "emulator/machine/module.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/machine/recycled.hpp"
 #include "emulator/machine/registers.hpp"
 
 namespace kiln::emulator {
@@ -100,9 +101,10 @@ struct Warp {
   std::vector<Group> others;
   int index = 0;  ///< in the block
   Block* block = nullptr;
-  std::vector<std::uint8_t> registers, specials;
-  std::vector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
+  RecycledVector<std::uint8_t> registers, specials;
+  RecycledVector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
   std::uint32_t local_bytes = 0;
+  std::array<std::uint32_t, 32> stack = {};  ///< of alloca: the end of each lane's memory, 0: none
   std::uint64_t counts[static_cast<int>(Kind::count)] = {};
   std::uint64_t lane_instructions = 0;
   std::uint32_t register_budget = 0;  ///< of setmaxnreg
@@ -116,7 +118,7 @@ struct Warp {
   std::deque<std::uint32_t> wgmma_epochs;  ///< for the race tracker, at each commit
   std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
-  std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
+  RecycledVector<RegisterState> state;     ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
   std::unordered_map<std::uint32_t, HalvesUnknown>
       halves;                                ///< of unknown 64-bit registers, by register state
@@ -216,8 +218,8 @@ struct MBarrier {
 struct Block {
   Cluster* cluster = nullptr;
   Dim3 id{0, 0, 0};
-  std::uint32_t rank = 0;                  ///< in the cluster
-  std::vector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
+  std::uint32_t rank = 0;                     ///< in the cluster
+  RecycledVector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
   std::vector<Warp> warps;
   NamedBarrier barriers[16];
   std::unordered_map<std::uint32_t, MBarrier> mbarriers;
@@ -265,7 +267,11 @@ struct Cluster {
   }
 };
 
+class Mistakes;
+
 struct LaunchState {
+  LaunchState();
+  ~LaunchState();
   GlobalMemory::Impl* memory = nullptr;
   const Module::Impl* module = nullptr;
   const Program* program = nullptr;
@@ -282,9 +288,8 @@ struct LaunchState {
   std::mutex atomics;
   std::unique_ptr<GlobalRaces> globals;  ///< null: findings are off
   Report report;
-  std::unordered_map<std::string, std::size_t> causes;            ///< of the report's findings
-  std::map<std::ptrdiff_t, std::set<std::uint64_t>> places = {};  ///< by finding: pairs of PTX lines
-  std::string failure;                                            ///< an Error raised while executing
+  std::unique_ptr<Mistakes> mistakes;  ///< the report's findings
+  std::string failure;                 ///< an Error raised while executing
   int failure_line = 0;
 };
 
@@ -296,6 +301,8 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum);
 void fill_specials(Warp& w);
 /// Chooses the group of `w` that runs next; false if none can.
 bool select_group(Warp& w);
+/// Lets the runnable group of `w` run that is next after the one that ran last.
+void yield_group(Warp& w);
 /// Lanes of `mask` leave the program.
 void exit_lanes(Warp& w, std::uint32_t mask);
 /// Coordinates of block `rank` of a cluster.

@@ -266,9 +266,9 @@ void track_registers(Warp& w, const Op& op, const Program& p) {
 
 void check_wgmma_register(Warp& w, const Op& op, Ref r, bool accumulator) {
   if ((r & 3) != kRegister) return;
-  const std::uint32_t at = state_of(w, r);
+  const std::uint32_t at = w.frame->state + r / 64;  // no predicate
   RegisterState& s = w.state[at];
-  if (s.stamp == w.fence_epoch && s.stamp != 0) {
+  if (s.stamp == w.fence_epoch && s.stamp != 0) [[unlikely]] {
     report(w, op, -1, "missing-wgmma-fence",
            name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,") +
                " was accessed by the warp with no wgmma.fence between; undefined in PTX, ptxas inserts it "

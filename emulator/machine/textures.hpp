@@ -10,7 +10,6 @@ namespace kiln::emulator {
 struct TextureTable {
   std::unordered_map<std::uint64_t, Texture> textures;
   std::unordered_map<std::uint64_t, Image> surfaces;
-  std::unordered_map<std::uint64_t, Sampler> samplers;  ///< by address of a .samplerref
   std::uint64_t next = 1;
 };
 

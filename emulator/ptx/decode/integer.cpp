@@ -451,9 +451,40 @@ void decode_mov(Decoder& d) {
   if (size == 8) op.use = Use::halves;
 }
 
+/// Sources may be components of the destination: all are read first.
+void run_mov_vector(Warp& w, const Op& op) {
+  const Ref* const d = w.block->cluster->program->lists.data() + op.target;
+  u64 values[4][32];
+  for (std::uint32_t i = 0; i < op.count; ++i)
+    each_lane(w, [&](int l) { values[i][l] = w.value(d[op.count + i], op.dsize, l); });
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    each_lane(w, [&](int l) { w.set(d[i], op.dsize, l, values[i][l]); });
+    const std::uint32_t unknown = w.unknown_inputs.empty() ? 0 : unknown_input(w, d[op.count + i]) & w.exec;
+    if (unknown != 0) mark_unknown(w, unknown_origin(w), d[i], unknown);
+  }
+  w.unknown_inputs.clear();
+}
+/// mov.v4.f32 {a,b,c,d}, {e,f,g,h}: component by component.
+void decode_mov_vector(Decoder& d) {
+  const Operand &to = d.operand(0), &from = d.operand(1);
+  const int size = size_of(d.type());
+  if (from.kind != Operand::Kind::vector || to.items.size() != from.items.size() ||
+      to.items.size() != (d.has("v4") ? 4u : 2u))
+    d.fail("vectors of different lengths in");
+  std::vector<Ref> refs;
+  for (const Operand& o : to.items) refs.push_back(d.dst(o, o.kind == Operand::Kind::sink ? 0 : size));
+  for (const Operand& o : from.items) refs.push_back(d.src(o, size));
+  const std::uint32_t at = d.list(refs);
+  Op& op = d.emit(run_mov_vector, Kind::move);
+  op.use = Use::handled, op.target = at;
+  op.count = static_cast<std::uint8_t>(to.items.size()), op.dsize = static_cast<std::uint8_t>(size);
+}
+
 void decode_any_mov(Decoder& d) {
-  const bool vector = d.has("v4") || d.has("v2");
-  return vector && d.operand(1).kind == Operand::Kind::special ? decode_mov_special(d) : decode_mov(d);
+  if (!d.has("v4") && !d.has("v2")) return decode_mov(d);
+  if (d.operand(0).kind == Operand::Kind::vector && d.operand(1).kind == Operand::Kind::special)
+    return decode_mov_special(d);
+  decode_mov_vector(d);
 }
 
 }  // namespace
