@@ -91,7 +91,10 @@ void store_runs(Cluster& c, BulkCopy& b) {
 }
 
 void signal(Cluster& c, BulkCopy& b, Block& target) {
-  Block& where = b.mbarrier_block != nullptr ? *b.mbarrier_block : target;
+  // Of a multicast to pairs (cta_group::2) the mbarrier lies in one CTA of each.
+  Block& where = b.mbarrier_block == nullptr ? target
+                 : b.targets.size() > 1      ? *c.blocks[(target.rank & ~1u) | (b.mbarrier_block->rank & 1)]
+                                             : *b.mbarrier_block;
   MBarrier* m = find_mbarrier(*b.warp, *b.op, b.lane, where, b.mbarrier);
   if (m == nullptr) return;
   if (c.findings && &target == b.targets.front() && m->phase != b.phase)

@@ -33,6 +33,7 @@ bool synchronises(const ptx::Instruction& in) {
   const std::string_view o = in.opcode;
   if (o == "bar" || o == "barrier" || o == "fence" || o == "membar" || o == "griddepcontrol") return true;
   if (o == "mbarrier") return !in.has("init") && !in.has("inval");
+  if (o == "tcgen05") return in.has("commit") || in.has("wait::ld") || in.has("wait::st");
   return (o == "cp" || o == "wgmma") && (in.has("wait_group") || in.has("wait_all") || in.has("fence"));
 }
 

@@ -1,5 +1,7 @@
 #include "emulator/mutate/mutate.hpp"
 
+#include <algorithm>
+
 #include "emulator/mutate/statement.hpp"
 #include "emulator/ptx/parse/parser.hpp"
 
@@ -28,6 +30,8 @@ class Mutator {
   void mbarrier();
   void copy();
   void wgmma();
+  void tcgen05();
+  void products();
   void addresses(std::size_t operand);
   void groups();
   void ordering();
@@ -159,6 +163,39 @@ void Mutator::wgmma() {
   }
 }
 
+/// tcgen05.mma: its descriptors, and whether it adds to D.
+void Mutator::products() {
+  if (in_->operands[1].kind != Operand::Kind::address)
+    change_operand("descriptor A 32 bytes on", 1, "add", "2", true);
+  change_operand("descriptor B 32 bytes on", 2, "add", "2", true);
+  change_operand("swizzle bit of descriptor B", 2, "xor", "0x4000000000000000", true);
+  change_operand("negation of A", 3, "xor", "8192", false);
+  const std::size_t flag = has("block_scale") ? 6 : in_->operands[4].kind == Operand::Kind::vector ? 5 : 4;
+  const Operand& accumulate = in_->operands[flag];
+  if (accumulate.kind == Operand::Kind::integer)
+    add("accumulation flipped", statement_->with_operand(flag, accumulate.value != 0 ? "0" : "1"));
+  else if (!accumulate.negated)
+    add("accumulation flipped",
+        statement_->with_operand(flag, "!" + std::string(statement_->operands[flag])));
+  if (has("block_scale")) change_operand("scales of A one row on", 4, "add", "65536", false);
+}
+
+void Mutator::tcgen05() {
+  if (has("mma")) return products();
+  if (has("alloc")) {
+    if (in_->operands[1].kind == Operand::Kind::integer && in_->operands[1].value > 32)
+      add("half the columns", statement_->with_operand(1, std::to_string(in_->operands[1].value / 2)));
+  } else if (has("commit")) {
+    remove();
+    if (has("multicast::cluster"))
+      add("CTA 0 in the mask flipped",
+          "{ .reg .b16 kiln_mutant; mov.b16 kiln_mutant, " + std::string(statement_->operands[1]) +
+              "; xor.b16 kiln_mutant, kiln_mutant, 1; " + statement_->with_operand(1, "kiln_mutant") + " }");
+  } else if (has("wait::st") || has("wait::ld") || has("dealloc") || has("cp")) {
+    remove();
+  }
+}
+
 void Mutator::ordering() {
   for (const std::string_view strong : {"acq_rel", "release", "acquire"}) {
     if (!has(strong)) continue;
@@ -172,10 +209,11 @@ void Mutator::ordering() {
 void Mutator::visit(const Instruction& in) {
   in_ = &in;
   const std::string_view o = in.opcode;
-  const bool interesting = o == "bar" || o == "barrier" || o == "mbarrier" || o == "fence" || o == "membar" ||
-                           o == "griddepcontrol" || o == "cp" || o == "wgmma" || o == "ldmatrix" ||
-                           o == "stmatrix" || o == "atom" || o == "red" || o == "ld" || o == "st";
-  if (!interesting) return;
+  static constexpr std::string_view kInteresting[] = {
+      "bar", "barrier", "mbarrier", "fence",    "membar",   "griddepcontrol",
+      "cp",  "wgmma",   "tcgen05",  "ldmatrix", "stmatrix", "atom",
+      "red", "ld",      "st"};
+  if (std::find(std::begin(kInteresting), std::end(kInteresting), o) == std::end(kInteresting)) return;
   const Statement statement(module_.text, in);
   statement_ = &statement;
   if (o == "bar" || o == "barrier") {
@@ -190,6 +228,8 @@ void Mutator::visit(const Instruction& in) {
     copy();
   } else if (o == "wgmma") {
     wgmma();
+  } else if (o == "tcgen05") {
+    tcgen05();
   } else if (o == "ldmatrix") {
     addresses(1);
   } else if (o == "stmatrix") {
@@ -220,6 +260,9 @@ std::string equivalent_reason(const Mutation& mutation,
   // The emulated device reports every register that needs one.
   if (is("wgmma.fence"))
     return "an earlier wgmma.fence covers the registers; ptxas adds one where it wants it (C7519)";
+  // A load is complete when one of its registers is used, which comes before every hand-over that needs it.
+  if (mutation.ptx_text.find("tcgen05.wait::ld") != std::string::npos && kills("trap;"))
+    return "the registers are used before anybody may write the columns again";
   // Registers and memory that a wgmma still owns are reported when touched, so where the statement is reached
   // a later wait does for all of them.
   if ((is("wgmma.wait_group") || is("wgmma.commit_group")) && kills("trap;"))

@@ -35,6 +35,8 @@ struct Mutation {
 ///   commit groups                               removed
 ///   wait groups                                 removed; N + 1
 ///   wgmma descriptors                           one swizzle bit; start address + 32 bytes
+///   tcgen05.mma                                 descriptors 32 bytes on, a swizzle bit, a sign, accumulation flipped, scales
+///   tcgen05.commit, wait, dealloc, cp, alloc    removed; another multicast mask; half the columns
 ///   ldmatrix, stmatrix, shared addresses of cp.async    bit 4 (which 16-byte chunk) flipped
 ///   acquire, release, acq_rel of atomics        relaxed
 std::vector<Mutation> mutations(std::string_view ptx);

@@ -245,6 +245,6 @@ void decode_tcgen05(Decoder& d) {
 
 namespace kiln::emulator::ptx {
 std::vector<DecodeEntry> tcgen05_table() {
-  return {{"tcgen05", tcgen05::decode_tcgen05}};
+  return {{"tcgen05", tcgen05::decode_tcgen05}, {"clusterlaunchcontrol", tcgen05::decode_launch_control}};
 }
 }  // namespace kiln::emulator::ptx

@@ -19,5 +19,6 @@ int group_of(const ptx::Decoder& d);
 Op& emit(ptx::Decoder& d, Handler run);
 
 void decode_product(ptx::Decoder& d);
+void decode_launch_control(ptx::Decoder& d);
 
 }  // namespace kiln::emulator::tcgen05

@@ -80,11 +80,17 @@ struct CtaState {
   const Op* smallest_op = nullptr;
 };
 
+/// Cluster launch control: where an answer that there is no cluster left was read.
+struct LaunchControl {
+  const Op* refused = nullptr;
+};
+
 struct Unit {
   explicit Unit(std::size_t ctas) : cta(ctas), pipes(ctas), allocators(ctas) {}
   std::vector<CtaState> cta;  ///< by rank
   std::vector<Pipe> pipes;    ///< by rank; of a pair that of the even one
   std::vector<Allocator> allocators;
+  LaunchControl control;
   std::set<std::pair<const Op*, const Op*>> reported;
 };
 

@@ -196,9 +196,12 @@ void check_wide_access(const Decoder& d) {
 
 }  // namespace
 
+/// cvt to and from formats of 4 and 6 bits, scales, and with stochastic rounding (narrow_convert.cpp).
+bool decode_narrow_cvt(Decoder& d);
+
 bool decode_blackwell(Decoder& d) {
   check_wide_access(d);
-  return decode_pair(d) || decode_three(d) || decode_mixed(d);
+  return decode_pair(d) || decode_three(d) || decode_mixed(d) || decode_narrow_cvt(d);
 }
 
 }  // namespace kiln::emulator::ptx

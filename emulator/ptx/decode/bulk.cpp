@@ -41,6 +41,8 @@ void run_bulk_wait(Warp& w, const Op& op) {
 struct Bulk {
   bool tensor = false, to_shared = false, from_shared_cta = false, reduce = false, multicast = false,
        prefetch = false;
+  bool rows4 = false;        ///< tile::gather4, tile::scatter4: a column and four rows
+  bool pair = false;         ///< cta_group::2: the mbarrier may be that of the pair's other CTA
   bool dst_cluster = false;  ///< destination addresses may name another block
   ReduceOp reduce_op = ReduceOp::add;
   TensorType type = TensorType::u8;
@@ -142,6 +144,30 @@ bool read_map(Warp& w, const Op& op, int lane, u64 address, TensorMapRequest& ma
   return true;
 }
 
+/// The map of a gather4 or scatter4: rows of two dimensions, one a box.
+bool check_rows(Warp& w, const Op& op, int lane, const TensorMapRequest& map) {
+  if (map.rank == 2 && map.box[1] == 1) return true;
+  report(w, op, lane, "bad-tensor-map",
+         "gather4 and scatter4 need a map of rank 2 whose box has one row, this has rank " +
+             std::to_string(map.rank) + " and " + std::to_string(map.box[1]) + " rows");
+  return false;
+}
+
+/// Shared bytes from one row of four to the next.
+std::uint32_t row_footprint(const TensorMapRequest& map) {
+  const std::uint32_t row = map.box[0] * bytes_of(map.type);
+  return map.swizzle == Swizzle::none ? row : std::max(row, 16u << static_cast<unsigned>(map.swizzle));
+}
+
+/// Four rows, {column, row, row, row, row}, below each other as one tile.
+void gather_rows(const TensorMapRequest& map, const std::int32_t* coordinates, std::uint32_t shared,
+                 std::vector<BoxRun>& runs, bool store) {
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::int32_t at[2] = {coordinates[0], coordinates[1 + i]};
+    box_runs(map, at, shared + i * row_footprint(map), runs, store);
+  }
+}
+
 /// Whether a store leaves in global memory what is there, or what a store under way will leave there.
 bool stores_the_same(const Cluster& c, const BulkCopy& b, const BoxRun& run) {
   const std::uint8_t* const to = c.launch->memory->at(run.global);
@@ -207,6 +233,42 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   b.published = r.published(w, lane, unit, epoch);
 }
 
+/// The pieces of a tensor copy; false (reported): the hardware does not take its coordinates.
+bool tensor_runs(Warp& w, const Op& op, int lane, const TensorMapRequest& map, std::uint32_t offset,
+                 std::vector<BoxRun>& runs) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  std::int32_t coordinates[5] = {};
+  for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
+    coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, lane));
+  if (d.rows4) {
+    gather_rows(map, coordinates, offset, runs, !d.to_shared);
+    return true;
+  }
+  const std::span at(coordinates, static_cast<std::size_t>(d.rank));
+  if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
+    report(w, op, lane, "bad-coordinates", text);
+    return false;
+  }
+  box_runs(map, at, offset, runs, !d.to_shared);
+  return true;
+}
+
+/// Bytes that a tensor copy moves, and shared memory that it covers.
+std::uint32_t moved_bytes(const Bulk& d, const TensorMapRequest& map) {
+  return d.rows4 ? 4 * box_bytes(map) : box_bytes(map);
+}
+std::uint32_t covered_bytes(const Bulk& d, const TensorMapRequest& map) {
+  return (d.rows4 ? 3 * row_footprint(map) : 0) + box_footprint(map);
+}
+
+/// The CTA of the mbarrier where that is not the target itself: `where` as named, or of a multicast to pairs that of
+/// the same side.
+Block* barrier_block(const Cluster& c, const Bulk& d, const BulkCopy& b, Block* where) {
+  if (!d.multicast) return where;
+  if (!d.pair || b.targets.empty()) return nullptr;
+  return b.targets.size() > 1 ? where : c.blocks[(b.targets[0]->rank & ~1u) | (where->rank & 1)].get();
+}
+
 /// Of its own block the barriers between the two suffice on hardware; libcu++ and Triton rely on that.
 void report_unfenced(Warp& w, const Op& op, int lane, Block& owner, const MBarrier& m) {
   Finding f;
@@ -248,7 +310,8 @@ void run_bulk(Warp& w, const Op& op) {
                    std::to_string(map.rank));
         return abort_cluster(c);
       }
-      b.bytes = box_bytes(map);
+      if (d.rows4 && !check_rows(w, op, l, map)) return abort_cluster(c);
+      b.bytes = moved_bytes(d, map);
       b.type = map.type;
       b.pattern = oob_pattern(map);
     } else {
@@ -260,7 +323,7 @@ void run_bulk(Warp& w, const Op& op) {
       }
       if (b.bytes == 0) return;
     }
-    Block* home = check_shared(w, op, l, shared, d.tensor ? box_footprint(map) : b.bytes,
+    Block* home = check_shared(w, op, l, shared, d.tensor ? covered_bytes(d, map) : b.bytes,
                                d.tensor ? kTensorSharedAlignment : 16, d.to_shared && d.dst_cluster, offset);
     if (home == nullptr) return abort_cluster(c);
     if (d.from_shared_cta) {
@@ -273,15 +336,7 @@ void run_bulk(Warp& w, const Op& op) {
       b.targets.push_back(home);
     } else {
       if (d.tensor) {
-        std::int32_t coordinates[5] = {};
-        for (std::size_t i = 0; i < d.coordinates.size() && i < 5; ++i)
-          coordinates[i] = static_cast<std::int32_t>(w.value(d.coordinates[i], 4, l));
-        const std::span at(coordinates, static_cast<std::size_t>(d.rank));
-        if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
-          report(w, op, l, "bad-coordinates", text);
-          return abort_cluster(c);
-        }
-        box_runs(map, at, offset, b.runs, !d.to_shared);
+        if (!tensor_runs(w, op, l, map, offset, b.runs)) return abort_cluster(c);
       } else {
         const u64 global = part(w, d.to_shared ? d.src : d.dst, l);
         if (global % 16 != 0) {
@@ -322,7 +377,7 @@ void run_bulk(Warp& w, const Op& op) {
                "mbarrier address " + std::to_string(mbar) + " is not in the cluster");
         return abort_cluster(c);
       }
-      if (!d.multicast) b.mbarrier_block = where;
+      b.mbarrier_block = barrier_block(c, d, b, where);
       if (b.targets.empty()) return;
       Block& first = b.mbarrier_block != nullptr ? *b.mbarrier_block : *b.targets.front();
       MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
@@ -365,12 +420,11 @@ void decode_bulk(Decoder& d) {
     op.flags = d.has("read");
     return;
   }
-  if (d.has("im2col") || d.has("tile::gather4") || d.has("tile::scatter4") || d.has("cp_mask"))
-    d.unsupported();
+  if (d.has("im2col") || d.has("cp_mask")) d.unsupported();
   Bulk b;
+  b.rows4 = d.has("tile::gather4") || d.has("tile::scatter4"), b.pair = d.has("cta_group::2");
   b.tensor = d.has("tensor");
-  b.prefetch = d.has("prefetch");
-  b.reduce = d.in->opcode == "cp" && d.has("reduce");
+  b.prefetch = d.has("prefetch"), b.reduce = d.in->opcode == "cp" && d.has("reduce");
   b.multicast = d.has("multicast::cluster");
   const int rank = d.which({"1d", "2d", "3d", "4d", "5d"});
   b.rank = rank + 1;
@@ -433,7 +487,8 @@ void decode_bulk(Decoder& d) {
     Operand base = o;
     base.items.resize(1);
     for (const Operand& c : o.items[1].items) b.coordinates.push_back(d.src(c, 4));
-    if (static_cast<int>(b.coordinates.size()) != b.rank) d.fail("wrong number of coordinates in");
+    if (static_cast<int>(b.coordinates.size()) != (b.rows4 ? 5 : b.rank))
+      d.fail("wrong number of coordinates in");
     return part_of(d, base, Space::param);
   };
   const Operand& to = d.operand(i++);
