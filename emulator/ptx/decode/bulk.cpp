@@ -345,7 +345,7 @@ void decode_bulk(Decoder& d) {
     op.flags = d.has("read");
     return;
   }
-  if (d.has("im2col") || d.has("tile::gather4") || d.has("tile::scatter4") || d.has("cp_mask"))
+  if (d.which({"im2col", "im2col_no_offs", "tile::gather4", "tile::scatter4", "cp_mask"}) >= 0)
     d.unsupported();
   Bulk b;
   b.tensor = d.has("tensor");

@@ -24,7 +24,8 @@ const std::unordered_map<std::string_view, DecodeFn>& table() {
     for (const auto& group :
          {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
           async_table(), matrix_table(), extended_table(), bits_table(), atomics_table(), wmma_table(),
-          remote_table(), exchange_table(), video_table(), stack_table(), texture_table(), surface_table(), packed_video_table()})
+          remote_table(), exchange_table(), video_table(), stack_table(), texture_table(), surface_table(),
+          packed_video_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();
@@ -373,12 +374,26 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
+namespace {
+
+/// Whether the first operand is written.
+bool writes_first(const Instruction& in) {
+  static constexpr std::string_view kReaders[] = {"st",        "red",   "bra",          "brx",  "call",
+                                                  "nanosleep", "wgmma", "stackrestore", "sust", "sured"};
+  if (in.opcode == "bar" || in.opcode == "barrier") return in.has("red");
+  return std::find(std::begin(kReaders), std::end(kReaders), in.opcode) == std::end(kReaders);
+}
+
+/// The accumulators of wgmma: it may not read them. Of metadata only some lanes matter.
+bool checked_when_run(const Instruction& in, std::size_t operand) {
+  return in.opcode == "wgmma" && (operand == 0 || (operand == 3 && in.has("sp")));
+}
+
+}  // namespace
+
 void Decoder::touch_operands() {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
-  const auto o = in->opcode;
-  const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
-                      o != "nanosleep" && o != "wgmma" && o != "stackrestore" && o != "sust" &&
-                      o != "sured" && ((o != "bar" && o != "barrier") || in->has("red"));
+  const bool writes = writes_first(*in);
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;
@@ -395,9 +410,7 @@ void Decoder::touch_operands() {
   for (std::size_t i = 0; i < in->operands.size(); ++i) {
     const Operand& operand = in->operands[i];
     const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
-    // The accumulators of wgmma are looked at when it runs: it may not read them.
-    // Of metadata only some lanes matter.
-    if (o == "wgmma" && (i == 0 || (i == 3 && in->has("sp")))) continue;
+    if (checked_when_run(*in, i)) continue;
     visit(operand, write, address);
     for (const Operand& item : operand.items) {
       visit(item, write, address);
