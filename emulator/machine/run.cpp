@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -40,6 +41,8 @@ bool satisfied(const Warp& w, const Group& g) {
       }
       return true;
     }
+    case WaitKind::tensor_memory:
+      return tcgen05::may_allocate(t);
     case WaitKind::sleep:
       return true;
   }
@@ -203,7 +206,9 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
   w.stop = true;
   ++c.progress;
   if (w.live != 0) return;
+  tcgen05::warp_ended(w);
   --w.block->live_warps;
+  if (w.block->live_warps == 0 && !c.aborted) tcgen05::block_ended(w);
   if (c.findings && c.launch->launch->programmatic && !w.block->waited_for_launches &&
       w.block->live_warps == 0 && !c.aborted)
     report(w, c.program->ops[w.pc - 1], -1, "early-access",

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -88,9 +89,10 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
   c->random.seed(l.seed * 0x9e3779b97f4a7c15ull + index);
   for (std::uint32_t rank = 0; rank < l.cluster.count(); ++rank)
     c->blocks.push_back(make_block(*c, block_of(l, index, rank), rank));
+  tcgen05::attach(*c);
   if (c->findings) {
     c->races = std::make_unique<RaceTracker>(*c);
-    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size());
+    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size(), b->warps.size());
   }
   return c;
 }
@@ -122,6 +124,9 @@ std::string describe_wait(const Warp& w, const Group& g, const Program& p) {
       break;
     case WaitKind::wgmma:
       s += "the other warps of its warpgroup to issue the same wgmma";
+      break;
+    case WaitKind::tensor_memory:
+      s += "tensor memory: " + std::to_string(t.value) + " free columns";
       break;
     case WaitKind::converge:
     case WaitKind::warp_barrier:

@@ -216,8 +216,7 @@ TEST_CASE("a trace, CSV and JSON lines") {
 }
 
 TEST_CASE("bad usage: one line on standard error, nothing on standard output, status 2") {
-  for (const std::string& arguments : {std::string(""),
-                                       std::string("lst"),
+  for (const std::string& arguments : {std::string("lst"),
                                        std::string("run"),
                                        "run " + kConfig + " --sed 3",
                                        "run " + kConfig + " --seqlen-q abc",

@@ -87,7 +87,7 @@ std::vector<Bug> bugs() {
       {"the bytes expected are too few", "transaction-count",
        init + visible + "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64;" + load + wait + get,
        init + visible + expect + load + wait + get},
-      {"the bytes expected are too many", "deadlock",
+      {"the bytes expected are too many", "transaction-count",
        init + visible + "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;" + load + wait + get,
        init + visible + expect + load + wait + get},
       {"the wrong parity is waited for", "async-memory|deadlock",

@@ -104,6 +104,25 @@ void update(Warp& w, const Op& op, int l, std::uint8_t* data) {
   }
 }
 
+/// Of all lanes, whose memory is in `data`.
+void update_lanes(Warp& w, const Op& op, std::uint8_t* const* data) {
+  const auto t = static_cast<Type>(op.csize);
+  const bool words = t == Type::u32 || t == Type::s32 || t == Type::b32;
+  if (static_cast<Atom>(op.bsize) != Atom::add || !words || op.count != 1)
+    return each_lane(w, [&](int l) { update(w, op, l, data[l]); });
+  const Program& p = *w.block->cluster->program;
+  const std::uint32_t* const add = w.in<std::uint32_t>(p.lists[op.target]);
+  std::uint32_t old[32];
+  each_lane(w, [&](int l) {
+    std::memcpy(old + l, data[l], 4);
+    const std::uint32_t sum = old[l] + add[l];
+    std::memcpy(data[l], &sum, 4);
+  });
+  if (op.d == kNoRef) return;
+  std::uint32_t* const out = w.out<std::uint32_t>(p.lists[op.d]);
+  each_lane(w, [&](int l) { out[l] = old[l]; });
+}
+
 void run_atomic(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   ++c.progress;
@@ -113,8 +132,7 @@ void run_atomic(Warp& w, const Op& op) {
   u64 address[32];
   std::uint8_t* data[32];
   lane_addresses(w, op, address);
-  if (plain_atomics(w, op, bytes, address, data))
-    return each_lane(w, [&](int l) { update(w, op, l, data[l]); });
+  if (plain_atomics(w, op, bytes, address, data)) return update_lanes(w, op, data);
   each_lane(w, [&](int l) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;

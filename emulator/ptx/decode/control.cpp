@@ -4,6 +4,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/assert.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/ptx/heap.hpp"
 
@@ -11,7 +12,7 @@ namespace kiln::emulator::ptx {
 
 void grow_local(Warp& w, std::uint32_t bytes) {
   if (bytes <= w.local_bytes) return;
-  std::vector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
+  RecycledVector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
       shadow(std::size_t{32} * bytes, kAllocated);
   for (std::size_t l = 0; l < 32; ++l) {
     std::copy_n(w.local.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
@@ -254,8 +255,11 @@ void decode_system_call(Decoder& d, const std::string& name, const CallSite& sit
     op.a = site.args[0];
     op.b = site.args[1];
     op.c = site.returns.empty() ? kNoRef : site.returns[0];
-  } else if (name == "__assertfail") {
-    d.emit(run_trap, Kind::control);
+  } else if (name == "__assertfail" && site.args.size() >= 3) {
+    Op& op = d.emit(run_assertfail, Kind::control);
+    op.a = site.args[0];
+    op.b = site.args[1];
+    op.c = site.args[2];
   } else if (decode_heap_call(d, name, site.args, site.returns)) {
     return;
   } else if (name.starts_with("__cudaCDP") || name.starts_with("cudaLaunchDevice") ||

@@ -22,10 +22,10 @@ const std::unordered_map<std::string_view, DecodeFn>& table() {
   static const auto map = [] {
     std::unordered_map<std::string_view, DecodeFn> m;
     for (const auto& group :
-         {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
-          async_table(), matrix_table(), extended_table(), bits_table(), atomics_table(), wmma_table(),
-          remote_table(), exchange_table(), video_table(), stack_table(), texture_table(), surface_table(),
-          packed_video_table()})
+         {integer_table(), float_table(),   convert_table(), memory_table(),       control_table(),
+          sync_table(),    async_table(),   matrix_table(),  extended_table(),     bits_table(),
+          atomics_table(), wmma_table(),    remote_table(),  exchange_table(),     video_table(),
+          stack_table(),   texture_table(), surface_table(), packed_video_table(), tcgen05_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();
@@ -53,6 +53,16 @@ Use use_of(Kind kind) {
 bool is_part(const Operand& o) {
   return (o.kind == Operand::Kind::reg && o.value != 0) ||
          std::any_of(o.items.begin(), o.items.end(), is_part);
+}
+
+/// Whether the first operand is a result.
+bool writes_first_operand(const Instruction& in) {
+  static constexpr std::string_view kNone[] = {"st",        "red",   "bra",          "brx",  "call",
+                                               "nanosleep", "wgmma", "stackrestore", "sust", "sured"};
+  const auto o = in.opcode;
+  if (o == "bar" || o == "barrier") return in.has("red");
+  if (o == "tcgen05") return in.has("ld");
+  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone);
 }
 
 }  // namespace
@@ -153,8 +163,8 @@ void Decoder::decode_instruction() {
     fail("a part of a register in");
   const std::size_t before = program.ops.size();
   touched = false;
-  it->second(*this);
-  if (program.ops.size() > before && !touched) touch_operands();
+  if (!decode_blackwell(*this)) it->second(*this);
+  if (program.ops.size() > before && !touched) touch_operands(before);
   if (in->predicated)
     for (std::size_t i = before; i < program.ops.size(); ++i) {
       program.ops[i].predicate = register_rows_[in->predicate];
@@ -374,26 +384,20 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
-namespace {
-
-/// Whether the first operand is written.
-bool writes_first(const Instruction& in) {
-  static constexpr std::string_view kReaders[] = {"st",        "red",   "bra",          "brx",  "call",
-                                                  "nanosleep", "wgmma", "stackrestore", "sust", "sured"};
-  if (in.opcode == "bar" || in.opcode == "barrier") return in.has("red");
-  return std::find(std::begin(kReaders), std::end(kReaders), in.opcode) == std::end(kReaders);
+/// Of an instruction in several steps the first reads, too: what tcgen05.ld still writes is complete before it.
+void Decoder::repeat_reads(std::size_t first) {
+  if (program.ops.size() - first < 2 || !module.target.starts_with("sm_10")) return;
+  const auto begin = static_cast<std::ptrdiff_t>(program.touch_begin[first]);
+  const std::vector<Touch> read(program.touches.begin() + begin, program.touches.end());
+  for (std::size_t i = first + 1; i < program.ops.size(); ++i)
+    program.touch_begin[i] = static_cast<std::uint32_t>(program.touches.size());
+  program.touches.insert(program.touches.end(), read.begin(), read.end());
 }
 
-/// The accumulators of wgmma: it may not read them. Of metadata only some lanes matter.
-bool checked_when_run(const Instruction& in, std::size_t operand) {
-  return in.opcode == "wgmma" && (operand == 0 || (operand == 3 && in.has("sp")));
-}
-
-}  // namespace
-
-void Decoder::touch_operands() {
+void Decoder::touch_operands(std::size_t first) {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
-  const bool writes = writes_first(*in);
+  const auto o = in->opcode;
+  const bool writes = writes_first_operand(*in);
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;
@@ -410,13 +414,16 @@ void Decoder::touch_operands() {
   for (std::size_t i = 0; i < in->operands.size(); ++i) {
     const Operand& operand = in->operands[i];
     const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
-    if (checked_when_run(*in, i)) continue;
+    // The accumulators of wgmma are looked at when it runs: it may not read them.
+    // Of metadata only some lanes matter.
+    if (o == "wgmma" && (i == 0 || (i == 3 && in->has("sp")))) continue;
     visit(operand, write, address);
     for (const Operand& item : operand.items) {
       visit(item, write, address);
       for (const Operand& inner : item.items) visit(inner, write, address);
     }
   }
+  repeat_reads(first);
   program.touches.insert(program.touches.end(), written.begin(), written.end());
 }
 

@@ -72,8 +72,8 @@ class Decoder {
   /// Scalar fallback; sizes of rows in bytes (3: predicate, 0: absent).
   Op& emit_scalar(Scalar f, Kind kind, Ref d, int ds, Ref a, int as, Ref b = kNoRef, int bs = 0,
                   Ref c = kNoRef, int cs = 0);
-  /// Notes which registers the instruction just decoded reads and writes.
-  void touch_operands();
+  /// Notes which registers the instruction just decoded, steps `first` and on, reads and writes.
+  void touch_operands(std::size_t first);
   /// Notes that the op just emitted reads or writes a register; with it the handler sets `touched`.
   void touch(std::uint32_t reg, bool write, bool address = false);
   /// Loads (or stores) a register from (to) `offset` of the function's frame, and notes that.
@@ -100,6 +100,7 @@ class Decoder {
 
  private:
   void layout_shared();
+  void repeat_reads(std::size_t first);
   void decode_function(std::uint32_t index);
   void layout_registers(FunctionInfo& info);
   void layout_frame(std::uint32_t index, FunctionInfo& info);
@@ -148,6 +149,9 @@ void decode_setp_lanes(Decoder& d);
 void decode_cvt_pack(Decoder& d);
 void decode_mad_saturated(Decoder& d);
 
+/// Arithmetic that came with sm_100 under opcodes of old; false: the instruction is none of it (blackwell.cpp).
+bool decode_blackwell(Decoder& d);
+
 /// bar.warp.sync (exchange.cpp).
 void decode_warp_barrier(Decoder& d);
 
@@ -177,6 +181,7 @@ std::vector<DecodeEntry> wmma_table();
 std::vector<DecodeEntry> remote_table();
 std::vector<DecodeEntry> exchange_table();
 std::vector<DecodeEntry> video_table();
+std::vector<DecodeEntry> tcgen05_table();
 std::vector<DecodeEntry> stack_table();
 std::vector<DecodeEntry> texture_table();
 std::vector<DecodeEntry> surface_table();

@@ -163,32 +163,40 @@ void own(Warp& w, const Op& op, const WgmmaOp& g, bool accumulates) {
     const Ref r = p.lists[op.target + static_cast<std::size_t>(i)];
     if ((r & 3) != kRegister) continue;
     check_wgmma_register(w, op, r, i < n);
-    if (i < n && accumulates)
-      if (const std::uint32_t unknown = unknown_lanes(w, r, w.live)) report_unknown(w, op, r, unknown);
-    w.owned[w.frame->state + r / 64] |= i < n ? 1 : 2;
-    w.state[w.frame->state + r / 64].known |= i < n ? w.live : 0;
+    const std::uint32_t state = w.frame->state + r / 64;
+    if (const std::uint32_t unknown = w.live & ~w.state[state].known; unknown != 0 && i < n && accumulates)
+      report_unknown(w, op, r, unknown);
+    w.owned[state] |= i < n ? 1 : 2;
+    w.state[state].known |= i < n ? w.live : 0;
   }
   w.checked = true;
 }
 
-/// The operands that a wgmma reads from shared memory.
-void note_operands(Warp& w, const Op& op, const WgmmaOp& g, u64 desc_a, u64 desc_b) {
+/// The operands that a wgmma reads from shared memory. All four warps read both; they are noted for the first one.
+void note_operands(Warp& w, const Op& op, const WgmmaOp& g, WgmmaIssue& issue) {
   Block& b = *w.block;
   RaceTracker& races = *b.cluster->races;
+  const std::uint32_t unit = static_cast<std::uint32_t>(Unit::wgmma), epoch = races.begin(w, unit);
+  w.wgmma_epoch = epoch;
+  const u64 desc_a = issue.desc_a, desc_b = issue.desc_b;
+  if (races.may_read_tile(w, issue.writers)) return;
   thread_local std::vector<ByteRange> ranges;
   ranges.clear();
   if (!g.a_in_registers) wgmma_footprint(g, WgmmaOperand::a, desc_a, ranges);
   wgmma_footprint(g, WgmmaOperand::b, desc_b, ranges);
-  const std::uint32_t unit = static_cast<std::uint32_t>(Unit::wgmma), epoch = races.begin(w, unit);
-  w.wgmma_epoch = epoch;
   const auto inside = [&](const ByteRange& r) {
     return r.end <= b.smem.size() - 64 && r.begin >= kSharedBase;
   };
   const auto written = [&](const ByteRange& r) {
     return all_written(b.shadow.data() + r.begin, r.end - r.begin);
   };
-  if (std::all_of(ranges.begin(), ranges.end(), [&](const ByteRange& r) { return inside(r) && written(r); }))
-    return races.access_ranges({w, op, -1, b, 0, 0, false, unit, epoch}, ranges);
+  if (std::all_of(ranges.begin(), ranges.end(),
+                  [&](const ByteRange& r) { return inside(r) && written(r); })) {
+    const SharedAccess access{w, op, -1, b, 0, 0, false, unit, epoch};
+    const bool first = issue.warps == 1u << (w.index % 4);
+    if (!first || !races.read_tile(access, ranges, issue.writers)) races.access_ranges(access, ranges);
+    return;
+  }
   for (const ByteRange& r : ranges) {
     if (!inside(r)) {
       report(w, op, -1, "out-of-bounds",
@@ -249,7 +257,7 @@ void run_wgmma(Warp& w, const Op& op) {
   i.registers[w.index % 4] = w.base[0];
   if (g.sparse) take_metadata(w, op, g, i);
   own(w, op, g, scale_d);
-  if (c.findings) note_operands(w, op, g, desc_a, desc_b);
+  if (c.findings) note_operands(w, op, g, i);
   if (c.policy == Policy::eager && i.warps == 0xf) complete_wgmma(b, q, number + 1);
 }
 void run_wgmma_commit(Warp& w, const Op& op) {

@@ -125,6 +125,11 @@ void load_rows(Warp& w, const Op& op, std::uint8_t* const* data, std::uint32_t o
   const Program& p = *w.block->cluster->program;
   for (std::uint32_t i = 0; i < op.count; ++i) {
     const Ref r = p.lists[op.target + i];
+    if (sizeof(T) == op.dsize && (ok & w.exec) == 0xffffffffu) {
+      T* const row = w.out<T>(r);
+      for (int l = 0; l < 32; ++l) std::memcpy(row + l, data[l] + i * sizeof(T), sizeof(T));
+      continue;
+    }
     for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
       const int l = std::countr_zero(m);
       T v{};
@@ -176,6 +181,28 @@ void run_load(Warp& w, const Op& op) {
   if (unwritten.lanes != 0) [[unlikely]]
     note_unwritten(w, op, unwritten);
 }
+template <class T>
+void store_row(const Warp& w, Ref r, std::uint32_t offset, std::uint8_t* const* data, std::uint32_t lanes) {
+  const T* const row = w.in<T>(r);
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    std::memcpy(data[l] + offset, row + l, sizeof(T));
+  }
+}
+/// One register of each lane to memory.
+void store_register(const Warp& w, const Op& op, std::uint32_t i, std::uint8_t* const* data,
+                    std::uint32_t lanes) {
+  const Ref r = w.block->cluster->program->lists[op.target + i];
+  const std::uint32_t offset = i * op.width;
+  if (op.width == op.dsize && op.width == 4) return store_row<std::uint32_t>(w, r, offset, data, lanes);
+  if (op.width == op.dsize && op.width == 8) return store_row<u64>(w, r, offset, data, lanes);
+  if (op.width == op.dsize && op.width == 2) return store_row<std::uint16_t>(w, r, offset, data, lanes);
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    const u64 v = w.value(r, op.dsize, l);
+    std::memcpy(data[l] + offset, &v, op.width);
+  }
+}
 void run_store(Warp& w, const Op& op) {
   std::uint8_t* data[32];
   Unwritten to;
@@ -184,11 +211,7 @@ void run_store(Warp& w, const Op& op) {
   const bool findings = w.block->cluster->findings;
   for (std::uint32_t i = 0; i < op.count; ++i) {
     const Ref r = p.lists[op.target + i];
-    for (std::uint32_t m = ok; m != 0; m &= m - 1) {
-      const int l = std::countr_zero(m);
-      const u64 v = w.value(r, op.dsize, l);
-      std::memcpy(data[l] + std::size_t{i} * op.width, &v, op.width);
-    }
+    store_register(w, op, i, data, ok);
     if (!findings) continue;
     for (std::uint32_t m = unknown_lanes(w, r, ok); m != 0; m &= m - 1) {
       const int l = std::countr_zero(m);

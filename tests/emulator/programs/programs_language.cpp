@@ -1,4 +1,4 @@
-// What C++ brings along: frames, wide integers, the heap, virtual functions; and lanes that wait for lanes.
+// What C++ brings along: frames, wide integers; and lanes that wait for lanes.
 #include <bit>
 
 #include "tests/emulator/programs/harness.hpp"
@@ -47,19 +47,6 @@ TEST_CASE("program: 128-bit division") {
       CHECK(got[i] == static_cast<std::uint64_t>(q >> 64));
       CHECK(got[i + 1] == static_cast<std::uint64_t>(q));
       CHECK(got[i + 2] == static_cast<std::uint64_t>(a % in[i + 2]));
-    }
-  });
-}
-
-TEST_CASE("program: objects on the heap") {
-  run_program("heap_shapes", [](Session& s) {
-    const auto out = s.empty<float>(128);
-    s.launch({2}, {64}, out);
-    const auto got = s.get<float>(out, 128);
-    for (int t = 0; t < 128; ++t) {
-      int want = 0;
-      for (int i = 0; i < t % 5; ++i) want += (t + i) % 2 == 0 ? i * i : t * i;
-      CHECK(got[static_cast<std::size_t>(t)] == static_cast<float>(want));
     }
   });
 }
