@@ -13,8 +13,7 @@ namespace {
 constexpr std::uint64_t kSlice = 4'000'000;
 /// The same where all clusters of a launch wait for each other.
 constexpr std::uint64_t kCooperativeSlice = 20'000;
-/// Instructions of a cluster without anything that others could see, after which lanes of a warp that spin let the
-/// others of it go on: forward progress of every lane, as since Volta.
+/// Instructions without anything that others could see, after which a cluster is spinning: others have a turn.
 constexpr std::uint64_t kSpinning = 100'000;
 /// Rounds of time-outs without progress after which waiting is hopeless.
 constexpr int kHopeless = 64;
@@ -246,30 +245,40 @@ std::uint64_t slice_of(const Cluster& c) {
                   budget > spent ? budget - spent + 1 : 1);
 }
 
+/// After a slice in which a cluster did nothing that others could see: lanes that spin let the other lanes of their
+/// warp go on, as every lane makes progress since Volta.
+void yield_all(std::span<Warp* const> warps) {
+  for (Warp* w : warps)
+    if (w->active != 0 && w->wait.kind == WaitKind::none && !w->others.empty()) yield_group(*w);
+}
+
+/// The first warp from `start` on that can run, or null; `alive`: some warp has not ended.
+Warp* choose_warp(std::span<Warp* const> warps, std::size_t start, bool& alive) {
+  for (std::size_t i = 0; i < warps.size(); ++i) {
+    Warp& w = *warps[(start + i) % warps.size()];
+    if (w.live == 0) continue;
+    alive = true;
+    if ((w.active != 0 && w.wait.kind == WaitKind::none) || select_group(w)) return &w;
+  }
+  return nullptr;
+}
+
 /// Runs for a while; true when the cluster has ended.
 bool run_slice(Cluster& c) {
   LaunchState& state = *c.launch;
   std::vector<Warp*> warps;
   for (const auto& b : c.blocks)
     for (Warp& w : b->warps) warps.push_back(&w);
-  std::uint64_t ran = 0, last_progress = c.progress, spinning = 0;
+  const std::uint64_t before = c.progress;
+  std::uint64_t ran = 0, last_progress = before, last_useful = 0;
   // Eager runs favour long stretches (fast); the adversarial policies switch often.
   const std::uint32_t longest = c.policy == Policy::eager ? 2048 : c.policy == Policy::lazy ? 512 : 96;
   const std::uint64_t slice = slice_of(c);
   while (ran < slice) {
     if (c.aborted || state.stop.load(std::memory_order_relaxed)) return true;
     const std::size_t start = c.random() % warps.size();
-    Warp* chosen = nullptr;
     bool alive = false;
-    for (std::size_t i = 0; i < warps.size(); ++i) {
-      Warp& w = *warps[(start + i) % warps.size()];
-      if (w.live == 0) continue;
-      alive = true;
-      if ((w.active != 0 && w.wait.kind == WaitKind::none) || select_group(w)) {
-        chosen = &w;
-        break;
-      }
-    }
+    Warp* const chosen = choose_warp(warps, start, alive);
     if (!alive) {
       while (complete_one(c, false)) {
       }
@@ -281,21 +290,16 @@ bool run_slice(Cluster& c) {
       continue;
     }
     const std::uint32_t quantum = 1 + static_cast<std::uint32_t>(c.random() % longest);
-    const std::uint32_t done = run_warp(*chosen, quantum);
-    ran += done;
-    spinning += done;
+    ran += run_warp(*chosen, quantum);
     if (c.progress != last_progress) {
       last_progress = c.progress;
+      last_useful = ran;
       c.idle_rounds = 0;
-      spinning = 0;
     }
-    if (spinning > std::min(kSpinning, slice / 4)) {
-      spinning = 0;
-      for (Warp* w : warps)
-        if (w->active != 0 && w->wait.kind == WaitKind::none && !w->others.empty()) yield_group(*w);
-    }
+    if (ran - last_useful > kSpinning) break;
     if (c.policy == Policy::random && (c.random() & 3) == 0) complete_one(c, true);
   }
+  if (c.progress == before && !c.program->uses_grid_workspace) yield_all(warps);
   // A warp may be polling memory that a late completion would write.
   complete_one(c, c.policy == Policy::random);
   return false;

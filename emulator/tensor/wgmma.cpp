@@ -220,12 +220,8 @@ std::string check_bits(const WgmmaOp& op) {
   return {};
 }
 
-}  // namespace
-
-std::string wgmma_check(const WgmmaOp& op) {
+std::string check_types(const WgmmaOp& op) {
   const bool small_integer = op.a == MatrixType::s8 || op.a == MatrixType::u8;
-  if (op.a == MatrixType::b1) return check_bits(op);
-  const bool sixteen = op.a == MatrixType::f16 || op.a == MatrixType::bf16;
   // Integer forms step N by 16 from 32 on (PTX ISA, "Matrix Shape").
   if (op.n < 8 || op.n > kMaxN || op.n % (small_integer && op.n > 32 ? 16 : 8) != 0) {
     return "no wgmma shape has n = " + std::to_string(op.n) + " for this type";
@@ -236,7 +232,7 @@ std::string wgmma_check(const WgmmaOp& op) {
     }
   } else if (is_fp8(op.a)) {
     if (!is_fp8(op.b)) return "fp8 operands need fp8 on both sides";
-  } else if (!sixteen && op.a != MatrixType::tf32) {
+  } else if (!is_half(op.a) && op.a != MatrixType::tf32) {
     return "no wgmma exists for this type of A";
   } else if (op.b != op.a) {
     return "both operands must have the same type";
@@ -245,11 +241,24 @@ std::string wgmma_check(const WgmmaOp& op) {
   if (!small_integer && op.d != MatrixType::f32 && !(half_sums && op.d == MatrixType::f16)) {
     return "the accumulator must be f32 (or f16 for f16 and fp8 operands)";
   }
-  if ((op.trans_a || op.trans_b) && !sixteen) return "only 16-bit operands may be MN-major";
+  return {};
+}
+
+std::string check_modifiers(const WgmmaOp& op) {
+  const bool small_integer = op.a == MatrixType::s8 || op.a == MatrixType::u8;
+  if ((op.trans_a || op.trans_b) && !is_half(op.a)) return "only 16-bit operands may be MN-major";
   if (op.trans_a && op.a_in_registers) return "an A operand in registers has no major mode";
   if (small_integer && (op.negate_a || op.negate_b)) return "integer operands cannot be negated";
   if (op.satfinite && !small_integer) return "satfinite needs integer operands";
   return {};
+}
+
+}  // namespace
+
+std::string wgmma_check(const WgmmaOp& op) {
+  if (op.a == MatrixType::b1) return check_bits(op);
+  const std::string types = check_types(op);
+  return types.empty() ? check_modifiers(op) : types;
 }
 
 void wgmma(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d, const std::uint32_t* const* a,

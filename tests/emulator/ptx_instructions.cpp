@@ -20,6 +20,16 @@ std::uint32_t f(float x) {
 }
 }  // namespace
 
+TEST_CASE("the carry of a subtraction says that nothing was borrowed") {
+  // addc after subc.cc, as the compiler's 128-bit division has it; subc alone cannot tell.
+  const std::string sub = "mov.u32 %r1, 5; mov.u32 %r2, 7; ";
+  CHECK(one(sub + "sub.cc.u32 %r3, %r1, %r2; addc.u32 %r0, 0, 0;") == 0);
+  CHECK(one(sub + "sub.cc.u32 %r3, %r2, %r1; addc.u32 %r0, 0, 0;") == 1);
+  CHECK(one(sub + "sub.cc.u32 %r3, %r1, %r2; subc.u32 %r0, 0, 0;") == 0xffffffffu);
+  CHECK(one(sub + "sub.cc.u32 %r3, %r1, %r2; subc.cc.u32 %r3, %r1, %r2; subc.u32 %r0, %r2, %r1;") == 1);
+  CHECK(one(sub + "add.cc.u32 %r3, -1, %r2; subc.u32 %r0, %r2, %r1;") == 2);
+}
+
 TEST_CASE("integer arithmetic") {
   CHECK(one("mov.u32 %r1, 7; sub.s32 %r0, %r1, 9;") == 0xfffffffeu);
   CHECK(one("mov.u32 %r1, 0x80000000; mul.hi.s32 %r0, %r1, %r1;") == 0x40000000u);

@@ -420,7 +420,7 @@ void decode_bulk(Decoder& d) {
     op.flags = d.has("read");
     return;
   }
-  if (d.has("im2col") || d.has("cp_mask")) d.unsupported();
+  if (d.which({"im2col", "im2col_no_offs", "cp_mask"}) >= 0) d.unsupported();
   Bulk b;
   b.rows4 = d.has("tile::gather4") || d.has("tile::scatter4"), b.pair = d.has("cta_group::2");
   b.tensor = d.has("tensor");

@@ -35,12 +35,11 @@ void run_carry(Warp& w, const Op& op) {
       a = static_cast<u64>((op.flags & kHigh) != 0 ? product >> bits : product) & mask;
       b = w.value(op.c, op.width, l);
     }
-    const u64 in = (op.flags & kIn) != 0 ? w.carry >> l & 1 : 0;
-    u128 sum;
-    if ((op.flags & kSubtract) != 0)
-      sum = static_cast<u128>(a) - b - in;
-    else
-      sum = static_cast<u128>(a) + b + in;
+    // A subtraction adds the complement and 1: its carry says that nothing was borrowed. The compiler's division of 128
+    // bits reads it so (addc after subc.cc).
+    const bool subtract = (op.flags & kSubtract) != 0;
+    const u64 in = (op.flags & kIn) != 0 ? w.carry >> l & 1 : subtract ? 1 : 0;
+    const u128 sum = static_cast<u128>(a) + (subtract ? ~b & mask : b) + in;
     w.set(op.d, op.width, l, static_cast<u64>(sum) & mask);
     if ((op.flags & kOut) != 0) {
       const std::uint32_t out = (sum >> bits) != 0 ? 1 : 0;

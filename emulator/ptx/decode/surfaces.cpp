@@ -176,39 +176,44 @@ void run_sured(Warp& w, const Op& op) {
   ++c.progress;
 }
 
-void decode_surface(Decoder& d) {
-  const auto o = d.in->opcode;
-  const bool load = o == "suld", reduction = o == "sured";
+/// Geometry, edges, types, and for sured the operation.
+SurfaceCall modifiers_of(const Decoder& d) {
   SurfaceCall call;
   call.geometry = geometry_of(d);
-  call.outside = d.has("trap") ? Outside::trap : d.has("clamp") ? Outside::clamp : Outside::zero;
-  if (!d.has("trap") && !d.has("clamp") && !d.has("zero")) d.fail("missing .trap, .clamp or .zero in");
+  const int outside = d.which({"trap", "clamp", "zero"});
+  if (outside < 0) d.fail("missing .trap, .clamp or .zero in");
+  call.outside = static_cast<Outside>(outside);
   call.formatted = d.has("p");
   const Type t = d.last_type();
   call.width = size_of(t);
   call.is_signed = t == Type::s32 || t == Type::s64;
-  const ImageOperand image = image_operand(d, d.operand(load ? 1 : 0));
-  call.coordinates = image.coordinates;
-  if (static_cast<int>(call.coordinates.size()) <
-      coordinates_of(call.geometry) + (is_array(call.geometry) ? 1 : 0))
-    d.fail("too few coordinates in");
-  const Operand& value = d.operand(load ? 0 : 1);
+  if (d.in->opcode != "sured") return call;
+  const int which = d.which({"add", "min", "max", "and", "or"});
+  if (which < 0) d.unsupported();
+  call.reduction = static_cast<Reduction>(which);
+  return call;
+}
+
+void decode_values(Decoder& d, const Operand& value, bool load, SurfaceCall& call) {
   const std::vector<Operand> items =
       value.kind == Operand::Kind::vector ? value.items : std::vector<Operand>{value};
-  const std::size_t n = d.has("v4") ? 4 : d.has("v2") ? 2 : 1;
-  if (items.size() != n) d.fail("vector of the wrong length in");
-  call.row = static_cast<std::uint8_t>(std::max(call.width, 2));
+  if (items.size() != (d.has("v4") ? 4u : d.has("v2") ? 2u : 1u)) d.fail("vector of the wrong length in");
+  int row = std::max(call.width, 2);
+  for (const Operand& item : items) row = std::max(row, d.size_of_register(item, 0));
+  call.row = static_cast<std::uint8_t>(row);
   for (const Operand& item : items)
-    if (const int size = d.size_of_register(item, 0); size > call.row)
-      call.row = static_cast<std::uint8_t>(size);
-  for (const Operand& item : items)
-    call.values.push_back(load ? d.dst(item, item.kind == Operand::Kind::sink ? 0 : call.row)
-                               : d.src(item, call.row));
-  if (reduction) {
-    const int which = d.which({"add", "min", "max", "and", "or"});
-    if (which < 0) d.unsupported();
-    call.reduction = static_cast<Reduction>(which);
-  }
+    call.values.push_back(load ? d.dst(item, item.kind == Operand::Kind::sink ? 0 : row) : d.src(item, row));
+}
+
+void decode_surface(Decoder& d) {
+  const auto o = d.in->opcode;
+  const bool load = o == "suld", reduction = o == "sured";
+  SurfaceCall call = modifiers_of(d);
+  const ImageOperand image = image_operand(d, d.operand(load ? 1 : 0));
+  call.coordinates = image.coordinates;
+  const int needed = coordinates_of(call.geometry) + (is_array(call.geometry) ? 1 : 0);
+  if (static_cast<int>(call.coordinates.size()) < needed) d.fail("too few coordinates in");
+  decode_values(d, d.operand(load ? 0 : 1), load, call);
   Op& op = d.emit(load        ? run_suld
                   : reduction ? run_sured
                               : run_sust,

@@ -355,6 +355,10 @@ Operand Parser::sequence(Function& f, std::size_t index, int depth) {
     } while (accept(","));
     expect(list ? ")" : "}");
   }
+  if (depth == 0 && !list && accept("|")) {
+    o.items.push_back(named(f, name("a predicate"), index));
+    o.value = 1;
+  }
   return o;
 }
 
@@ -363,14 +367,7 @@ Operand Parser::operand(Function& f, std::size_t index, int depth) {
   Operand o;
   if (accept("[")) return address(f, index);
   if (constant_operand(o)) return o;
-  if (lex_.peek().is("{") || lex_.peek().is("(")) {
-    o = sequence(f, index, depth);
-    if (depth == 0 && o.kind == Operand::Kind::vector && accept("|")) {
-      o.items.push_back(named(f, name("a predicate"), index));
-      o.value = 1;
-    }
-    return o;
-  }
+  if (lex_.peek().is("{") || lex_.peek().is("(")) return sequence(f, index, depth);
   const bool bang = accept("!");
   const bool minus = !bang && accept("-");
   if (!bang && !minus) (void)accept("+");
@@ -398,7 +395,7 @@ Operand Parser::operand(Function& f, std::size_t index, int depth) {
       o.negated = bang || minus;
       if (accept("|")) {
         o.items.push_back(named(f, name("a predicate"), index));
-        o.value += o.kind == Operand::Kind::vector ? 1 : 0;
+        o.value += static_cast<std::int64_t>(o.kind == Operand::Kind::vector);
       }
       if (depth == 0 && accept("+")) o.value += constant(kProduct);
       break;

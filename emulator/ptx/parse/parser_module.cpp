@@ -31,6 +31,12 @@ Opaque opaque_from(std::string_view t) {
          : t == "surfref"    ? Opaque::surface
                              : Opaque::none;
 }
+/// The type of a variable; false for any other text.
+bool variable_type(std::string_view t, Variable& v) {
+  v.opaque = opaque_from(t);
+  v.type = v.opaque != Opaque::none ? Type::b64 : type_from(t);
+  return v.type != Type::none && v.type != Type::pred;
+}
 bool space_from(std::string_view t, Space& space) {
   if (t == "global")
     space = Space::global;
@@ -224,16 +230,9 @@ void Parser::variables(Space space, bool is_extern) {
       expect("(");
       while (!accept(")"))
         if (lex_.next().kind == Token::Kind::end) fail("unterminated .attribute");
-    } else if (type_from(t) != Type::none && type_from(t) != Type::pred) {
-      v.type = type_from(t);
+    } else if (variable_type(t, v)) {
       break;
-    } else if (opaque_from(t) != Opaque::none) {
-      v.opaque = opaque_from(t);
-      v.type = Type::b64;
-      break;
-    } else if (t == "ptr") {
-      continue;
-    } else {
+    } else if (t != "ptr") {
       fail("unknown type ." + std::string(t));
     }
   }
