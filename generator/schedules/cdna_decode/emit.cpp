@@ -149,13 +149,12 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
 }
 
-/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products. A copy
-/// of the other operand goes where every wave has read long ago.
+/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products.
 template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
   buffer.emit_load_from_shared(w);
-  if (strip + 1 < buffer.num_strips()) buffer.emit_taken(w);
+  buffer.emit_taken(w, strip);
   next();
   buffer.emit_mma(w, b, c, strip, first);
 }
@@ -228,6 +227,7 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   for (int i = 0; i < count; ++i)
     w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
            p.p_shift() > 0 ? "offset" : "-base");
+  if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   const LaneAddress write = p_address(p, true);
   for (int t = 0; t < p.score_tiles(); ++t) {
     if (p.q_bytes()) {
@@ -319,15 +319,12 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   return m;
 }
 
-}  // namespace
-
-KernelSource emit_decode(const DecodePlan& p) {
-  Prelude prelude("cdna.hip");
+void use_sections(Prelude& prelude, const DecodePlan& p) {
   for (const char* section :
        {"types", "uniform", "waits", "warp_names", "row_base", "rcp_approx", "log2_approx", "maximum", "any",
         "from_lane", "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16", "schedule_fence"})
     prelude.use(section);
-  for (const DType type : {p.config.dtype, *p.config.out_dtype})
+  for (const DType type : {p.config.dtype, p.o_floats() ? p.config.dtype : *p.config.out_dtype})
     prelude.use(is_fp8(type)                        ? "pack_fp8"
                 : type == DType::fp16               ? "pack_fp16"
                 : p.config.target == Target::gfx950 ? "pack_bf16"
@@ -343,7 +340,13 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.modifier->use(prelude);
   prelude.use("buffer_store_8");
   if (p.q_bytes()) prelude.use("lds_write_4");
+}
 
+}  // namespace
+
+KernelSource emit_decode(const DecodePlan& p) {
+  Prelude prelude("cdna.hip");
+  use_sections(prelude, p);
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;
   source.manifest = manifest(p, params);
@@ -355,7 +358,10 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
-            parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes(), .one_per_line = true}));
+            parameter_list(params, {.q_bytes = p.q_bytes(),
+                                    .kv_bytes = p.kv_bytes(),
+                                    .o_floats = p.o_floats(),
+                                    .one_per_line = true}));
   emit_setup(body, p);
   p.stream->emit_range(body);
   body.line("if (range.position >= range.end) return;  // before anything is computed for segments");
