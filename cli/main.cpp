@@ -11,6 +11,8 @@
 
 #include "base/printable.hpp"
 #include "cli/commands.hpp"
+#include "cli/completion.hpp"
+#include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
 #include "cli/signals.hpp"
 #include "generator/config/report.hpp"
@@ -155,6 +157,13 @@ int split_program(int argc, char** argv, std::vector<std::string>& program) {
   return static_cast<int>(dashes - argv);
 }
 
+int print_completion(const CLI::App& app, const std::string& shell) {
+  std::vector<std::string> configs;
+  for (const ShippedConfig& config : shipped_configs()) configs.push_back(config.name);
+  fmt::print("{}", completion_script(app, configs, shell));
+  return 0;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("kiln: attention kernels from JSON configs", "kiln");
   app.set_version_flag("--version", std::string(version()));
@@ -168,6 +177,11 @@ int run(int argc, char** argv) {
     commands.emplace_back(command, row.add(*command, common));
     if (command->get_option_no_throw("CONFIG") != nullptr) command->footer(kConfigHelp);
   }
+  std::string shell;
+  CLI::App* completion =
+      app.add_subcommand("completion", "Completion of commands, options and configs for a shell");
+  completion->add_option("SHELL", shell, "bash, zsh or fish: `source <(kiln completion bash)`")->required();
+  commands.emplace_back(completion, [&] { return print_completion(app, shell); });
   app.footer(std::string("`kiln COMMAND --help` explains a command. ") + kConfigHelp);
   try {
     app.parse(argc, argv);
@@ -180,7 +194,8 @@ int run(int argc, char** argv) {
   for (const auto& [command, action] : commands) {
     if (*command) return action();
   }
-  return complain("no command; see `kiln --help`", 2);
+  fmt::print("{}", app.help());
+  return 0;
 }
 
 int guarded(int argc, char** argv) {

@@ -17,6 +17,9 @@ struct Graph;
 struct Node;
 struct Exec;
 struct Pool;
+struct Array;
+struct Mipmaps;
+struct Link;
 }  // namespace kiln::driver
 
 // NOLINTBEGIN(readability-identifier-naming)
@@ -33,6 +36,12 @@ using CUgraph = kiln::driver::Graph*;
 using CUgraphNode = kiln::driver::Node*;
 using CUgraphExec = kiln::driver::Exec*;
 using CUmemoryPool = kiln::driver::Pool*;
+using CUarray = kiln::driver::Array*;
+using CUmipmappedArray = kiln::driver::Mipmaps*;
+using CUlinkState = kiln::driver::Link*;
+using CUtexObject = std::uint64_t;
+using CUsurfObject = std::uint64_t;
+using CUmemGenericAllocationHandle = std::uint64_t;
 using CUhostFn = void (*)(void*);
 
 enum CUresult : int {
@@ -61,13 +70,13 @@ struct CUDA_MEMCPY2D {
   CUmemorytype srcMemoryType;
   const void* srcHost;
   CUdeviceptr srcDevice;
-  void* srcArray;
+  CUarray srcArray;
   std::size_t srcPitch;
   std::size_t dstXInBytes, dstY;
   CUmemorytype dstMemoryType;
   void* dstHost;
   CUdeviceptr dstDevice;
-  void* dstArray;
+  CUarray dstArray;
   std::size_t dstPitch;
   std::size_t WidthInBytes, Height;
 };
@@ -78,17 +87,59 @@ struct CUDA_MEMCPY3D {
   CUmemorytype srcMemoryType;
   const void* srcHost;
   CUdeviceptr srcDevice;
-  void* srcArray;
+  CUarray srcArray;
   void* srcContext;
   std::size_t srcPitch, srcHeight;
   std::size_t dstXInBytes, dstY, dstZ, dstLOD;
   CUmemorytype dstMemoryType;
   void* dstHost;
   CUdeviceptr dstDevice;
-  void* dstArray;
+  CUarray dstArray;
   void* dstContext;
   std::size_t dstPitch, dstHeight;
   std::size_t WidthInBytes, Height, Depth;
+};
+
+struct CUDA_ARRAY_DESCRIPTOR {
+  std::size_t Width, Height;
+  unsigned Format, NumChannels;
+};
+struct CUDA_ARRAY3D_DESCRIPTOR {
+  std::size_t Width, Height, Depth;
+  unsigned Format, NumChannels, Flags;
+};
+struct CUDA_RESOURCE_DESC {
+  unsigned resType;
+  union {
+    struct {
+      CUarray hArray;
+    } array;
+    struct {
+      CUmipmappedArray hMipmappedArray;
+    } mipmap;
+    struct {
+      CUdeviceptr devPtr;
+      unsigned format, numChannels;
+      std::size_t sizeInBytes;
+    } linear;
+    struct {
+      CUdeviceptr devPtr;
+      unsigned format, numChannels;
+      std::size_t width, height, pitchInBytes;
+    } pitch2D;
+    int reserved[32];
+  } res;
+  unsigned flags;
+};
+struct CUDA_TEXTURE_DESC {
+  unsigned addressMode[3], filterMode, flags, maxAnisotropy, mipmapFilterMode;
+  float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp, borderColor[4];
+  int reserved[12];
+};
+struct CUDA_RESOURCE_VIEW_DESC {
+  unsigned format;
+  std::size_t width, height, depth;
+  unsigned firstMipmapLevel, lastMipmapLevel, firstLayer, lastLayer, reserved[16];
 };
 
 enum CUlaunchAttributeID : unsigned {
@@ -114,6 +165,20 @@ struct CUlaunchConfig {
 
 struct CUmemLocation {
   int type, id;
+};
+struct CUmemAccessDesc {
+  CUmemLocation location;
+  unsigned flags;
+};
+struct CUmemAllocationProp {
+  int type, requestedHandleTypes;
+  CUmemLocation location;
+  void* win32HandleMetaData;
+  struct {
+    unsigned char compressionType, gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
 };
 struct CUmemPoolProps {
   int allocType, handleTypes;

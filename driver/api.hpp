@@ -121,6 +121,65 @@ KILN_API CUresult cuMemAdvise_v2(CUdeviceptr, std::size_t, int, CUmemLocation);
 KILN_API CUresult cuMemPrefetchAsync(CUdeviceptr p, std::size_t, CUdevice, CUstream);
 KILN_API CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, std::size_t, CUmemLocation, unsigned, CUstream);
 
+// arrays.cpp
+KILN_API CUresult cuArray3DCreate_v2(CUarray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape);
+KILN_API CUresult cuArrayCreate_v2(CUarray* out, const CUDA_ARRAY_DESCRIPTOR* shape);
+KILN_API CUresult cuArrayDestroy(CUarray handle);
+KILN_API CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR* out, CUarray handle);
+KILN_API CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR* out, CUarray handle);
+KILN_API CUresult cuMipmappedArrayCreate(CUmipmappedArray* out, const CUDA_ARRAY3D_DESCRIPTOR* shape,
+                                         unsigned levels);
+KILN_API CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle);
+KILN_API CUresult cuMipmappedArrayGetLevel(CUarray* out, CUmipmappedArray handle, unsigned level);
+KILN_API CUresult cuTexObjectCreate(CUtexObject* out, const CUDA_RESOURCE_DESC* resource,
+                                    const CUDA_TEXTURE_DESC* texture, const CUDA_RESOURCE_VIEW_DESC* look);
+KILN_API CUresult cuTexObjectDestroy(CUtexObject handle);
+KILN_API CUresult cuTexObjectGetResourceDesc(CUDA_RESOURCE_DESC* out, CUtexObject handle);
+KILN_API CUresult cuTexObjectGetTextureDesc(CUDA_TEXTURE_DESC* out, CUtexObject handle);
+KILN_API CUresult cuTexObjectGetResourceViewDesc(CUDA_RESOURCE_VIEW_DESC* out, CUtexObject handle);
+KILN_API CUresult cuSurfObjectCreate(CUsurfObject* out, const CUDA_RESOURCE_DESC* resource);
+KILN_API CUresult cuSurfObjectDestroy(CUsurfObject handle);
+KILN_API CUresult cuSurfObjectGetResourceDesc(CUDA_RESOURCE_DESC* out, CUsurfObject handle);
+KILN_API CUresult cuMemcpyHtoA_v2(CUarray to, std::size_t offset, const void* from, std::size_t n);
+KILN_API CUresult cuMemcpyAtoH_v2(void* to, CUarray from, std::size_t offset, std::size_t n);
+KILN_API CUresult cuMemcpyDtoA_v2(CUarray to, std::size_t offset, CUdeviceptr from, std::size_t n);
+KILN_API CUresult cuMemcpyAtoD_v2(CUdeviceptr to, CUarray from, std::size_t offset, std::size_t n);
+KILN_API CUresult cuMemcpyAtoA_v2(CUarray to, std::size_t to_offset, CUarray from, std::size_t from_offset,
+                                  std::size_t n);
+KILN_API CUresult cuMemcpyHtoAAsync_v2(CUarray to, std::size_t offset, const void* from, std::size_t n,
+                                       CUstream stream);
+KILN_API CUresult cuMemcpyAtoHAsync_v2(void* to, CUarray from, std::size_t offset, std::size_t n,
+                                       CUstream stream);
+
+// virtual_memory.cpp
+KILN_API CUresult cuMemGetAllocationGranularity(std::size_t* out, const CUmemAllocationProp* p, unsigned);
+KILN_API CUresult cuMemAddressReserve(CUdeviceptr* out, std::size_t bytes, std::size_t align,
+                                      CUdeviceptr hint, unsigned long long flags);
+KILN_API CUresult cuMemAddressFree(CUdeviceptr p, std::size_t bytes);
+KILN_API CUresult cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t bytes,
+                              const CUmemAllocationProp* p, unsigned long long flags);
+KILN_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle);
+KILN_API CUresult cuMemMap(CUdeviceptr p, std::size_t bytes, std::size_t offset,
+                           CUmemGenericAllocationHandle handle, unsigned long long flags);
+KILN_API CUresult cuMemUnmap(CUdeviceptr p, std::size_t bytes);
+KILN_API CUresult cuMemSetAccess(CUdeviceptr p, std::size_t bytes, const CUmemAccessDesc* access,
+                                 std::size_t count);
+KILN_API CUresult cuMemGetAccess(unsigned long long* out, const CUmemLocation* where, CUdeviceptr p);
+KILN_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out, void* p);
+KILN_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out,
+                                                         CUmemGenericAllocationHandle handle);
+
+// linking.cpp
+KILN_API CUresult cuLinkCreate_v2(unsigned count, int* options, void** values, CUlinkState* out);
+KILN_API CUresult cuLinkAddData_v2(CUlinkState link, int type, void* data, std::size_t bytes,
+                                   const char* name, unsigned, int*, void**);
+KILN_API CUresult cuLinkAddFile_v2(CUlinkState link, int type, const char* path, unsigned, int*, void**);
+KILN_API CUresult cuLinkComplete(CUlinkState handle, void** out, std::size_t* bytes);
+KILN_API CUresult cuLinkDestroy(CUlinkState link);
+KILN_API CUresult cuDeviceGetGraphMemAttribute(CUdevice device, int attribute, void* value);
+KILN_API CUresult cuDeviceSetGraphMemAttribute(CUdevice device, int attribute, void* value);
+KILN_API CUresult cuDeviceGraphMemTrim(CUdevice device);
+
 // streams.cpp
 KILN_API CUresult cuStreamCreateWithPriority(CUstream* out, unsigned flags, int priority);
 KILN_API CUresult cuStreamCreate(CUstream* out, unsigned flags);

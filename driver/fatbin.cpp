@@ -10,6 +10,8 @@
 #include <set>
 #include <string_view>
 
+#include "driver/link.hpp"
+
 namespace kiln::driver {
 namespace {
 
@@ -166,6 +168,31 @@ Image choose_entry(const unsigned char* at, int cc) {
 
 }  // namespace
 
+namespace {
+
+/// Relocatable code that is linked when it is loaded: an array of fat binaries that ends with null.
+Image link_images(const void* array, int cc) {
+  std::vector<std::string> texts;
+  Image out;
+  for (auto* at = static_cast<const void* const*>(array); *at != nullptr; ++at) {
+    Image one = choose_image(*at, cc);
+    if (one.ptx.empty()) {
+      // The library for launches from kernels has code for other architectures.
+      out.problem = one.problem;
+      continue;
+    }
+    out.name = one.name;
+    texts.push_back(std::move(one.ptx));
+  }
+  if (texts.empty()) return out;
+  out.problem.clear();
+  out.ptx = link_ptx(texts, out.problem);
+  if (out.ptx.empty()) out.problem = "linking its relocatable code: " + out.problem;
+  return out;
+}
+
+}  // namespace
+
 Image choose_image(const void* code, int cc) {
   const auto* at = static_cast<const unsigned char*>(code);
   std::uint32_t magic = 0;
@@ -173,6 +200,12 @@ Image choose_image(const void* code, int cc) {
   if (magic == kWrapperMagic) {
     Wrapper wrapper;
     std::memcpy(&wrapper, at, sizeof wrapper);
+    constexpr std::uint32_t kRelocatable = 2;
+    if (wrapper.version == kRelocatable && wrapper.more != nullptr) {
+      // Empty where nvcc has linked machine code.
+      Image linked = choose_entry(wrapper.data, cc);
+      return linked.ptx.empty() ? link_images(wrapper.more, cc) : linked;
+    }
     at = wrapper.data;
     std::memcpy(&magic, at, 4);
   }

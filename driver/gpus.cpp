@@ -22,6 +22,74 @@ bool same(std::string_view a, std::string_view b) {
                     [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
+/// Limits of textures and surfaces, and 0 for what is not there.
+int image_attribute(int number) {
+  switch (number) {
+    case 21:  // textures: 1D, 2D, 3D
+    case 22:
+      return 131072;
+    case 23:
+      return 65536;
+    case 24:
+    case 25:
+    case 26:
+      return 16384;
+    case 27:  // layered, gathered, cubes
+    case 28:
+    case 42:
+    case 45:
+    case 46:
+    case 52:
+    case 53:
+      return 32768;
+    case 29:
+    case 43:
+      return 2048;
+    case 44:
+      return 1;
+    case 47:
+    case 48:
+      return 8192;
+    case 49:
+      return 32768;
+    case 54:
+      return 2046;
+    case 55:  // surfaces
+    case 61:
+    case 63:
+    case 64:
+    case 66:
+    case 67:
+      return 32768;
+    case 56:
+    case 57:
+      return 131072;
+    case 58:
+    case 59:
+    case 60:
+      return 16384;
+    case 62:
+    case 65:
+      return 2048;
+    case 68:
+      return 2046;
+    case 69:  // linear and mipmapped ones
+      return 268435456;
+    case 70:
+      return 131072;
+    case 71:
+      return 65000;
+    case 72:
+      return 2097120;
+    case 73:
+    case 74:
+    case 77:
+      return 32768;
+    default:
+      return number > 0 && number < 160 ? 0 : -1;
+  }
+}
+
 }  // namespace
 
 std::span<const Gpu> gpus() {
@@ -127,16 +195,10 @@ int attribute(const Gpu& gpu, int number) {
     case 131:  // no NUMA node
     case 134:
       return -1;
-    case 21:
-    case 22:
-    case 23:
-      return 131072;
-    case 24:
-    case 25:
-    case 26:
-      return 16384;
+    case 102:  // virtual memory management
+      return 1;
     default:
-      return number > 0 && number < 160 ? 0 : -1;
+      return image_attribute(number);
   }
 }
 

@@ -112,7 +112,8 @@ void list(const std::vector<Node*>& nodes, CUgraphNode* out, std::size_t* count)
 }
 
 AllocWork allocate(Driver& d, CUDA_MEM_ALLOC_NODE_PARAMS& p) {
-  p.dptr = d.allocate(p.bytesize, Block::Kind::device);
+  require(p.bytesize != 0);
+  p.dptr = d.allocate_for_graph(p.bytesize);
   return {p.dptr, p.bytesize};
 }
 

@@ -70,6 +70,7 @@ int blocks_per_sm(Driver& d, Function& f, std::uint64_t threads, std::size_t dyn
   const auto needed =
       static_cast<std::uint32_t>(static_cast<std::size_t>(function_attribute(d, f, 1)) + dynamic);
   if (needed > static_cast<std::uint32_t>(gpu.smem_per_block_optin)) return 0;
+  if (dynamic > static_cast<std::size_t>(function_attribute(d, f, 8))) return 0;
   const std::uint32_t reserved = attribute(gpu, 111) > 0 ? kReservedSmem : 0;
   std::uint64_t blocks = static_cast<std::uint64_t>(gpu.blocks_per_sm);
   blocks = std::min(blocks, static_cast<std::uint64_t>(gpu.threads_per_sm) / (warps * 32));
@@ -189,7 +190,7 @@ void run_kernel(Driver& d, const KernelWork& w, bool after_kernel) {
     std::fwrite(report.output.data(), 1, report.output.size(), stdout);
     std::fflush(stdout);
   }
-  d.report.launch(report, module.id, module.name, module.text);
+  d.report.launch(report, module.id, module.code, module.name, module.text);
   if (fatal(report)) d.sticky = failure_of(report);
 }
 

@@ -49,11 +49,10 @@ void copy_row(Driver& d, CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
   const bool device_from = on_gpu(d, from), device_to = on_gpu(d, to);
   const auto whole = [&](CUdeviceptr address) {
     const auto* block = d.block_of(address);
-    if (block != nullptr) return bytes <= block->second.bytes - (address - block->first);
-    // Variables of modules.
-    const std::uint8_t* shadow = m.shadow_at(address);
+    if (block != nullptr && bytes <= block->second.bytes - (address - block->first)) return true;
+    // Variables of modules, and memory that is mapped in parts.
     return m.contains(address, bytes) &&
-           std::none_of(shadow, shadow + bytes, [](std::uint8_t s) { return s == em::kUnallocated; });
+           std::memchr(m.shadow_at(address), em::kUnallocated, bytes) == nullptr;
   };
   require(!device_from || whole(from));
   require(!device_to || whole(to));
@@ -67,9 +66,31 @@ void copy_row(Driver& d, CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
     std::memset(m.shadow_at(to), em::kWritten, bytes);
 }
 
-CUdeviceptr row_base(CUmemorytype type, const void* host, CUdeviceptr device, const void* array) {
-  require(type != CU_MEMORYTYPE_ARRAY && array == nullptr, CUDA_ERROR_NOT_SUPPORTED);
-  return type == CU_MEMORYTYPE_HOST ? address_of(host) : device;
+/// One side of a copy: where rows and slices begin.
+struct Side {
+  CUdeviceptr base = 0;
+  std::size_t pitch = 0, slice = 0;
+  CUdeviceptr row(std::size_t y, std::size_t z) const { return base + z * slice + y * pitch; }
+};
+
+Side array_side(Driver& d, CUarray handle, const CUDA_MEMCPY3D& c, std::size_t x, std::size_t y,
+                std::size_t z) {
+  const Array& a = array_of(d, handle);
+  const em::ImageLevel& l = a.level;
+  const std::size_t texel =
+      em::channel_bytes(static_cast<em::ChannelFormat>(a.shape.Format)) * a.shape.NumChannels;
+  require(x + c.WidthInBytes <= l.width * texel && y + c.Height <= l.height && z + c.Depth <= l.depth);
+  return {l.address + z * l.slice_pitch + y * l.row_pitch + x, l.row_pitch, l.slice_pitch};
+}
+
+Side memory_side(CUmemorytype type, const void* host, CUdeviceptr device, std::size_t pitch,
+                 std::size_t height, const CUDA_MEMCPY3D& c, std::size_t x, std::size_t y, std::size_t z) {
+  const bool rows = c.Height > 1 || c.Depth > 1;
+  require(!rows || pitch == 0 || pitch >= c.WidthInBytes);
+  if (pitch == 0) pitch = c.WidthInBytes;
+  const std::size_t slice = pitch * (height == 0 ? c.Height : height);
+  const CUdeviceptr base = type == CU_MEMORYTYPE_HOST ? address_of(host) : device;
+  return {base + z * slice + y * pitch + x, pitch, slice};
 }
 
 /// Registered host memory is known by its own address, too.
@@ -140,19 +161,16 @@ CUDA_MEMCPY3D copy_1d(CUdeviceptr to, CUdeviceptr from, std::size_t bytes) {
 
 void run_copy(Driver& d, const CUDA_MEMCPY3D& c) {
   if (c.WidthInBytes == 0 || c.Height == 0 || c.Depth == 0) return;
-  const CUdeviceptr from = row_base(c.srcMemoryType, c.srcHost, c.srcDevice, c.srcArray);
-  const CUdeviceptr to = row_base(c.dstMemoryType, c.dstHost, c.dstDevice, c.dstArray);
-  const bool rows = c.Height > 1 || c.Depth > 1;
-  require(!rows || c.srcPitch == 0 || c.srcPitch >= c.WidthInBytes);
-  require(!rows || c.dstPitch == 0 || c.dstPitch >= c.WidthInBytes);
-  const auto pitch = [&](std::size_t given) { return given == 0 ? c.WidthInBytes : given; };
-  const std::size_t from_pitch = pitch(c.srcPitch), to_pitch = pitch(c.dstPitch);
-  const std::size_t from_rows = c.srcHeight == 0 ? c.Height : c.srcHeight;
-  const std::size_t to_rows = c.dstHeight == 0 ? c.Height : c.dstHeight;
+  const Side from = c.srcMemoryType == CU_MEMORYTYPE_ARRAY
+                        ? array_side(d, c.srcArray, c, c.srcXInBytes, c.srcY, c.srcZ)
+                        : memory_side(c.srcMemoryType, c.srcHost, c.srcDevice, c.srcPitch, c.srcHeight, c,
+                                      c.srcXInBytes, c.srcY, c.srcZ);
+  const Side to = c.dstMemoryType == CU_MEMORYTYPE_ARRAY
+                      ? array_side(d, c.dstArray, c, c.dstXInBytes, c.dstY, c.dstZ)
+                      : memory_side(c.dstMemoryType, c.dstHost, c.dstDevice, c.dstPitch, c.dstHeight, c,
+                                    c.dstXInBytes, c.dstY, c.dstZ);
   for (std::size_t z = 0; z < c.Depth; ++z)
-    for (std::size_t y = 0; y < c.Height; ++y)
-      copy_row(d, to + c.dstXInBytes + ((c.dstZ + z) * to_rows + c.dstY + y) * to_pitch,
-               from + c.srcXInBytes + ((c.srcZ + z) * from_rows + c.srcY + y) * from_pitch, c.WidthInBytes);
+    for (std::size_t y = 0; y < c.Height; ++y) copy_row(d, to.row(y, z), from.row(y, z), c.WidthInBytes);
 }
 
 void run_memset(Driver& d, const CUDA_MEMSET_NODE_PARAMS& s) {

@@ -10,9 +10,7 @@
 #include "emulator/machine/memory.hpp"
 
 namespace kiln::driver {
-namespace {
 
-/// The log that JIT options ask for: an array of options, one of values beside it.
 void write_log(const std::string& text, unsigned count, const int* options, void** values) {
   constexpr int kErrorLog = 5, kErrorLogBytes = 6;
   char* buffer = nullptr;
@@ -26,6 +24,8 @@ void write_log(const std::string& text, unsigned count, const int* options, void
   std::memcpy(buffer, text.data(), n);
   buffer[n] = '\0';
 }
+
+namespace {
 
 Module* load(Driver& d, const void* code, unsigned count = 0, const int* options = nullptr,
              void** values = nullptr) {

@@ -4,6 +4,9 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
+
+#include "emulator/machine/causes.hpp"
 
 namespace kiln::driver {
 namespace {
@@ -100,27 +103,18 @@ void Report::line(const Json& json) {
   close(file);
 }
 
-void Report::launch(const em::Report& report, std::uint64_t module, const std::string& name,
-                    const std::string& ptx) {
+void Report::launch(const em::Report& report, std::uint64_t module, const em::Module& code,
+                    const std::string& name, const std::string& ptx) {
   ++launches_;
   add(counters_, report.counters);
   for (const em::Finding& f : report.findings) {
-    Known& known =
-        known_[{module, f.kind, f.site.kernel, f.site.ptx_line, f.has_other ? f.other.ptx_line : 0}];
-    known.count += f.count;
-    if (known.id != 0) continue;
-    known.id = known_.size();
+    Known& known = modules_[module];
+    if (!known.mistakes.add(f, em::causes_of(code.impl(), f))) continue;
     if (path_.empty())
       std::fprintf(stderr, "kiln: %s: %s, in %s\n", f.kind.c_str(), f.message.c_str(), f.site.kernel.c_str());
-    if (!modules_[module]) {
-      modules_[module] = true;
+    if (!std::exchange(known.named, true))
       line({{"type", "module"}, {"process", getpid()}, {"module", module}, {"name", name}, {"ptx", ptx}});
-    }
-    line({{"type", "finding"},
-          {"process", getpid()},
-          {"module", module},
-          {"id", known.id},
-          {"finding", to_json(f)}});
+    line({{"type", "finding"}, {"process", getpid()}, {"module", module}, {"finding", to_json(f)}});
   }
 }
 
@@ -133,14 +127,16 @@ void Report::unsupported(const std::string& what, const std::string& reason) {
 void Report::finish() {
   if (finished_) return;
   finished_ = true;
-  Json counts = Json::array(), calls = Json::object();
-  for (const auto& [key, known] : known_) counts.push_back({known.id, known.count});
+  Json findings = Json::array(), calls = Json::object();
+  for (auto& [module, known] : modules_)
+    for (const em::Finding& f : known.mistakes.take())
+      findings.push_back({{"module", module}, {"finding", to_json(f)}});
   for (const auto& [what, times] : unsupported_) calls[what] = times;
   const em::Counters& c = counters_;
   line({{"type", "end"},
         {"process", getpid()},
         {"launches", launches_},
-        {"counts", counts},
+        {"findings", findings},
         {"unsupported", calls},
         {"instructions", c.warp_instructions},
         {"shared_accesses", c.shared_accesses},

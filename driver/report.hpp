@@ -6,10 +6,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include <kiln/emulator/emulator.hpp>
+#include "emulator/report/mistakes.hpp"
 
 namespace kiln::driver {
 
@@ -23,22 +23,24 @@ class Report {
   /// Appends to `path`; without one, findings are a line each on standard error.
   explicit Report(std::string path) : path_(std::move(path)) {}
   /// A launch of the module's kernel; `ptx` is what findings point into.
-  void launch(const emulator::Report& report, std::uint64_t module, const std::string& name,
-              const std::string& ptx);
+  void launch(const emulator::Report& report, std::uint64_t module, const emulator::Module& code,
+              const std::string& name, const std::string& ptx);
   /// Once for each `what`: a function or a feature that is not implemented.
   void unsupported(const std::string& what, const std::string& reason);
-  /// Counters and counts, at the end of the process.
+  /// Counters, and the findings once more: one for each mistake of all launches.
   void finish();
 
  private:
   void line(const Json& json);
 
+  /// A module of the program and its mistakes in all launches.
   struct Known {
-    std::uint64_t id = 0, count = 0;
+    bool named = false;  ///< its text is in the report
+    emulator::Mistakes mistakes{kMostMistakes};
   };
+  static constexpr std::size_t kMostMistakes = 1000;
   std::string path_;
-  std::map<std::tuple<std::uint64_t, std::string, std::string, int, int>, Known> known_;
-  std::map<std::uint64_t, bool> modules_;
+  std::map<std::uint64_t, Known> modules_;
   std::map<std::string, std::uint64_t> unsupported_;
   emulator::Counters counters_;
   std::uint64_t launches_ = 0;

@@ -109,6 +109,30 @@ void Driver::release(CUdeviceptr address) {
   memory.free(address);
 }
 
+CUdeviceptr Driver::allocate_for_graph(std::size_t bytes) {
+  // While nothing is allocated addresses start over; here they have to stay.
+  if (!graphs_own_memory) memory.allocate(1, "memory of graphs");
+  graphs_own_memory = true;
+  return allocate(bytes, Block::Kind::device);
+}
+
+void Driver::allocate_again(const AllocWork& work) {
+  if (blocks.count(work.address) != 0) return;
+  auto& m = memory.impl();
+  {
+    const std::lock_guard lock(m.mutex);
+    m.allocations.at(work.address).freed = false;
+    m.live_bytes += work.bytes;
+    ++m.live;
+  }
+  std::memset(m.at(work.address), em::kPoison, work.bytes);
+  std::memset(m.shadow_at(work.address), em::kAllocated, work.bytes);
+  Block block;
+  block.bytes = work.bytes;
+  block.id = next_id++;
+  blocks.emplace(work.address, block);
+}
+
 Function& Driver::function(Function* handle) {
   require(functions.count(handle) != 0, CUDA_ERROR_INVALID_HANDLE);
   return *handle;

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include <kiln/emulator/textures.hpp>
 #include "driver/abi.hpp"
 #include "driver/gpus.hpp"
 #include "driver/report.hpp"
@@ -59,6 +60,45 @@ struct Block {
   std::uint64_t id = 0;
   void* host = nullptr;  ///< registered: the program's own memory, copied before and after each launch
   Pool* pool = nullptr;
+};
+
+/// A CUDA array: texels in rows of the device's memory.
+struct Array {
+  CUDA_ARRAY3D_DESCRIPTOR shape{};
+  em::ImageLevel level;
+  Mipmaps* chain = nullptr;  ///< of which it is a level
+};
+struct Mipmaps {
+  std::vector<std::unique_ptr<Array>> levels;
+};
+/// What a texture or surface object was made of.
+struct TextureObject {
+  CUDA_RESOURCE_DESC resource{};
+  CUDA_TEXTURE_DESC texture{};
+  CUDA_RESOURCE_VIEW_DESC view{};
+};
+
+/// PTX that is being linked (cuLinkCreate).
+struct Link {
+  std::vector<std::string> texts;
+  std::string linked;
+  std::vector<int> options;
+  std::vector<void*> values;
+};
+
+/// Memory without an address (cuMemCreate). What it holds is kept here while it is mapped nowhere.
+struct Physical {
+  CUmemAllocationProp properties{};
+  std::size_t bytes = 0;
+  int uses = 1;
+  CUdeviceptr mapped = 0;
+  std::vector<std::uint8_t> data, shadow;
+};
+/// Addresses without memory (cuMemAddressReserve).
+struct Mapping {
+  CUmemGenericAllocationHandle handle = 0;
+  std::size_t bytes = 0;
+  unsigned access = 0;
 };
 
 struct Function {
@@ -216,12 +256,24 @@ struct Driver {
   Objects<Module> modules;
   Objects<Graph> graphs;
   Objects<Exec> execs;
+  Objects<Array> arrays;
+  Objects<Mipmaps> mipmaps;
+  Objects<Link> links;
+  std::map<CUtexObject, TextureObject> textures;
+  std::map<CUsurfObject, CUDA_RESOURCE_DESC> surfaces;
+  std::map<CUmemGenericAllocationHandle, Physical> physical;
+  std::map<CUdeviceptr, std::size_t> reserved;
+  std::map<CUdeviceptr, Mapping> mappings;
+  bool graphs_own_memory = false;
   std::unordered_set<const Function*> functions;
 
   /// The block that holds `address`, or null.
   const std::pair<const CUdeviceptr, Block>* block_of(CUdeviceptr address) const;
   CUdeviceptr allocate(std::size_t bytes, Block::Kind kind, unsigned flags = 0);
   void release(CUdeviceptr address);
+  /// Memory of a graph: it comes back at its address each time the graph runs.
+  CUdeviceptr allocate_for_graph(std::size_t bytes);
+  void allocate_again(const AllocWork& work);
   Function& function(Function* handle);
   void reset();
 };
@@ -272,6 +324,9 @@ inline CUstream per_thread(CUstream stream) {
   return stream == nullptr ? kPerThreadStream : stream;
 }
 
+/// The log of errors that JIT options ask for: an array of options, one of values beside it.
+void write_log(const std::string& text, unsigned count, const int* options, void** values);
+
 /// Does the work, or adds it to the graph that the stream captures.
 void submit(Driver& d, CUstream stream, Work work);
 void run(Driver& d, Stream& stream, const Work& work);
@@ -289,6 +344,8 @@ Node* add_node(Graph& graph, Work work, const CUgraphNode* dependencies, std::si
 /// What a launch asks for, from the arguments of cuLaunchKernel and its relatives.
 KernelWork kernel_work(Driver& d, const CUlaunchConfig& config, CUfunction f, void** params, void** extra);
 CUDA_MEMCPY3D copy_1d(CUdeviceptr to, CUdeviceptr from, std::size_t bytes);
+/// A live array, or a level of a live mipmap chain.
+Array& array_of(Driver& d, CUarray handle);
 
 inline CUdeviceptr address_of(const void* p) {
   return reinterpret_cast<CUdeviceptr>(p);

@@ -185,7 +185,7 @@ void run(Driver& d, Stream& stream, const Work& work) {
                           d.mutex.lock();
                         },
                         [&](const RecordWork& w) { record(d.events.get(w.event), stream); },
-                        [&](const WaitWork&) {}, [&](const AllocWork&) {},
+                        [&](const WaitWork&) {}, [&](const AllocWork& w) { d.allocate_again(w); },
                         [&](const FreeWork& w) {
                           if (w.address != 0) d.release(w.address);
                         },
@@ -321,7 +321,7 @@ KILN_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr* out, std::size_t bytes, C
     require(out != nullptr);
     if (pool != &d.default_pool) d.pools.get(pool);
     Stream& s = stream_of(d, stream);
-    *out = d.allocate(bytes, Block::Kind::device);
+    *out = s.capture ? d.allocate_for_graph(bytes) : d.allocate(bytes, Block::Kind::device);
     d.blocks.at(*out).pool = pool;
     if (s.capture) submit(d, stream, AllocWork{*out, bytes});
   });

@@ -14,10 +14,11 @@ MAY_INCLUDE = {
     "base": set(),
     "code_object": {"base"},
     "emulator": {"base", "code_object"},
+    "driver": {"base", "code_object", "emulator"},
     "generator": {"base"},
     "runtime": {"base", "generator", "code_object"},
     "workbench": {"base", "generator", "code_object", "emulator", "runtime"},
-    "cli": {"base", "generator", "code_object", "emulator", "runtime", "workbench"},
+    "cli": {"base", "generator", "code_object", "emulator", "driver", "runtime", "workbench"},
 }
 # Which library a public header belongs to; those not listed are the generator's.
 PUBLIC = {

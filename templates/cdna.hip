@@ -8,6 +8,7 @@
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
 #endif
 #define DEVICE static __device__ inline __attribute__((always_inline))
 #define LDS __attribute__((address_space(3)))
@@ -29,6 +30,12 @@ typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
 DEVICE int min_of(int a, int b) { return a < b ? a : b; }
 DEVICE int max_of(int a, int b) { return a > b ? a : b; }
 DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+// The names that text for NVIDIA and AMD has for these.
+#define min(a, b) min_of(a, b)
+#define max(a, b) max_of(a, b)
+#define fmaf(a, b, c) __builtin_fmaf(a, b, c)
+#define fminf(a, b) __builtin_fminf(a, b)
+#define fmaxf(a, b) __builtin_fmaxf(a, b)
 DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 
@@ -310,7 +317,9 @@ DEVICE float from_lane(int lane4, float x) {
 }
 
 //@ section warp_names needs types
-// Names for text that is shared with devices of 32-lane warps: both halves of a wave do the same there.
+// Threads and warps, as text for NVIDIA and AMD names them. Such text works with 32 lanes: both halves of a wave do the
+// same. `lane` of broadcast is the same in all lanes; ballot has the lower 32.
+#define UNROLL_4 _Pragma("clang loop vectorize(disable) unroll_count(4)")
 DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
 DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
 DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
@@ -318,10 +327,11 @@ DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __bu
 DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
 DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
 #if __has_builtin(__builtin_amdgcn_ballot_w64)
-DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
 #else
-DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
 #endif
+DEVICE int first_set(u32 bits) { return __builtin_ffs(bits) - 1; }
 
 //@ section global_16 needs types
 DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }

@@ -5,6 +5,18 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
 
+//@ section warp_names needs types
+// Threads and warps, as text for NVIDIA and AMD names them. All 32 lanes of a warp take part.
+__device__ __forceinline__ u32 thread_id() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_id() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
+__device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
+#define UNROLL_4 _Pragma("unroll 4")
+
 //@ section smem_address needs types
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 

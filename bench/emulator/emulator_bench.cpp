@@ -1,7 +1,8 @@
 // Speed of the emulated device on one core: straight-line code, wgmma, and kernels that kiln generates, with
 // findings on and off (programs of others: measure.py). Times are CPU time of the process, so other work on the machine matters
 // little. Prints one line per measurement; exit status 1 when a limit is missed.
-//   kiln_bench_emulator [--kernel [PART]]   the last part compiles kernels and needs NVRTC, and HIPRTC or clang
+//   kiln_bench_emulator [--kernel [PART]]   the last part compiles kernels and needs NVRTC, and HIPRTC or clang;
+//                                           with PART nothing else is measured than kernels with that in their names
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -179,25 +180,30 @@ void kernel_part(std::string_view part) {
   }
 }
 
+/// Instructions without kernels around them.
+void instruction_part() {
+  const em::Module straight = em::Module::from_ptx(straight_line()),
+                   wgmma = em::Module::from_ptx(wgmma_loop());
+  double both[2] = {};
+  for (const bool findings : {true, false})
+    line(fmt::format("straight-line code, findings {}", findings ? "on" : "off"),
+         rate(straight, {128, 1, 1}, findings,
+              [](const em::Report& r) { return static_cast<double>(r.counters.warp_instructions) / 1e6; }),
+         "M warp-instructions/s", findings ? 20 : 0);
+  for (const bool findings : {true, false})
+    line(fmt::format("bf16 wgmma 64x128x16, findings {}", findings ? "on" : "off"),
+         both[findings ? 0 : 1] =
+             rate(wgmma, {128, 1, 1}, findings,
+                  [](const em::Report& r) { return static_cast<double>(r.counters.matrix_flops) / 1e9; }),
+         "GFLOP/s", findings ? 2 : 4);
+  fmt::print("wgmma without findings: {:.1f} times as fast\n", both[1] / both[0]);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    const em::Module straight = em::Module::from_ptx(straight_line()),
-                     wgmma = em::Module::from_ptx(wgmma_loop());
-    double both[2] = {};
-    for (const bool findings : {true, false})
-      line(fmt::format("straight-line code, findings {}", findings ? "on" : "off"),
-           rate(straight, {128, 1, 1}, findings,
-                [](const em::Report& r) { return static_cast<double>(r.counters.warp_instructions) / 1e6; }),
-           "M warp-instructions/s", findings ? 20 : 0);
-    for (const bool findings : {true, false})
-      line(fmt::format("bf16 wgmma 64x128x16, findings {}", findings ? "on" : "off"),
-           both[findings ? 0 : 1] =
-               rate(wgmma, {128, 1, 1}, findings,
-                    [](const em::Report& r) { return static_cast<double>(r.counters.matrix_flops) / 1e9; }),
-           "GFLOP/s", findings ? 2 : 4);
-    fmt::print("wgmma without findings: {:.1f} times as fast\n", both[1] / both[0]);
+    if (argc < 3) instruction_part();
     if (argc > 1 && std::string_view(argv[1]) == "--kernel") kernel_part(argc > 2 ? argv[2] : "");
   } catch (const std::exception& error) {
     fmt::print(stderr, "kiln_bench_emulator: {}\n", error.what());

@@ -12,6 +12,7 @@ from triton.compiler import ASTSource
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
     "sm_90a": GPUTarget("cuda", 90, 32),
+    "sm_100a": GPUTarget("cuda", 100, 32),
     "gfx942": GPUTarget("hip", "gfx942", 64),
     "gfx950": GPUTarget("hip", "gfx950", 64),
 }

@@ -3,24 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <iterator>
 #include <kiln/error.hpp>
-#include <mutex>
-#include <optional>
 #include <set>
-#include <span>
-#include <thread>
 
-#include <kiln/emulator/amdgcn.hpp>
-#include "emulator/amdgcn/mutate.hpp"
-#include "emulator/mutate/mutate.hpp"
+#include "workbench/verify/mutants.hpp"
 
 namespace kiln::cli {
 namespace {
 
 namespace em = kiln::emulator;
-namespace gcn = kiln::emulator::amdgcn;
 
 constexpr double kTolerance = 1e-3;  ///< of arrays whose bytes depend on the order of warps
 
@@ -120,18 +113,6 @@ class Baseline {
   std::set<std::size_t> loose_;
 };
 
-struct Mutant {
-  std::string module, change, statement;
-  int line = 0;
-  std::string source_file = {};
-  int source_line = 0;
-  std::string killed_by = {}, equivalent = {};
-  bool reached = true;
-  std::optional<em::Mutation> ptx = {};
-  std::optional<gcn::Mutation> patch = {};
-  bool survives() const { return killed_by.empty() && equivalent.empty(); }
-};
-
 /// Where the text of `kernels` and of functions is: mutants of other kernels are not run.
 std::vector<std::pair<std::size_t, std::size_t>> regions(const std::string& ptx,
                                                          const std::set<std::string>& kernels) {
@@ -149,40 +130,28 @@ std::vector<std::pair<std::size_t, std::size_t>> regions(const std::string& ptx,
   return out;
 }
 
-std::vector<Mutant> ptx_mutants(const std::string& module, const std::string& text,
-                                const std::set<std::string>& kernels) {
-  const auto where = regions(text, kernels);
-  std::vector<Mutant> out;
-  for (em::Mutation& m : em::mutations(text)) {
-    if (std::ranges::none_of(where, [&](const auto& r) { return r.first <= m.begin && m.begin < r.second; }))
-      continue;
-    Mutant mutant{.module = module,
-                  .change = m.change,
-                  .statement = m.ptx_text,
-                  .line = m.ptx_line,
-                  .source_file = m.source_file,
-                  .source_line = m.caller_line > 0 ? m.caller_line : m.source_line};
-    mutant.ptx = std::move(m);
-    out.push_back(std::move(mutant));
-  }
-  return out;
-}
+/// A module of the launch file, by the number that its candidates have as owner.
+struct Program {
+  std::string module, text;
+};
 
-std::vector<Mutant> amd_mutants(const std::string& module, const std::string& text,
-                                const std::set<std::string>& kernels) {
-  const auto object =
-      gcn::Module::from_code_object(std::as_bytes(std::span(text.data(), text.size())), module);
-  std::vector<Mutant> out;
-  for (const std::string& kernel : kernels)
-    for (gcn::Mutation& m : gcn::mutations(object, kernel)) {
-      Mutant mutant{.module = module,
-                    .change = m.change,
-                    .statement = m.text,
-                    .line = m.line,
-                    .source_line = m.source_line};
-      mutant.patch = std::move(m);
-      out.push_back(std::move(mutant));
-    }
+std::vector<Candidate> candidates_of(const Program& program, const std::set<std::string>& kernels) {
+  const ProgramKind kind = program_kind(program.text);
+  if (kind == ProgramKind::amd_assembly)
+    throw Error(ErrorCode::bad_input, program.module + ": --mutate needs the code object, not assembly text");
+  std::vector<Candidate> out;
+  if (kind != ProgramKind::ptx) {
+    for (const std::string& kernel : kernels)
+      std::ranges::move(code_object_candidates(program.text, program.module, kernel),
+                        std::back_inserter(out));
+    return out;
+  }
+  out = ptx_candidates(program.text);
+  const auto where = regions(program.text, kernels);
+  std::erase_if(out, [&](const Candidate& c) {
+    return std::ranges::none_of(
+        where, [&](const auto& r) { return r.first <= c.ptx->begin && c.ptx->begin < r.second; });
+  });
   return out;
 }
 
@@ -194,54 +163,34 @@ class Mutants {
     std::map<std::string, std::set<std::string>> kernels;
     for (const LaunchPlan& plan : file.launches) kernels[plan.module].insert(session.kernel_of(plan));
     for (const auto& [module, names] : kernels) {
-      const std::string& text = texts_[module] = session.text(module);
-      const ProgramKind kind = program_kind(text);
-      if (kind == ProgramKind::amd_assembly)
-        throw Error(ErrorCode::bad_input, module + ": --mutate needs the code object, not assembly text");
-      auto more =
-          kind == ProgramKind::ptx ? ptx_mutants(module, text, names) : amd_mutants(module, text, names);
-      std::ranges::move(more, std::back_inserter(all));
+      programs_.push_back({module, session.text(module)});
+      for (Candidate& c : candidates_of(programs_.back(), names)) {
+        c.owner = static_cast<int>(programs_.size()) - 1;
+        all.push_back(std::move(c));
+      }
     }
-    std::erase_if(all, [&](const Mutant& m) { return m.statement.find(options.only) == std::string::npos; });
+    std::erase_if(all,
+                  [&](const Candidate& c) { return c.statement.find(options.only) == std::string::npos; });
   }
 
   /// Judges every mutant, on as many host threads as are allowed.
   void run() {
-    const std::size_t cores = options_.threads > 0 ? static_cast<std::size_t>(options_.threads)
-                                                   : std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::jthread> others;
-    for (std::size_t t = 1; t < std::min(cores, all.size()); ++t) others.emplace_back([this] { work(); });
-    work();
+    const auto told = [](std::size_t done, std::size_t total, std::size_t survivors) {
+      progress(fmt::format("mutant {} of {}, {} survive", done, total, survivors));
+    };
+    judge(all, [this] { return [this](const Candidate& c) { return killer(c); }; },
+          {.threads = options_.threads, .progress = told});
   }
-  std::vector<Mutant> all;
+  const std::string& module_of(const Candidate& c) const {
+    return programs_[static_cast<std::size_t>(c.owner)].module;
+  }
+  std::vector<Candidate> all;
 
  private:
-  void work() {
-    for (std::size_t i; (i = next_++) < all.size();) {
-      Mutant& m = all[i];
-      m.killed_by = killer(m);
-      if (m.killed_by.empty() && m.ptx)
-        m.equivalent =
-            em::equivalent_reason(*m.ptx, [&](const std::string& text) { return !with(m, text).empty(); });
-      if (m.patch) m.equivalent = m.killed_by.empty() ? m.patch->equivalent : "";
-      if (m.survives()) m.reached = !with(m, "trap;").empty();
-      const std::scoped_lock lock(mutex_);
-      survivors_ += m.survives() ? 1 : 0;
-      progress(fmt::format("mutant {} of {}, {} survive", ++done_, all.size(), survivors_));
-    }
-  }
-  /// What notices another text (or s_trap) in place of the mutant's.
-  std::string with(const Mutant& m, const std::string& replacement) const {
-    Mutant other = m;
-    if (other.ptx) other.ptx->replacement = replacement;
-    if (other.patch) other.patch->word = gcn::kTrap;
-    return killer(other);
-  }
   /// What notices the mutant, "shared-race (lazy)"; empty: nothing does.
-  std::string killer(const Mutant& m) const {
-    const std::string& text = texts_.at(m.module);
-    const std::map<std::string, std::string> changed = {
-        {m.module, m.ptx ? em::apply_mutation(text, *m.ptx) : gcn::apply(text, *m.patch)}};
+  std::string killer(const Candidate& c) const {
+    const Program& program = programs_[static_cast<std::size_t>(c.owner)];
+    const std::map<std::string, std::string> changed = {{program.module, changed_program(program.text, c)}};
     for (std::size_t w = 0; w < kRuns; ++w) {
       EmulateOptions o = run_options(options_, w);
       o.budget = baseline_.budget;
@@ -257,21 +206,18 @@ class Mutants {
   const EmulateOptions& options_;
   const LaunchFile& file_;
   const Baseline& baseline_;
-  std::map<std::string, std::string> texts_;
-  std::atomic<std::size_t> next_{0};
-  std::size_t done_ = 0, survivors_ = 0;
-  std::mutex mutex_;
+  std::vector<Program> programs_;
 };
 
-std::string describe(const Mutant& m) {
-  std::string text = fmt::format("{}: {} ({}:{}", m.change, m.statement, m.module, m.line);
+std::string describe(const std::string& module, const Candidate& m) {
+  std::string text = fmt::format("{}: {} ({}:{}", m.change, m.statement, module, m.line);
   if (m.source_line > 0)
     text += fmt::format(", {}:{}", m.source_file.empty() ? "source" : m.source_file, m.source_line);
   return text + ")";
 }
 
-Json to_json(const Mutant& m) {
-  return {{"module", m.module},       {"change", m.change},           {"statement", m.statement},
+Json to_json(const std::string& module, const Candidate& m) {
+  return {{"module", module},         {"change", m.change},           {"statement", m.statement},
           {"line", m.line},           {"source_file", m.source_file}, {"source_line", m.source_line},
           {"killed_by", m.killed_by}, {"equivalent", m.equivalent},   {"reached", m.reached}};
 }
@@ -288,13 +234,13 @@ int emulate_mutants(const EmulateOptions& options, const LaunchFile& file, bool 
   mutants.run();
   progress("");
   const auto killed =
-      std::ranges::count_if(mutants.all, [](const Mutant& m) { return !m.killed_by.empty(); });
-  const auto survivors = std::ranges::count_if(mutants.all, [](const Mutant& m) { return m.survives(); });
-  const auto unreached = std::ranges::count_if(mutants.all, [](const Mutant& m) { return !m.reached; });
+      std::ranges::count_if(mutants.all, [](const Candidate& m) { return !m.killed_by.empty(); });
+  const auto survivors = std::ranges::count_if(mutants.all, [](const Candidate& m) { return m.survives(); });
+  const auto unreached = std::ranges::count_if(mutants.all, [](const Candidate& m) { return !m.reached; });
   if (json) {
     Json list = Json::array();
-    for (const Mutant& m : mutants.all)
-      if (options.all_mutants || m.killed_by.empty()) list.push_back(to_json(m));
+    for (const Candidate& m : mutants.all)
+      if (options.all_mutants || m.killed_by.empty()) list.push_back(to_json(mutants.module_of(m), m));
     print_json({{"mutants", mutants.all.size()},
                 {"killed", killed},
                 {"survivors", survivors},
@@ -302,11 +248,13 @@ int emulate_mutants(const EmulateOptions& options, const LaunchFile& file, bool 
                 {"list", list}});
     return survivors == 0 ? 0 : 1;
   }
-  for (const Mutant& m : mutants.all) {
+  for (const Candidate& m : mutants.all) {
     if (m.survives())
-      fmt::print("{}{}{}\n", bad("survives "), describe(m), m.reached ? "" : ", which no launch reaches");
+      fmt::print("{}{}{}\n", bad("survives "), describe(mutants.module_of(m), m),
+                 m.reached ? "" : ", which no launch reaches");
     else if (options.all_mutants)
-      fmt::print("{}: {}\n", m.killed_by.empty() ? m.equivalent : m.killed_by, describe(m));
+      fmt::print("{}: {}\n", m.killed_by.empty() ? m.equivalent : m.killed_by,
+                 describe(mutants.module_of(m), m));
   }
   if (!baseline.has_outputs()) fmt::print("no array has a file: results were not compared\n");
   fmt::print("{} of {} mutants killed, {} equivalent, {} survive ({} of them not reached), in {:.0f} s\n",

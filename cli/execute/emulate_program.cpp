@@ -76,8 +76,9 @@ std::vector<std::string> environment(const ProgramOptions& o, const driver::Gpu&
       fmt::format("KILN_DRIVER_OPTIONS=gpu={};policy={};seed={};budget={};findings={};threads={}{}", gpu.name,
                   o.policy, o.seed, o.budget, o.findings ? "on" : "off", o.threads,
                   o.sms == 0 ? "" : fmt::format(";sms={}", o.sms)),
-      // Where Triton looks for the driver.
-      fmt::format("TRITON_LIBCUDA_PATH={}", folder)};
+      // Where Triton looks for the driver, and what it takes its "machine code" from.
+      fmt::format("TRITON_LIBCUDA_PATH={}", folder), fmt::format("TRITON_PTXAS_PATH={}/ptxas", folder),
+      fmt::format("TRITON_PTXAS_BLACKWELL_PATH={}/ptxas", folder)};
   std::set<std::string> names;
   for (const std::string& one : out) names.insert(one.substr(0, one.find('=')));
   for (char** at = environ; *at != nullptr; ++at) {
@@ -140,8 +141,8 @@ struct Outcome {
 Outcome read(const std::string& path) {
   Outcome out;
   std::map<std::pair<int, std::uint64_t>, Diagnostics> modules;
-  std::map<std::pair<int, std::uint64_t>, std::size_t> by_id;
-  std::vector<std::pair<int, std::uint64_t>> module_of;
+  // Of a process that ended by itself the findings at its end, of others what they reported on the way.
+  std::map<int, Json> findings;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const Json j = Json::parse(line, nullptr, false);
@@ -153,18 +154,14 @@ Outcome read(const std::string& path) {
       modules.emplace(std::pair(process, j.at("module").get<std::uint64_t>()),
                       Diagnostics(j.at("name"), j.at("ptx").get<std::string>()));
     } else if (type == "finding") {
-      by_id[{process, j.at("id")}] = out.findings.size();
-      out.findings.push_back(driver::finding_from(j.at("finding")));
-      module_of.emplace_back(process, j.at("module"));
+      findings[process].push_back(j);
     } else if (type == "unsupported") {
       const auto same = [&](const Outcome::Unsupported& u) { return u.what == j.at("what"); };
       if (std::none_of(out.unsupported.begin(), out.unsupported.end(), same))
         out.unsupported.push_back({j.at("what"), j.at("reason")});
     } else if (type == "end") {
       out.launches += j.at("launches").get<std::uint64_t>();
-      for (const Json& one : j.at("counts"))
-        if (const auto it = by_id.find({process, one.at(0)}); it != by_id.end())
-          out.findings[it->second].count = one.at(1);
+      findings[process] = j.at("findings");
       for (Outcome::Unsupported& u : out.unsupported)
         if (j.at("unsupported").contains(u.what)) u.times = j.at("unsupported").at(u.what);
       for (const auto& [name, value] : j.items())
@@ -172,8 +169,12 @@ Outcome read(const std::string& path) {
           out.counters[name] = out.counters.value(name, std::uint64_t{0}) + value.get<std::uint64_t>();
     }
   }
-  for (std::size_t i = 0; i < out.findings.size(); ++i)
-    out.texts.push_back(modules.at(module_of[i]).text(out.findings[i]));
+  for (const auto& [process, all] : findings)
+    for (const Json& j : all) {
+      out.findings.push_back(driver::finding_from(j.at("finding")));
+      out.texts.push_back(
+          modules.at({process, j.at("module").get<std::uint64_t>()}).text(out.findings.back()));
+    }
   return out;
 }
 

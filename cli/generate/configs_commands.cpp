@@ -1,4 +1,4 @@
-// list, validate, plan, generate: what needs neither compiler nor device.
+// validate, plan, generate: what needs neither compiler nor device.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,29 +23,6 @@ Json violations_json(const Error& error) {
   if (list.empty())
     list.push_back({{"pointer", ""}, {"value", ""}, {"rule", error.what()}, {"suggestion", ""}});
   return list;
-}
-
-int list(bool json) {
-  Json document = Json::array();
-  std::vector<std::vector<std::string>> rows{{"name", "target", "operation", "dtype", "depth", "path"}};
-  for (const ShippedConfig& shipped : shipped_configs()) {
-    const Config config = parse_config(shipped.text, shipped.name);
-    document.push_back({{"name", shipped.name},
-                        {"target", to_string(config.target)},
-                        {"operation", to_string(config.operation)},
-                        {"dtype", to_string(config.dtype)},
-                        {"depth", config.depth},
-                        {"path", shipped.path}});
-    rows.push_back({shipped.name, std::string(to_string(config.target)),
-                    std::string(to_string(config.operation)), std::string(to_string(config.dtype)),
-                    std::to_string(config.depth), shipped.path});
-  }
-  if (json) {
-    print_json(document);
-  } else {
-    fmt::print("{}", table(rows, true));
-  }
-  return 0;
 }
 
 int validate(const std::vector<std::string>& configs, bool json) {
@@ -120,10 +97,6 @@ int generate_all(const std::vector<std::string>& configs, const std::filesystem:
 }
 
 }  // namespace
-
-Action add_list(CLI::App&, Common& common) {
-  return [&common] { return list(common.json); };
-}
 
 Action add_validate(CLI::App& command, Common& common) {
   auto configs = std::make_shared<std::vector<std::string>>();

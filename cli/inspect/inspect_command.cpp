@@ -2,8 +2,11 @@
 // targets a cycle model as well. Needs a compiler only for that model, and does without.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <kiln/kiln.hpp>
 #include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "cli/commands.hpp"
 #include "cli/generate/config_source.hpp"
@@ -59,20 +62,59 @@ const char* kind_text(KernelParam::Kind kind) {
   return "f32";
 }
 
-int inspect(const std::string& argument, bool with_source, const std::string& html, const std::string& svg,
-            bool json) {
-  const Plan plan = make_plan(load_config(argument));
-  const KernelSource source = generate(plan);
-  if (!html.empty()) write_atomically(html, html_report(plan, source));
-  if (!svg.empty()) {
-    const std::string picture = timeline_svg(plan);
-    if (picture.empty())
-      throw Error(ErrorCode::bad_input, "schedule " + *plan.resolved().schedule + " has no timeline to draw");
-    write_atomically(svg, picture);
+struct Options {
+  std::string config, html, timeline;
+  bool source = false, origins = false;
+};
+
+void write_files(const Options& options, const Plan& plan, const KernelSource& source) {
+  if (!options.html.empty()) write_atomically(options.html, html_report(plan, source));
+  if (options.timeline.empty()) return;
+  const std::string picture = timeline_svg(plan);
+  if (picture.empty())
+    throw Error(ErrorCode::bad_input, "schedule " + *plan.resolved().schedule + " has no timeline to draw");
+  write_atomically(options.timeline, picture);
+}
+
+/// Which files of kiln wrote the source, and for each line the file's index and the line there.
+Json origins_json(const KernelSource& source) {
+  std::vector<std::string_view> files;
+  Json lines = Json::array();
+  for (const LineOrigin& origin : source.origins) {
+    const auto found = std::find(files.begin(), files.end(), origin.file);
+    lines.push_back({found - files.begin(), origin.line});
+    if (found == files.end()) files.push_back(origin.file);
   }
-  if (!json && (!html.empty() || !svg.empty())) {
-    for (const std::string& path : {html, svg})
+  return {{"files", files}, {"lines", std::move(lines)}};
+}
+
+/// The source, each line behind the place in kiln that wrote it.
+void print_with_origins(const KernelSource& source) {
+  std::size_t width = 0;
+  std::vector<std::string> places;
+  for (const LineOrigin& origin : source.origins) {
+    places.push_back(fmt::format("{}:{}", origin.file, origin.line));
+    width = std::max(width, places.back().size());
+  }
+  std::istringstream in(source.text);
+  std::string line;
+  for (const std::string& place : places) {
+    std::getline(in, line);
+    fmt::print("{:<{}} | {}\n", place, width, line);
+  }
+}
+
+int inspect(const Options& options, bool json) {
+  const Plan plan = make_plan(load_config(options.config));
+  const KernelSource source = generate(plan);
+  write_files(options, plan, source);
+  if (!json && (!options.html.empty() || !options.timeline.empty())) {
+    for (const std::string& path : {options.html, options.timeline})
       if (!path.empty()) fmt::print("wrote {}\n", path);
+    return 0;
+  }
+  if (!json && options.origins) {
+    print_with_origins(source);
     return 0;
   }
   const Json planned = Json::parse(plan.to_json());
@@ -84,7 +126,8 @@ int inspect(const std::string& argument, bool with_source, const std::string& ht
     document["source_bytes"] = source.text.size();
     document["source_map"] = map;
     if (amd) document["cycle_model"] = amd_cycle_model(source);
-    if (with_source) document["source"] = source.text;
+    if (options.source) document["source"] = source.text;
+    if (options.origins) document["origins"] = origins_json(source);
     print_json(document);
     return 0;
   }
@@ -104,25 +147,21 @@ int inspect(const std::string& argument, bool with_source, const std::string& ht
     fmt::print("{:>6}  {}{}\n", line["line"].get<int>(),
                std::string(line["depth"].get<std::size_t>() * 2, ' '), line["text"].get<std::string>());
   }
-  if (with_source) fmt::print("\n{}", source.text);
+  if (options.source) fmt::print("\n{}", source.text);
   return 0;
 }
 
 }  // namespace
 
 Action add_inspect(CLI::App& command, Common& common) {
-  struct Options {
-    std::string config, html, timeline;
-    bool source = false;
-  };
   auto options = std::make_shared<Options>();
   command.add_option("CONFIG", options->config, "Config to look at")->required();
   command.add_flag("--source", options->source, "The source as well");
+  command.add_flag("--origins", options->origins,
+                   "The source alone, each line behind the line of kiln that wrote it");
   command.add_option("--html", options->html, "Write everything as one self-contained page");
   command.add_option("--timeline", options->timeline, "Write the main loop's timeline as an SVG picture");
-  return [options, &common] {
-    return inspect(options->config, options->source, options->html, options->timeline, common.json);
-  };
+  return [options, &common] { return inspect(*options, common.json); };
 }
 
 }  // namespace kiln::cli

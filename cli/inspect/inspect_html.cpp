@@ -101,14 +101,17 @@ std::string proofs_table(const Plan& plan) {
   return out + "</table>\n";
 }
 
-std::string source_lines(const std::string& text) {
-  std::istringstream in(text);
+// A line's number tells which line of kiln wrote it when the pointer is over it.
+std::string source_lines(const KernelSource& source) {
+  std::istringstream in(source.text);
   std::string out = "<pre>", line;
   for (int number = 1; std::getline(in, line); ++number) {
     const std::size_t start = line.find_first_not_of(' ');
     const bool comment = start != std::string::npos && line.compare(start, 2, "//") == 0;
-    out += fmt::format("<span class=n id=L{0}>{0:5d}</span>  {1}{2}{3}\n", number,
-                       comment ? "<span class=c>" : "", escaped(line), comment ? "</span>" : "");
+    const LineOrigin& origin = source.origins.at(static_cast<std::size_t>(number - 1));
+    out += fmt::format("<span class=n id=L{0} title=\"{4}:{5}\">{0:5d}</span>  {1}{2}{3}\n", number,
+                       comment ? "<span class=c>" : "", escaped(line), comment ? "</span>" : "", origin.file,
+                       origin.line);
   }
   return out + "</pre>\n";
 }
@@ -189,7 +192,7 @@ std::string html_report(const Plan& plan, const KernelSource& source) {
         : param.kind == KernelParam::Kind::f32   ? "f32"
                                                  : "128 bytes";
   out += "<h2>Kernel parameters</h2>\n" + table(params);
-  out += "<h2>Source</h2>\n" + outline(source.text) + source_lines(source.text);
+  out += "<h2>Source</h2>\n" + outline(source.text) + source_lines(source);
   return out + "</body></html>\n";
 }
 

@@ -21,22 +21,57 @@ struct cudaPitchedPtr {
   void* ptr;
   std::size_t pitch, xsize, ysize;
 };
+struct cudaChannelFormatDesc {
+  int x, y, z, w, f;
+};
+struct cudaResourceDesc {
+  unsigned resType;
+  union {
+    struct {
+      CUarray array;
+    } array;
+    struct {
+      CUmipmappedArray mipmap;
+    } mipmap;
+    struct {
+      void* devPtr;
+      cudaChannelFormatDesc desc;
+      std::size_t sizeInBytes;
+    } linear;
+    struct {
+      void* devPtr;
+      cudaChannelFormatDesc desc;
+      std::size_t width, height, pitchInBytes;
+    } pitch2D;
+    int reserved[32];
+  } res;
+  unsigned flags;
+};
+struct cudaTextureDesc {
+  unsigned addressMode[3], filterMode, readMode;
+  int sRGB;
+  float borderColor[4];
+  int normalizedCoords;
+  unsigned maxAnisotropy, mipmapFilterMode;
+  float mipmapLevelBias, minMipmapLevelClamp, maxMipmapLevelClamp;
+  int disableTrilinearOptimization, seamlessCubemap;
+};
 struct cudaMemcpy3DParms {
-  void* srcArray;
+  CUarray srcArray;
   cudaPos srcPos;
   cudaPitchedPtr srcPtr;
-  void* dstArray;
+  CUarray dstArray;
   cudaPos dstPos;
   cudaPitchedPtr dstPtr;
   cudaExtent extent;
   int kind;
 };
 struct cudaMemcpy3DPeerParms {
-  void* srcArray;
+  CUarray srcArray;
   cudaPos srcPos;
   cudaPitchedPtr srcPtr;
   int srcDevice;
-  void* dstArray;
+  CUarray dstArray;
   cudaPos dstPos;
   cudaPitchedPtr dstPtr;
   int dstDevice;

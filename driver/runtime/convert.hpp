@@ -12,4 +12,8 @@ CUDA_MEMCPY3D copy_1d(const void* to, const void* from, std::size_t bytes);
 /// The address of bytes of a variable, if it has them.
 int symbol_range(const void* symbol, std::size_t offset, std::size_t bytes, CUdeviceptr* address);
 
+/// Bytes of a texel of an array, and of a row.
+std::size_t texel_bytes(CUarray array);
+std::size_t array_width(CUarray array);
+
 }  // namespace kiln::runtime_stand_in

@@ -32,6 +32,31 @@ int attribute(int number) {
   return value;
 }
 
+void image_limits(cudaDeviceProp& p) {
+  const auto fill = [](int* to, int count, int first) {
+    for (int i = 0; i < count; ++i) to[i] = attribute(first + i);
+  };
+  p.maxTexture1D = attribute(21);
+  p.maxTexture1DMipmap = attribute(77);
+  fill(p.maxTexture2D, 2, 22);
+  fill(p.maxTexture2DMipmap, 2, 73);
+  fill(p.maxTexture2DLinear, 3, 70);
+  fill(p.maxTexture2DGather, 2, 45);
+  fill(p.maxTexture3D, 3, 24);
+  fill(p.maxTexture3DAlt, 3, 47);
+  p.maxTextureCubemap = attribute(52);
+  fill(p.maxTexture1DLayered, 2, 42);
+  fill(p.maxTexture2DLayered, 3, 27);
+  fill(p.maxTextureCubemapLayered, 2, 53);
+  p.maxSurface1D = attribute(55);
+  fill(p.maxSurface2D, 2, 56);
+  fill(p.maxSurface3D, 3, 58);
+  fill(p.maxSurface1DLayered, 2, 61);
+  fill(p.maxSurface2DLayered, 3, 63);
+  p.maxSurfaceCubemap = attribute(66);
+  fill(p.maxSurfaceCubemapLayered, 2, 67);
+}
+
 cudaDeviceProp properties() {
   cudaDeviceProp p{};
   cuDeviceGetName(p.name, sizeof p.name, 0);
@@ -80,6 +105,7 @@ cudaDeviceProp properties() {
   p.memoryPoolsSupported = attribute(115);
   p.clusterLaunch = attribute(120);
   p.deviceNumaId = p.hostNumaId = -1;
+  image_limits(p);
   return p;
 }
 
@@ -187,6 +213,15 @@ KILN_API cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
 }
 KILN_API cudaError_t cudaDeviceDisablePeerAccess(int) {
   return note(CUDA_ERROR_INVALID_DEVICE);
+}
+KILN_API cudaError_t cudaDeviceGetGraphMemAttribute(int device, int attribute, void* value) {
+  return call([&] { return cuDeviceGetGraphMemAttribute(device, attribute, value); });
+}
+KILN_API cudaError_t cudaDeviceSetGraphMemAttribute(int device, int attribute, void* value) {
+  return call([&] { return cuDeviceSetGraphMemAttribute(device, attribute, value); });
+}
+KILN_API cudaError_t cudaDeviceGraphMemTrim(int device) {
+  return call([&] { return cuDeviceGraphMemTrim(device); });
 }
 KILN_API cudaError_t cudaCtxResetPersistingL2Cache() {
   return CUDA_SUCCESS;

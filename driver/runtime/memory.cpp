@@ -11,24 +11,27 @@ CUdeviceptr at(const void* p) {
 }
 
 CUDA_MEMCPY3D copy_of(const cudaMemcpy3DParms& p) {
-  // Positions count elements of arrays, of which there are none, else bytes.
+  // Positions count elements of arrays, else bytes; so does the width if there is an array.
+  const std::size_t from_texel = p.srcArray != nullptr ? texel_bytes(p.srcArray) : 1;
+  const std::size_t to_texel = p.dstArray != nullptr ? texel_bytes(p.dstArray) : 1;
   CUDA_MEMCPY3D c{};
-  c.srcXInBytes = p.srcPos.x;
+  c.srcXInBytes = p.srcPos.x * from_texel;
   c.srcY = p.srcPos.y;
   c.srcZ = p.srcPos.z;
-  c.srcMemoryType = c.dstMemoryType = CU_MEMORYTYPE_UNIFIED;
+  c.srcMemoryType = p.srcArray != nullptr ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED;
+  c.dstMemoryType = p.dstArray != nullptr ? CU_MEMORYTYPE_ARRAY : CU_MEMORYTYPE_UNIFIED;
   c.srcDevice = at(p.srcPtr.ptr);
   c.srcArray = p.srcArray;
   c.srcPitch = p.srcPtr.pitch;
   c.srcHeight = p.srcPtr.ysize;
-  c.dstXInBytes = p.dstPos.x;
+  c.dstXInBytes = p.dstPos.x * to_texel;
   c.dstY = p.dstPos.y;
   c.dstZ = p.dstPos.z;
   c.dstDevice = at(p.dstPtr.ptr);
   c.dstArray = p.dstArray;
   c.dstPitch = p.dstPtr.pitch;
   c.dstHeight = p.dstPtr.ysize;
-  c.WidthInBytes = p.extent.width;
+  c.WidthInBytes = p.extent.width * (p.srcArray != nullptr ? from_texel : to_texel);
   c.Height = p.extent.height;
   c.Depth = p.extent.depth;
   return c;
@@ -36,10 +39,10 @@ CUDA_MEMCPY3D copy_of(const cudaMemcpy3DParms& p) {
 
 cudaMemcpy3DParms parms_of(const CUDA_MEMCPY3D& c) {
   const auto pointer = [](CUdeviceptr p) { return reinterpret_cast<void*>(p); };
-  return {nullptr,
+  return {c.srcArray,
           {c.srcXInBytes, c.srcY, c.srcZ},
           {pointer(c.srcDevice), c.srcPitch, c.WidthInBytes, c.srcHeight},
-          nullptr,
+          c.dstArray,
           {c.dstXInBytes, c.dstY, c.dstZ},
           {pointer(c.dstDevice), c.dstPitch, c.WidthInBytes, c.dstHeight},
           {c.WidthInBytes, c.Height, c.Depth},
@@ -279,12 +282,6 @@ KILN_API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* out, const 
     out->type = managed != 0 ? 3 : static_cast<int>(type);
     return CUDA_SUCCESS;
   });
-}
-struct cudaChannelFormatDesc {  // NOLINT(readability-identifier-naming)
-  int x, y, z, w, f;
-};
-KILN_API cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, int kind) {
-  return {x, y, z, w, kind};
 }
 KILN_API cudaError_t cudaMemAdvise(const void*, std::size_t, int, CUmemLocation) {
   return CUDA_SUCCESS;

@@ -7,7 +7,8 @@
 namespace kiln::runtime_stand_in {
 
 /// The results of the runtime that the driver has no number for.
-inline constexpr cudaError_t kInvalidConfiguration = 9, kInvalidSymbol = 13, kInvalidDeviceFunction = 98;
+inline constexpr cudaError_t kInvalidConfiguration = 9, kInvalidSymbol = 13, kInvalidChannelDescriptor = 20,
+                             kInvalidDeviceFunction = 98;
 
 /// Remembers a failure for cudaGetLastError.
 cudaError_t note(int result);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
@@ -57,13 +58,15 @@ void load_runs(BulkCopy& b, Block& target) {
   const GlobalMemory::Impl& m = *target.cluster->launch->memory;
   for (const BoxRun& r : b.runs) {
     if (r.shared + r.bytes > target.smem.size()) continue;
-    std::uint8_t* to = target.smem.data() + r.shared;
-    if (r.oob)
+    std::uint8_t* const smem = target.smem.data();
+    if (r.oob)  // the same with any swizzle
       for (std::uint32_t i = 0; i < r.bytes; ++i)
-        to[i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
+        smem[r.shared + i] = static_cast<std::uint8_t>(b.pattern >> (8 * (i & 7)));
     else
-      std::memcpy(to, m.at(r.global), r.bytes);
-    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(to), r.bytes);
+      each_piece(r, [&](std::uint32_t to, std::uint32_t from, std::uint32_t bytes) {
+        std::memcpy(smem + to, m.at(r.global + from), bytes);
+      });
+    if (b.tensor && !r.oob) convert_loaded(b.type, reinterpret_cast<std::byte*>(smem + r.shared), r.bytes);
     std::memset(target.shadow.data() + r.shared, kWritten, r.bytes);
   }
 }
@@ -149,7 +152,9 @@ void read_bulk_source(BulkCopy& b) {
     const std::size_t at = b.staged.size();
     b.staged.resize(at + r.bytes);
     if (r.shared + r.bytes <= b.source->smem.size())
-      std::memcpy(b.staged.data() + at, b.source->smem.data() + r.shared, r.bytes);
+      each_piece(r, [&](std::uint32_t from, std::uint32_t to, std::uint32_t bytes) {
+        std::memcpy(b.staged.data() + at + to, b.source->smem.data() + from, bytes);
+      });
   }
 }
 
@@ -223,16 +228,19 @@ bool complete_wgmma(Block& b, WgmmaQueue& q, std::uint64_t until) {
           a[w * 4 + r] = reinterpret_cast<const std::uint32_t*>(home + (ref & ~3u));
         }
     }
-    wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
-    b.cluster->counters.matrix_flops +=
-        std::uint64_t{2} * 64 * static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
+    if (op.sparse || op.a == MatrixType::b1)
+      wgmma_rare(op, i.scale_d, d, a, i.metadata ? i.metadata->data() : nullptr, i.desc_a, i.desc_b, b.smem);
+    else
+      wgmma(op, i.scale_d, d, op.a_in_registers ? a : nullptr, i.desc_a, i.desc_b, b.smem);
+    b.cluster->counters.matrix_flops += std::uint64_t{op.sparse ? 1u : 2u} * 64 *
+                                        static_cast<unsigned>(op.n) * static_cast<unsigned>(wgmma_k(op));
     ++b.cluster->progress;
   }
   return true;
 }
 
 bool anything_pending(const Cluster& c) {
-  if (!c.bulk.empty()) return true;
+  if (!c.bulk.empty() || tcgen05::anything_pending(c)) return true;
   for (const auto& b : c.blocks) {
     for (const Warp& w : b->warps)
       if (!w.copies.pending.empty()) return true;
@@ -244,15 +252,20 @@ bool anything_pending(const Cluster& c) {
 
 namespace {
 
-/// Completes the newest operation in flight that signals an mbarrier which some group waits for: whoever
-/// waits for a later tile gets as far ahead of the others as the program lets it, while earlier tiles are
-/// late. An arrival of cp.async brings what its lane began before, and nothing of other lanes.
-bool complete_newest_awaited(Cluster& c) {
+std::vector<const Wait*> mbarrier_waits(const Cluster& c) {
   std::vector<const Wait*> waits;
   for (const auto& b : c.blocks)
     for (const Warp& w : b->warps)
       for (const Group& g : w.others)
         if (g.wait.kind == WaitKind::mbarrier) waits.push_back(&g.wait);
+  return waits;
+}
+
+/// Completes the newest operation in flight that signals an mbarrier which some group waits for: whoever
+/// waits for a later tile gets as far ahead of the others as the program lets it, while earlier tiles are
+/// late. An arrival of cp.async brings what its lane began before, and nothing of other lanes.
+bool complete_newest_awaited(Cluster& c) {
+  const std::vector<const Wait*> waits = mbarrier_waits(c);
   if (waits.empty()) return false;
   const auto awaited = [&](std::uint32_t mbarrier, const Block* block) {
     return std::any_of(waits.begin(), waits.end(), [&](const Wait* t) {
@@ -277,6 +290,8 @@ bool complete_newest_awaited(Cluster& c) {
           at = i;
         }
     }
+  if (const std::uint64_t commit = tcgen05::newest_awaited(c, waits); commit > newest)
+    return tcgen05::complete_up_to(c, commit), true;
   if (warp != nullptr)
     complete_from(*warp, at, 1);
   else if (newest != 0)
@@ -298,6 +313,7 @@ bool complete_one(Cluster& c, bool at_random) {
     WgmmaQueue& q = b.warpgroups[static_cast<std::size_t>(w.index) / 4];
     if ((dice >> 20) % 3 == 1 && !q.pending.empty() && q.pending.front().warps == 0xf)
       return complete_wgmma(b, q, q.completed + 1);
+    if ((dice >> 23) % 2 == 0 && tcgen05::complete_one(c, true)) return true;
     if (!c.bulk.empty()) {
       complete_bulk(c, (dice >> 32) % c.bulk.size());
       return true;
@@ -315,6 +331,7 @@ bool complete_one(Cluster& c, bool at_random) {
     complete_bulk(c, 0);
     return true;
   }
+  if (tcgen05::complete_one(c, false)) return true;
   for (const auto& b : c.blocks)
     for (WgmmaQueue& q : b->warpgroups)
       if (!q.pending.empty() && q.pending.front().warps == 0xf) return complete_wgmma(*b, q, q.completed + 1);

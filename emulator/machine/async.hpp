@@ -67,6 +67,8 @@ struct WgmmaIssue {
   bool scale_d = true;
   std::uint64_t desc_a = 0, desc_b = 0;
   const std::uint8_t* registers[4] = {};
+  TileWriters writers;                                            ///< of its operands
+  std::shared_ptr<std::array<std::uint32_t, 128>> metadata = {};  ///< of sparse forms, as they were at issue
 };
 struct WgmmaQueue {
   std::deque<WgmmaIssue> pending;

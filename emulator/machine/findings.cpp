@@ -1,8 +1,10 @@
 // Findings: where they happened, folding of equal ones, and what kinds there are.
 #include <algorithm>
 
+#include "emulator/machine/causes.hpp"
 #include "emulator/machine/machine.hpp"
 #include "emulator/machine/module.hpp"
+#include "emulator/report/mistakes.hpp"
 
 namespace kiln::emulator {
 
@@ -27,6 +29,17 @@ std::span<const std::string_view> finding_kinds() {
                                                 "barrier-count",
                                                 "divergent-barrier",
                                                 "wgmma-mismatch",
+                                                "tmem-race",
+                                                "tmem-access",
+                                                "tmem-uninitialized",
+                                                "tmem-alloc",
+                                                "tmem-leak",
+                                                "tcgen05-descriptor",
+                                                "cta-pair",
+                                                "stale-collector",
+                                                "launch-control",
+                                                "bad-metadata",
+                                                "bad-handle",
                                                 "missing-wgmma-fence",
                                                 "deadlock",
                                                 "register-budget",
@@ -44,10 +57,10 @@ std::string_view to_string(Severity severity) {
 
 const char* name_of(Kind kind) {
   static constexpr const char* kNames[] = {
-      "integer",    "float",       "half",         "conversion",  "predicate",    "move",
-      "control",    "load-global", "store-global", "load-shared", "store-shared", "local",
-      "parameter",  "atomic",      "shuffle",      "barrier",     "mbarrier",     "fence",
-      "async-copy", "bulk-copy",   "matrix-load",  "mma",         "wgmma",        "other"};
+      "integer",     "float",        "half",        "conversion",   "predicate",  "move",      "control",
+      "load-global", "store-global", "load-shared", "store-shared", "local",      "parameter", "atomic",
+      "shuffle",     "barrier",      "mbarrier",    "fence",        "async-copy", "bulk-copy", "matrix-load",
+      "mma",         "wgmma",        "tcgen05",     "other"};
   static_assert(std::size(kNames) == static_cast<std::size_t>(Kind::count));
   return kNames[static_cast<std::size_t>(kind)];
 }
@@ -83,66 +96,14 @@ Site site_of(const Warp& w, const Op& op, int lane) {
   return s;
 }
 
-namespace {
-
-bool one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
-  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
-}
-
-/// How many instructions that synchronise come before a line: what lies between two of them shares its
-/// missing synchronisation.
-std::string region(const Module::Impl& m, int line) {
-  const auto& lines = m.synchronisations;
-  return std::to_string(std::upper_bound(lines.begin(), lines.end(), line) - lines.begin());
-}
-
-/// Names the mistake behind a finding: findings with equal names are one.
-std::string cause(const Module::Impl& m, const Finding& f) {
-  if (one_of(f.kind, {"shared-race", "warp-race", "global-race", "async-memory", "missing-proxy-fence",
-                      "async-register", "missing-wgmma-fence", "uninitialized-register"}) ||
-      (f.kind == "uninitialized-read" && f.has_other))
-    return f.kind + ' ' + region(m, f.site.ptx_line) + (f.has_other ? ' ' + region(m, f.other.ptx_line) : "");
-  if (one_of(f.kind, {"out-of-bounds", "misaligned", "uninitialized-read"})) {
-    if (f.site.source_line != 0)
-      return f.kind + ' ' + f.site.source_file + ':' + std::to_string(f.site.source_line) + ':' +
-             std::to_string(f.site.caller_line);
-    return f.kind + ' ' + f.site.ptx_text.substr(0, f.site.ptx_text.find_first_of(" \t")) + ' ' +
-           region(m, f.site.ptx_line);
-  }
-  return f.kind + ' ' + std::to_string(f.site.ptx_line) + ' ' + std::to_string(f.other.ptx_line);
-}
-
-constexpr std::size_t kMorePlaces = 7;
-
-/// Counts `f` in with what is the same mistake.
-void fold(LaunchState& state, Finding& known, Finding&& f) {
-  ++known.count;
-  if (known.site.ptx_line == f.site.ptx_line && known.other.ptx_line == f.other.ptx_line) return;
-  const std::uint64_t place =
-      static_cast<std::uint64_t>(f.site.ptx_line) << 32 | static_cast<std::uint32_t>(f.other.ptx_line);
-  auto& places = state.places[&known - state.report.findings.data()];
-  if (!places.insert(place).second) return;
-  ++known.places;
-  if (known.more.size() < kMorePlaces) known.more.push_back({std::move(f.site), std::move(f.other)});
-}
-
-}  // namespace
-
 void report(Cluster& c, Finding f) {
   LaunchState& state = *c.launch;
   const std::lock_guard lock(state.mutex);
-  const std::string name = cause(*state.module, f);
   const bool ends = state.launch->stop_at_finding && f.severity != Severity::note;
-  const auto [it, fresh] = state.causes.try_emplace(name, state.report.findings.size());
-  if (!fresh) {
-    if (it->second < state.report.findings.size())
-      fold(state, state.report.findings[it->second], std::move(f));
-    return;
+  if (!state.mistakes->again(f.kind, f.site.ptx_line, f.has_other ? f.other.ptx_line : 0)) {
+    const std::vector<std::string> causes = causes_of(*state.module, f);
+    state.mistakes->add(std::move(f), causes);
   }
-  if (state.report.findings.size() < static_cast<std::size_t>(std::max(1, state.launch->max_findings)))
-    state.report.findings.push_back(std::move(f));
-  else
-    it->second = static_cast<std::size_t>(-1);  // counted nowhere: the report is full
   if (!ends) return;
   state.report.completed = false;
   state.stop = true;

@@ -9,20 +9,32 @@
 namespace kiln::emulator {
 namespace {
 
-/// One cell's owner at a time; pages share locks.
+/// One cell's owner at a time; pages share locks. Holds the lock of one page.
 class PageLock {
  public:
-  explicit PageLock(std::atomic_flag& flag) : flag_(flag) {
-    while (flag_.test_and_set(std::memory_order_acquire)) {
-    }
-  }
-  ~PageLock() { flag_.clear(std::memory_order_release); }
+  explicit PageLock(std::array<std::atomic_flag, 256>& flags) : flags_(flags) {}
+  ~PageLock() { release(); }
   PageLock(const PageLock&) = delete;
   PageLock& operator=(const PageLock&) = delete;
+  void take(std::uint64_t offset) {
+    std::atomic_flag& flag = flags_[offset >> 12 & 255];
+    if (held_ == &flag) return;
+    release();
+    while (flag.test_and_set(std::memory_order_acquire)) {
+    }
+    held_ = &flag;
+  }
+  void release() {
+    if (held_ != nullptr) held_->clear(std::memory_order_release);
+    held_ = nullptr;
+  }
 
  private:
-  std::atomic_flag& flag_;
+  std::array<std::atomic_flag, 256>& flags_;
+  std::atomic_flag* held_ = nullptr;
 };
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
@@ -31,6 +43,9 @@ GlobalRaces::GlobalRaces(std::uint64_t base, std::size_t bytes) : base_(base), b
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
   cells_ = static_cast<Cell*>(p);
+  // Much memory is touched sooner in large pages. It is no error where the host has none.
+  if (const std::size_t of_cells = bytes / 16 * sizeof(Cell); of_cells >= 8 * kHugePage)
+    madvise(p, of_cells, MADV_HUGEPAGE);
 }
 
 GlobalRaces::~GlobalRaces() {
@@ -58,59 +73,138 @@ bool GlobalRaces::same_ordered(std::uint64_t cell, const Slot& base, std::uint16
          });
 }
 
+struct GlobalRaces::Judged {
+  Warp& w;
+  const Op& op;
+  const RaceTracker& races;
+  Slot by;
+  std::uint32_t thread;  ///< agent of the warp itself
+  bool write;
+  int lane = -1;
+  bool silent = false;
+};
+
+GlobalRaces::Judged GlobalRaces::judged(Warp& w, const Op& op, bool write, std::uint32_t unit,
+                                        std::uint32_t epoch) const {
+  const Cluster& c = *w.block->cluster;
+  const RaceTracker& races = *c.races;
+  return {w,
+          op,
+          races,
+          {static_cast<std::uint32_t>(c.index), unit == 0 ? races.epoch(w) : epoch,
+           static_cast<std::uint32_t>(&op - c.program->ops.data()),
+           static_cast<std::uint16_t>(races.agent(w, unit)), 0},
+          races.agent(w, 0),
+          write};
+}
+
+bool GlobalRaces::ordered(const Judged& a, const Slot& s) {
+  if (s.cluster == a.by.cluster)
+    return s.agent == a.thread || a.races.knows(a.w, a.lane, s.agent, s.epoch, 0);
+  return a.races.knows_remote(a.w, s.cluster, s.agent, s.epoch);
+}
+
+/// Whether nothing is to be said of an access, whatever its lane.
+[[gnu::always_inline]] inline bool GlobalRaces::plain(const Judged& a, const Cell& cell, std::uint16_t mask) {
+  const auto harmless = [&](const Slot& s) {
+    if (s.epoch == 0 || (s.mask & mask) == 0) return true;
+    return s.cluster == a.by.cluster && (s.agent == a.thread || a.races.known_to_all(a.w, s.agent, s.epoch));
+  };
+  return harmless(cell.write) && (!a.write || harmless(cell.read));
+}
+
+[[gnu::always_inline]] inline void GlobalRaces::note(const Judged& a, Cell& cell, std::uint16_t mask) {
+  Slot& slot = a.write ? cell.write : cell.read;
+  const bool same = slot.cluster == a.by.cluster && slot.agent == a.by.agent && slot.epoch == a.by.epoch;
+  const auto before = static_cast<std::uint16_t>(same ? slot.mask : 0);
+  slot = a.by;
+  slot.mask = before | mask;
+  if (a.write) cell.read.mask &= static_cast<std::uint16_t>(~mask);
+}
+
+void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
+  PageLock lock(locks_);
+  const std::uint64_t end = address - base_ + bytes;
+  for (std::uint64_t at = address - base_, stop = 0; at < end; at = stop) {
+    const std::uint64_t first = at & ~15ull;
+    stop = std::min(end, first + 16);
+    const auto mask = static_cast<std::uint16_t>(((1u << (stop - first)) - 1) & ~((1u << (at - first)) - 1));
+    lock.take(at);
+    Cell& cell = cells_[at / 16];
+    if (plain(a, cell, mask)) {
+      note(a, cell, mask);
+      continue;
+    }
+    const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(a, s); };
+    Slot other;
+    bool other_write = false;
+    if (meets(cell.write)) {
+      if (a.silent && (cell.write.mask & mask) == mask) {
+        Slot by = a.by;
+        by.mask = mask;
+        note_same(at / 16, cell.write, by);
+        continue;
+      }
+      if (!a.silent && (a.write || !same_ordered(at / 16, cell.write, mask,
+                                                 [&](const Slot& s) { return ordered(a, s); }))) {
+        other = cell.write;
+        other_write = true;
+      }
+    } else if (a.write && !a.silent && meets(cell.read)) {
+      other = cell.read;
+    }
+    note(a, cell, mask);
+    if (other.epoch == 0) continue;
+    lock.release();
+    conflict(a.w, a.op, a.lane, base_ + at, other, a.write, other_write);
+  }
+}
+
 void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
                          bool write, std::uint32_t unit, std::uint32_t epoch, bool silent) {
   if (address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
   if (unit == 0 && lane >= 0) w.global_words.access(w, op, lane, address, bytes, {write, false, silent});
-  const Cluster& c = *w.block->cluster;
-  const RaceTracker& races = *c.races;
-  const auto cluster = static_cast<std::uint32_t>(c.index);
-  const auto agent = static_cast<std::uint16_t>(races.agent(w, unit));
-  if (unit == 0) epoch = races.epoch(w);
-  const auto op_index = static_cast<std::uint32_t>(&op - c.program->ops.data());
-  const auto ordered = [&](const Slot& s) {
-    if (s.cluster == cluster)
-      return s.agent == races.agent(w, 0) || races.knows(w, lane, s.agent, s.epoch, 0);
-    return races.knows_remote(w, s.cluster, s.agent, s.epoch);
-  };
-  const std::uint64_t end = address - base_ + bytes;
-  for (std::uint64_t at = address - base_; at < end;) {
-    const std::uint64_t first = at & ~15ull, stop = std::min(end, first + 16);
-    const auto mask = static_cast<std::uint16_t>(((1u << (stop - first)) - 1) & ~((1u << (at - first)) - 1));
-    Slot other;
-    bool other_write = false;
-    {
-      const PageLock lock(locks_[at >> 12 & 255]);
-      Cell& cell = cells_[at / 16];
-      const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(s); };
-      if (meets(cell.write)) {
-        if (silent && (cell.write.mask & mask) == mask) {
-          note_same(at / 16, cell.write, {cluster, epoch, op_index, agent, mask});
-          at = stop;
-          continue;
-        }
-        if (!silent && (write || !same_ordered(at / 16, cell.write, mask, ordered))) {
-          other = cell.write;
-          other_write = true;
-        }
-      } else if (write && !silent && meets(cell.read)) {
-        other = cell.read;
-      }
-      Slot& slot = write ? cell.write : cell.read;
-      const bool same = slot.cluster == cluster && slot.agent == agent && slot.epoch == epoch;
-      slot = {cluster, epoch, op_index, agent, static_cast<std::uint16_t>(same ? slot.mask | mask : mask)};
-      if (write) cell.read.mask &= static_cast<std::uint16_t>(~mask);
-    }
-    if (other.epoch != 0) conflict(w, op, lane, base_ + at, other, write, other_write);
-    at = stop;
-  }
+  Judged a = judged(w, op, write, unit, epoch);
+  a.lane = lane;
+  a.silent = silent;
+  judge(a, address, bytes);
 }
 
-void GlobalRaces::access_lanes(Warp& w, const Op& op, const std::uint64_t* address, std::uint32_t bytes,
-                               std::uint32_t lanes, std::uint32_t silent, bool write) {
-  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
-    const int l = std::countr_zero(m);
-    access(w, op, l, address[l], bytes, write, 0, 0, (silent >> l & 1) != 0);
+void GlobalRaces::access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& all,
+                               std::uint32_t unit, std::uint32_t epoch) {
+  if (unit == 0) w.global_words.access_lanes(w, all);
+  Judged a = judged(w, op, all.write, unit, epoch);
+  PageLock lock(locks_);
+  for (std::uint32_t m = all.lanes; m != 0;) {
+    const std::uint32_t first = m;
+    const int lane = std::countr_zero(m);
+    a.lane = lane;
+    a.silent = (all.silent >> lane & 1) != 0;
+    // Lanes side by side in a cell are one access, unless something is to be said.
+    const std::uint64_t cell = (all.at[lane] - base_) / 16;
+    std::uint32_t mask = 0;
+    for (; m != 0; m &= m - 1) {
+      const int next = std::countr_zero(m);
+      const std::uint64_t at = all.at[next] - base_;
+      const std::uint32_t part = all.bytes > 16 ? 0x10000 : ((1u << all.bytes) - 1) << (at & 15);
+      if (at / 16 != cell || ((all.silent >> next & 1) != 0) != a.silent || part > 0xffff) break;
+      mask |= part;
+    }
+    if (mask != 0) {
+      lock.take(16 * cell);
+      Cell& c = cells_[cell];
+      if (plain(a, c, static_cast<std::uint16_t>(mask))) {
+        note(a, c, static_cast<std::uint16_t>(mask));
+        continue;
+      }
+      lock.release();
+    } else {
+      m &= m - 1;
+    }
+    for (std::uint32_t left = first & ~m; left != 0; left &= left - 1) {
+      a.lane = std::countr_zero(left);
+      judge(a, all.at[a.lane], all.bytes);
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "emulator/machine/clock.hpp"
+#include "emulator/machine/lane_log.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
 
@@ -32,9 +33,13 @@ class GlobalRaces {
   /// A weak access by the warp, or by its asynchronous unit. `silent`: a write of what is there already.
   void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write,
               std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
-  /// The same of `lanes` of a warp, one after another, each at its address; those of `silent` write what is there.
-  void access_lanes(Warp& w, const Op& op, const std::uint64_t* address, std::uint32_t bytes,
-                    std::uint32_t lanes, std::uint32_t silent, bool write);
+  /// The same of lanes of a warp, one after another.
+  void access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& lanes, std::uint32_t unit = 0,
+                    std::uint32_t epoch = 0);
+  /// What is noted of `address` will be asked for soon.
+  void prefetch(std::uint64_t address) const {
+    if (address - base_ < bytes_) __builtin_prefetch(cells_ + (address - base_) / 16, 1);
+  }
   /// Before a strong write of `address`; `continues`: a read-modify-write, which keeps the release sequence
   /// alive.
   void publish(Warp& w, std::uint64_t address, Order order, bool continues);
@@ -54,6 +59,13 @@ class GlobalRaces {
   struct Same {
     Slot base, by;
   };
+  /// An access with what follows from it; `by` as it is noted in slots.
+  struct Judged;
+  Judged judged(Warp& w, const Op& op, bool write, std::uint32_t unit, std::uint32_t epoch) const;
+  static bool ordered(const Judged& a, const Slot& s);
+  static bool plain(const Judged& a, const Cell& cell, std::uint16_t mask);
+  static void note(const Judged& a, Cell& cell, std::uint16_t mask);
+  void judge(Judged& a, std::uint64_t address, std::uint32_t bytes);
   void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
                 bool other_write);
   void note_same(std::uint64_t cell, const Slot& base, const Slot& by);

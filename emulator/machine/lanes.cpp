@@ -104,9 +104,9 @@ constexpr std::uint32_t flag(bool b) {
 }
 
 template <std::size_t Count>
-bool LaneWords::read_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first) {
-  const auto warp = static_cast<std::uint32_t>(w.index), issue = w.lanes.issue, now = w.lanes.now;
-  const auto all = static_cast<std::int32_t>(w.lanes.all);
+bool LaneWords::read_words(const Moment& w, std::uint32_t self, std::uint32_t op, std::size_t first) {
+  const std::uint32_t warp = w.warp, issue = w.issue, now = w.now;
+  const auto all = static_cast<std::int32_t>(w.clock.all);
   std::uint32_t look = 0;
   for (std::size_t i = first; i < first + Count; ++i) {
     const std::uint32_t own = flag((write_.who[i] & kWarp) == warp), earlier = flag(write_.issue[i] != issue);
@@ -127,10 +127,10 @@ bool LaneWords::read_words(const Warp& w, std::uint32_t self, std::uint32_t op, 
 }
 
 template <std::size_t Count>
-bool LaneWords::write_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first,
+bool LaneWords::write_words(const Moment& w, std::uint32_t self, std::uint32_t op, std::size_t first,
                             bool silent) {
-  const auto warp = static_cast<std::uint32_t>(w.index), issue = w.lanes.issue, now = w.lanes.now;
-  const auto all = static_cast<std::int32_t>(w.lanes.all);
+  const std::uint32_t warp = w.warp, issue = w.issue, now = w.now;
+  const auto all = static_cast<std::int32_t>(w.clock.all);
   std::uint32_t look = 0;
   for (std::size_t i = first; i < first + Count; ++i) {
     const auto own = [&](const Tags& t) { return flag((t.who[i] & kWarp) == warp); };
@@ -155,7 +155,7 @@ bool LaneWords::write_words(const Warp& w, std::uint32_t self, std::uint32_t op,
   return true;
 }
 
-bool LaneWords::access_run(const Warp& w, int lane, std::uint32_t op, std::size_t first, std::size_t count,
+bool LaneWords::access_run(const Moment& w, int lane, std::uint32_t op, std::size_t first, std::size_t count,
                            bool write, bool silent) {
   const std::uint32_t self = 1u << lane;
   switch (count) {
@@ -172,17 +172,17 @@ bool LaneWords::access_run(const Warp& w, int lane, std::uint32_t op, std::size_
   }
 }
 
-bool LaneWords::strong_write(const Warp& w, int lane, std::uint32_t op, std::size_t word) {
-  const std::uint32_t self = 1u << lane, warp = static_cast<std::uint32_t>(w.index), me = warp | kStrong;
+bool LaneWords::strong_write(const Moment& w, int lane, std::uint32_t op, std::size_t word) {
+  const std::uint32_t self = 1u << lane, warp = w.warp, me = warp | kStrong;
   const std::uint32_t writer = write_.who[word], reader = read_.who[word];
   if (((writer | reader) & kBytesDiffer) != 0) return false;
-  if (writer == warp && write_.time[word] >= w.lanes.all) return false;
-  if (reader == warp && read_.time[word] >= w.lanes.all && (read_.lanes[word] & ~self) != 0) return false;
-  const bool joins = writer == me && write_.time[word] == w.lanes.now;
+  if (writer == warp && write_.time[word] >= w.clock.all) return false;
+  if (reader == warp && read_.time[word] >= w.clock.all && (read_.lanes[word] & ~self) != 0) return false;
+  const bool joins = writer == me && write_.time[word] == w.now;
   write_.lanes[word] = (joins ? write_.lanes[word] : 0) | self;
   write_.who[word] = me;
-  write_.time[word] = w.lanes.now;
-  write_.issue[word] = w.lanes.issue;
+  write_.time[word] = w.now;
+  write_.issue[word] = w.issue;
   write_.op[word] = op;
   read_.lanes[word] = 0;
   same_[word] = 0;
@@ -190,41 +190,40 @@ bool LaneWords::strong_write(const Warp& w, int lane, std::uint32_t op, std::siz
 }
 
 /// A lane whose access to some byte of `mask`, noted in `t`, is unordered with one by `lane`; or -1.
-int LaneWords::unordered(const Warp& w, const Tag& t, int lane, std::uint8_t mask, bool strong) {
-  if (t.warp != w.index || t.issue == w.lanes.issue || t.time < w.lanes.all || (strong && t.strong))
-    return -1;
+int LaneWords::unordered(const Moment& w, const Tag& t, int lane, std::uint8_t mask, bool strong) {
+  if (t.warp != w.warp || t.issue == w.issue || t.time < w.clock.all || (strong && t.strong)) return -1;
   std::uint32_t others = 0;
   for (std::size_t i = 0; i < 4; ++i) others |= (mask >> i & 1) != 0 ? t.lanes[i] : 0;
   for (others &= ~(1u << lane); others != 0; others &= others - 1)
-    if (const int other = std::countr_zero(others); !w.lanes.ordered(lane, other, t.time)) return other;
+    if (const int other = std::countr_zero(others); !w.clock.ordered(lane, other, t.time)) return other;
   return -1;
 }
 
-void LaneWords::note(const Warp& w, Tag& t, int lane, std::uint32_t op, std::uint8_t mask, How how) {
+void LaneWords::note(const Moment& w, Tag& t, int lane, std::uint32_t op, std::uint8_t mask, How how) {
   // Readers add up until the next write or synchronisation; writers of one instruction do.
-  const bool joins = t.warp == w.index && t.time == w.lanes.now && t.strong == how.strong &&
-                     (!how.write || how.strong || t.issue == w.lanes.issue);
+  const bool joins = t.warp == w.warp && t.time == w.now && t.strong == how.strong &&
+                     (!how.write || how.strong || t.issue == w.issue);
   if (!joins) t.lanes = {};
   for (std::size_t i = 0; i < 4; ++i) t.lanes[i] |= (mask >> i & 1u) << lane;
-  t.warp = static_cast<std::uint16_t>(w.index);
-  t.time = w.lanes.now;
-  t.issue = w.lanes.issue;
+  t.warp = static_cast<std::uint16_t>(w.warp);
+  t.time = w.now;
+  t.issue = w.issue;
   t.op = op;
   t.strong = how.strong;
 }
 
-LaneWords::Conflict LaneWords::access(const Warp& w, int lane, std::uint32_t op, std::size_t word,
+LaneWords::Conflict LaneWords::access(const Moment& w, int lane, std::uint32_t op, std::size_t word,
                                       std::uint8_t mask, How how) {
   const std::uint32_t self = 1u << lane;
   Tag write = tag(write_, word), read = tag(read_, word);
   Conflict found{unordered(w, write, lane, mask, how.strong), write.op, true};
-  const bool own = write.warp == w.index, silent = how.write && how.silent;
-  if (silent && (found.lane >= 0 || (own && write.issue == w.lanes.issue))) {
+  const bool own = write.warp == w.warp, silent = how.write && how.silent;
+  if (silent && (found.lane >= 0 || (own && write.issue == w.issue))) {
     same_[word] |= self;  // it disturbs nobody, and this lane may read what it wrote
     return {};
   }
   // A plain write counts as one until all lanes know of it, whatever atomics follow.
-  if (how.write && how.strong && !write.strong && own && write.time >= w.lanes.all) return found;
+  if (how.write && how.strong && !write.strong && own && write.time >= w.clock.all) return found;
   if (!how.write && own && (same_[word] & self) != 0) found = {};
   if (how.write && !silent && found.lane < 0)
     found = {unordered(w, read, lane, mask, how.strong), read.op, false};
@@ -239,6 +238,10 @@ LaneWords::Conflict LaneWords::access(const Warp& w, int lane, std::uint32_t op,
 }
 
 namespace {
+
+Moment moment_of(const Warp& w) {
+  return {w.lanes, static_cast<std::uint32_t>(w.index), w.lanes.now, w.lanes.issue};
+}
 
 void report_lanes(Warp& w, const Op& op, int lane, const LaneWords::Conflict& with, bool write,
                   const std::string& where) {
@@ -263,43 +266,109 @@ void each_word(Address begin, std::uint32_t bytes, F f) {
   }
 }
 
+/// Notes nothing of what was found.
+struct NotFound {
+  template <class... A>
+  void operator()(const A&... /*unused*/) const {}
+};
+
 }  // namespace
 
+bool LaneTracker::note_run(const Moment& when, const Access& a, int lane) {
+  const std::uint32_t offset = a.at[lane];
+  if (((offset | a.bytes) & 3) != 0 || offset % kChunkBytes + a.bytes > kChunkBytes) return false;
+  LaneWords& words = chunk(offset);
+  const std::size_t first = offset % kChunkBytes / 4;
+  if (a.strong) return a.write && a.bytes == 4 && words.strong_write(when, lane, a.op, first);
+  return words.access_run(when, lane, a.op, first, a.bytes / 4, a.write, (a.silent >> lane & 1) != 0);
+}
+
+/// Calls found(lane, offset, conflict).
+template <class Found>
+void LaneTracker::note(const Moment& when, const Access& a, Found found) {
+  for (std::uint32_t m = a.lanes; m != 0; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    if (a.at[lane] < kSharedBase || note_run(when, a, lane)) continue;
+    const LaneWords::How how{a.write, a.strong, (a.silent >> lane & 1) != 0};
+    each_word(a.at[lane], a.bytes, [&](std::uint32_t at, std::uint8_t mask) {
+      const auto with = chunk(at).access(when, lane, a.op, at % kChunkBytes / 4, mask, how);
+      if (with.lane >= 0) found(lane, at, with);
+    });
+  }
+}
+
+void LaneTracker::access_lanes(Warp& w, const Access& a) {
+  LaneLog<std::uint32_t>& log = logs_[static_cast<std::size_t>(w.index)];
+  if (log.take(w.lanes, a)) return;
+  const auto warp = static_cast<std::uint32_t>(w.index);
+  log.flush([&](const Access& earlier, std::uint32_t now, std::uint32_t issue) {
+    note({w.lanes, warp, now, issue}, earlier, NotFound{});
+  });
+  log.noted(w.lanes.now);
+  note(moment_of(w), a, [&](int lane, std::uint32_t at, const LaneWords::Conflict& with) {
+    report_lanes(w, w.block->cluster->program->ops[a.op], lane, with, a.write,
+                 "shared address " + std::to_string(at));
+  });
+}
+
 void LaneTracker::access(const SharedAccess& a, bool strong) {
-  const LaneWords::How how{a.write, strong, a.silent};
-  const std::uint32_t op = index_of(a.warp, a.op);
-  if (!strong && access_run(a.warp, a.lane, op, a.offset, a.bytes, a.write, a.silent)) return;
-  each_word(a.offset, a.bytes, [&](std::uint32_t at, std::uint8_t mask) {
-    const auto with = chunk(at).access(a.warp, a.lane, op, at % kChunkBytes / 4, mask, how);
-    if (with.lane >= 0 && a.warp.block == &a.block)
-      report_lanes(a.warp, a.op, a.lane, with, a.write, "shared address " + std::to_string(at));
+  std::array<std::uint32_t, 32> at{};
+  at[static_cast<std::size_t>(a.lane)] = a.offset;
+  const std::uint32_t lane = 1u << a.lane;
+  const Access one{at.data(), a.bytes, lane, a.silent ? lane : 0, index_of(a.warp, a.op), a.write, strong};
+  if (a.warp.block == &a.block) return access_lanes(a.warp, one);
+  note(moment_of(a.warp), one, NotFound{});
+}
+
+GlobalWords::Chunk& GlobalWords::entry(std::uint64_t word, std::size_t count) {
+  auto& chunk = chunks_[word / LaneWords::kWords % chunks_.size()];
+  if (chunk == nullptr) chunk = std::make_unique<Chunk>();
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::uint64_t& known = chunk->address[(word + i) % LaneWords::kWords]; known != word + i) {
+      known = word + i;
+      chunk->words.forget((word + i) % LaneWords::kWords, 1);
+    }
+  return *chunk;
+}
+
+/// Calls found(lane, address, conflict).
+template <class Found>
+void GlobalWords::note(const Moment& when, const Access& a, Found found) {
+  for (std::uint32_t m = a.lanes; m != 0; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    const std::uint64_t address = a.at[lane];
+    const LaneWords::How how{a.write, a.strong, (a.silent >> lane & 1) != 0};
+    const std::size_t first = address / 4 % LaneWords::kWords, count = a.bytes / 4;
+    if (!how.strong && ((address | a.bytes) & 3) == 0 && first + count <= LaneWords::kWords &&
+        entry(address / 4, count).words.access_run(when, lane, a.op, first, count, how.write, how.silent))
+      continue;
+    each_word(address, a.bytes, [&](std::uint64_t at, std::uint8_t mask) {
+      const auto with =
+          entry(at / 4, 1).words.access(when, lane, a.op, at / 4 % LaneWords::kWords, mask, how);
+      if (with.lane >= 0) found(lane, at, with);
+    });
+  }
+}
+
+void GlobalWords::access_lanes(Warp& w, const Access& a) {
+  if (log_.take(w.lanes, a)) return;
+  const auto warp = static_cast<std::uint32_t>(w.index);
+  log_.flush([&](const Access& earlier, std::uint32_t now, std::uint32_t issue) {
+    note({w.lanes, warp, now, issue}, earlier, NotFound{});
+  });
+  log_.noted(w.lanes.now);
+  note(moment_of(w), a, [&](int lane, std::uint64_t at, const LaneWords::Conflict& with) {
+    report_lanes(w, w.block->cluster->program->ops[a.op], lane, with, a.write,
+                 "global memory " + w.block->cluster->launch->memory->describe(at));
   });
 }
 
 void GlobalWords::access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
                          LaneWords::How how) {
-  const auto entry = [&](std::uint64_t word, std::size_t count) -> Chunk& {
-    auto& chunk = chunks_[word / LaneWords::kWords % chunks_.size()];
-    if (chunk == nullptr) chunk = std::make_unique<Chunk>();
-    for (std::size_t i = 0; i < count; ++i)
-      if (std::uint64_t& known = chunk->address[(word + i) % LaneWords::kWords]; known != word + i) {
-        known = word + i;
-        chunk->words.forget((word + i) % LaneWords::kWords, 1);
-      }
-    return *chunk;
-  };
-  const std::size_t first = address / 4 % LaneWords::kWords, count = bytes / 4;
-  if (!how.strong && ((address | bytes) & 3) == 0 && first + count <= LaneWords::kWords &&
-      entry(address / 4, count)
-          .words.access_run(w, lane, index_of(w, op), first, count, how.write, how.silent))
-    return;
-  each_word(address, bytes, [&](std::uint64_t at, std::uint8_t mask) {
-    Chunk& chunk = entry(at / 4, 1);
-    const auto with = chunk.words.access(w, lane, index_of(w, op), at / 4 % LaneWords::kWords, mask, how);
-    if (with.lane >= 0)
-      report_lanes(w, op, lane, with, how.write,
-                   "global memory " + w.block->cluster->launch->memory->describe(at));
-  });
+  std::array<std::uint64_t, 32> at{};
+  at[static_cast<std::size_t>(lane)] = address;
+  const std::uint32_t self = 1u << lane;
+  access_lanes(w, {at.data(), bytes, self, how.silent ? self : 0, index_of(w, op), how.write, how.strong});
 }
 
 }  // namespace kiln::emulator

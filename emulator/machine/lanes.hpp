@@ -8,37 +8,24 @@
 #include <memory>
 #include <vector>
 
+#include "emulator/machine/lane_log.hpp"
 #include "emulator/machine/program.hpp"
+#include "emulator/machine/recycled.hpp"
 
 namespace kiln::emulator {
 
 struct SharedAccess;
 struct Warp;
 
-/// What the lanes of a warp know of each other. Time is the warp's own epoch in the race tracker.
-struct LaneClock {
-  std::uint32_t now = 1;
-  std::uint32_t all = 0;    ///< everything before this time is known to every lane
-  std::uint32_t issue = 0;  ///< instances of instructions that access shared memory
-  std::unique_ptr<std::array<std::array<std::uint32_t, 32>, 32>> known;  ///< [lane][of lane], beyond `all`
-
-  /// Lanes of `mask` (of `live` ones) have waited for each other: a new time begins.
-  void synchronize(std::uint32_t mask, std::uint32_t live);
-  /// Lanes of `mask` have learned what lanes of `others` did before `time`.
-  void learn(std::uint32_t mask, std::uint32_t others, std::uint32_t time, std::uint32_t live);
-  bool ordered(int lane, int other, std::uint32_t time) const {
-    return time < all || (known != nullptr &&
-                          time < (*known)[static_cast<std::size_t>(lane)][static_cast<std::size_t>(other)]);
-  }
-  /// Whether one of `mask` is lane `other` or knows what it did at `time`.
-  bool known_to(std::uint32_t mask, int other, std::uint32_t time) const;
-  /// Whether `lane` knows what all of `others` did at `time`.
-  bool knows(int lane, std::uint32_t others, std::uint32_t time) const;
+/// When and by which warp an access is made.
+struct Moment {
+  const LaneClock& clock;
+  std::uint32_t warp, now, issue;
 };
 
 /// The last accesses of each of some words by the lanes of one warp. What is noted of neighbouring words lies side by
 /// side, so that an access to several of them is a few vector instructions.
-class LaneWords {
+class LaneWords : public RecycledObject {
  public:
   static constexpr std::size_t kWords = 256;
   struct Conflict {
@@ -51,15 +38,15 @@ class LaneWords {
     bool strong = false;  ///< no race with other strong accesses
     bool silent = false;  ///< writes what is there already
   };
-  /// Notes an access to the bytes of `mask` of a word and tells what it conflicts with. `w.lanes.issue` tells instances
-  /// of instructions apart: what one instruction does to a word at once is no race.
-  Conflict access(const Warp& w, int lane, std::uint32_t op, std::size_t word, std::uint8_t mask, How how);
+  /// Notes an access to the bytes of `mask` of a word and tells what it conflicts with. `issue` tells instances of
+  /// instructions apart: what one instruction does to a word at once is no race.
+  Conflict access(const Moment& w, int lane, std::uint32_t op, std::size_t word, std::uint8_t mask, How how);
   /// A plain access to `count` words (1, 2, 4 or 8) as a whole. False, and nothing is noted, where the state of one of
   /// them does not tell at once that there is no conflict: `access` decides.
-  bool access_run(const Warp& w, int lane, std::uint32_t op, std::size_t first, std::size_t count, bool write,
-                  bool silent);
+  bool access_run(const Moment& w, int lane, std::uint32_t op, std::size_t first, std::size_t count,
+                  bool write, bool silent);
   /// The same of an atomic or strong write of one word.
-  bool strong_write(const Warp& w, int lane, std::uint32_t op, std::size_t word);
+  bool strong_write(const Moment& w, int lane, std::uint32_t op, std::size_t word);
   /// Nobody has accessed these words.
   void forget(std::size_t first, std::size_t count);
 
@@ -78,12 +65,12 @@ class LaneWords {
   using ByteLanes = std::array<std::array<std::uint32_t, 4>, kWords>;
   Tag tag(const Tags& tags, std::size_t word) const;
   void set_tag(Tags& tags, std::size_t word, const Tag& tag);
-  static int unordered(const Warp& w, const Tag& t, int lane, std::uint8_t mask, bool strong);
-  static void note(const Warp& w, Tag& t, int lane, std::uint32_t op, std::uint8_t mask, How how);
+  static int unordered(const Moment& w, const Tag& t, int lane, std::uint8_t mask, bool strong);
+  static void note(const Moment& w, Tag& t, int lane, std::uint32_t op, std::uint8_t mask, How how);
   template <std::size_t Count>
-  bool read_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first);
+  bool read_words(const Moment& w, std::uint32_t self, std::uint32_t op, std::size_t first);
   template <std::size_t Count>
-  bool write_words(const Warp& w, std::uint32_t self, std::uint32_t op, std::size_t first, bool silent);
+  bool write_words(const Moment& w, std::uint32_t self, std::uint32_t op, std::size_t first, bool silent);
 
   Tags write_, read_;
   std::array<std::uint32_t, kWords> same_{};  ///< lanes that wrote the same value after the latest write
@@ -93,17 +80,12 @@ class LaneWords {
 /// Those of every word of a block's shared memory.
 class LaneTracker {
  public:
-  explicit LaneTracker(std::size_t bytes) : chunks_(bytes / kChunkBytes + 1) {}
+  using Access = WarpAccess<std::uint32_t>;
+  LaneTracker(std::size_t bytes, std::size_t warps) : chunks_(bytes / kChunkBytes + 1), logs_(warps) {}
+  /// By one lane.
   void access(const SharedAccess& access, bool strong);
-  /// As LaneWords::access_run, of words of shared memory; an access that is not of 1, 2, 4 or 8 of them is for `access`.
-  bool access_run(const Warp& w, int lane, std::uint32_t op, std::uint32_t offset, std::uint32_t bytes,
-                  bool write, bool silent) {
-    if (((offset | bytes) & 3) != 0 || offset % kChunkBytes + bytes > kChunkBytes) return false;
-    return chunk(offset).access_run(w, lane, op, offset % kChunkBytes / 4, bytes / 4, write, silent);
-  }
-  bool strong_write(const Warp& w, int lane, std::uint32_t op, std::uint32_t offset, std::uint32_t bytes) {
-    return bytes == 4 && offset % 4 == 0 && chunk(offset).strong_write(w, lane, op, offset % kChunkBytes / 4);
-  }
+  /// By lanes of a warp of the block, one after another.
+  void access_lanes(Warp& w, const Access& access);
 
  private:
   static constexpr std::size_t kChunkBytes = 4 * LaneWords::kWords;
@@ -112,22 +94,33 @@ class LaneTracker {
     if (chunk == nullptr) chunk = std::make_unique<LaneWords>();
     return *chunk;
   }
+  bool note_run(const Moment& when, const Access& access, int lane);
+  template <class Found>
+  void note(const Moment& when, const Access& access, Found found);
   std::vector<std::unique_ptr<LaneWords>> chunks_;
+  std::vector<LaneLog<std::uint32_t>> logs_;  ///< by warp
 };
 
 /// Those of the words of global memory that a warp used lately: of two that share an entry the later one.
 class GlobalWords {
  public:
+  using Access = WarpAccess<std::uint64_t>;
   void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
               LaneWords::How how);
+  /// By lanes of the warp, one after another.
+  void access_lanes(Warp& w, const Access& access);
 
  private:
   static constexpr std::size_t kEntries = 1024;
-  struct Chunk {
+  struct Chunk : RecycledObject {
     std::array<std::uint64_t, LaneWords::kWords> address{};  ///< in words
     LaneWords words;
   };
+  Chunk& entry(std::uint64_t word, std::size_t count);
+  template <class Found>
+  void note(const Moment& when, const Access& access, Found found);
   std::array<std::unique_ptr<Chunk>, kEntries / LaneWords::kWords> chunks_;
+  LaneLog<std::uint64_t> log_;
 };
 
 }  // namespace kiln::emulator

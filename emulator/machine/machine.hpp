@@ -20,9 +20,15 @@
 #include "emulator/machine/module.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/machine/recycled.hpp"
 #include "emulator/machine/registers.hpp"
 
 namespace kiln::emulator {
+
+namespace tcgen05 {
+struct Unit;
+struct WarpState;
+}  // namespace tcgen05
 
 struct Block;
 struct Cluster;
@@ -36,6 +42,7 @@ enum class WaitKind : std::uint8_t {
   mbarrier,
   cluster_barrier,
   wgmma,
+  tensor_memory,
   sleep
 };
 struct Wait {
@@ -85,7 +92,7 @@ struct Warp {
   std::uint32_t pc = 0, active = 0, exec = 0, stop_pc = 0xffffffffu;
   bool stop = false;  ///< leave the dispatch loop: blocked, exited or group change
   bool resumed = false, timed_out = false;
-  bool checked = false;  ///< some registers are owned by wgmma
+  bool checked = false;  ///< some registers are owned by wgmma or tcgen05.ld
   std::shared_ptr<Frame> frame;
   Wait wait;
 
@@ -94,9 +101,10 @@ struct Warp {
   std::vector<Group> others;
   int index = 0;  ///< in the block
   Block* block = nullptr;
-  std::vector<std::uint8_t> registers, specials;
-  std::vector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
+  RecycledVector<std::uint8_t> registers, specials;
+  RecycledVector<std::uint8_t> local, local_shadow;  ///< lane-major: 32 x local_bytes
   std::uint32_t local_bytes = 0;
+  std::array<std::uint32_t, 32> stack = {};  ///< of alloca: the end of each lane's memory, 0: none
   std::uint64_t counts[static_cast<int>(Kind::count)] = {};
   std::uint64_t lane_instructions = 0;
   std::uint32_t register_budget = 0;  ///< of setmaxnreg
@@ -110,10 +118,15 @@ struct Warp {
   std::deque<std::uint32_t> wgmma_epochs;  ///< for the race tracker, at each commit
   std::vector<UnitEpoch> unit_epochs;      ///< bulk stores and cp.async not waited for
   std::uint64_t wgmma_retired = 0;         ///< waited for
-  std::vector<RegisterState> state;        ///< by register state, see Touch; empty without findings
+  RecycledVector<RegisterState> state;     ///< by register state, see Touch; empty without findings
   std::vector<std::uint32_t> origin;  ///< of unknown registers: op index of the load + 1, 0: never written
+  std::unordered_map<std::uint32_t, HalvesUnknown>
+      halves;                                ///< of unknown 64-bit registers, by register state
+  std::vector<UnknownInput> unknown_parts;   ///< what the running instruction leaves unknown
   std::vector<UnknownInput> unknown_inputs;  ///< of the running instruction
-  std::vector<std::uint8_t> owned;           ///< by register state: 1 written, 2 read by wgmma in flight
+  std::vector<std::uint8_t>
+      owned;  ///< by register state: 1 written, 2 read by wgmma in flight, 4 by tcgen05.ld
+  std::shared_ptr<tcgen05::WarpState> tensor;  ///< its tcgen05.ld and st under way; null: none yet
   LaneClock lanes;
   GlobalWords global_words;
   std::uint32_t launches_before = 0;           ///< lanes that waited for them (griddepcontrol.wait)
@@ -205,8 +218,8 @@ struct MBarrier {
 struct Block {
   Cluster* cluster = nullptr;
   Dim3 id{0, 0, 0};
-  std::uint32_t rank = 0;                  ///< in the cluster
-  std::vector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
+  std::uint32_t rank = 0;                     ///< in the cluster
+  RecycledVector<std::uint8_t> smem, shadow;  ///< indexed by shared address without the rank
   std::vector<Warp> warps;
   NamedBarrier barriers[16];
   std::unordered_map<std::uint32_t, MBarrier> mbarriers;
@@ -241,7 +254,8 @@ struct Cluster {
   std::uint64_t barrier_generation = 0;
   std::uint32_t barrier_arrived = 0;
   Clock barrier_arriving, barrier_done;
-  std::unique_ptr<RaceTracker> races;  ///< null: findings are off
+  std::unique_ptr<RaceTracker> races;     ///< null: findings are off
+  std::shared_ptr<tcgen05::Unit> tensor;  ///< null: the program has no tcgen05
   Counters counters;
   std::string output;
   Policy policy = Policy::eager;
@@ -253,7 +267,11 @@ struct Cluster {
   }
 };
 
+class Mistakes;
+
 struct LaunchState {
+  LaunchState();
+  ~LaunchState();
   GlobalMemory::Impl* memory = nullptr;
   const Module::Impl* module = nullptr;
   const Program* program = nullptr;
@@ -270,9 +288,8 @@ struct LaunchState {
   std::mutex atomics;
   std::unique_ptr<GlobalRaces> globals;  ///< null: findings are off
   Report report;
-  std::unordered_map<std::string, std::size_t> causes;            ///< of the report's findings
-  std::map<std::ptrdiff_t, std::set<std::uint64_t>> places = {};  ///< by finding: pairs of PTX lines
-  std::string failure;                                            ///< an Error raised while executing
+  std::unique_ptr<Mistakes> mistakes;  ///< the report's findings
+  std::string failure;                 ///< an Error raised while executing
   int failure_line = 0;
 };
 
@@ -284,6 +301,8 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum);
 void fill_specials(Warp& w);
 /// Chooses the group of `w` that runs next; false if none can.
 bool select_group(Warp& w);
+/// Lets the runnable group of `w` run that is next after the one that ran last.
+void yield_group(Warp& w);
 /// Lanes of `mask` leave the program.
 void exit_lanes(Warp& w, std::uint32_t mask);
 /// Coordinates of block `rank` of a cluster.

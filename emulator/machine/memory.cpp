@@ -11,6 +11,17 @@ namespace {
 
 constexpr std::size_t kGuard = 4096;
 
+/// Bytes from which on an allocation gets large pages of the host.
+constexpr std::size_t kLarge = std::size_t{4} << 20;
+
+/// It is no error where the host has none.
+void prefer_large_pages(std::uint8_t* begin, std::size_t bytes) {
+  constexpr std::uintptr_t kPage = 4096;
+  const std::uintptr_t first = reinterpret_cast<std::uintptr_t>(begin) & ~(kPage - 1);
+  madvise(reinterpret_cast<void*>(first), reinterpret_cast<std::uintptr_t>(begin) + bytes - first,
+          MADV_HUGEPAGE);
+}
+
 /// At `address` if nothing else is there.
 std::uint8_t* reserve(std::size_t bytes, std::uint64_t address = 0) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -90,6 +101,10 @@ std::uint64_t GlobalMemory::allocate(std::size_t bytes, std::string name, std::s
   if (at < m.next || room > m.capacity || at > m.capacity - room || m.capacity - room - at < kGuard)
     throw Error("out of emulated device memory: " + std::to_string(bytes) + " bytes asked");
   m.next = (at + room + kGuard + 255) & ~std::size_t{255};
+  if (room >= kLarge) {
+    prefer_large_pages(m.data + at, room);
+    prefer_large_pages(m.shadow + at, room);
+  }
   std::memset(m.shadow + at, kAllocated, bytes);
   std::memset(m.data + at, kPoison, bytes);
   m.allocations[kGlobalBase + at] = {bytes, std::move(name), false};

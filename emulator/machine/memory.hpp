@@ -7,6 +7,7 @@
 #include <string>
 
 #include <kiln/emulator/emulator.hpp>
+#include "emulator/machine/textures.hpp"
 
 namespace kiln::emulator {
 
@@ -57,6 +58,7 @@ struct GlobalMemory::Impl {
   std::size_t next = 0, live_bytes = 0, live = 0;
   std::map<std::uint64_t, Allocation> allocations;
   std::map<const void*, std::map<std::string, std::uint64_t>> module_variables;
+  TextureTable images;
   mutable std::mutex mutex;
 };
 

@@ -7,7 +7,9 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/heap.hpp"
 #include "emulator/ptx/parse/parser.hpp"
+#include "emulator/report/mistakes.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -244,12 +246,16 @@ class Workspace {
 
 }  // namespace
 
+LaunchState::LaunchState() = default;
+LaunchState::~LaunchState() = default;
+
 Report launch(GlobalMemory& memory, const Module& module, const Launch& request) {
   const Module::Impl& m = module.impl();
   const ptx::Function& kernel = *find_kernel(m.ast, request.kernel);
   Launch l = request;
   l.kernel = kernel.name;
   LaunchState state;
+  state.mistakes = std::make_unique<Mistakes>(static_cast<std::size_t>(std::max(1, l.max_findings)));
   state.program = &m.program(kernel.name);
   check_geometry(l, kernel, *state.program, l.cluster);
   state.memory = &memory.impl();
@@ -257,6 +263,7 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   state.launch = &l;
   state.params = pack(m.params(kernel), l.args, kernel.name);
   state.variable_address = m.place_variables(memory);
+  prepare_heap(memory, m.ast);
   apply_patches(state);
   const Workspace workspace(memory, state.program->uses_grid_workspace);
   state.grid_workspace = workspace.address;
@@ -270,6 +277,7 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   run_clusters(state);
   for (std::thread& t : helpers) t.join();
   if (!state.failure.empty()) throw Error(state.failure, state.failure_line);
+  state.report.findings = state.mistakes->take();
   return std::move(state.report);
 }
 

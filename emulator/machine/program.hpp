@@ -44,6 +44,7 @@ enum class Kind : std::uint8_t {
   matrix_load,
   mma,
   wgmma,
+  tensor,
   other,
   count
 };
@@ -59,7 +60,10 @@ enum class Use : std::uint8_t {
   handled,    ///< the handler tells what is unknown: operands come from other lanes
   select,     ///< op.c chooses between op.a and op.b
   logic_and,  ///< one false operand decides
-  logic_or    ///< one true operand decides
+  logic_or,   ///< one true operand decides
+  pack,       ///< op.a and op.b become the halves of a 64-bit register
+  unpack,     ///< the halves of op.a become registers
+  halves      ///< half by half of op.a, op.b and op.c
 };
 
 struct Op {
@@ -130,6 +134,8 @@ struct Program {
   std::uint32_t entry_function = 0;
   bool uses_clusters = false;
   bool uses_wgmma = false;
+  bool uses_tcgen05 = false;
+  int tcgen05_group = 0;             ///< cta_group of its instructions; 0: none has said
   bool uses_grid_workspace = false;  ///< %envreg1, %envreg2: all blocks wait for each other
   bool uses_reserved_smem = false;   ///< %reserved_smem_offset_1
 };

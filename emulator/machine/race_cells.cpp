@@ -18,22 +18,44 @@ constexpr auto kCopyUnit = static_cast<std::uint32_t>(Unit::cp_async);
   return s.agent | std::uint64_t{s.mask} << 16 | std::uint64_t{s.epoch} << 32;
 }
 
+/// An earlier writer of bytes that no other has.
+void RaceTracker::displace(Cells& cells, std::size_t cell, Slot writer) {
+  if (cells.others.empty()) cells.others.resize(cells.write.size());
+  cells.marks[cell] |= Cells::kSplit;
+  for (Slot& s : cells.others[cell])
+    if (s.epoch == 0) {
+      s = writer;
+      return;
+    }
+  if (cells.further.empty()) cells.further.resize(cells.write.size());
+  cells.marks[cell] |= Cells::kBytes;
+  cells.further[cell].push_back(writer);
+}
+
 void RaceTracker::overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget) {
   const Slot& write = cells.write[cell];
   std::uint8_t& marks = cells.marks[cell];
   const auto rest = static_cast<std::uint16_t>(write.mask & ~mask);
   // Of bytes that several wrote alike (`same`) nobody is noted beyond the cell's latest write.
   const bool displaced = !forget && write.epoch != 0 && rest != 0 && (marks & Cells::kAlike) == 0;
-  if ((marks & Cells::kSplit) == 0 && !displaced) return;
-  if (cells.others.empty()) cells.others.resize(cells.write.size());
-  auto& others = cells.others[cell];
-  for (Slot& s : others) s.mask &= static_cast<std::uint16_t>(~mask);
-  std::erase_if(others, [](const Slot& s) { return s.mask == 0; });
-  if (displaced) {
-    others.push_back(write);
-    others.back().mask = rest;
+  if ((marks & Cells::kSplit) != 0) {
+    std::uint16_t left = 0;
+    cells.any_other(cell, [&](Slot& s) {
+      s.mask &= static_cast<std::uint16_t>(~mask);
+      if (s.mask == 0) s.epoch = 0;
+      left |= s.mask;
+      return false;
+    });
+    if ((marks & Cells::kBytes) != 0) {
+      std::erase_if(cells.further[cell], [](const Slot& s) { return s.mask == 0; });
+      if (cells.further[cell].empty()) marks = static_cast<std::uint8_t>(marks & ~Cells::kBytes);
+    }
+    if (left == 0) marks = static_cast<std::uint8_t>(marks & ~Cells::kSplit);
   }
-  marks = static_cast<std::uint8_t>(others.empty() ? marks & ~Cells::kSplit : marks | Cells::kSplit);
+  if (!displaced) return;
+  Slot writer = write;
+  writer.mask = rest;
+  displace(cells, cell, writer);
 }
 
 struct RaceTracker::Judged {
@@ -55,7 +77,8 @@ struct RaceTracker::Judged {
   std::uint64_t* seen;
   std::size_t seen_count = ~std::size_t{0}, seen_choice = 0;
   std::uint16_t seen_mask = 0;
-  std::size_t hint = 0;  ///< where the latest read was noted
+  std::size_t hint = 0;                    ///< where the latest read was noted
+  const std::uint32_t* offsets = nullptr;  ///< by lane, where several of `lanes` are judged together
 
   /// Of an agent of another warp nothing is known but what `clock` says.
   bool unheard_of(std::uint32_t agent) const {
@@ -99,8 +122,21 @@ inline bool RaceTracker::lacks_proxy_fence(const Judged& a, const Slot& s) const
          !proxy_fenced_[a.warp].knows(writer, s.epoch, s.lanes);
 }
 
+/// Of lanes that are judged together the first one that meets `s` is named.
+void RaceTracker::report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write) {
+  SharedAccess one = a.access;
+  for (std::uint32_t m = a.offsets == nullptr ? 0 : a.lanes; m != 0; m &= m - 1) {
+    const int lane = std::countr_zero(m);
+    if ((s.mask & (((1u << a.bytes) - 1) << (a.offsets[lane] & 15))) == 0) continue;
+    one.lane = lane;
+    one.offset = at = a.offsets[lane];
+    break;
+  }
+  conflict(one, at, s, other_write);
+}
+
 [[gnu::always_inline]] inline void RaceTracker::judge(const Judged& a, const Slot& s, std::uint32_t at) {
-  if (!ordered(a, s)) return conflict(a.access, at, s, true);
+  if (!ordered(a, s)) return report_conflict(a, s, at, true);
   if (lacks_proxy_fence(a, s)) missing_fence(a.access, at, s);
 }
 
@@ -159,17 +195,17 @@ bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell, 
           last = &s;
     judge(a, *last, at);
   }
-  if ((marks & Cells::kSplit) == 0) return false;
-  const auto& others = cells.others[cell];
-  const bool unordered = a.silent && std::any_of(others.begin(), others.end(), [&](const Slot& s) {
-                           return (s.mask & mask) != 0 && !ordered(a, s);
-                         });
+  const bool unordered = a.silent && cells.any_other(cell, [&](const Slot& s) {
+    return (s.mask & mask) != 0 && !ordered(a, s);
+  });
   if (unordered) {  // it disturbs nobody, and who follows either writer may read
     overwrite(cells, cell, mask, true);
     return true;
   }
-  for (const Slot& s : others)
+  cells.any_other(cell, [&](const Slot& s) {
     if ((s.mask & mask) != 0) judge(a, s, at);
+    return false;
+  });
   return false;
 }
 
@@ -181,7 +217,7 @@ bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell, 
   bool left = false;
   const auto overtake = [&](Slot& r) {
     if (r.epoch != 0 && (r.mask & mask) != 0) {
-      if (r.agent != a.self && !a.silent && !ordered(a, r)) conflict(a.access, at, r, false);
+      if (r.agent != a.self && !a.silent && !ordered(a, r)) report_conflict(a, r, at, false);
       r.mask &= static_cast<std::uint16_t>(~mask);
       if (r.mask == 0) r.epoch = 0;
     }
@@ -315,6 +351,20 @@ RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
           .seen = seen_.data()};
 }
 
+/// The part of an access that lies in one cell.
+[[gnu::always_inline]] inline void RaceTracker::access_cell(Judged& a, Cells& cells, std::size_t cell,
+                                                            std::uint16_t mask, std::uint32_t at) {
+  const Slot& last = cells.write[cell];
+  const bool apart = last.epoch == 0 || (last.mask & mask) == 0;
+  const auto special = static_cast<std::uint8_t>(Cells::kSplit | (a.access.write ? Cells::kAlike : 0));
+  const bool plain = (cells.marks[cell] & special) == 0 && (apart || settled(a, last));
+  if (!plain && meet_writers(a, cells, cell, mask, at)) return;
+  if (a.access.write)
+    write_cell(a, cells, cell, mask, at);
+  else
+    read_cell(a, cells, cell, mask);
+}
+
 [[gnu::always_inline]] inline void RaceTracker::access_cells(Judged& a) {
   Cells& cells = cells_[a.access.block.rank];
   const std::uint32_t end =
@@ -322,17 +372,7 @@ RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
   for (std::uint32_t at = a.offset; at < end;) {
     const std::uint32_t base = at & ~15u, stop = std::min(end, base + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - base)) - 1) & ~((1u << (at - base)) - 1));
-    const std::size_t cell = base / 16;
-    const Slot& last = cells.write[cell];
-    const bool apart = last.epoch == 0 || (last.mask & mask) == 0;
-    const auto special = static_cast<std::uint8_t>(Cells::kSplit | (a.access.write ? Cells::kAlike : 0));
-    const bool plain = (cells.marks[cell] & special) == 0 && (apart || settled(a, last));
-    if (plain || !meet_writers(a, cells, cell, mask, at)) {
-      if (a.access.write)
-        write_cell(a, cells, cell, mask, at);
-      else
-        read_cell(a, cells, cell, mask);
-    }
+    access_cell(a, cells, base / 16, mask, at);
     at = stop;
   }
 }
@@ -353,21 +393,39 @@ void RaceTracker::access(const SharedAccess& a) {
 void RaceTracker::access_lanes(const LaneAccesses& all) {
   SharedAccess a{all.warp, all.op, 0, all.block, 0, all.bytes, all.write, all.unit, all.epoch};
   Judged j = judged(a);
-  LaneTracker& lane_races = *all.block.lane_races;
-  const auto plain = [&](int lane) {
-    return j.strong ? a.write && lane_races.strong_write(a.warp, lane, j.op, a.offset, a.bytes)
-                    : lane_races.access_run(a.warp, lane, j.op, a.offset, a.bytes, a.write, a.silent);
-  };
-  for (std::uint32_t m = all.lanes; m != 0; m &= m - 1) {
+  if (j.by_thread)
+    all.block.lane_races->access_lanes(
+        all.warp, {all.offsets, all.bytes, all.lanes, all.silent, j.op, all.write, j.strong});
+  Cells& cells = cells_[all.block.rank];
+  // Lanes side by side in a cell are one access where all of them know the same.
+  const bool together = j.by_thread && all.bytes < 16 && j.partial != nullptr && retired_[j.warp].empty() &&
+                        all.warp.lanes.known == nullptr;
+  if (together) j.offsets = all.offsets;
+  const auto bytes_of = [&](int lane) { return ((1u << all.bytes) - 1) << (all.offsets[lane] & 15); };
+  for (std::uint32_t m = all.lanes; m != 0;) {
     const int lane = std::countr_zero(m);
+    m &= m - 1;
     a.lane = j.lane = lane;
     a.offset = j.offset = all.offsets[lane];
     if (a.offset < kSharedBase) continue;  // as above
     if (all.brings != nullptr) a.brings = all.brings[lane];
     a.silent = j.silent = (all.silent >> lane & 1) != 0;
     j.lanes = 1u << lane;
-    if (j.by_thread && !plain(lane)) lane_races.access(a, j.strong);
-    access_cells(j);
+    if (all.bytes > 16 || bytes_of(lane) > 0xffff) {
+      access_cells(j);
+      continue;
+    }
+    const std::uint32_t cell = a.offset / 16;
+    std::uint32_t mask = bytes_of(lane);
+    for (; together && m != 0; m &= m - 1) {
+      const int next = std::countr_zero(m);
+      if (all.offsets[next] / 16 != cell || (all.silent >> next & 1) != (all.silent >> lane & 1) ||
+          bytes_of(next) > 0xffff)
+        break;
+      mask |= bytes_of(next);
+      j.lanes |= 1u << next;
+    }
+    access_cell(j, cells, cell, static_cast<std::uint16_t>(mask), a.offset);
   }
 }
 
@@ -378,6 +436,48 @@ void RaceTracker::access_ranges(SharedAccess a, const std::vector<ByteRange>& ra
     a.bytes = j.bytes = r.end - r.begin;
     access_cells(j);
   }
+}
+
+/// False where a cell has more than one writer, or there are too many of them.
+bool RaceTracker::tile_writers(const Cells& cells, const std::vector<ByteRange>& ranges,
+                               TileWriters& writers) {
+  std::uint64_t last = 0;
+  for (const ByteRange& r : ranges)
+    for (std::size_t cell = r.begin / 16; cell < r.end / 16; ++cell) {
+      const Slot& by = cells.write[cell];
+      if ((cells.marks[cell] & Cells::kSplit) != 0) return false;
+      if (by.epoch == 0 || reader_key(by) == last) continue;
+      last = reader_key(by);
+      std::size_t i = 0;
+      while (i < writers.count && writers.list[i].agent != by.agent) ++i;
+      if (i == TileWriters::kMost) return false;
+      if (i == writers.count) writers.list[writers.count++] = {by.agent, 0};
+      writers.list[i].epoch = std::max(writers.list[i].epoch, by.epoch);
+    }
+  return true;
+}
+
+bool RaceTracker::may_read_tile(const Warp& w, const TileWriters& writers) const {
+  const std::uint32_t i = index(w);
+  const Epochs &clock = clocks_[i].agents, &fenced = proxy_fenced_[i].agents;
+  return writers.all &&
+         std::all_of(writers.list.begin(), writers.list.begin() + static_cast<std::ptrdiff_t>(writers.count),
+                     [&](const TileWriters::Writer& by) {
+                       const bool by_thread = by.agent % kUnits == 0 || by.agent % kUnits == kStrongUnit ||
+                                              by.agent % kUnits == kCopyUnit;
+                       return by.epoch <= clock[by.agent] && (!by_thread || by.epoch <= fenced[by.agent]);
+                     });
+}
+
+bool RaceTracker::read_tile(const SharedAccess& a, const std::vector<ByteRange>& ranges,
+                            TileWriters& writers) {
+  Cells& cells = cells_[a.block.rank];
+  writers.all = tile_writers(cells, ranges, writers);
+  if (!may_read_tile(a.warp, writers)) return writers.all = false;
+  Judged j = judged(a);
+  for (const ByteRange& r : ranges)
+    for (std::size_t cell = r.begin / 16; cell < r.end / 16; ++cell) read_cell(j, cells, cell, 0xffff);
+  return true;
 }
 
 }  // namespace kiln::emulator

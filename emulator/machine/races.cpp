@@ -212,12 +212,12 @@ void RaceTracker::synchronize_lanes(Warp& w, std::uint32_t lanes) {
 }
 
 namespace {
-std::string unit_name(std::uint32_t unit) {
+std::string unit_name(std::uint32_t unit, const Program& p) {
   switch (unit) {
     case 0:
       return "a thread's access";
     case 1:
-      return "wgmma";
+      return p.uses_tcgen05 ? "the tensor pipe (tcgen05)" : "wgmma";
     case 2:
       return "a bulk store";
     case 3:
@@ -238,10 +238,11 @@ void RaceTracker::conflict(const SharedAccess& a, std::uint32_t address, const S
   const Warp& party = warp_of(other.agent);
   const auto thread = [](std::uint32_t u) { return u == 0 || u == static_cast<std::uint32_t>(Unit::strong); };
   report(a.warp, a.op, a.lane, thread(a.unit) && thread(by) ? "shared-race" : "async-memory",
-         unit_name(a.unit) + (a.write ? " writes" : " reads") + " shared address " + std::to_string(address) +
+         unit_name(a.unit, *cluster_.program) + (a.write ? " writes" : " reads") + " shared address " +
+             std::to_string(address) +
              (&a.block != a.warp.block ? " of block rank " + std::to_string(a.block.rank) : "") +
-             ", unordered with " + unit_name(by) + " of warp " + std::to_string(party.index) + " that " +
-             (other_write ? "writes" : "reads") + " it",
+             ", unordered with " + unit_name(by, *cluster_.program) + " of warp " +
+             std::to_string(party.index) + " that " + (other_write ? "writes" : "reads") + " it",
          site_of(party, cluster_.program->ops[other.op], -1));
 }
 

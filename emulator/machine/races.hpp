@@ -4,6 +4,7 @@
 // clocks from arrivals to waits.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <set>
@@ -13,6 +14,7 @@
 
 #include "emulator/machine/clock.hpp"
 #include "emulator/machine/program.hpp"
+#include "emulator/machine/recycled.hpp"
 
 namespace kiln::emulator {
 
@@ -51,6 +53,17 @@ struct SharedAccess {
   const std::uint8_t* brings = nullptr;  ///< of a copy: the bytes it will write
 };
 
+/// Who wrote what a warpgroup reads together: agents, each with its latest epoch.
+struct TileWriters {
+  struct Writer {
+    std::uint32_t agent = 0, epoch = 0;
+  };
+  static constexpr std::size_t kMost = 16;
+  std::array<Writer, kMost> list;
+  std::size_t count = 0;
+  bool all = false;  ///< there are no others
+};
+
 class RaceTracker {
  public:
   explicit RaceTracker(Cluster& cluster);
@@ -71,6 +84,11 @@ class RaceTracker {
   void access_lanes(const LaneAccesses& accesses);
   /// An asynchronous operation of the whole warp, in its own block: the same access to each of `ranges`.
   void access_ranges(SharedAccess access, const std::vector<ByteRange>& ranges);
+  /// The same of a read of whole cells which the warps of a warpgroup make together and wait for together, by the first
+  /// of them. False, and nothing is noted, where something has to be said; else what the others need to know of it.
+  bool read_tile(const SharedAccess& access, const std::vector<ByteRange>& ranges, TileWriters& writers);
+  /// Whether `w`, another of the warps, may read through the async proxy what was read then.
+  bool may_read_tile(const Warp& w, const TileWriters& writers) const;
 
   std::uint32_t begin(const Warp& w, std::uint32_t unit) { return ++unit_epoch_[agent(w, unit)]; }
   std::uint32_t last_begun(const Warp& w, std::uint32_t unit) const { return unit_epoch_[agent(w, unit)]; }
@@ -92,6 +110,10 @@ class RaceTracker {
   std::uint32_t agent(const Warp& w, std::uint32_t unit) const { return index(w) * kUnits + unit; }
   /// Whether a lane of `w` (-1: all of them) knows of accesses by `lanes` of an agent.
   bool knows(const Warp& w, int lane, std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const;
+  /// Whether all of `w` know of it at once; a no tells nothing.
+  bool known_to_all(const Warp& w, std::uint32_t agent, std::uint32_t epoch) const {
+    return clocks_[index(w)].agents[agent] >= epoch;
+  }
   bool knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent, std::uint32_t epoch) const;
   /// A fence of GPU scope: what was done before may be published, what was seen counts.
   void fence(Warp& w);
@@ -111,6 +133,8 @@ class RaceTracker {
   /// seen counts from the lane's next fence on.
   void strong_write(Warp& w, std::uint64_t address, int lane, Order order);
   void strong_read(Warp& w, std::uint64_t address, int lane, Order order);
+  /// Whether a relaxed read or write of one of `w` can publish anything or see what was published.
+  bool strong_matters(const Warp& w) const { return !variables_.empty() || !fenced_[index(w)].empty(); }
   void fence_lanes(Warp& w, std::uint32_t lanes);
   /// What `lanes` knew at their last fence: a relaxed arrival publishes no more.
   void release_fenced(Warp& w, Clock& into, std::uint32_t lanes);
@@ -132,21 +156,33 @@ class RaceTracker {
   /// What is noted of every 16 bytes (a cell) of a block's shared memory. The attributes lie in arrays of their own, as
   /// an access needs few of them, and most arrays are made when first needed.
   struct Cells {
-    static constexpr std::size_t kReads = 8, kSame = 4;
+    static constexpr std::size_t kReads = 8, kSame = 4, kOthers = 4;
     enum Mark : std::uint8_t {
       kMore = 1,   ///< further readers are in `more`
       kSplit = 2,  ///< earlier writers of other bytes are in `others`
       kAlike = 4,  ///< `same` has some
-      kTwice = 8   ///< an agent may have two of `reads`
+      kTwice = 8,  ///< an agent may have two of `reads`
+      kBytes = 16  ///< of the earlier writers some are in `further`
     };
     explicit Cells(std::size_t count) : write(count), marks(count), readers(count) {}
-    std::vector<Slot> write;
-    std::vector<std::uint8_t> marks;
-    std::vector<std::uint8_t> readers;  ///< the rest of `reads` is empty
-    std::array<std::vector<Slot>, kReads> reads;
-    std::vector<std::array<Slot, kSame>>
+    RecycledVector<Slot> write;
+    RecycledVector<std::uint8_t> marks;
+    RecycledVector<std::uint8_t> readers;  ///< the rest of `reads` is empty
+    std::array<RecycledVector<Slot>, kReads> reads;
+    RecycledVector<std::array<Slot, kSame>>
         same;  ///< later writers of the same bytes; of cp.async the lanes that share it
-    std::vector<std::vector<Slot>> more, others;  ///< of `others` no byte is in two
+    std::vector<std::vector<Slot>> more;
+    RecycledVector<std::array<Slot, kOthers>> others;  ///< no byte is in two of them
+    std::vector<std::vector<Slot>> further;  ///< where `others` is too few: single bytes were written
+
+    /// Whether f(slot) holds of one of a cell's earlier writers.
+    template <class F>
+    bool any_other(std::size_t cell, F f) {
+      if ((marks[cell] & kSplit) == 0) return false;
+      for (Slot& s : others[cell])
+        if (s.epoch != 0 && f(s)) return true;
+      return (marks[cell] & kBytes) != 0 && std::any_of(further[cell].begin(), further[cell].end(), f);
+    }
   };
   /// What some lanes of a warp know and the others do not yet.
   struct Pending {
@@ -173,6 +209,8 @@ class RaceTracker {
   struct Judged;
   Judged judged(const SharedAccess& a) const;
   void access_cells(Judged& a);
+  void access_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
+  void report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write);
   bool ordered(const Judged& a, const Slot& s) const;
   bool settled(const Judged& a, const Slot& s) const;
   /// Who read, what and when: all that decides whether a later read may take the slot.
@@ -189,12 +227,14 @@ class RaceTracker {
   void write_cell(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void overtake_reads(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void read_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
+  static bool tile_writers(const Cells& cells, const std::vector<ByteRange>& ranges, TileWriters& writers);
   static bool replaces(const Judged& a, const Slot& r, std::uint16_t mask);
   static Slot* slot_as_before(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
   Slot* free_slot(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask);
   void conflict(const SharedAccess& a, std::uint32_t address, const Slot& other, bool other_write);
   /// Bytes `mask` of a cell have a new last writer, or (`forget`) one that nobody has to follow.
   static void overwrite(Cells& cells, std::size_t cell, std::uint16_t mask, bool forget);
+  static void displace(Cells& cells, std::size_t cell, Slot writer);
   void missing_fence(const SharedAccess& a, std::uint32_t address, const Slot& other);
 
   Cluster& cluster_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
@@ -31,8 +32,11 @@ void report_state(Warp& w, const Op& op, std::uint32_t state, std::uint32_t lane
     report(w, op, lane, "uninitialized-register", name + " was never written in this lane");
   } else {
     const Op& from = w.block->cluster->program->ops[origin - 1];
-    const bool exchange = from.kind == Kind::shuffle;
-    report(w, op, lane, exchange ? "warp-mask" : "uninitialized-read",
+    const bool exchange = from.kind == Kind::shuffle, tensor = from.kind == Kind::tensor;
+    report(w, op, lane,
+           exchange ? "warp-mask"
+           : tensor ? "tmem-uninitialized"
+                    : "uninitialized-read",
            name + (exchange ? " holds what shfl read from a lane that does not take part in it"
                             : " holds what was loaded from memory never written"),
            site_of(w, from, -1));
@@ -43,6 +47,57 @@ void report_state(Warp& w, const Op& op, std::uint32_t state, std::uint32_t lane
 
 bool mask_bit(const Warp& w, Ref r, int lane) {
   return (*w.in<std::uint32_t>(r) >> lane & 1) != 0;
+}
+
+std::uint32_t state_of(const Warp& w, Ref r) {
+  const FunctionInfo& f = w.block->cluster->program->functions[w.frame->function];
+  return w.frame->state + (r < f.predicates ? r / 64 : f.predicates / 64 + (r - f.predicates) / 4);
+}
+
+/// Lanes of which half `h` of a 64-bit register is unknown.
+std::uint32_t unknown_half(const Warp& w, Ref r, std::size_t h) {
+  if (r == kNoRef || (r & 3) != kRegister) return 0;
+  const std::uint32_t at = state_of(w, r), unknown = w.exec & ~w.state[at].known;
+  const auto it = w.halves.find(at);
+  return it == w.halves.end() ? unknown : unknown & it->second[h];
+}
+
+/// Pairs of values in 64-bit registers (the compiler packs two f32, or one and nothing): each half is known by itself.
+/// Returns the lanes whose whole result is unknown.
+std::uint32_t unknown_pairs(Warp& w, const Op& op, const Touch* t, const Touch* end, std::uint32_t origin) {
+  HalvesUnknown unknown{};
+  for (std::size_t h = 0; h < 2; ++h)
+    if (op.use == Use::pack) {
+      const Ref r = h == 0 ? op.a : op.b;
+      unknown[h] = (r & 3) == kRegister ? w.exec & ~w.state[state_of(w, r)].known : 0;
+    } else {
+      unknown[h] = unknown_half(w, op.a, h);
+      if (op.use == Use::halves) unknown[h] |= unknown_half(w, op.b, h) | unknown_half(w, op.c, h);
+    }
+  if (op.use != Use::unpack) {
+    w.halves[state_of(w, op.d)] = unknown;
+    return unknown[0] | unknown[1];
+  }
+  for (std::size_t h = end - t == 1 && op.imm != 0 ? 1 : 0; t != end; ++t, ++h)
+    if (h < 2 && unknown[h] != 0) w.unknown_parts.push_back({w.frame->state + t->state, unknown[h], origin});
+  return 0;
+}
+
+/// Of lanes `bad` with an unknown operand those whose result depends on it.
+std::uint32_t unknown_choices(const Warp& w, const Op& op, std::uint32_t bad) {
+  for (std::uint32_t m = bad; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    const std::uint32_t bit = 1u << l;
+    const auto unknown = [&](Ref r) { return r != kNoRef && unknown_lanes(w, r, bit) != 0; };
+    if (op.use == Use::select) {
+      if (!unknown(op.c) && !unknown(mask_bit(w, op.c, l) ? op.a : op.b)) bad &= ~bit;
+      continue;
+    }
+    const bool decisive = op.use == Use::logic_or;
+    for (const Ref r : {op.a, op.b})
+      if (r != kNoRef && !unknown(r) && mask_bit(w, r, l) == decisive) bad &= ~bit;
+  }
+  return bad;
 }
 
 /// Lanes whose result is unknown because of an unknown operand; reports what may not be unknown.
@@ -71,20 +126,15 @@ std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch*
     case Use::select:
     case Use::logic_and:
     case Use::logic_or:
-      for (std::uint32_t m = bad; m != 0; m &= m - 1) {
-        const int l = std::countr_zero(m);
-        const std::uint32_t bit = 1u << l;
-        const auto unknown = [&](Ref r) { return r != kNoRef && unknown_lanes(w, r, bit) != 0; };
-        if (op.use == Use::select) {
-          if (!unknown(op.c) && !unknown(mask_bit(w, op.c, l) ? op.a : op.b)) bad &= ~bit;
-          continue;
-        }
-        const bool decisive = op.use == Use::logic_or;
-        for (const Ref r : {op.a, op.b})
-          if (r != kNoRef && !unknown(r) && mask_bit(w, r, l) == decisive) bad &= ~bit;
-      }
+      bad = unknown_choices(w, op, bad);
+      break;
+    case Use::pack:
+    case Use::unpack:
+    case Use::halves:
+      bad = unknown_pairs(w, op, t, end, origin);
       break;
     default:
+      for (const Touch* r = t; r != end && !w.halves.empty(); ++r) w.halves.erase(w.frame->state + r->state);
       break;
   }
   if (bad != 0) {
@@ -98,7 +148,11 @@ std::uint32_t unknown_result(Warp& w, const Op& op, const Touch* t, const Touch*
 /// advisory C7517), so the wgmmas are complete before the instruction goes on.
 void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
   for (; t != end; ++t) {
-    const std::uint8_t owner = w.owned[w.frame->state + t->state];
+    std::uint8_t owner = w.owned[w.frame->state + t->state];
+    if ((owner & 4) != 0) {  // the first use completes the load
+      tcgen05::complete_load_of(w, w.frame->state + t->state);
+      owner = w.owned[w.frame->state + t->state];
+    }
     if (owner == 0 || (!t->write && (owner & 1) == 0)) continue;
     report(
         w, op, -1, "async-register",
@@ -116,11 +170,6 @@ void check_owned(Warp& w, const Op& op, const Touch* t, const Touch* end) {
   }
 }
 
-std::uint32_t state_of(const Warp& w, Ref r) {
-  const FunctionInfo& f = w.block->cluster->program->functions[w.frame->function];
-  return w.frame->state + (r < f.predicates ? r / 64 : f.predicates / 64 + (r - f.predicates) / 4);
-}
-
 }  // namespace
 
 void report_unknown(Warp& w, const Op& op, Ref r, std::uint32_t lanes) {
@@ -135,6 +184,7 @@ void mark_unknown(Warp& w, std::uint32_t origin, Ref r, std::uint32_t lanes) {
   if ((r & 3) != kRegister) return;
   const std::uint32_t at = state_of(w, r);
   w.state[at].known &= ~lanes;
+  w.halves.erase(at);
   if (w.origin.size() < w.state.size()) w.origin.resize(w.state.size(), 0);
   w.origin[at] = origin;
 }
@@ -174,6 +224,17 @@ void check_guard(Warp& w, const Op& op, const Program& p) {
     report_state(w, op, state, lanes);
 }
 
+namespace {
+void settle_parts(Warp& w) {
+  if (w.origin.size() < w.state.size()) w.origin.resize(w.state.size(), 0);
+  for (const UnknownInput& u : w.unknown_parts) {
+    w.state[u.state].known &= ~u.lanes;
+    w.origin[u.state] = u.origin;
+  }
+  w.unknown_parts.clear();
+}
+}  // namespace
+
 void track_registers(Warp& w, const Op& op, const Program& p) {
   const auto at = static_cast<std::size_t>(&op - p.ops.data());
   const Touch* t = p.touches.data() + p.touch_begin[at];
@@ -199,13 +260,15 @@ void track_registers(Warp& w, const Op& op, const Program& p) {
     std::uint32_t& known = s[t->state].known;
     known = (known | exec) & ~bad;
   }
+  if (!w.unknown_parts.empty()) [[unlikely]]
+    settle_parts(w);
 }
 
 void check_wgmma_register(Warp& w, const Op& op, Ref r, bool accumulator) {
   if ((r & 3) != kRegister) return;
-  const std::uint32_t at = state_of(w, r);
+  const std::uint32_t at = w.frame->state + r / 64;  // no predicate
   RegisterState& s = w.state[at];
-  if (s.stamp == w.fence_epoch && s.stamp != 0) {
+  if (s.stamp == w.fence_epoch && s.stamp != 0) [[unlikely]] {
     report(w, op, -1, "missing-wgmma-fence",
            name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,") +
                " was accessed by the warp with no wgmma.fence between; undefined in PTX, ptxas inserts it "

@@ -3,6 +3,7 @@
 // matter, as a load of unwritten shared memory whose value is thrown away harms nobody.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "emulator/machine/program.hpp"
@@ -15,6 +16,9 @@ struct RegisterState {
   std::uint32_t known = 0;  ///< lanes written
   std::uint32_t stamp = 0;  ///< Warp::fence_epoch of the last access
 };
+
+/// Of a 64-bit register that is a pair of values: lanes whose lower and upper half are unknown.
+using HalvesUnknown = std::array<std::uint32_t, 2>;
 
 /// Before an instruction: reports unknown operands that matter and registers that wgmma owns, and notes what
 /// it writes.

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -40,6 +41,8 @@ bool satisfied(const Warp& w, const Group& g) {
       }
       return true;
     }
+    case WaitKind::tensor_memory:
+      return tcgen05::may_allocate(t);
     case WaitKind::sleep:
       return true;
   }
@@ -88,6 +91,27 @@ void merge_groups(Warp& w) {
   }
 }
 
+/// Makes the group at `index` of the waiting ones the running one.
+void enter_group(Warp& w, std::size_t index) {
+  Group g = std::move(w.others[index]);
+  w.others.erase(w.others.begin() + static_cast<std::ptrdiff_t>(index));
+  w.pc = g.pc;
+  w.active = g.mask;
+  w.frame = std::move(g.frame);
+  w.resumed = g.resumed || (g.wait.kind != WaitKind::none && g.wait.kind != WaitKind::converge);
+  w.timed_out = g.timed_out;
+  w.wait = {};
+  w.stop_pc = 0xffffffffu;
+  // A group blocked right here is no reason to stop: this one would be parked before its first instruction.
+  for (const Group& o : w.others)
+    if (o.frame == w.frame && o.pc > w.pc)
+      w.stop_pc = std::min(w.stop_pc, o.pc);
+    else if (o.frame == w.frame && o.pc < w.pc && o.wait.kind == WaitKind::converge)
+      continue;
+  // Groups behind that are free would have been chosen; blocked ones are looked at when this one stops.
+  set_window(w);
+}
+
 }  // namespace
 
 bool select_group(Warp& w) {
@@ -104,24 +128,22 @@ bool select_group(Warp& w) {
       best = i;
   }
   if (best == w.others.size()) return false;
-  Group g = std::move(w.others[best]);
-  w.others.erase(w.others.begin() + static_cast<std::ptrdiff_t>(best));
-  w.pc = g.pc;
-  w.active = g.mask;
-  w.frame = std::move(g.frame);
-  w.resumed = g.resumed || (g.wait.kind != WaitKind::none && g.wait.kind != WaitKind::converge);
-  w.timed_out = g.timed_out;
-  w.wait = {};
-  w.stop_pc = 0xffffffffu;
-  // A group blocked right here is no reason to stop: this one would be parked before its first instruction.
-  for (const Group& o : w.others)
-    if (o.frame == w.frame && o.pc > w.pc)
-      w.stop_pc = std::min(w.stop_pc, o.pc);
-    else if (o.frame == w.frame && o.pc < w.pc && o.wait.kind == WaitKind::converge)
-      continue;
-  // Groups behind that are free would have been chosen; blocked ones are looked at when this one stops.
-  set_window(w);
+  enter_group(w, best);
   return true;
+}
+
+void yield_group(Warp& w) {
+  const std::uint32_t ran = w.pc;
+  park(w);
+  if (w.others.empty()) return;
+  merge_groups(w);
+  // The next higher place, then round to the lowest.
+  const auto rank = [&](const Group& g) { return g.pc - ran - 1; };
+  std::size_t best = w.others.size();
+  for (std::size_t i = 0; i < w.others.size(); ++i)
+    if (satisfied(w, w.others[i]) && (best == w.others.size() || rank(w.others[i]) < rank(w.others[best])))
+      best = i;
+  if (best != w.others.size()) enter_group(w, best);
 }
 
 std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
@@ -184,7 +206,9 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
   w.stop = true;
   ++c.progress;
   if (w.live != 0) return;
+  tcgen05::warp_ended(w);
   --w.block->live_warps;
+  if (w.block->live_warps == 0 && !c.aborted) tcgen05::block_ended(w);
   if (c.findings && c.launch->launch->programmatic && !w.block->waited_for_launches &&
       w.block->live_warps == 0 && !c.aborted)
     report(w, c.program->ops[w.pc - 1], -1, "early-access",

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tcgen05/hooks.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -12,6 +13,9 @@ namespace {
 constexpr std::uint64_t kSlice = 4'000'000;
 /// The same where all clusters of a launch wait for each other.
 constexpr std::uint64_t kCooperativeSlice = 20'000;
+/// Instructions of a cluster without anything that others could see, after which lanes of a warp that spin let the
+/// others of it go on: forward progress of every lane, as since Volta.
+constexpr std::uint64_t kSpinning = 100'000;
 /// Rounds of time-outs without progress after which waiting is hopeless.
 constexpr int kHopeless = 64;
 
@@ -86,9 +90,10 @@ std::unique_ptr<Cluster> make_cluster(LaunchState& state, std::uint64_t index) {
   c->random.seed(l.seed * 0x9e3779b97f4a7c15ull + index);
   for (std::uint32_t rank = 0; rank < l.cluster.count(); ++rank)
     c->blocks.push_back(make_block(*c, block_of(l, index, rank), rank));
+  tcgen05::attach(*c);
   if (c->findings) {
     c->races = std::make_unique<RaceTracker>(*c);
-    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size());
+    for (auto& b : c->blocks) b->lane_races = std::make_unique<LaneTracker>(b->smem.size(), b->warps.size());
   }
   return c;
 }
@@ -120,6 +125,9 @@ std::string describe_wait(const Warp& w, const Group& g, const Program& p) {
       break;
     case WaitKind::wgmma:
       s += "the other warps of its warpgroup to issue the same wgmma";
+      break;
+    case WaitKind::tensor_memory:
+      s += "tensor memory: " + std::to_string(t.value) + " free columns";
       break;
     case WaitKind::converge:
     case WaitKind::warp_barrier:
@@ -243,7 +251,7 @@ bool run_slice(Cluster& c) {
   std::vector<Warp*> warps;
   for (const auto& b : c.blocks)
     for (Warp& w : b->warps) warps.push_back(&w);
-  std::uint64_t ran = 0, last_progress = c.progress;
+  std::uint64_t ran = 0, last_progress = c.progress, spinning = 0;
   // Eager runs favour long stretches (fast); the adversarial policies switch often.
   const std::uint32_t longest = c.policy == Policy::eager ? 2048 : c.policy == Policy::lazy ? 512 : 96;
   const std::uint64_t slice = slice_of(c);
@@ -272,10 +280,18 @@ bool run_slice(Cluster& c) {
       continue;
     }
     const std::uint32_t quantum = 1 + static_cast<std::uint32_t>(c.random() % longest);
-    ran += run_warp(*chosen, quantum);
+    const std::uint32_t done = run_warp(*chosen, quantum);
+    ran += done;
+    spinning += done;
     if (c.progress != last_progress) {
       last_progress = c.progress;
       c.idle_rounds = 0;
+      spinning = 0;
+    }
+    if (spinning > std::min(kSpinning, slice / 4)) {
+      spinning = 0;
+      for (Warp* w : warps)
+        if (w->active != 0 && w->wait.kind == WaitKind::none && !w->others.empty()) yield_group(*w);
     }
     if (c.policy == Policy::random && (c.random() & 3) == 0) complete_one(c, true);
   }

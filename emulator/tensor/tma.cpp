@@ -32,7 +32,8 @@ void append(std::vector<BoxRun>& out, std::size_t first, const BoxRun& run) {
   if (out.size() > first) {
     BoxRun& last = out.back();
     const bool global_continues = run.oob || last.global + last.bytes == run.global;
-    if (last.oob == run.oob && last.shared + last.bytes == run.shared && global_continues) {
+    const bool alike = last.oob == run.oob && last.swizzle == run.swizzle;
+    if (alike && last.shared + last.bytes == run.shared && global_continues) {
       last.bytes += run.bytes;
       return;
     }
@@ -40,9 +41,14 @@ void append(std::vector<BoxRun>& out, std::size_t first, const BoxRun& run) {
   out.push_back(run);
 }
 
-/// Appends one piece of a box row, cut where the swizzle breaks contiguity.
+/// Appends one piece of a box row, cut where the swizzle breaks contiguity unless it has whole spans.
 void append_swizzled(std::vector<BoxRun>& out, std::size_t first, Swizzle swizzle, BoxRun run) {
   if (swizzle == Swizzle::none) return append(out, first, run);
+  if (const std::uint32_t span = 16u << static_cast<unsigned>(swizzle);
+      (run.shared | run.bytes) % span == 0) {
+    run.swizzle = swizzle;
+    return append(out, first, run);
+  }
   while (run.bytes > 0) {
     const std::uint32_t piece = std::min(run.bytes, 16 - run.shared % 16);
     append(out, first, {run.global, swizzle_address(swizzle, run.shared), piece, run.oob});

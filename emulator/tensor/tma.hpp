@@ -45,14 +45,24 @@ std::uint32_t box_bytes(const TensorMapRequest& map);
 /// Alignment that shared memory of this map's boxes must have: 128 (PTX).
 inline constexpr std::uint32_t kTensorSharedAlignment = 128;
 
-/// A contiguous piece of a box: `bytes` bytes at shared address `shared` (swizzle applied) belong to global
-/// address `global`, or lie outside the tensor (`oob`: loads fill, stores and reductions skip).
+/// A contiguous piece of a box: `bytes` bytes at shared address `shared` belong to global address `global`, or lie
+/// outside the tensor (`oob`: loads fill, stores and reductions skip). `swizzle` is still to be applied, to each 16
+/// bytes: the piece consists of whole spans, so its bytes are the same ones with and without.
 struct BoxRun {
   std::uint64_t global = 0;
   std::uint32_t shared = 0;
   std::uint32_t bytes = 0;
   bool oob = false;
+  Swizzle swizzle = Swizzle::none;
+  bool operator==(const BoxRun&) const = default;
 };
+/// Calls f(shared address, bytes before it in the run, bytes) for the pieces of a run.
+template <class F>
+void each_piece(const BoxRun& run, F f) {
+  if (run.swizzle == Swizzle::none) return f(run.shared, std::uint32_t{0}, run.bytes);
+  for (std::uint32_t at = 0; at < run.bytes; at += 16)
+    f(swizzle_address(run.swizzle, run.shared + at), at, std::uint32_t{16});
+}
 /// Bytes of shared memory from a box's first to its last: under a swizzle rows lie a whole span apart,
 /// however narrow.
 std::uint32_t box_footprint(const TensorMapRequest& map);

@@ -202,15 +202,29 @@ void multiply_warp_converted(const WgmmaOp& op, std::uint32_t* const* d, const f
 }  // namespace
 
 int wgmma_k(const WgmmaOp& op) {
-  return 256 / bit_width(op.a);
+  return (op.sparse ? 512 : 256) / bit_width(op.a);
 }
 
 int wgmma_d_registers(const WgmmaOp& op) {
   return op.d == MatrixType::f16 ? op.n / 4 : op.n / 2;
 }
 
+namespace {
+
+std::string check_bits(const WgmmaOp& op) {
+  if (op.n < 8 || op.n > kMaxN || op.n % (op.n > 32 ? 16 : 8) != 0)
+    return "no wgmma shape has n = " + std::to_string(op.n) + " for this type";
+  if (op.b != op.a || op.d != MatrixType::s32 || op.satfinite || op.sparse)
+    return "one-bit operands need a one-bit B and an s32 accumulator";
+  if (op.trans_a || op.trans_b || op.negate_a || op.negate_b) return "one-bit operands are K-major";
+  return {};
+}
+
+}  // namespace
+
 std::string wgmma_check(const WgmmaOp& op) {
   const bool small_integer = op.a == MatrixType::s8 || op.a == MatrixType::u8;
+  if (op.a == MatrixType::b1) return check_bits(op);
   const bool sixteen = op.a == MatrixType::f16 || op.a == MatrixType::bf16;
   // Integer forms step N by 16 from 32 on (PTX ISA, "Matrix Shape").
   if (op.n < 8 || op.n > kMaxN || op.n % (small_integer && op.n > 32 ? 16 : 8) != 0) {

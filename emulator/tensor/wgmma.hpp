@@ -33,7 +33,8 @@ struct MatrixDescriptor {
 MatrixDescriptor decode_descriptor(std::uint64_t descriptor);
 std::uint64_t encode_descriptor(const MatrixDescriptor& descriptor);
 
-/// One wgmma form. k follows from the element type: 32 bytes (f16/bf16 16, tf32 8, fp8 and s8/u8 32).
+/// One wgmma form. k follows from the element type: 32 bytes (f16/bf16 16, tf32 8, fp8 and s8/u8 32, bits 256), of
+/// sparse forms 64.
 struct WgmmaOp {
   int n = 8;
   MatrixType a = MatrixType::bf16, b = MatrixType::bf16;
@@ -42,6 +43,8 @@ struct WgmmaOp {
   bool trans_a = false, trans_b = false;    ///< MN-major operand; 16-bit types only
   bool negate_a = false, negate_b = false;  ///< imm-scale-a, imm-scale-b == -1
   bool satfinite = false;                   ///< s32 only
+  bool sparse = false;                      ///< half of A's elements are stored (see sparse.hpp)
+  int selector = 0;                         ///< of sparse forms: which lanes hold metadata
 };
 int wgmma_k(const WgmmaOp& op);
 /// 32-bit accumulator registers per lane: n / 2, or n / 4 for f16.
@@ -55,6 +58,11 @@ std::string wgmma_check(const WgmmaOp& op);
 /// read zeros: call wgmma_footprint first and report them. Sums run in f32 over ascending k starting from D.
 void wgmma(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d, const std::uint32_t* const* a,
            std::uint64_t desc_a, std::uint64_t desc_b, std::span<const std::uint8_t> shared);
+
+/// The same of sparse forms and single bits; `metadata`: 32 words of each warp.
+void wgmma_rare(const WgmmaOp& op, bool scale_d, std::uint32_t* const* d, const std::uint32_t* const* a,
+                const std::uint32_t* metadata, std::uint64_t desc_a, std::uint64_t desc_b,
+                std::span<const std::uint8_t> shared);
 
 /// A half-open range of shared-memory bytes.
 struct ByteRange {

@@ -29,16 +29,17 @@ std::uint32_t chunk_address(const MatrixDescriptor& d, bool mn_major, std::uint3
   }
   const std::uint32_t span = 1u << static_cast<unsigned>(d.swizzle);
   address += in_group * span * 16 + group * d.stride_offset;
-  address += mn_major ? (inner % span) * 16 + (inner / span) * d.leading_offset : inner * 16;
+  // Beyond the swizzle's span (64 bytes of k with the 32-byte one) the leading offset leads on.
+  address += (inner % span) * 16 + (inner / span) * d.leading_offset;
   const std::uint32_t phase = (address >> 7) - d.base_offset;
   return (address ^ ((phase & (span - 1)) << 4)) % kDescriptorSpace;
 }
 
-OperandLayout build(std::uint64_t descriptor, int extent, bool mn_major) {
+OperandLayout build(std::uint64_t descriptor, int extent, bool mn_major, bool wide) {
   MatrixDescriptor d = decode_descriptor(descriptor);
   d.start %= 1024;
-  const std::uint32_t outer = mn_major ? 16 : static_cast<std::uint32_t>(extent);
-  const std::uint32_t inner = mn_major ? static_cast<std::uint32_t>(extent) / 8 : 2;
+  const std::uint32_t outer = mn_major ? (wide ? 32 : 16) : static_cast<std::uint32_t>(extent);
+  const std::uint32_t inner = mn_major ? static_cast<std::uint32_t>(extent) / 8 : wide ? 4 : 2;
   OperandLayout layout;
   layout.chunks.reserve(outer * inner);
   for (std::uint32_t i = 0; i < outer; ++i) {
@@ -83,22 +84,24 @@ std::uint64_t encode_descriptor(const MatrixDescriptor& d) {
          kCodes[static_cast<std::size_t>(d.swizzle)] << 62;
 }
 
-const OperandLayout& operand_layout(std::uint64_t descriptor, int extent, bool mn_major) {
+const OperandLayout& operand_layout(std::uint64_t descriptor, int extent, bool mn_major, bool wide) {
   thread_local std::unordered_map<std::uint64_t, OperandLayout> cache;
-  // Extent and major fill bits 52..58, which no descriptor field uses.
+  // Extent, major and width fill bits 52..59, which no descriptor field uses.
   const std::uint64_t key = (descriptor & kFieldMask & ~(kStartMask ^ kStartInPattern)) |
                             static_cast<std::uint64_t>(extent / 8) << 52 |
-                            static_cast<std::uint64_t>(mn_major) << 58;
+                            static_cast<std::uint64_t>(mn_major) << 58 |
+                            static_cast<std::uint64_t>(wide) << 59;
   const auto found = cache.find(key);
   if (found != cache.end()) return found->second;
   if (cache.size() >= kMaxCached) cache.clear();
-  return cache.emplace(key, build(descriptor, extent, mn_major)).first->second;
+  return cache.emplace(key, build(descriptor, extent, mn_major, wide)).first->second;
 }
 
 void wgmma_footprint(const WgmmaOp& op, WgmmaOperand operand, std::uint64_t descriptor,
                      std::vector<ByteRange>& out) {
   const bool is_a = operand == WgmmaOperand::a;
-  const OperandLayout& layout = operand_layout(descriptor, is_a ? 64 : op.n, is_a ? op.trans_a : op.trans_b);
+  const OperandLayout& layout =
+      operand_layout(descriptor, is_a ? 64 : op.n, is_a ? op.trans_a : op.trans_b, !is_a && op.sparse);
   const std::uint32_t base = layout_base(descriptor);
   const std::size_t first = out.size();
   for (const ByteRange& range : layout.ranges) {

@@ -17,7 +17,8 @@ struct OperandLayout {
 };
 /// Layouts repeat for every tile, so they are kept per thread; the reference is valid until the thread's next
 /// call.
-const OperandLayout& operand_layout(std::uint64_t descriptor, int extent, bool mn_major);
+/// `wide`: 64 bytes of k instead of 32 (B of a sparse product).
+const OperandLayout& operand_layout(std::uint64_t descriptor, int extent, bool mn_major, bool wide = false);
 /// Start of the 1024-byte block (the largest swizzle pattern) that holds the operand's first byte: what
 /// layouts are relative to.
 inline std::uint32_t layout_base(std::uint64_t descriptor) {

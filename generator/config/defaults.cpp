@@ -1,4 +1,5 @@
 #include "generator/config/defaults.hpp"
+#include "base/integers.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,10 +12,6 @@ namespace {
 template <class T, class U>
 void fill(std::optional<T>& key, U value) {
   if (!key) key = T(value);
-}
-
-int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
 }
 
 /// Matrix instruction of the reference kernels (seed-systems.md 1.2): large tiles for prefill, small ones for

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "generator/config/key_makers.hpp"
 
@@ -21,6 +22,42 @@ std::vector<std::string_view> key_names() {
   std::vector<std::string_view> names;
   for (const KeySpec& key : config_keys()) names.push_back(key.name);
   return names;
+}
+
+/// kiln's key for a name that other libraries have; nothing for names nobody has.
+std::string_view name_elsewhere(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"head_dim", "depth"},
+      {"headdim", "depth"},
+      {"head_size", "depth"},
+      {"head_dim_v", "ov_depth"},
+      {"v_head_dim", "ov_depth"},
+      {"num_heads", "num_q_heads"},
+      {"num_attention_heads", "num_q_heads"},
+      {"num_key_value_heads", "kv_num_heads"},
+      {"num_kv_heads", "kv_num_heads"},
+      {"block_m", "BM"},
+      {"block_n", "BN"},
+      {"block_k", "BK"},
+      {"arch", "target"},
+      {"softmax_scale", "scale"},
+      {"sm_scale", "scale"},
+      {"kv_cache_dtype", "kv_dtype"},
+      {"causal", "mask"},
+      {"is_causal", "mask"},
+      {"window_size", "mask: {\"sliding_window\": N}"},
+      {"sliding_window", "mask: {\"sliding_window\": N}"},
+      {"attention_chunk", "mask: {\"chunked\": N}"},
+      {"softcap", "score_mod: {\"softcap\": X}"},
+      {"logits_soft_cap", "score_mod: {\"softcap\": X}"},
+      {"page_size", "operand: {\"page_size\": N}"},
+      {"block_size", "operand: {\"page_size\": N}"},
+      {"page_block_size", "operand: {\"page_size\": N}"},
+      {"num_stages", "num_kv_stages"}};
+  for (const auto& [theirs, ours] : kNames) {
+    if (theirs == name) return ours;
+  }
+  return {};
 }
 
 /// "/operand/page_size" -> "operand"
@@ -71,7 +108,8 @@ Config config_from_dom(const Json& document, Violations& out) {
     } else if (name == "$schema") {
       if (!value.is_string()) context.fail(value, "wants the address of the JSON Schema");
     } else {
-      context.fail(value, "unknown key", std::string(nearest(name, key_names())));
+      const std::string_view known = name_elsewhere(name);
+      context.fail(value, "unknown key", std::string(known.empty() ? nearest(name, key_names()) : known));
     }
   }
   const bool target_read = document.contains("target") && document["target"] == to_string(config.target);

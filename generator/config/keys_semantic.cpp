@@ -116,7 +116,12 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
     if (value == "sliding_window" || value == "chunked") {
       const std::string name = value.get<std::string>();
       context.fail(value, name + " wants its length", "{\"" + name + "\": 4096}");
-    } else if (const auto name = read_name(value, names, context)) {
+    } else if (!value.is_string() ||
+               std::find(std::begin(names), std::end(names), value) == std::end(names)) {
+      context.fail(value, "wants none, causal, custom, {\"sliding_window\": N} or {\"chunked\": N}",
+                   value.is_string() ? std::string(nearest(value.get<std::string>(), names)) : "");
+    } else {
+      const auto& name = value.get_ref<const std::string&>();
       const MaskConfig::Kind kind = name == "none"     ? MaskConfig::Kind::none
                                     : name == "causal" ? MaskConfig::Kind::causal
                                                        : MaskConfig::Kind::custom;

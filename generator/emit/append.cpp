@@ -5,13 +5,14 @@
 
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
+#include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
-#include "generator/emit/prelude.hpp"
+#include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/mha_operand.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -110,125 +111,67 @@ std::string declaration(const AppendPlan& p, const KernelParam& param) {
 }
 
 void emit_functions(Writer& w, const AppendPlan& p) {
-  w.line("typedef unsigned char u8;");
-  w.line("typedef unsigned short u16;");
-  w.line("typedef unsigned int u32;");
-  w.blank();
+  Holes holes;
+  holes.when("bf16", p.config.dtype == DType::bf16).when("int8", *p.config.kv_dtype == DType::int8);
+  w.raw(fill_template("append.cuh", "types", holes));
   p.operand.emit_functions(w);
-  if (!p.bytes) return;
-  w.open("__device__ __forceinline__ float widen(u16 x)");
-  if (p.config.dtype == DType::bf16) {
-    w.line("return __uint_as_float((u32)x << 16);");
-  } else {
-    w.line("float y;");
-    w.line("asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(y) : \"h\"(x));");
-    w.line("return y;");
-  }
-  w.close();
-  w.blank();
-  if (*p.config.kv_dtype == DType::int8) {
-    w.comment("Nearest int8, halves to even, within 127.");
-    w.open("__device__ __forceinline__ u32 narrow(float x)");
-    w.line("return (u32)__float2int_rn(fminf(fmaxf(x, -127.0f), 127.0f)) & 0xffu;");
-    w.close();
-  } else {
-    w.comment("Nearest E4M3, halves to even, within 448; below 2^-6 in steps of 2^-9. NaN stays NaN.");
-    w.open("__device__ __forceinline__ u32 narrow(float x)");
-    w.line("const u32 bits = __float_as_uint(x), sign = bits >> 24 & 0x80u;");
-    w.line("const float magnitude = fminf(fabsf(x), 448.0f);");
-    w.line("const u32 wide = __float_as_uint(magnitude);");
-    w.line("const u32 normal = (wide + 0x7ffffu + (wide >> 20 & 1u) >> 20) - (120u << 3);");
-    w.line("const u32 code = magnitude < 0.015625f ? (u32)__float2int_rn(magnitude * 512.0f) : normal;");
-    w.line("return sign | ((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fu : code);");
-    w.close();
-  }
-  w.blank();
+  if (p.bytes) w.raw(fill_template("append.cuh", "bytes", holes));
 }
 
-void emit_row(Writer& w, const AppendPlan& p, const char* name, int depth) {
-  const char source = *name == 'k' ? 'q' : 'o';
-  const int steps = (depth + 63) / 64;
-  const double top = *p.config.kv_dtype == DType::int8 ? 127 : 448;
-  w.banner("a row of {}", *name == 'k' ? "K" : "V");
-  w.open("");
-  w.line("const u16* const from = new_{0} + (first + row) * {1}_stride_seq + head * {1}_stride_head;", name,
-         source);
-  w.line("{0}* const to = {1} + {2} + head * {1}_stride_head{3};", p.bytes ? "u8" : "u16", name,
-         p.operand.row_offset(name, "page", "token"), first_column(p.config));
-  for (int i = 0; i < steps; ++i) {
-    const bool partial = 64 * i + 64 > depth;
-    w.line("const u32 pair_{0} = {1}*(const u32*)(from + {2} + 2 * lane){3};", i,
-           partial ? fmt::format("{} + 2 * lane < {} ? ", 64 * i, depth) : "", 64 * i,
-           partial ? " : 0u" : "");
-  }
-  const auto guard = [&](int i) {
-    return 64 * i + 64 > depth ? fmt::format("if ({} + 2 * lane < {}) ", 64 * i, depth) : std::string();
-  };
-  if (!p.bytes) {
-    for (int i = 0; i < steps; ++i)
-      w.line("{0}*(u32*)(to + {1} + 2 * lane) = pair_{2};", guard(i), 64 * i, i);
-    w.close();
-    return;
-  }
-  for (int i = 0; i < steps; ++i)
-    w.line("const float low_{0} = widen((u16)pair_{0}), high_{0} = widen((u16)(pair_{0} >> 16));", i);
-  const bool scaled = p.config.operand->quantization.has_value();
-  const auto granularity = scaled ? p.config.operand->quantization->granularity : Granularity::per_tensor;
-  if (p.group > 0) {
-    const bool whole = p.group >= depth;
-    const int group = whole ? depth : p.group, groups = whole ? 1 : (depth + group - 1) / group;
-    w.comment("largest magnitude of each {} elements", group);
-    const int per_scale = whole ? steps : std::max(1, group / 64);  // steps that share a scale
-    const bool halves = !whole && group == 32;
-    for (int g = 0; g * per_scale < steps; ++g) {
-      std::string largest = "0.0f";
-      for (int i = g * per_scale; i < std::min(steps, (g + 1) * per_scale); ++i)
-        largest = fmt::format("fmaxf({0}, fmaxf(fabsf(low_{1}), fabsf(high_{1})))", largest, i);
-      w.line("float scale_{} = {};", g, largest);
-      for (int step = 1; step < (halves ? 16 : 32); step *= 2)
-        w.line("scale_{0} = fmaxf(scale_{0}, __shfl_xor_sync(0xffffffffu, scale_{0}, {1}));", g, step);
-      w.line("scale_{0} = scale_{0} > 0.0f ? scale_{0} / {1:.1f}f : 1.0f;", g, top);
-      const std::string token = p.operand.row_in_page("token");
-      const std::string index = halves ? fmt::format("{} + lane / 16", 2 * g) : std::to_string(g);
-      const std::string row = scale_of_row(*p.config.operand, name, token, "head", groups);
-      w.line("if ({2}) {0}_scale[page * {0}_scale_stride_page + {1} + {4}] = scale_{3};", name, row,
-             halves ? fmt::format("lane % 16 == 0 && {} < {}", index, groups) : "lane == 0", g, index);
-    }
-    for (int i = 0; i < steps; ++i) {
-      w.line(
-          "{0}*(u16*)(to + {1} + 2 * lane) = (u16)(narrow(low_{2} / scale_{3}) | narrow(high_{2} / "
-          "scale_{3}) << 8);",
-          guard(i), 64 * i, i, i / per_scale);
-    }
-  } else {
-    if (scaled)
-      w.line("const float scale = {}_scale[{}];", name, granularity == Granularity::per_head ? "head" : "0");
-    const char* by = scaled ? " / scale" : "";
-    for (int i = 0; i < steps; ++i) {
-      w.line("{0}*(u16*)(to + {1} + 2 * lane) = (u16)(narrow(low_{2}{3}) | narrow(high_{2}{3}) << 8);",
-             guard(i), 64 * i, i, by);
-    }
-  }
-  w.close();
+/// Where scales come from, and which elements share one.
+void set_scales(Holes& holes, const AppendPlan& p, const std::string& name, int depth) {
+  const auto& quantization = p.config.operand->quantization;
+  const bool found = p.group > 0, given = quantization && !found, whole = p.group >= depth;
+  const bool halves = found && !whole && p.group == 32;
+  const int steps = ceil_div(depth, 64), group = !found ? 0 : whole ? depth : p.group;
+  const int groups = found ? ceil_div(depth, group) : 1;
+  const int steps_per_scale = !found || whole ? steps : std::max(1, group / 64);
+  holes.when("finds_scales", found).when("given_scale", given).when("halves", halves);
+  holes.number("group", group).number("groups", groups).number("scales", ceil_div(steps, steps_per_scale));
+  holes.number("steps_per_scale", steps_per_scale).number("lanes_per_scale", halves ? 16 : 32);
+  holes.text("dtype", std::string(to_string(*p.config.kv_dtype)));
+  holes.text("top", *p.config.kv_dtype == DType::int8 ? "127.0f" : "448.0f");
+  holes.text("scale_index", given && quantization->granularity == Granularity::per_head ? "head" : "0");
+  holes.text("by_scale", found ? fmt::format(" / scale[i / {}]", steps_per_scale) : given ? " / scale" : "");
+  holes.text(
+      "scale_of_row",
+      found ? scale_of_row(*p.config.operand, name, p.operand.row_in_page("token"), "head", groups) : "");
+}
+
+std::string row_text(const AppendPlan& p, const std::string& name, int depth) {
+  Holes holes;
+  holes.text("tensor", name == "k" ? "K" : "V").text("name", name).text("source", name == "k" ? "q" : "o");
+  holes.text("element", p.bytes ? "u8" : "u16").text("first_column", first_column(p.config));
+  holes.text("row_offset", p.operand.row_offset(name, "page", "token"));
+  holes.number("steps", ceil_div(depth, 64)).when("bytes", p.bytes);
+  holes.number("depth", depth).when("partial", depth % 64 != 0);
+  holes.text("if_in_row", depth % 64 == 0 ? "" : fmt::format("if (column < {}) ", depth));
+  set_scales(holes, p, name, depth);
+  return fill_template("append.cuh", "row", holes).text();
 }
 
 /// Rotary columns, as they are, behind the others or into their own tensor.
-void emit_rope(Writer& w, const AppendPlan& p) {
-  const int rope = *p.config.rope_depth;
-  w.banner("its rotary columns");
-  w.open("");
-  w.line("const u16* const from = new_k + (first + row) * q_stride_seq + head * q_stride_head + {};",
-         k_columns(p.config));
-  if (has_rope_tensor(p.config)) {
-    w.line("u16* const tail = k_rope + {} + head * k_rope_stride_head;",
-           p.operand.row_offset("k_rope", "page", "token"));
-  } else {
-    w.line("{}* const to = k + {} + head * k_stride_head{};", p.bytes ? "u8" : "u16",
-           p.operand.row_offset("k", "page", "token"), first_column(p.config));
-    w.line("u16* const tail = (u16*)((u8*)to + {});", *p.config.rope->padded_depth);
-  }
-  w.line("for (int i = 2 * lane; i < {}; i += 64) *(u32*)(tail + i) = *(const u32*)(from + i);", rope);
-  w.close();
+std::string rope_text(const AppendPlan& p) {
+  if (!p.config.rope) return {};
+  const bool own = has_rope_tensor(p.config);
+  Holes holes;
+  holes.number("columns", k_columns(p.config)).number("rope_depth", *p.config.rope_depth);
+  holes.number("padded_depth", own ? 0 : *p.config.rope->padded_depth).when("own_tensor", own);
+  holes.text("element", p.bytes ? "u8" : "u16").text("first_column", first_column(p.config));
+  holes.text("row_offset", p.operand.row_offset(own ? "k_rope" : "k", "page", "token"));
+  return fill_template("append.cuh", "rope", holes).text();
+}
+
+Lines kernel_text(const AppendPlan& p, const Manifest& m) {
+  std::vector<std::string> declarations;
+  for (const KernelParam& param : m.params) declarations.push_back(declaration(p, param));
+  Holes holes;
+  holes.number("threads", kThreads).number("rows", kRows).number("warps", kThreads / 32);
+  holes.text("entry", m.entry).text("parameters", wrapped_list(declarations));
+  holes.text("page", p.operand.populate("batch", "token", "0", "length"));
+  holes.text("row_of_k", row_text(p, "k", k_columns(p.config))).text("rope_of_k", rope_text(p));
+  holes.text("row_of_v", p.own_v ? row_text(p, "v", *p.config.ov_depth) : "");
+  return fill_template("append.cuh", "kernel", holes);
 }
 
 }  // namespace
@@ -247,35 +190,10 @@ KernelSource make_append_kernel(const Config& config) {
   m.writes_lse = false;
   m.scale = 1;
 
-  Writer body;
-  emit_functions(body, p);
-  body.line("extern \"C\" __global__ void __launch_bounds__({})", kThreads);
-  std::vector<std::string> declarations;
-  for (const KernelParam& param : params) declarations.push_back(declaration(p, param));
-  body.open("{}({})", m.entry, wrapped_list(declarations));
-  body.line(
-      "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, batch = blockIdx.z;");
-  body.line(
-      "const int first = cu_seqlens_q[batch], rows = cu_seqlens_q[batch + 1] - first, length = "
-      "seqlens_k[batch];");
-  body.comment("new row `row` of a sequence is its token length - rows + row");
-  body.open(
-      "for (int row = blockIdx.x * {0} + warp; row < min(rows, (int)blockIdx.x * {0} + {0}); row += {1})",
-      kRows, kThreads / 32);
-  body.line("const int token = length - rows + row;");
-  body.line("if (token < 0) continue;");
-  body.line("const int page = {};", p.operand.populate("batch", "token", "0", "length"));
-  body.line("if (page < 0) continue;  // no page of the pool: nothing is written");
-  emit_row(body, p, "k", k_columns(p.config));
-  if (p.config.rope) emit_rope(body, p);
-  if (p.own_v) emit_row(body, p, "v", *p.config.ov_depth);
-  body.close();
-  body.close();
-  const std::string head = kernel_head(
-      m.name, m.config_json, "Writes new rows of K (role q) and V (role o) into the pages of a cache.",
-      fmt::format("nvcc -arch={} -cubin {}.cu", m.target, m.name));
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  Writer text;
+  emit_functions(text, p);
+  text.raw(kernel_text(p, m));
+  set_text(source, "Writes new rows of K (role q) and V (role o) into the pages of a cache.", text.lines());
   return source;
 }
 

@@ -3,11 +3,14 @@
 
 #include <string>
 
+#include <kiln/source.hpp>
+#include "generator/emit/lines.hpp"
+
 namespace kiln {
 
-/// `facts` may span lines. The comment ends with a blank line; the cache key hashes only what follows it.
-std::string kernel_head(const std::string& name, const std::string& config_json, const std::string& facts,
-                        const std::string& build_command);
+/// Gives `source`, which has its manifest, the head comment and behind it `body`. `facts` may span lines. The comment
+/// ends with a blank line; the cache key hashes only what follows it.
+void set_text(KernelSource& source, const std::string& facts, const Lines& body);
 
 /// Symbol of the kernel of a config. The prefix keeps names such as `int` or `max` apart from the language's
 /// own and from the prelude's.

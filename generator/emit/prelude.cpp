@@ -10,15 +10,16 @@ namespace kiln {
 
 Prelude::Prelude(std::string_view file) {
   read(file);
-  for (auto& section : sections_) {  // one blank line between sections, none at their ends
-    while (section.text.size() > 1 && section.text.ends_with("\n\n")) section.text.pop_back();
-  }
+  for (auto& section : sections_) section.text.drop_blank_end();  // one blank line between them
 }
 
 void Prelude::read(std::string_view file) {
   constexpr std::string_view kMark = "//@ section ", kInclude = "//@ include ";
-  std::istringstream in{std::string(embedded_template(file))};
+  const EmbeddedText& whole = embedded_template(file);
+  std::istringstream in{std::string(whole.text)};
+  int number = 0;
   for (std::string line; std::getline(in, line);) {
+    ++number;
     if (line.rfind(kInclude, 0) == 0) {
       read(std::string_view(line).substr(kInclude.size()));
     } else if (line.rfind(kMark, 0) == 0) {
@@ -30,7 +31,7 @@ void Prelude::read(std::string_view file) {
       }
       sections_.push_back(std::move(section));
     } else if (!sections_.empty()) {
-      sections_.back().text += line + '\n';
+      sections_.back().text.add_line(line, 0, {whole.name, number});
     }
   }
 }
@@ -45,16 +46,28 @@ void Prelude::use(std::string_view name) {
   for (const auto& need : found->needs) use(need);
 }
 
-void Prelude::add(const std::string& key, std::string text) {
+void Prelude::add(const std::string& key, Lines text) {
   generated_.emplace(key, std::move(text));
 }
 
-std::string Prelude::text() const {
-  std::string out;
+void Prelude::add(const std::string& key, std::string_view text, Here here) {
+  Lines lines;
+  lines.add(text, {here.file, here.line});
+  add(key, std::move(lines));
+}
+
+Lines Prelude::lines() const {
+  constexpr LineOrigin kBetween{__FILE__, __LINE__};
+  Lines out;
   for (const auto& section : sections_) {
-    if (used_.contains(section.name)) out += section.text + '\n';
+    if (!used_.contains(section.name)) continue;
+    out.add(section.text);
+    out.add_line("", 0, kBetween);
   }
-  for (const auto& [key, text] : generated_) out += text + '\n';
+  for (const auto& [key, text] : generated_) {
+    out.add(text);
+    out.add_line("", 0, kBetween);
+  }
   return out;
 }
 

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <vector>
 
+#include "generator/emit/lines.hpp"
+
 namespace kiln {
 
 class Prelude {
@@ -28,21 +30,23 @@ class Prelude {
 
   /// Adds text that is generated rather than stored (wrappers with long operand lists), once per key, after
   /// the sections.
-  void add(const std::string& key, std::string text);
+  void add(const std::string& key, Lines text);
+  void add(const std::string& key, std::string_view text,
+           Here here = Here(__builtin_FILE(), __builtin_LINE()));
 
-  std::string text() const;
+  Lines lines() const;
 
  private:
   struct Section {
     std::string name;
     std::vector<std::string> needs;
-    std::string text;
+    Lines text;
   };
   void read(std::string_view file);
 
   std::vector<Section> sections_;
   std::set<std::string, std::less<>> used_;
-  std::map<std::string, std::string> generated_;
+  std::map<std::string, Lines> generated_;
 };
 
 }  // namespace kiln

@@ -6,9 +6,10 @@
 
 namespace kiln {
 
-std::string_view embedded_template(std::string_view file) {
+const EmbeddedText& embedded_template(std::string_view file) {
+  constexpr std::string_view kFolder = "templates/";
   for (const EmbeddedText& entry : embedded_templates()) {
-    if (entry.name == file) return entry.text;
+    if (entry.name.substr(kFolder.size()) == file) return entry;
   }
   throw Error(ErrorCode::internal, "no template named " + std::string(file) + " was built in");
 }

@@ -11,7 +11,7 @@ namespace kiln {
 /// Every template, sorted by name.
 std::span<const EmbeddedText> embedded_templates();
 
-/// The text of templates/`file` ("cuda/prelude.cuh"). Throws Error (internal) for a file that is not there.
-std::string_view embedded_template(std::string_view file);
+/// templates/`file` ("sm90.cuh"), under its name with the folder. Throws Error (internal) for a file that is not there.
+const EmbeddedText& embedded_template(std::string_view file);
 
 }  // namespace kiln

@@ -7,15 +7,9 @@
 
 #include <kiln/types.hpp>
 #include <nlohmann/json.hpp>
+#include "base/integers.hpp"
 
 namespace kiln {
-
-constexpr int ceil_div(int a, int b) {
-  return (a + b - 1) / b;
-}
-constexpr int align_up(int a, int b) {
-  return ceil_div(a, b) * b;
-}
 
 /// Parameters of one buffer. 0 in a key with a documented default means that default.
 struct KVBufferParams {

@@ -30,6 +30,8 @@
 #include <vector>
 
 #include <kiln/config.hpp>
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/staged_pipeline.hpp"
 
@@ -78,7 +80,9 @@ class StreamK {
   };
   std::vector<Member> members() const;
 
-  /// struct Problem, Sequence, Segment and the functions below.
+  /// The prelude's sections that the emitted text needs.
+  static void use(Prelude& prelude);
+  /// struct Problem, Sequence, Segment and the functions below: the text of templates/stream_k.cuh.
   void emit_functions(Writer& w) const;
   /// `range`, this block's part of the work; all 32 lanes of a warp together. First, since it waits for the
   /// lengths from memory.
@@ -110,10 +114,9 @@ class StreamK {
     return shape_.kind == OperandKind::paged || shape_.kind == OperandKind::continuous;
   }
   std::string times_parts() const;
-  void emit_next_of_fixed(Writer& w) const;
-  void emit_sequence_of(Writer& w) const;
-  void emit_wait_for_lengths(Writer& w) const;
-  void emit_items_by_rows(Writer& w) const;
+  /// Emitted wait before the first length is read; nothing where none is needed.
+  std::string wait_for_lengths() const;
+  Holes holes() const;  ///< of templates/stream_k.cuh
   /// Most parts of the work that blocks leave results for, in blocks.
   int cells_per_block() const { return shape_.dynamic ? 4 : 1; }
   Shape shape_;

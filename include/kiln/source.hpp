@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kiln/config.hpp>
@@ -45,12 +46,14 @@ struct TensorMapSpec {
 ///   i32         batch heads_q heads_kv seqlen_q seqlen_k (the longest, for ragged operands) num_m_blocks
 ///               num_tiles total_q total_k
 ///               team_heads: blocks of a stream_k grid that stand side by side on different KV heads; a
-///               divisor of heads_kv that wastes few blocks of the grid page_table_stride (entries from row
-///               to row) key_capacity (keys that a row of the table names) num_pages page_size
+///               divisor of heads_kv that wastes few blocks of the grid
+///               page_table_stride: entries from row to row; num_pages, page_size
+///               key_capacity: keys that a row of the table names
 ///               mask_stride_batch mask_stride_head mask_words: words from one batch, head, row of mask_bits
-///               to the next; 0 where all share one section_heads: how many of the batch * heads_q heads are
-///               worked on together; a divisor of it, the largest whose K and V (shared by heads_q / heads_kv
-///               heads each) fit in 32 MiB of L2, at least 1
+///               to the next; 0 where all share one
+///               section_heads: how many of the batch * heads_q heads are worked on together; a divisor of
+///               it, the largest whose K and V (shared by heads_q / heads_kv heads each) fit in 32 MiB of
+///               L2, at least 1
 ///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_rope,k_scale,v_scale}_stride_{page,batch},
 ///               k_rope_stride_{seq,head}, {k_scale,v_scale}_stride_head: strides in elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
@@ -151,6 +154,13 @@ struct Manifest {
   }
 };
 
+/// What wrote a line of an emitted kernel: a file of kiln's sources ("generator/systems/mask.cpp") or of its templates
+/// ("templates/stream_k.cuh"), and a line there. `file` lives as long as the program.
+struct LineOrigin {
+  std::string_view file;
+  int line = 0;
+};
+
 /// Emitted source. `text` is a pure function of the resolved config and the kiln version.
 struct KernelSource {
   std::string text;
@@ -158,6 +168,7 @@ struct KernelSource {
   /// caches.
   std::size_t head_bytes = 0;
   Manifest manifest;
+  std::vector<LineOrigin> origins;  ///< one for each line of `text`; none where the text came from a file
 };
 
 /// The manifest as JSON text, and back. from_json throws Error (bad_input) on malformed text.

@@ -39,11 +39,12 @@ void check_widening(const char* target, DType type, const std::map<std::string, 
   KernelSource source;
   source.manifest.name = fmt::format("widen_{}_{}", to_string(type), target);
   source.manifest.target = target;
-  source.text = prelude.text() + fmt::format(
-                                     "extern \"C\" __global__ void widen(const u32x2* in, u32x4* out) {{\n"
-                                     "  const int lane = __builtin_amdgcn_workitem_id_x();\n"
-                                     "  out[lane] = widen_{}(in[lane]);\n}}\n",
-                                     to_string(type));
+  source.text =
+      prelude.lines().text() + fmt::format(
+                                   "extern \"C\" __global__ void widen(const u32x2* in, u32x4* out) {{\n"
+                                   "  const int lane = __builtin_amdgcn_workitem_id_x();\n"
+                                   "  out[lane] = widen_{}(in[lane]);\n}}\n",
+                                   to_string(type));
   const amd::Module module = compile(source);
   for (const auto& [instruction, count] : instructions) {
     CAPTURE(instruction);

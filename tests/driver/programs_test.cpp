@@ -2,35 +2,18 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <string>
 
-#include "tests/cli/command.hpp"
+#include "tests/driver/compile.hpp"
 
 namespace {
 
 using kiln::test::CommandResult;
 
-std::string find_nvcc() {
-  for (const char* path : {"/usr/local/cuda/bin/nvcc", "nvcc"})
-    if (std::system(fmt::format("{} --version >/dev/null 2>&1", path).c_str()) == 0) return path;
-  return {};
-}
+constexpr const char* kPtx90 = kiln::test::kPtx90;
 
-constexpr const char* kPtx90 = "-gencode arch=compute_90,code=compute_90";
-
-/// The compiled program's path; empty (with a note) where there is no nvcc.
 std::string compile(const std::string& name, const std::string& options = kPtx90) {
-  static const std::string nvcc = find_nvcc();
-  if (nvcc.empty()) {
-    MESSAGE("no nvcc: " << name << " is not run");
-    return {};
-  }
-  const std::string out = kiln::test::scratch() + name;
-  REQUIRE(std::system(fmt::format("{} -std=c++17 -lineinfo {} -o {} {}/tests/driver/programs/{}.cu 2>{}.log",
-                                  nvcc, options, out, KILN_SOURCE_DIR, name, out)
-                          .c_str()) == 0);
-  return out;
+  return kiln::test::compile("programs/" + name, "-lineinfo " + options);
 }
 
 CommandResult emulate(const std::string& program, const std::string& options = "--gpu H100") {
@@ -54,6 +37,16 @@ TEST_CASE("a program with the runtime as a library") {
   const CommandResult r = emulate(program);
   CHECK(r.status == 0);
   CHECK(r.out == "n is 1000\nbasics: right\n");
+}
+
+TEST_CASE("relocatable device code is linked when it is loaded") {
+  // The second file is the first one's other half.
+  const std::string program = compile("relocatable", std::string(kPtx90) + " -rdc=true " + KILN_SOURCE_DIR +
+                                                         "/tests/driver/programs/relocatable_other.cu");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK(r.out == "relocatable: right\n");
 }
 
 TEST_CASE("streams, events and graphs, with either default stream") {
@@ -105,7 +98,7 @@ TEST_CASE("the program's own status, and what is not implemented") {
   if (program.empty()) return;
   const CommandResult r = emulate(program);
   CHECK(r.status == 3);
-  CHECK(r.err.find("cudaMallocArray (2 times)") != std::string::npos);
+  CHECK(r.err.find("cudaIpcGetMemHandle (2 times)") != std::string::npos);
 }
 
 TEST_CASE("a program of machine code alone is refused with what to do") {

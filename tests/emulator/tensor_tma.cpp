@@ -116,7 +116,8 @@ TEST_CASE("box walk equals the per-element definition, every rank, swizzle and e
       bytes += run.bytes;
       REQUIRE(run.bytes > 0);
       for (std::uint32_t i = 0; i < run.bytes; ++i) {
-        got[run.shared + i] = run.oob ? Source{true, 0} : Source{false, run.global + i};
+        got[swizzle_address(run.swizzle, run.shared + i)] =
+            run.oob ? Source{true, 0} : Source{false, run.global + i};
       }
     }
     CAPTURE(round);
@@ -136,6 +137,16 @@ TEST_CASE("box walk merges what is contiguous") {
   CHECK(runs[0].bytes == 128 * 2 * 16);
   CHECK(runs[0].global == map.address + 8 * 256 + 2 * 256 * 64);
   CHECK(runs[0].shared == 256);
+
+  // Whole spans of a swizzle are not taken apart.
+  map.swizzle = Swizzle::b128;
+  map.box = {64, 16, 1, 1, 1};
+  runs.clear();
+  box_runs(map, std::vector<std::int32_t>{0, 8, 2}, 1024, runs);
+  REQUIRE(runs.size() == 16);
+  CHECK(runs[1].bytes == 128);
+  CHECK(runs[1].shared == 1024 + 128);
+  CHECK(runs[1].swizzle == Swizzle::b128);
 }
 
 TEST_CASE("a store ends on 16 bytes; a narrow box under a swizzle takes whole spans") {

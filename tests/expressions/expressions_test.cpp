@@ -95,7 +95,7 @@ KernelSource source_of(const std::vector<Case>& cases, const std::string& target
   Prelude prelude(amd ? "cdna.hip" : "nvidia.cuh");
   prelude.use("types");
   for (const std::string& section : {names.exp2, names.log2, names.rcp}) prelude.use(section);
-  std::string body = prelude.text();
+  std::string body = prelude.lines().text();
   body += amd ? "#define kInfinity __builtin_inff()\n" : "#define kInfinity __int_as_float(0x7f800000)\n";
   for (std::size_t e = 0; e < cases.size(); ++e) {
     body += fmt::format(

@@ -18,6 +18,17 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
 
+// Threads and warps, as text for NVIDIA and AMD names them. All 32 lanes of a warp take part.
+__device__ __forceinline__ u32 thread_id() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_id() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
+__device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
+#define UNROLL_4 _Pragma("unroll 4")
+
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -263,12 +274,12 @@ struct Split {
 // Position of a team in the tiles of all sequences, end to end.
 struct Range {
   unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
-  unsigned teams, cell;          // the range at hand
-  int slots;                     // head slots of a team
-  int m_blocks;                  // packed query tiles of a head
-  int batch;                       // sequence at `position`
+  unsigned teams, cell;           // the range at hand
+  int slots;                      // head slots of a team
+  int m_blocks;                   // packed query tiles of a head
+  int batch;                      // sequence at `position`
   unsigned batch_start;           // position of its first tile
-  bool first;                      // no segment taken yet
+  bool first;                     // no segment taken yet
 };
 
 __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
@@ -296,24 +307,24 @@ __device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell) 
 
 // Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.
 __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
-  const int lane = threadIdx.x % 32;
+  const int lane = thread_id() % 32;
   unsigned start = range.batch_start;
-  #pragma unroll 1
+#pragma unroll 1
   for (int base = range.batch;; base += 32) {
     const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
     int sum = mine;
     for (int step = 1; step < 32; step *= 2) {
-      const int below = __shfl_up_sync(0xffffffffu, sum, step);
+      const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = __ballot_sync(0xffffffffu, range.position < start + sum * range.slots);
+    const unsigned past = ballot(range.position < start + sum * range.slots);
     if (past != 0) {
-      const int found = __ffs(past) - 1;
+      const int found = first_set(past);
       range.batch = base + found;
-      range.batch_start = start + __shfl_sync(0xffffffffu, sum - mine, found) * range.slots;
+      range.batch_start = start + broadcast(sum - mine, found) * range.slots;
       return;
     }
-    start += __shfl_sync(0xffffffffu, sum, 31) * range.slots;
+    start += broadcast(sum, 31) * range.slots;
   }
 }
 
@@ -321,17 +332,17 @@ __device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
-  range.teams = gridDim.x / problem.team_heads;
-  range.cell = blockIdx.x / problem.team_heads;
+  range.teams = grid_blocks() / problem.team_heads;
+  range.cell = block_id() / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
   // 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches
   if (problem.launch_before == 0) wait_for_launch_before();
-  const int lane = threadIdx.x % 32;
+  const int lane = thread_id() % 32;
   int tiles = 0;
-  #pragma unroll 4
+  UNROLL_4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
-  for (int step = 16; step > 0; step /= 2) tiles += __shfl_xor_sync(0xffffffffu, tiles, step);
+  for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
   range.total = (unsigned)(tiles * range.slots);
   range.teams = min(range.teams, range.total);
   if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
@@ -347,7 +358,7 @@ __device__ __forceinline__ bool next_segment(const Problem& problem, Range& rang
   const int tiles = s.sequence.num_tiles;
   const int in_batch = (int)(range.position - range.batch_start);
   const int slot = in_batch / tiles;
-  const int head = slot * problem.team_heads + (int)blockIdx.x % problem.team_heads;
+  const int head = slot * problem.team_heads + (int)block_id() % problem.team_heads;
   s.batch = range.batch;
   s.kv_head = head / range.m_blocks;  // packed tiles of one head side by side: they read the same keys
   s.m_block = head % range.m_blocks;
@@ -827,7 +838,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         named_barrier_sync(1, 256);
       } else {
         // this block's part
-        float* const part = workspace + ((range.cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll + s.second_slot) * 32896;
+        float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 32896;
         if (16 * warp + (lane >> 2) < rows) {
           float* const at = part + (16 * warp + (lane >> 2)) * 512 + half * 256 + 2 * (lane & 3);
           *(float2*)(at + 0) = make_float2(o_acc[0], o_acc[1]);
@@ -908,7 +919,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           // the last block of the item adds the parts up, in order, and leaves the counter as it was found
           if (threadIdx.x == 0) item_counters[s.item] = 0;
           const long long stride = problem.team_heads * 2ll * 32896;
-          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)blockIdx.x % problem.team_heads) * 2ll * 32896;
+          const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 32896;
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
           #pragma unroll 1
           for (int r = 4 * (threadIdx.x / 32); r < rows; r += 32) {

@@ -13,6 +13,7 @@
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
 #endif
 #define DEVICE static __device__ inline __attribute__((always_inline))
 #define LDS __attribute__((address_space(3)))
@@ -34,6 +35,12 @@ typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
 DEVICE int min_of(int a, int b) { return a < b ? a : b; }
 DEVICE int max_of(int a, int b) { return a > b ? a : b; }
 DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+// The names that text for NVIDIA and AMD has for these.
+#define min(a, b) min_of(a, b)
+#define max(a, b) max_of(a, b)
+#define fmaf(a, b, c) __builtin_fmaf(a, b, c)
+#define fminf(a, b) __builtin_fminf(a, b)
+#define fmaxf(a, b) __builtin_fmaxf(a, b)
 DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 
@@ -157,7 +164,9 @@ DEVICE float from_lane(int lane4, float x) {
   return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(lane4, __builtin_bit_cast(int, x)));
 }
 
-// Names for text that is shared with devices of 32-lane warps: both halves of a wave do the same there.
+// Threads and warps, as text for NVIDIA and AMD names them. Such text works with 32 lanes: both halves of a wave do the
+// same. `lane` of broadcast is the same in all lanes; ballot has the lower 32.
+#define UNROLL_4 _Pragma("clang loop vectorize(disable) unroll_count(4)")
 DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
 DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
 DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
@@ -165,10 +174,11 @@ DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __bu
 DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
 DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
 #if __has_builtin(__builtin_amdgcn_ballot_w64)
-DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
 #else
-DEVICE u32 ballot_low(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
 #endif
+DEVICE int first_set(u32 bits) { return __builtin_ffs(bits) - 1; }
 
 DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }
 DEVICE f32x4 load_global_16(const float* p) { return *(const f32x4*)p; }
@@ -189,6 +199,8 @@ DEVICE u32 round_bf16(float x) {
   return bits + 0x7fffu + ((bits >> 16) & 1u);
 }
 DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_amdgcn_perm(round_bf16(hi), round_bf16(lo), 0x07060302u); }
+
+DEVICE u32 grid_blocks() { return __builtin_amdgcn_grid_size_x() / 128u; }
 
 // What the plan of the launch follows from.
 struct Problem {
@@ -228,43 +240,43 @@ struct Split {
 // Position of a team in the tiles of all sequences, end to end.
 struct Range {
   unsigned position, end, total;  // in KV tiles of all head slots; 2^32 / teams of them are more than memory holds
-  unsigned teams, cell;          // the range at hand
-  int slots;                     // head slots of a team
-  int m_blocks;                  // packed query tiles of a head
-  int batch;                       // sequence at `position`
+  unsigned teams, cell;           // the range at hand
+  int slots;                      // head slots of a team
+  int m_blocks;                   // packed query tiles of a head
+  int batch;                      // sequence at `position`
   unsigned batch_start;           // position of its first tile
-  bool first;                      // no segment taken yet
+  bool first;                     // no segment taken yet
 };
 
-DEVICE Sequence sequence_of(const Problem& problem, int b) {
+__device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   Sequence s;
   s.q_start = problem.cu_seqlens_q[b];
   s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
   // a length that the operand cannot hold is one it can
-  s.k_start = 0; s.seqlen_k = min_of(max_of(problem.seqlens_k[b], 0), problem.key_capacity);
+  s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
   // the first query sees keys after its position less the window
-  s.first_tile = max_of(s.seqlen_k - s.seqlen_q - 127, 0) / 64;
-  s.num_tiles = max_of((s.seqlen_k + 63) / 64 - s.first_tile, 1);
+  s.first_tile = max(s.seqlen_k - s.seqlen_q - 127, 0) / 64;
+  s.num_tiles = max((s.seqlen_k + 63) / 64 - s.first_tile, 1);
   return s;
 }
 
-DEVICE int packed_blocks(const Problem& problem) {
+__device__ __forceinline__ int packed_blocks(const Problem& problem) {
   return (problem.heads_q / problem.heads_kv * problem.seqlen_q + 15) / 16;
 }
 
 // Cells: one a team; they start at floor(cell * total / teams).
-DEVICE int cell_of(const Range& range, unsigned position) {
+__device__ __forceinline__ int cell_of(const Range& range, unsigned position) {
   return (int)(((position + 1) * range.teams - 1) / range.total);
 }
-DEVICE unsigned start_of(const Range& range, unsigned cell) {
+__device__ __forceinline__ unsigned start_of(const Range& range, unsigned cell) {
   return cell * range.total / range.teams;
 }
 
 // Finds the sequence that holds the position, from the one at hand on: 32 lengths at a time.
-DEVICE void seek(const Problem& problem, Range& range) {
+__device__ __forceinline__ void seek(const Problem& problem, Range& range) {
   const int lane = thread_id() % 32;
   unsigned start = range.batch_start;
-  #pragma unroll 1
+#pragma unroll 1
   for (int base = range.batch;; base += 32) {
     const int mine = base + lane < problem.batch ? sequence_of(problem, base + lane).num_tiles : 0;
     int sum = mine;
@@ -272,9 +284,9 @@ DEVICE void seek(const Problem& problem, Range& range) {
       const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = ballot_low(range.position < start + sum * range.slots);
+    const unsigned past = ballot(range.position < start + sum * range.slots);
     if (past != 0) {
-      const int found = __builtin_ffs(past) - 1;
+      const int found = first_set(past);
       range.batch = base + found;
       range.batch_start = start + broadcast(sum - mine, found) * range.slots;
       return;
@@ -283,21 +295,21 @@ DEVICE void seek(const Problem& problem, Range& range) {
   }
 }
 
-DEVICE Range first_range(const Problem& problem) {
+__device__ __forceinline__ Range first_range(const Problem& problem) {
   Range range;
   range.m_blocks = packed_blocks(problem);
   range.slots = problem.heads_kv * range.m_blocks / problem.team_heads;
-  range.teams = (__builtin_amdgcn_grid_size_x() / 128u) / problem.team_heads;
+  range.teams = grid_blocks() / problem.team_heads;
   range.cell = block_id() / problem.team_heads;
   range.first = true;
   range.batch = 0; range.batch_start = 0;
   const int lane = thread_id() % 32;
   int tiles = 0;
-  #pragma clang loop vectorize(disable) unroll_count(4)
+  UNROLL_4
   for (int b = lane; b < problem.batch; b += 32) tiles += sequence_of(problem, b).num_tiles;
   for (int step = 16; step > 0; step /= 2) tiles += shuffle_xor(tiles, step);
   range.total = (unsigned)uniform(tiles * range.slots);
-  range.teams = min_of(range.teams, range.total);
+  range.teams = min(range.teams, range.total);
   if (range.cell >= range.teams) { range.position = range.end = 0; return range; }
   range.position = start_of(range, range.cell);
   range.end = start_of(range, range.cell + 1);
@@ -305,7 +317,7 @@ DEVICE Range first_range(const Problem& problem) {
   return range;
 }
 
-DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
+__device__ __forceinline__ bool next_segment(const Problem& problem, Range& range, Segment& s) {
   if (range.position >= range.end) return false;
   s.sequence = sequence_of(problem, range.batch);
   const int tiles = s.sequence.num_tiles;
@@ -318,7 +330,7 @@ DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
   s.item = range.batch * problem.team_heads * range.slots + head;
   const unsigned item_start = range.batch_start + slot * tiles;
   const int begin = in_batch - slot * tiles;
-  const int end = min_of(tiles, (int)(range.end - item_start));
+  const int end = min(tiles, (int)(range.end - item_start));
   s.tile_begin = s.sequence.first_tile + begin;
   s.tile_end = s.sequence.first_tile + end;
   s.whole = begin == 0 && end == tiles;
@@ -333,7 +345,7 @@ DEVICE bool next_segment(const Problem& problem, Range& range, Segment& s) {
   return true;
 }
 
-DEVICE Split split_of(const Range& range, const Segment& s) {
+__device__ __forceinline__ Split split_of(const Range& range, const Segment& s) {
   Split split;
   split.first_cell = cell_of(range, s.item_start);
   split.parts = cell_of(range, s.item_start + s.sequence.num_tiles - 1) - split.first_cell + 1;
@@ -446,8 +458,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     const u32 v_frag_x2_row = lane / 16 * 4, v_frag_x2_col = (lane & 15) * 2 + warp * 32;
     const u32 v_frag_x2_vector = v_frag_x2_row * 8 + v_frag_x2_col / 8;
     const u32 v_frag_x2_0 = 4096 + v_frag_x2_col % 8 * 2 + (v_frag_x2_vector ^ (v_frag_x2_vector >> 3 & 4)) * 16;
-    const int clean_end = min_of(keys, (keys - queries + m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
-    const int clean_first = max_of((keys - queries + (m_block * 16 + max_of(rows, 1) - 1) / group) - 127, 0);
+    const int clean_end = min(keys, (keys - queries + m_block * 16 / group) + 1);  // keys before it are hidden from no row by their end
+    const int clean_first = max((keys - queries + (m_block * 16 + max_of(rows, 1) - 1) / group) - 127, 0);
     float row_max = -kInfinity, row_sum = 0.0f;
     f32x4 s_acc[2], o_acc[2];
     o_acc[0] = (f32x4)(0.0f);
@@ -591,8 +603,8 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
       const int first_key = n * 64 + warp * 32;
       if (first_key + 32 > clean_end || first_key < clean_first) {
         // keys outside the row's range do not count
-        const int end_0 = min_of(keys, position + keys - queries + 1) - (first_key) - lane / 16 * 4;
-        const int first_0 = max_of(position + keys - queries - 127, 0) - (first_key) - lane / 16 * 4;
+        const int end_0 = min(keys, position + keys - queries + 1) - (first_key) - lane / 16 * 4;
+        const int first_0 = max(position + keys - queries - 127, 0) - (first_key) - lane / 16 * 4;
         if (0 >= end_0 || 0 < first_0) s_acc[0][0] = -kInfinity; if (1 >= end_0 || 1 < first_0) s_acc[0][1] = -kInfinity;
         if (2 >= end_0 || 2 < first_0) s_acc[0][2] = -kInfinity; if (3 >= end_0 || 3 < first_0) s_acc[0][3] = -kInfinity;
         if (16 >= end_0 || 16 < first_0) s_acc[1][0] = -kInfinity; if (17 >= end_0 || 17 < first_0) s_acc[1][1] = -kInfinity;

@@ -16,6 +16,7 @@
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __shared__ __attribute__((shared))
+#define __forceinline__ inline __attribute__((always_inline))
 #endif
 #define DEVICE static __device__ inline __attribute__((always_inline))
 #define LDS __attribute__((address_space(3)))
@@ -37,6 +38,12 @@ typedef _Float16 f16x8 __attribute__((ext_vector_type(8)));
 DEVICE int min_of(int a, int b) { return a < b ? a : b; }
 DEVICE int max_of(int a, int b) { return a > b ? a : b; }
 DEVICE u32 min_of(u32 a, u32 b) { return a < b ? a : b; }
+// The names that text for NVIDIA and AMD has for these.
+#define min(a, b) min_of(a, b)
+#define max(a, b) max_of(a, b)
+#define fmaf(a, b, c) __builtin_fmaf(a, b, c)
+#define fminf(a, b) __builtin_fminf(a, b)
+#define fmaxf(a, b) __builtin_fmaxf(a, b)
 DEVICE float as_float(u32 bits) { return __builtin_bit_cast(float, bits); }
 DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 
@@ -176,10 +183,10 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
   // Keys that some row of the block sees, that some row of this wave sees, and that all of them see.
   const int block_position = m_start + seqlen_k - seqlen_q;
   const int warp_position = block_position + 32 * warp;
-  const int block_end = min_of(seqlen_k, (min_of(m_start + 256, seqlen_q) - 1 + seqlen_k - seqlen_q) + 1);
-  const int warp_end = min_of(seqlen_k, (warp_position + 31) + 1);
-  const int clean_end = min_of(seqlen_k, warp_position + 1);
-  const int num_tiles = (max_of(block_end, 0) + 31) / 32;
+  const int block_end = min(seqlen_k, (min(m_start + 256, seqlen_q) - 1 + seqlen_k - seqlen_q) + 1);
+  const int warp_end = min(seqlen_k, (warp_position + 31) + 1);
+  const int clean_end = min(seqlen_k, warp_position + 1);
+  const int num_tiles = (max(block_end, 0) + 31) / 32;
 
   // ---- addresses
   // K: 4 tiles of 32 x 32 a load, 2 waves on each
@@ -373,7 +380,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
         // the end of some row's keys lies in this tile
         if ((n + 1) * 32 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 32) - lane / 32 * 4;
+          const int end_0 = min(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 32) - lane / 32 * 4;
           if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
           if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
           if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;
@@ -614,7 +621,7 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
         // the end of some row's keys lies in this tile
         if ((n + 1) * 32 > clean_end) {
           // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min_of(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 32) - lane / 32 * 4;
+          const int end_0 = min(seqlen_k, row + seqlen_k - seqlen_q + 1) - (n * 32) - lane / 32 * 4;
           if (0 >= end_0) s_acc[0][0] = -kInfinity; if (1 >= end_0) s_acc[0][1] = -kInfinity;
           if (2 >= end_0) s_acc[0][2] = -kInfinity; if (3 >= end_0) s_acc[0][3] = -kInfinity;
           if (8 >= end_0) s_acc[0][4] = -kInfinity; if (9 >= end_0) s_acc[0][5] = -kInfinity;

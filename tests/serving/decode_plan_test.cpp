@@ -97,6 +97,9 @@ TEST_CASE("the kernel's own plan is the same") {
     const StreamK stream(shape);
     // A kernel that writes down what it would work on: 8 numbers a run, 256 runs a block.
     Writer w;
+    Prelude prelude("sm90.cuh");
+    stream.use(prelude);
+    w.raw(prelude.lines());
     stream.emit_functions(w);
     w.open(
         "extern \"C\" __global__ void kernel(const int* cu_seqlens_q, const int* seqlens_k, int batch, int "
@@ -122,7 +125,7 @@ TEST_CASE("the kernel's own plan is the same") {
     w.close();
     w.close();
     KernelSource source;
-    source.text = "// plan\n" + w.take();
+    source.text = "// plan\n" + w.text();
     source.head_bytes = 8;
     Manifest& m = source.manifest;
     m = manifest_of(mask, split, parts);

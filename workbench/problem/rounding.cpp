@@ -50,6 +50,16 @@ float from_fp8(std::uint8_t bits, const Fp8Format& format) {
   return (bits & 0x80) != 0 ? -magnitude : magnitude;
 }
 
+// Here, so that the loops over arrays become vector instructions.
+std::uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, nan = bits >> 16 | 0x40;
+  return static_cast<std::uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+}
+float from_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
 // Applies `convert` to each element of `from`, writing `To`s, on all cores.
 template <class From, class To, class Convert>
 void convert_all(std::span<const From> from, To* to, Convert convert) {
@@ -62,7 +72,8 @@ template <class Visit>
 void with_codec(DType dtype, Visit visit) {
   switch (dtype) {
     case DType::bf16:
-      return visit(std::uint16_t{}, float_to_bf16, bf16_to_float);
+      return visit(
+          std::uint16_t{}, [](float x) { return to_bf16(x); }, [](std::uint16_t x) { return from_bf16(x); });
     case DType::fp16:
       return visit(std::uint16_t{}, float_to_fp16, fp16_to_float);
     case DType::fp8_e4m3:
@@ -83,9 +94,7 @@ void with_codec(DType dtype, Visit visit) {
 }  // namespace
 
 std::uint16_t float_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  return to_bf16(value);
 }
 
 std::uint16_t float_to_fp16(float value) {
@@ -115,7 +124,7 @@ std::uint8_t float_to_e4m3fnuz(float value) {
   return to_fp8(value, kE4M3Fnuz);
 }
 float bf16_to_float(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  return from_bf16(bits);
 }
 
 float fp16_to_float(std::uint16_t bits) {

@@ -3,18 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <thread>
 
 #include <kiln/emulator/emulator.hpp>
-#include "emulator/amdgcn/mutate.hpp"
-#include "emulator/mutate/mutate.hpp"
 #include "generator/config/masks.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/verify/ladder.hpp"
+#include "workbench/verify/mutants.hpp"
 #include "workbench/verify/runner.hpp"
 
 namespace kiln {
@@ -175,88 +169,69 @@ std::string run_all(Runtime& runtime, const std::shared_ptr<const Binary>& binar
   return {};
 }
 
-Runtime make_runtime() {
+RuntimeOptions emulated() {
   RuntimeOptions options;
   options.device = "emulated";
   options.cache_dir = "";
-  return Runtime(options);
+  return options;
 }
-
-/// A mutant to be: the changed program or the changed manifest.
-struct Candidate {
-  Mutant mutant;
-  emulator::Mutation mutation;                      ///< of PTX
-  std::optional<emulator::amdgcn::Mutation> patch;  ///< of a code object
-  int map_param = -1, map_swizzle = 0;
-};
 
 /// The changed program; of a changed manifest the program as it is.
 std::shared_ptr<const Binary> changed_binary(const Binary& binary, const Candidate& c) {
   auto changed = std::make_shared<Binary>(binary);
   if (c.patch)
-    changed->image = emulator::amdgcn::apply(binary.image, *c.patch);
-  else if (c.map_param < 0)
-    changed->ptx = emulator::apply_mutation(binary.ptx, c.mutation);
+    changed->image = changed_program(binary.image, c);
+  else
+    changed->ptx = changed_program(binary.ptx, c);
   return changed;
 }
 
-/// Why a mutant that nothing killed changes nothing, or empty. Tries other mutations in its place, which
-/// `killer` runs.
-std::string why_equivalent(Candidate& c, const std::function<std::string()>& killer) {
-  const auto replaced_is_killed = [&](const std::string& replacement) {
-    c.mutation.replacement = replacement;
-    return !killer().empty();
-  };
-  if (c.patch) return c.patch->equivalent;
-  return c.map_param < 0 ? emulator::equivalent_reason(c.mutation, replaced_is_killed) : std::string();
+/// A box of one row encodes under either.
+int other_swizzle(const KernelParam& map) {
+  return map.map.swizzle_bytes == 128 ? 64 : 128;
 }
 
-/// Whether any problem runs the statement: whatever it is, a trap in its place would kill.
-bool is_reached(Candidate& c, const std::function<std::string()>& killer) {
-  if (c.map_param >= 0) return true;
-  c.mutation.replacement = "trap;";
-  if (c.patch) c.patch->word = emulator::amdgcn::kTrap;
-  return !killer().empty();
-}
-
-std::vector<Candidate> patch_candidates(const Binary& binary) {
-  const auto bytes = std::as_bytes(std::span(binary.image.data(), binary.image.size()));
-  const auto module = emulator::amdgcn::Module::from_code_object(bytes, binary.name);
-  std::vector<Candidate> out;
-  for (emulator::amdgcn::Mutation& m : emulator::amdgcn::mutations(module, binary.entry)) {
-    Candidate c;
-    c.mutant = {m.change, m.text, m.line, m.source_line, false};
-    c.patch = std::move(m);
-    out.push_back(std::move(c));
-  }
-  return out;
-}
-
+/// The statements of the program, and the swizzles of its tensor maps (`owner`: the parameter).
 std::vector<Candidate> make_candidates(const Binary& binary, const Manifest& manifest,
                                        const std::string& only) {
-  const bool amd = binary.target.starts_with("gfx");
-  std::vector<Candidate> out = amd ? patch_candidates(binary) : std::vector<Candidate>{};
-  for (emulator::Mutation& m : amd ? std::vector<emulator::Mutation>{} : emulator::mutations(binary.ptx)) {
-    Candidate c;
-    const int source_line = m.caller_line > 0 ? m.caller_line : m.source_line;
-    c.mutant = {m.change, m.ptx_text, m.ptx_line, source_line, false};
-    c.mutation = std::move(m);
-    out.push_back(std::move(c));
-  }
+  std::vector<Candidate> out = binary.target.starts_with("gfx")
+                                   ? code_object_candidates(binary.image, binary.name, binary.entry)
+                                   : ptx_candidates(binary.ptx);
   for (std::size_t i = 0; i < manifest.params.size(); ++i) {
     const KernelParam& param = manifest.params[i];
     if (param.kind != KernelParam::Kind::tensor_map || param.map.swizzle_bytes == 0) continue;
     Candidate c;
-    c.map_param = static_cast<int>(i);
-    c.map_swizzle = param.map.swizzle_bytes == 128 ? 64 : 128;  // a box of one row encodes under either
-    c.mutant = {fmt::format("swizzle {} B made {} B", param.map.swizzle_bytes, c.map_swizzle),
-                "tensor map of " + param.role, 0, 0, false};
+    c.owner = static_cast<int>(i);
+    c.change = fmt::format("swizzle {} B made {} B", param.map.swizzle_bytes, other_swizzle(param));
+    c.statement = "tensor map of " + param.role;
     out.push_back(std::move(c));
   }
   if (!only.empty())
-    std::erase_if(out,
-                  [&](const Candidate& c) { return c.mutant.statement.find(only) == std::string::npos; });
+    std::erase_if(out, [&](const Candidate& c) { return c.statement.find(only) == std::string::npos; });
   return out;
+}
+
+/// What notices a candidate, by a runtime of the calling thread.
+Killer make_killer(const Binary& binary, const Manifest& unchanged, const std::vector<Exercise>& exercises) {
+  return [&, runtime = std::make_shared<Runtime>(emulated())](const Candidate& c) {
+    Manifest manifest = unchanged;
+    if (c.owner >= 0) {
+      KernelParam& param = manifest.params[static_cast<std::size_t>(c.owner)];
+      param.map.swizzle_bytes = other_swizzle(param);
+    }
+    return run_all(*runtime, changed_binary(binary, c), manifest, exercises);
+  };
+}
+
+Mutant to_mutant(const Candidate& c) {
+  return {.change = c.change,
+          .statement = c.statement,
+          .ptx_line = c.line,
+          .source_line = c.source_line,
+          .killed = !c.killed_by.empty(),
+          .equivalent = c.equivalent,
+          .reached = c.reached,
+          .by = c.killed_by};
 }
 
 }  // namespace
@@ -273,7 +248,7 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
 
   // The unchanged kernel first: it must be clean, and its length bounds what a mutant may take.
   {
-    Runtime runtime = make_runtime();
+    Runtime runtime(emulated());
     const auto kernel = runtime.load(std::make_shared<Binary>(binary), source.manifest);
     for (Exercise& e : exercises) {
       std::uint64_t longest = 0;
@@ -288,35 +263,10 @@ MutationReport test_mutants(const Plan& plan, const KernelSource& source, const 
   }
 
   std::vector<Candidate> candidates = make_candidates(binary, source.manifest, options.only);
-  std::atomic<std::size_t> next{0};
-  std::size_t done = 0, survivors = 0;
-  std::mutex mutex;
-  const auto work = [&] {
-    Runtime runtime = make_runtime();
-    for (std::size_t i; (i = next++) < candidates.size();) {
-      Candidate& c = candidates[i];
-      Manifest manifest = source.manifest;
-      if (c.map_param >= 0)
-        manifest.params[static_cast<std::size_t>(c.map_param)].map.swizzle_bytes = c.map_swizzle;
-      const auto killer = [&] { return run_all(runtime, changed_binary(binary, c), manifest, exercises); };
-      c.mutant.by = killer();
-      c.mutant.killed = !c.mutant.by.empty();
-      if (!c.mutant.killed) c.mutant.equivalent = why_equivalent(c, killer);
-      if (!c.mutant.killed && c.mutant.equivalent.empty()) c.mutant.reached = is_reached(c, killer);
-      const std::scoped_lock lock(mutex);
-      ++done;
-      survivors += c.mutant.killed || !c.mutant.equivalent.empty() ? 0 : 1;
-      if (options.progress) options.progress(done, candidates.size(), survivors);
-    }
-  };
-  const std::size_t cores = options.threads > 0 ? static_cast<std::size_t>(options.threads)
-                                                : std::max(1U, std::thread::hardware_concurrency());
-  std::vector<std::jthread> helpers;
-  for (std::size_t t = 1; t < std::min(cores, candidates.size()); ++t) helpers.emplace_back(work);
-  work();
-  helpers.clear();
-  for (Candidate& c : candidates)
-    (c.mutant.equivalent.empty() ? report.mutants : report.equivalent).push_back(std::move(c.mutant));
+  judge(candidates, [&] { return make_killer(binary, source.manifest, exercises); },
+        {.threads = options.threads, .progress = options.progress});
+  for (const Candidate& c : candidates)
+    (c.equivalent.empty() ? report.mutants : report.equivalent).push_back(to_mutant(c));
   return report;
 }
 

@@ -64,6 +64,17 @@ LaneCopy copy_of(const Warp& w, const Op& op, int l) {
   return copy;
 }
 
+/// Sources are mostly read for the first time: what is known of them and their bytes are on the way while lanes are
+/// looked at one after another.
+void prefetch(const Cluster& c, const LaneCopy& copy) {
+  const GlobalMemory::Impl& memory = *c.launch->memory;
+  if (!memory.contains(copy.global, copy.bytes)) return;
+  __builtin_prefetch(memory.at(copy.global));
+  if (!c.findings) return;
+  __builtin_prefetch(memory.shadow_at(copy.global));
+  c.launch->globals->prefetch(copy.global);
+}
+
 /// Checks a lane's copy and tells the race trackers; false if there will be none.
 bool note_copy(Warp& w, const Op& op, LaneCopy& copy, std::uint32_t epoch) {
   Cluster& c = *w.block->cluster;
@@ -121,9 +132,17 @@ bool note_plain_copies(Warp& w, const Op& op, std::span<const LaneCopy> copies, 
     brings[copy.lane] = padded[copy.lane];
   }
   if (!c.races) return true;
-  for (const LaneCopy& copy : copies)
-    if (copy.source_bytes != 0)
+  std::uint64_t from[32];
+  std::uint32_t whole = 0;
+  const std::uint32_t op_index = origin_of(w, op) - 1;
+  for (const LaneCopy& copy : copies) {
+    from[copy.lane] = copy.global;
+    if (copy.source_bytes == op.width)
+      whole |= 1u << copy.lane;
+    else if (copy.source_bytes != 0)
       c.launch->globals->access(w, op, copy.lane, copy.global, copy.source_bytes, false, unit, epoch);
+  }
+  c.launch->globals->access_lanes(w, op, {from, op.width, whole, 0, op_index}, unit, epoch);
   c.races->access_lanes({w, op, *w.block, offset, op.width, w.exec, 0, true, unit, epoch, brings});
   return true;
 }
@@ -144,7 +163,10 @@ void run_cp_async(Warp& w, const Op& op) {
   }
   LaneCopy copies[32];
   std::size_t n = 0;
-  each_lane(w, [&](int l) { copies[n++] = copy_of(w, op, l); });
+  each_lane(w, [&](int l) {
+    copies[n] = copy_of(w, op, l);
+    prefetch(c, copies[n++]);
+  });
   if (note_plain_copies(w, op, {copies, n}, epoch)) {
     if (c.policy == Policy::eager && w.copies.pending.empty()) return complete_at_once(w, {copies, n});
     w.copies.pending.insert(w.copies.pending.end(), copies, copies + n);

@@ -11,6 +11,17 @@ namespace {
 
 using u64 = std::uint64_t;
 
+/// min and max of f16 and bf16, and of pairs of them.
+u64 half_extreme(Type t, bool least, u64 old, u64 v) {
+  const auto f = t == Type::f16 || t == Type::f16x2 ? FloatFormat::f16 : FloatFormat::bf16;
+  const auto one = [&](u64 a, u64 b) { return least ? float_min(f, a, b) : float_max(f, a, b); };
+  if (t == Type::f16 || t == Type::bf16) return one(old, v);
+  return one(old >> 16 & 0xffff, v >> 16 & 0xffff) << 16 | one(old & 0xffff, v & 0xffff);
+}
+bool is_halves(Type t) {
+  return t == Type::f16 || t == Type::bf16 || t == Type::f16x2 || t == Type::bf16x2;
+}
+
 enum class Atom : std::uint8_t { add, and_, or_, xor_, min, max, inc, dec, exch, cas };
 
 u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
@@ -48,12 +59,10 @@ u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
     case Atom::xor_:
       return old ^ v;
     case Atom::min:
-      if (t == Type::f16 || t == Type::bf16)
-        return float_min(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      if (is_halves(t)) return half_extreme(t, true, old, v);
       return is_signed ? (sign_extend(old, n) < sign_extend(v, n) ? old : v) : std::min(old, v);
     case Atom::max:
-      if (t == Type::f16 || t == Type::bf16)
-        return float_max(t == Type::f16 ? FloatFormat::f16 : FloatFormat::bf16, old, v);
+      if (is_halves(t)) return half_extreme(t, false, old, v);
       return is_signed ? (sign_extend(old, n) > sign_extend(v, n) ? old : v) : std::max(old, v);
     case Atom::inc:
       return old >= v ? 0 : old + 1;
@@ -95,6 +104,25 @@ void update(Warp& w, const Op& op, int l, std::uint8_t* data) {
   }
 }
 
+/// Of all lanes, whose memory is in `data`.
+void update_lanes(Warp& w, const Op& op, std::uint8_t* const* data) {
+  const auto t = static_cast<Type>(op.csize);
+  const bool words = t == Type::u32 || t == Type::s32 || t == Type::b32;
+  if (static_cast<Atom>(op.bsize) != Atom::add || !words || op.count != 1)
+    return each_lane(w, [&](int l) { update(w, op, l, data[l]); });
+  const Program& p = *w.block->cluster->program;
+  const std::uint32_t* const add = w.in<std::uint32_t>(p.lists[op.target]);
+  std::uint32_t old[32];
+  each_lane(w, [&](int l) {
+    std::memcpy(old + l, data[l], 4);
+    const std::uint32_t sum = old[l] + add[l];
+    std::memcpy(data[l], &sum, 4);
+  });
+  if (op.d == kNoRef) return;
+  std::uint32_t* const out = w.out<std::uint32_t>(p.lists[op.d]);
+  each_lane(w, [&](int l) { out[l] = old[l]; });
+}
+
 void run_atomic(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   ++c.progress;
@@ -104,8 +132,7 @@ void run_atomic(Warp& w, const Op& op) {
   u64 address[32];
   std::uint8_t* data[32];
   lane_addresses(w, op, address);
-  if (plain_atomics(w, op, bytes, address, data))
-    return each_lane(w, [&](int l) { update(w, op, l, data[l]); });
+  if (plain_atomics(w, op, bytes, address, data)) return update_lanes(w, op, data);
   each_lane(w, [&](int l) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;

@@ -171,96 +171,12 @@ void decode_dp(Decoder& d) {
                                                           (is_signed(t[1]) ? 2 : 0) | (d.has("hi") ? 4 : 0));
 }
 
-/// vadd2, vabsdiff4 and the like on the bytes or halves of a register, as the compiler's SIMD functions use
-/// them; with .add their sum goes to c.
-enum class Video : std::uint8_t { add, sub, avrg, absdiff, min, max, eq, ne, lt, le, gt, ge };
-u64 video(const Op& op, u64 a, u64 b, u64 c) {
-  const int n = op.width;
-  const s64 low = op.flags & 4 ? -(s64{1} << (8 * n - 1)) : 0,
-            high = (s64{1} << (8 * n - (op.flags & 4 ? 1 : 0))) - 1;
-  u64 packed = 0;
-  s64 sum = static_cast<s64>(c);
-  for (int i = 0; i < 4; i += n) {
-    const auto element = [&](u64 v, bool negative) {
-      v = (v >> (8 * i)) & ((u64{1} << (8 * n)) - 1);
-      return negative ? sign_extend(v, n) : static_cast<s64>(v);
-    };
-    const s64 x = element(a, op.flags & 1), y = element(b, op.flags & 2);
-    s64 r = 0;
-    switch (static_cast<Video>(op.imm)) {
-      case Video::add:
-        r = x + y;
-        break;
-      case Video::sub:
-        r = x - y;
-        break;
-      case Video::avrg:
-        r = (x + y + (x + y >= 0 ? 1 : 0)) >> 1;
-        break;
-      case Video::absdiff:
-        r = x > y ? x - y : y - x;
-        break;
-      case Video::min:
-        r = std::min(x, y);
-        break;
-      case Video::max:
-        r = std::max(x, y);
-        break;
-      case Video::eq:
-        r = x == y;
-        break;
-      case Video::ne:
-        r = x != y;
-        break;
-      case Video::lt:
-        r = x < y;
-        break;
-      case Video::le:
-        r = x <= y;
-        break;
-      case Video::gt:
-        r = x > y;
-        break;
-      case Video::ge:
-        r = x >= y;
-        break;
-    }
-    if (op.flags & 8) r = std::clamp(r, low, high);
-    sum += r;
-    packed |= (static_cast<u64>(r) & ((u64{1} << (8 * n)) - 1)) << (8 * i);
-  }
-  return (op.flags & 16 ? static_cast<u64>(sum) : packed) & 0xffffffffu;
-}
-void decode_video(Decoder& d) {
-  static constexpr std::string_view kOps[] = {"add", "sub", "avrg", "absdiff", "min", "max"};
-  const std::string_view name = d.in->opcode.substr(1, d.in->opcode.size() - 2);
-  const bool set = name == "set";  // has no type of its own: 0 or 1
-  auto t = d.types();
-  if (set) t.insert(t.begin(), Type::u32);
-  const int compare = d.which({"eq", "ne", "lt", "le", "gt", "ge"});
-  if (t.size() != 3 || d.operands() != 4 || (set && compare < 0)) d.unsupported();
-  three(d, video);
-  Op& op = d.program.ops.back();
-  op.width = d.in->opcode.back() == '2' ? 2 : 1;
-  op.imm = set ? static_cast<int>(Video::eq) + compare
-               : std::find(std::begin(kOps), std::end(kOps), name) - std::begin(kOps);
-  op.flags = static_cast<std::uint16_t>((is_signed(t[1]) ? 1 : 0) | (is_signed(t[2]) ? 2 : 0) |
-                                        (is_signed(t[0]) ? 4 : 0) | (d.has("sat") ? 8 : 0) |
-                                        (d.has("add") ? 16 : 0));
-}
-
 }  // namespace
 
 std::vector<DecodeEntry> bits_table() {
-  return {{"popc", decode_bits},   {"clz", decode_bits},     {"brev", decode_bits},
-          {"bfind", decode_bits},  {"bfe", decode_bfe},      {"bfi", decode_bfi},
-          {"prmt", decode_prmt},   {"lop3", decode_lop3},    {"shf", decode_shf},
-          {"dp4a", decode_dp},     {"dp2a", decode_dp},      {"vadd2", decode_video},
-          {"vsub2", decode_video}, {"vavrg2", decode_video}, {"vabsdiff2", decode_video},
-          {"vmin2", decode_video}, {"vmax2", decode_video},  {"vadd4", decode_video},
-          {"vsub4", decode_video}, {"vavrg4", decode_video}, {"vabsdiff4", decode_video},
-          {"vmin4", decode_video}, {"vmax4", decode_video},  {"vset2", decode_video},
-          {"vset4", decode_video}};
+  return {{"popc", decode_bits}, {"clz", decode_bits}, {"brev", decode_bits}, {"bfind", decode_bits},
+          {"bfe", decode_bfe},   {"bfi", decode_bfi},  {"prmt", decode_prmt}, {"lop3", decode_lop3},
+          {"shf", decode_shf},   {"dp4a", decode_dp},  {"dp2a", decode_dp}};
 }
 
 }  // namespace kiln::emulator::ptx

@@ -5,6 +5,7 @@
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/decode/warp_access.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -85,7 +86,7 @@ bool check_global(Warp& w, const Op& op, int lane, const std::vector<BoxRun>& ru
   const Cluster& c = *w.block->cluster;
   const GlobalMemory::Impl& m = *c.launch->memory;
   for (const BoxRun& r : runs) {
-    if (r.oob) continue;
+    if (r.oob || (m.contains(r.global, r.bytes) && all_written(m.shadow_at(r.global), r.bytes))) continue;
     std::uint8_t all = 0xff;
     if (m.contains(r.global, r.bytes))
       for (std::uint32_t i = 0; i < r.bytes; ++i) all &= m.shadow_at(r.global)[i];
@@ -141,20 +142,30 @@ bool read_map(Warp& w, const Op& op, int lane, u64 address, TensorMapRequest& ma
   return true;
 }
 
-bool same_run(const BoxRun& a, const BoxRun& b) {
-  return a.global == b.global && a.shared == b.shared && a.bytes == b.bytes && a.oob == b.oob;
-}
-
 /// Whether a store leaves in global memory what is there, or what a store under way will leave there.
 bool stores_the_same(const Cluster& c, const BulkCopy& b, const BoxRun& run) {
-  const std::uint8_t* const from = b.source->smem.data() + run.shared;
-  if (std::memcmp(c.launch->memory->at(run.global), from, run.bytes) == 0) return true;
+  const std::uint8_t* const to = c.launch->memory->at(run.global);
+  bool same = true;
+  each_piece(run, [&](std::uint32_t from, std::uint32_t at, std::uint32_t bytes) {
+    same = same && std::memcmp(to + at, b.source->smem.data() + from, bytes) == 0;
+  });
+  if (same) return true;
   return std::any_of(c.bulk.begin(), c.bulk.end(), [&](const BulkCopy& other) {
     return other.kind == BulkCopy::Kind::store && !other.reduce && !other.source_read &&
            other.source == b.source &&
-           std::any_of(other.runs.begin(), other.runs.end(),
-                       [&](const BoxRun& r) { return same_run(r, run); });
+           std::find(other.runs.begin(), other.runs.end(), run) != other.runs.end();
   });
+}
+
+/// The bytes of shared memory that a copy's runs have, those side by side in one.
+std::vector<ByteRange> shared_ranges(const std::vector<BoxRun>& runs) {
+  std::vector<ByteRange> ranges;
+  for (const BoxRun& run : runs)
+    if (!ranges.empty() && ranges.back().end == run.shared)
+      ranges.back().end += run.bytes;
+    else
+      ranges.push_back({run.shared, run.shared + run.bytes});
+  return ranges;
 }
 
 /// Tells the race tracker what the copy reads and writes. `repeated`: another lane of the instruction began
@@ -171,12 +182,12 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
     const std::uint32_t out_epoch = r.begin(w, out);
     w.unit_epochs.push_back({out, out_epoch, b.group, 1u << lane, &op});
     GlobalRaces& globals = *w.block->cluster->launch->globals;
-    for (const BoxRun& run : b.runs) {
-      r.access({w, op, lane, *b.source, run.shared, run.bytes, false, unit, epoch});
+    for (const ByteRange& range : shared_ranges(b.runs))
+      r.access({w, op, lane, *b.source, range.begin, range.end - range.begin, false, unit, epoch});
+    for (const BoxRun& run : b.runs)
       if (!run.oob && !b.reduce)
         globals.access(w, op, lane, run.global, run.bytes, true, out, out_epoch,
                        stores_the_same(*w.block->cluster, b, run));
-    }
     return;
   }
   if (b.kind == BulkCopy::Kind::load)
@@ -186,14 +197,28 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   if (b.kind == BulkCopy::Kind::shared_to_shared)
     r.access({w, op, lane, *b.source, b.source_offset, b.bytes, false, unit, epoch});
   for (Block* t : b.targets)
-    for (const BoxRun& run : b.runs) {
+    for (const ByteRange& range : shared_ranges(b.runs)) {
+      const std::uint32_t bytes = range.end - range.begin;
       // Reductions meet at an address as atomics do.
-      if (!b.reduce) r.access({w, op, lane, *t, run.shared, run.bytes, true, unit, epoch, repeated});
-      const auto* const shadow = t->shadow.data() + run.shared;
-      if (std::find(shadow, shadow + run.bytes, kMbarrier) != shadow + run.bytes)
-        check_mbarriers_kept(w, op, lane, *t, run.shared, run.bytes);
+      if (!b.reduce) r.access({w, op, lane, *t, range.begin, bytes, true, unit, epoch, repeated});
+      if (std::memchr(t->shadow.data() + range.begin, kMbarrier, bytes) != nullptr)
+        check_mbarriers_kept(w, op, lane, *t, range.begin, bytes);
     }
   b.published = r.published(w, lane, unit, epoch);
+}
+
+/// Of its own block the barriers between the two suffice on hardware, and libcu++ relies on that.
+void report_unfenced(Warp& w, const Op& op, int lane, Block& owner, const MBarrier& m) {
+  Finding f;
+  f.kind = "missing-mbarrier-fence";
+  f.message =
+      "the copy completes on an mbarrier whose initialisation no fence.mbarrier_init or fence.proxy.async of "
+      "its warp followed";
+  f.site = site_of(w, op, lane);
+  f.has_other = true;
+  f.other = site_of(owner.warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1);
+  if (w.block->cluster->blocks.size() == 1) f.severity = Severity::undefined;
+  report(*w.block->cluster, std::move(f));
 }
 
 void run_bulk(Warp& w, const Op& op) {
@@ -303,20 +328,15 @@ void run_bulk(Warp& w, const Op& op) {
       MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
       if (m == nullptr) return abort_cluster(c);
       if (c.findings && !m->fenced) {
-        report(w, op, l, "missing-mbarrier-fence",
-               "the copy completes on an mbarrier whose initialisation no fence.mbarrier_init or "
-               "fence.proxy.async "
-               "of its warp followed",
-               site_of(first.warps[static_cast<std::size_t>(m->init_warp)], *m->init, -1));
+        report_unfenced(w, op, l, first, *m);
         m->fenced = true;
       }
       b.phase = m->phase;
     }
     if (c.races) {
       const bool repeated =
-          b.kind == BulkCopy::Kind::load && std::any_of(begun.begin(), begun.end(), [&](const auto& runs) {
-            return std::equal(runs.begin(), runs.end(), b.runs.begin(), b.runs.end(), same_run);
-          });
+          b.kind == BulkCopy::Kind::load &&
+          std::any_of(begun.begin(), begun.end(), [&](const auto& runs) { return runs == b.runs; });
       if (b.kind == BulkCopy::Kind::load && (w.exec & (w.exec - 1)) != 0) begun.push_back(b.runs);
       track(w, op, l, b, repeated);
     }

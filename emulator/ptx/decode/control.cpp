@@ -4,9 +4,26 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/assert.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/heap.hpp"
 
 namespace kiln::emulator::ptx {
+
+void grow_local(Warp& w, std::uint32_t bytes) {
+  if (bytes <= w.local_bytes) return;
+  RecycledVector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
+      shadow(std::size_t{32} * bytes, kAllocated);
+  for (std::size_t l = 0; l < 32; ++l) {
+    std::copy_n(w.local.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
+                data.begin() + static_cast<std::ptrdiff_t>(l * bytes));
+    std::copy_n(w.local_shadow.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
+                shadow.begin() + static_cast<std::ptrdiff_t>(l * bytes));
+  }
+  w.local = std::move(data);
+  w.local_shadow = std::move(shadow);
+  w.local_bytes = bytes;
+}
 
 namespace {
 
@@ -86,21 +103,6 @@ struct CallSite {
   std::uint32_t caller_local = 0, caller_registers = 0;
 };
 
-void grow_local(Warp& w, std::uint32_t bytes) {
-  if (bytes <= w.local_bytes) return;
-  std::vector<std::uint8_t> data(std::size_t{32} * bytes, kPoison),
-      shadow(std::size_t{32} * bytes, kAllocated);
-  for (std::size_t l = 0; l < 32; ++l) {
-    std::copy_n(w.local.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
-                data.begin() + static_cast<std::ptrdiff_t>(l * bytes));
-    std::copy_n(w.local_shadow.begin() + static_cast<std::ptrdiff_t>(l * w.local_bytes), w.local_bytes,
-                shadow.begin() + static_cast<std::ptrdiff_t>(l * bytes));
-  }
-  w.local = std::move(data);
-  w.local_shadow = std::move(shadow);
-  w.local_bytes = bytes;
-}
-
 void copy_local(Warp& w, int lane, std::uint32_t to, std::uint32_t from, std::uint32_t bytes) {
   const std::size_t base = static_cast<std::size_t>(lane) * w.local_bytes;
   std::memmove(w.local.data() + base + to, w.local.data() + base + from, bytes);
@@ -127,7 +129,10 @@ void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, s
   frame->local = w.frame->local + site.caller_local;
   for (const Group& g : w.others)
     frame->local = std::max(frame->local, g.frame->local + p.functions[g.frame->function].local_bytes);
-  if (frame->depth > 1000 || frame->local + f.local_bytes > (1u << 19))
+  for (std::uint32_t k = mask; k != 0; k &= k - 1)
+    frame->local =
+        std::max(frame->local, (w.stack[static_cast<std::size_t>(std::countr_zero(k))] + 15u) & ~15u);
+  if (frame->depth > 1000 || frame->local + f.local_bytes > kMaxLocalBytes)
     throw Error("stack overflow", p.sources[op.source].in->line);
   if (w.registers.size() < frame->window_end + 64u) {
     w.registers.resize(frame->window_end * 2u + 64u, 0);
@@ -140,6 +145,13 @@ void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, s
   if (!w.state.empty())
     std::fill(w.state.begin() + frame->state, w.state.begin() + frame->state_end, RegisterState{});
   grow_local(w, frame->local + f.local_bytes);
+  // Its locals are as unwritten as its registers.
+  if (!w.state.empty() && f.local_bytes != 0)
+    for (std::uint32_t k = mask; k != 0; k &= k - 1)
+      std::fill_n(w.local_shadow.begin() +
+                      static_cast<std::ptrdiff_t>(
+                          static_cast<std::size_t>(std::countr_zero(k)) * w.local_bytes + frame->local),
+                  f.local_bytes, std::uint8_t{kAllocated});
   frame->site = &site;
   for (std::size_t i = 0; i < f.params.size() && i < site.args.size(); ++i)
     for (std::uint32_t k = mask; k != 0; k &= k - 1)
@@ -159,6 +171,10 @@ void run_ret(Warp& w, const Op& op) {
     for (std::uint32_t k = w.exec; k != 0; k &= k - 1)
       copy_local(w, std::countr_zero(k), w.frame->parent->local + site.returns[i],
                  w.frame->local + f.returns[i].offset, f.returns[i].bytes);
+  for (std::uint32_t k = w.exec; k != 0; k &= k - 1) {
+    std::uint32_t& stack = w.stack[static_cast<std::size_t>(std::countr_zero(k))];
+    stack = std::min(stack, w.frame->local);
+  }
   const std::uint32_t stay = w.active & ~w.exec;
   w.others.push_back({w.frame->return_pc, w.exec, w.frame->parent, {}, false, false});
   if (stay != 0) w.others.push_back({w.pc, stay, w.frame, {}, false, false});
@@ -170,6 +186,9 @@ void run_trap(Warp& w, const Op& op) {
   abort_cluster(*w.block->cluster);
 }
 void decode_ret(Decoder& d) {
+  for (const RegisterParameter& r : d.fn->register_returns)
+    d.frame_access(false, r.id, d.local_offset(r.variable));
+  d.touched = !d.fn->register_returns.empty();
   d.emit(run_ret, Kind::control);
 }
 void decode_exit(Decoder& d) {
@@ -199,50 +218,87 @@ void run_call(Warp& w, const Op& op) {
   w.active = 0;
   w.stop = true;
 }
+/// Frame offsets of what a call passes or gets: .param variables, or slots for registers and constants. The slots of
+/// arguments are filled here.
+struct CallValues {
+  std::vector<std::uint32_t> offsets;
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> registers;  ///< register, its slot
+};
+CallValues call_values(Decoder& d, const Operand& list, std::size_t first, bool returns) {
+  CallValues v;
+  for (std::size_t i = 0; i < list.items.size(); ++i) {
+    const Operand& o = list.items[i];
+    const std::uint32_t slot = d.call_slot(first + i);
+    const bool symbol = o.kind == Operand::Kind::symbol && d.module.variables[o.id].space == Space::param;
+    v.offsets.push_back(symbol ? d.local_offset(o.id) : slot);
+    if (symbol || o.kind == Operand::Kind::sink) continue;
+    d.touched = true;
+    if (o.kind == Operand::Kind::reg) {
+      if (returns)
+        v.registers.emplace_back(o.id, slot);
+      else
+        d.frame_access(false, o.id, slot);
+    } else if (returns) {
+      d.fail("expected a register or .param variable in");
+    } else {
+      emit_frame_access(d, false, d.src(o, o.kind == Operand::Kind::f32 ? 4 : 8),
+                        o.kind == Operand::Kind::f32 ? 4 : 8, slot);
+    }
+  }
+  return v;
+}
+
+/// printf, assert and the like, which the driver supplies.
+void decode_system_call(Decoder& d, const std::string& name, const CallSite& site) {
+  if (name == "vprintf" && site.args.size() == 2) {
+    Op& op = d.emit(run_vprintf, Kind::other);
+    op.a = site.args[0];
+    op.b = site.args[1];
+    op.c = site.returns.empty() ? kNoRef : site.returns[0];
+  } else if (name == "__assertfail" && site.args.size() >= 3) {
+    Op& op = d.emit(run_assertfail, Kind::control);
+    op.a = site.args[0];
+    op.b = site.args[1];
+    op.c = site.args[2];
+  } else if (decode_heap_call(d, name, site.args, site.returns)) {
+    return;
+  } else if (name.starts_with("__cudaCDP") || name.starts_with("cudaLaunchDevice") ||
+             name.starts_with("cudaGetParameterBuffer")) {
+    d.fail("kernels do not launch kernels (dynamic parallelism) on the emulated device: '" + name + "' in");
+  } else {
+    d.fail("call of undefined function '" + name + "' in");
+  }
+}
+
 void decode_call(Decoder& d) {
   CallSite site;
   std::size_t i = 0;
-  const auto offsets = [&](const Operand& list) {
-    std::vector<std::uint32_t> out;
-    for (const Operand& o : list.items) {
-      if (o.kind != Operand::Kind::symbol || d.module.variables[o.id].space != Space::param)
-        d.fail("expected .param variables in");
-      out.push_back(d.local_offset(o.id));
-    }
-    return out;
-  };
-  if (d.operand(0).kind == Operand::Kind::list) site.returns = offsets(d.operand(i++));
+  CallValues returns, args;
+  if (d.operand(0).kind == Operand::Kind::list) returns = call_values(d, d.operand(i++), 0, true);
   const Operand& target = d.operand(i++);
   Ref indirect = kNoRef;
   site.function = kNoRef;
   if (target.kind == Operand::Kind::function)
-    site.function = target.id;
+    site.function = d.resolve(target.id);
   else if (target.kind == Operand::Kind::reg)
     indirect = d.src(target, 8);
   else
     d.fail("expected a function in");
-  if (i < d.operands() && d.operand(i).kind == Operand::Kind::list) site.args = offsets(d.operand(i++));
-  if (site.function != kNoRef && !d.module.functions[site.function].defined) {
-    const std::string& name = d.module.functions[site.function].name;
-    if (name == "vprintf" && site.args.size() == 2) {
-      Op& op = d.emit(run_vprintf, Kind::other);
-      op.a = site.args[0];
-      op.b = site.args[1];
-      op.c = site.returns.empty() ? kNoRef : site.returns[0];
-      return;
-    }
-    if (name == "__assertfail") {
-      d.emit(run_trap, Kind::control);
-      return;
-    }
-    d.fail("call of undefined function '" + name + "' in");
-  }
+  if (i < d.operands() && d.operand(i).kind == Operand::Kind::list)
+    args = call_values(d, d.operand(i++), returns.offsets.size(), false);
+  site.args = args.offsets;
+  site.returns = returns.offsets;
+  if (site.function != kNoRef && !d.module.functions[site.function].defined)
+    return decode_system_call(d, d.module.functions[site.function].name, site);
   // The caller's frame: parameters and locals of this function.
-  const int self = static_cast<int>(d.fn - d.module.functions.data());
-  site.caller_local = d.program.functions[static_cast<std::size_t>(self)].local_bytes;
+  const auto self = static_cast<std::size_t>(d.fn - d.module.functions.data());
+  site.caller_local = d.program.functions[self].local_bytes;
   Op& op = d.emit(run_call, Kind::control);
   op.a = indirect;
   op.aux = d.own(site);
+  d.touched |= !returns.registers.empty();
+  if (indirect != kNoRef && d.touched) d.touch(target.id, false, true);
+  for (const auto& [reg, slot] : returns.registers) d.frame_access(true, reg, slot);
 }
 
 }  // namespace

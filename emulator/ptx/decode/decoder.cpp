@@ -22,9 +22,10 @@ const std::unordered_map<std::string_view, DecodeFn>& table() {
   static const auto map = [] {
     std::unordered_map<std::string_view, DecodeFn> m;
     for (const auto& group :
-         {integer_table(), float_table(), convert_table(), memory_table(), control_table(), sync_table(),
-          async_table(), matrix_table(), extended_table(), bits_table(), atomics_table(), wmma_table(),
-          remote_table(), exchange_table(), video_table()})
+         {integer_table(), float_table(),   convert_table(), memory_table(),       control_table(),
+          sync_table(),    async_table(),   matrix_table(),  extended_table(),     bits_table(),
+          atomics_table(), wmma_table(),    remote_table(),  exchange_table(),     video_table(),
+          stack_table(),   texture_table(), surface_table(), packed_video_table(), tcgen05_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();
@@ -54,11 +55,14 @@ bool is_part(const Operand& o) {
          std::any_of(o.items.begin(), o.items.end(), is_part);
 }
 
-/// Bytes from the lower half of a 128-bit register to its upper one.
-constexpr std::uint32_t kHalfRow = 32 * 8;
-
-std::size_t round_up(std::size_t v, std::size_t a) {
-  return (v + a - 1) / a * a;
+/// Whether the first operand is a result.
+bool writes_first_operand(const Instruction& in) {
+  static constexpr std::string_view kNone[] = {"st",        "red",   "bra",          "brx",  "call",
+                                               "nanosleep", "wgmma", "stackrestore", "sust", "sured"};
+  const auto o = in.opcode;
+  if (o == "bar" || o == "barrier") return in.has("red");
+  if (o == "tcgen05") return in.has("ld");
+  return std::find(std::begin(kNone), std::end(kNone), o) == std::end(kNone);
 }
 
 }  // namespace
@@ -118,64 +122,29 @@ void Decoder::decode_function(std::uint32_t index) {
   FunctionInfo& info = program.functions[index];
   info.entry = static_cast<std::uint32_t>(program.ops.size());
   info.ast = fn;
-  // Rows: 64-byte aligned, predicates packed behind them.
-  register_rows_.assign(fn->registers.size(), 0);
-  std::size_t at = 512;  // row 0: scratch for sinks
-  scratch_ = 0;
-  for (std::size_t i = 0; i < fn->registers.size(); ++i) {
-    if (fn->registers[i] == Type::pred) continue;
-    register_rows_[i] = static_cast<Ref>(at);
-    at += round_up(std::size_t{32} * static_cast<std::size_t>(size_of(fn->registers[i])), 64);
-  }
-  const std::size_t predicates = at;
-  for (std::size_t i = 0; i < fn->registers.size(); ++i) {
-    if (fn->registers[i] != Type::pred) continue;
-    register_rows_[i] = static_cast<Ref>(at);
-    at += 4;
-  }
-  info.predicates = static_cast<std::uint32_t>(predicates);
-  info.state_count = static_cast<std::uint32_t>(predicates / 64 + (at - predicates) / 4);
-  for (std::size_t i = 0; i < fn->registers.size(); ++i)
-    info.states.push_back(
-        fn->registers[i] == Type::pred
-            ? static_cast<std::uint32_t>(predicates / 64 + (register_rows_[i] - predicates) / 4)
-            : register_rows_[i] / 64);
-  if (at > (std::size_t{1} << 28))
-    throw Error("function '" + fn->name + "' has too many registers", fn->line);
-  info.register_bytes = static_cast<std::uint32_t>(round_up(at, 64));
-  std::size_t local = 0;
-  for (std::uint32_t v = 0; v < module.variables.size(); ++v) {
-    const Variable& var = module.variables[v];
-    if (var.function != static_cast<int>(index) || (var.space != Space::local && var.space != Space::param))
-      continue;
-    if (is_kernel_param(v)) continue;
-    local = round_up(local, std::max<std::size_t>(1, var.align));
-    local_offset_[v] = static_cast<std::uint32_t>(local);
-    local += var.bytes;
-  }
-  if (local > (std::size_t{1} << 19))
-    throw Error("function '" + fn->name + "' has too much local memory", fn->line);
-  info.local_bytes = static_cast<std::uint32_t>(round_up(local, 16));
+  layout_registers(info);
+  layout_frame(index, info);
+  decode_body();
+}
 
-  for (const std::uint32_t v : fn->entry ? std::vector<std::uint32_t>{} : fn->params)
-    info.params.push_back({local_offset_.at(v), static_cast<std::uint32_t>(module.variables[v].bytes)});
-  for (const std::uint32_t v : fn->returns)
-    info.returns.push_back({local_offset_.at(v), static_cast<std::uint32_t>(module.variables[v].bytes)});
-
-  statement_pc_.assign(fn->body.size() + 1, 0);
-  const std::size_t first = program.ops.size();
-  for (std::size_t i = 0; i < fn->body.size(); ++i) {
-    statement_pc_[i] = static_cast<std::uint32_t>(program.ops.size());
-    in = &fn->body[i];
-    program.sources.push_back({in});
-    decode_instruction();
-  }
+void Decoder::decode_body() {
   // Falling off the end returns.
   static const Instruction kRet = [] {
     Instruction r;
     r.opcode = "ret";
     return r;
   }();
+  const std::size_t first = program.ops.size();
+  in = fn->body.empty() ? &kRet : &fn->body[0];
+  program.sources.push_back({in});
+  emit_prologue();
+  statement_pc_.assign(fn->body.size() + 1, 0);
+  for (std::size_t i = 0; i < fn->body.size(); ++i) {
+    statement_pc_[i] = static_cast<std::uint32_t>(program.ops.size());
+    in = &fn->body[i];
+    program.sources.push_back({in});
+    decode_instruction();
+  }
   statement_pc_[fn->body.size()] = static_cast<std::uint32_t>(program.ops.size());
   in = &kRet;
   program.sources.push_back({in});
@@ -193,8 +162,9 @@ void Decoder::decode_instruction() {
   if (!in->opcode.starts_with('v') && std::any_of(in->operands.begin(), in->operands.end(), is_part))
     fail("a part of a register in");
   const std::size_t before = program.ops.size();
-  it->second(*this);
-  if (program.ops.size() > before) touch_operands();
+  touched = false;
+  if (!decode_blackwell(*this)) it->second(*this);
+  if (program.ops.size() > before && !touched) touch_operands(before);
   if (in->predicated)
     for (std::size_t i = before; i < program.ops.size(); ++i) {
       program.ops[i].predicate = register_rows_[in->predicate];
@@ -318,9 +288,9 @@ Ref Decoder::src(const Operand& o, int size) {
         case Space::shared:
           return constant(program.shared_offset[o.id] + offset, size);
         case Space::local:
-          return constant(local_offset(o.id) + offset, size);
+          return frame_address(o.id, o.value, size);
         case Space::param: {
-          if (!is_kernel_param(o.id)) return constant(local_offset(o.id) + offset, size);
+          if (!is_kernel_param(o.id)) return frame_address(o.id, o.value, size);
           std::size_t at = 0;
           for (const std::uint32_t p : module.functions[kernel_].params) {
             const Variable& pv = module.variables[p];
@@ -346,7 +316,7 @@ Ref Decoder::src(const Operand& o, int size) {
       }
     }
     case Operand::Kind::function:
-      return constant(o.id + 1, size);
+      return constant(resolve(o.id) + 1, size);
     default:
       fail("unexpected operand in");
   }
@@ -414,11 +384,20 @@ Decoder::Address Decoder::address(const Operand& o, Space space) {
   return {src(base, 8), 8, o.value};
 }
 
-void Decoder::touch_operands() {
+/// Of an instruction in several steps the first reads, too: what tcgen05.ld still writes is complete before it.
+void Decoder::repeat_reads(std::size_t first) {
+  if (program.ops.size() - first < 2 || !module.target.starts_with("sm_10")) return;
+  const auto begin = static_cast<std::ptrdiff_t>(program.touch_begin[first]);
+  const std::vector<Touch> read(program.touches.begin() + begin, program.touches.end());
+  for (std::size_t i = first + 1; i < program.ops.size(); ++i)
+    program.touch_begin[i] = static_cast<std::uint32_t>(program.touches.size());
+  program.touches.insert(program.touches.end(), read.begin(), read.end());
+}
+
+void Decoder::touch_operands(std::size_t first) {
   const FunctionInfo& info = program.functions[static_cast<std::size_t>(fn - module.functions.data())];
   const auto o = in->opcode;
-  const bool writes = o != "st" && o != "red" && o != "bra" && o != "brx" && o != "call" &&
-                      o != "nanosleep" && o != "wgmma" && ((o != "bar" && o != "barrier") || in->has("red"));
+  const bool writes = writes_first_operand(*in);
   std::vector<Touch> written;
   const auto visit = [&](const Operand& operand, bool write, bool address) {
     if (operand.kind != Operand::Kind::reg) return;
@@ -436,13 +415,15 @@ void Decoder::touch_operands() {
     const Operand& operand = in->operands[i];
     const bool address = operand.kind == Operand::Kind::address, write = i == 0 && writes && !address;
     // The accumulators of wgmma are looked at when it runs: it may not read them.
-    if (o == "wgmma" && i == 0) continue;
+    // Of metadata only some lanes matter.
+    if (o == "wgmma" && (i == 0 || (i == 3 && in->has("sp")))) continue;
     visit(operand, write, address);
     for (const Operand& item : operand.items) {
       visit(item, write, address);
       for (const Operand& inner : item.items) visit(inner, write, address);
     }
   }
+  repeat_reads(first);
   program.touches.insert(program.touches.end(), written.begin(), written.end());
 }
 

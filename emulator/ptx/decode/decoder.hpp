@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -71,8 +72,20 @@ class Decoder {
   /// Scalar fallback; sizes of rows in bytes (3: predicate, 0: absent).
   Op& emit_scalar(Scalar f, Kind kind, Ref d, int ds, Ref a, int as, Ref b = kNoRef, int bs = 0,
                   Ref c = kNoRef, int cs = 0);
-  /// Notes which registers the instruction just decoded reads and writes.
-  void touch_operands();
+  /// Notes which registers the instruction just decoded, steps `first` and on, reads and writes.
+  void touch_operands(std::size_t first);
+  /// Notes that the op just emitted reads or writes a register; with it the handler sets `touched`.
+  void touch(std::uint32_t reg, bool write, bool address = false);
+  /// Loads (or stores) a register from (to) `offset` of the function's frame, and notes that.
+  void frame_access(bool load, std::uint32_t reg, std::uint32_t offset);
+  /// The function that a name stands for.
+  std::uint32_t resolve(std::uint32_t function) const;
+  /// Offset in the frame of the `index`-th value that a call passes without a .param variable.
+  std::uint32_t call_slot(std::size_t index) const {
+    return call_slots_ + static_cast<std::uint32_t>(index) * kCallSlot;
+  }
+  static constexpr std::uint32_t kCallSlot = 16;
+  bool touched = false;  ///< the instruction's handlers were told what they read and write
 
   std::uint32_t local_offset(std::uint32_t variable) const;
   std::uint32_t label_pc_patch(std::uint32_t statement);  ///< registers a branch to be patched
@@ -87,7 +100,16 @@ class Decoder {
 
  private:
   void layout_shared();
+  void repeat_reads(std::size_t first);
   void decode_function(std::uint32_t index);
+  void layout_registers(FunctionInfo& info);
+  void layout_frame(std::uint32_t index, FunctionInfo& info);
+  void decode_body();
+  void find_frame_addresses();
+  void emit_prologue();
+  Ref frame_address(std::uint32_t variable, std::int64_t offset, int size);
+  /// Rows of addresses in a function's frame, by variable and offset: 8 bytes a lane, then 4.
+  std::map<std::pair<std::uint32_t, std::int64_t>, std::array<Ref, 2>> frame_addresses_;
   void decode_instruction();
   std::vector<Ref> register_rows_;
   Ref scratch_ = 0, window_ = 0;
@@ -95,7 +117,7 @@ class Decoder {
   std::unordered_map<std::uint64_t, Ref> constants_[9];
   std::unordered_map<std::uint64_t, Ref> variable_rows_;
   std::vector<std::uint32_t> statement_pc_;
-  std::uint32_t kernel_ = 0;
+  std::uint32_t kernel_ = 0, call_slots_ = 0;
   friend struct ParamReader;
 
  public:
@@ -111,6 +133,11 @@ void float_minmax(Decoder& d);
 void float_negabs(Decoder& d);
 /// st.async and red.async (decode_remote.cpp).
 void decode_remote_write(Decoder& d);
+/// Local memory of a lane, at most; makes it at least `bytes` (control.cpp).
+inline constexpr std::uint32_t kMaxLocalBytes = 1u << 19;
+void grow_local(Warp& w, std::uint32_t bytes);
+/// A plain load or store of a row in the frame (memory.cpp).
+Op& emit_frame_access(Decoder& d, bool load, Ref row, int size, std::uint32_t offset);
 /// cp.async.bulk (decode_bulk.cpp).
 void decode_bulk(Decoder& d);
 /// The race tracker learns what a wait for all but `keep` groups (-1: for everything) of a unit has covered.
@@ -121,6 +148,9 @@ bool decode_integer_pairs(Decoder& d);
 void decode_setp_lanes(Decoder& d);
 void decode_cvt_pack(Decoder& d);
 void decode_mad_saturated(Decoder& d);
+
+/// Arithmetic that came with sm_100 under opcodes of old; false: the instruction is none of it (blackwell.cpp).
+bool decode_blackwell(Decoder& d);
 
 /// bar.warp.sync (exchange.cpp).
 void decode_warp_barrier(Decoder& d);
@@ -151,6 +181,18 @@ std::vector<DecodeEntry> wmma_table();
 std::vector<DecodeEntry> remote_table();
 std::vector<DecodeEntry> exchange_table();
 std::vector<DecodeEntry> video_table();
+std::vector<DecodeEntry> tcgen05_table();
+std::vector<DecodeEntry> stack_table();
+std::vector<DecodeEntry> texture_table();
+std::vector<DecodeEntry> surface_table();
+std::vector<DecodeEntry> packed_video_table();
+
+/// Bytes from the lower half of a 128-bit register to its upper one.
+inline constexpr std::uint32_t kHalfRow = 32 * 8;
+
+inline std::size_t round_up(std::size_t v, std::size_t a) {
+  return (v + a - 1) / a * a;
+}
 
 /// FloatOptions packed into Op::flags, and the format with them.
 inline std::uint16_t pack_options(const FloatOptions& o) {

@@ -275,9 +275,35 @@ void run_redux(Warp& w, const Op& op) {
     for (std::uint32_t m = lanes; m != 0; m &= m - 1) w.out<std::uint32_t>(op.d)[std::countr_zero(m)] = r;
   });
 }
+/// Minima and maxima of f32: `imm` 1 .NaN, 2 .abs.
+void run_redux_float(Warp& w, const Op& op) {
+  each_group(w, op, op.b, op.d, [&](std::uint32_t group, std::uint32_t lanes) {
+    const std::uint32_t* const a = w.in<std::uint32_t>(op.a);
+    const auto operand = [&](int l) { return (op.imm & 2) != 0 ? a[l] & 0x7fffffffu : a[l]; };
+    const MinMaxOptions options{.nan = (op.imm & 1) != 0};
+    u64 r = operand(std::countr_zero(group != 0 ? group : lanes));
+    // One lane alone is compared with itself, which makes its NaN canonical.
+    for (std::uint32_t m = group; m != 0; m &= m - 1) {
+      const u64 v = operand(std::countr_zero(m));
+      r = op.flags != 0 ? float_max(FloatFormat::f32, r, v, options)
+                        : float_min(FloatFormat::f32, r, v, options);
+    }
+    for (std::uint32_t m = lanes; m != 0; m &= m - 1)
+      w.out<std::uint32_t>(op.d)[std::countr_zero(m)] = static_cast<std::uint32_t>(r);
+  });
+}
+void decode_redux_float(Decoder& d) {
+  const int mode = d.which({"min", "max"});
+  if (mode < 0) d.unsupported();
+  const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4);
+  Op& op = d.emit(run_redux_float, Kind::shuffle);
+  op.d = r, op.a = a, op.b = b, op.flags = static_cast<std::uint16_t>(mode);
+  op.imm = (d.has("NaN") ? 1 : 0) | (d.has("abs") ? 2 : 0);
+}
 void decode_redux(Decoder& d) {
+  if (d.has("f32")) return decode_redux_float(d);
   const int mode = d.which({"add", "min", "max", "and", "or", "xor"});
-  if (mode < 0 || size_of(d.type()) != 4 || d.type() == Type::f32) d.unsupported();
+  if (mode < 0 || size_of(d.type()) != 4) d.unsupported();
   const Ref r = d.dst(d.operand(0), 4), a = d.src(d.operand(1), 4), b = d.src(d.operand(2), 4);
   Op& op = d.emit(run_redux, Kind::shuffle);
   op.d = r, op.a = a, op.b = b, op.flags = static_cast<std::uint16_t>(mode), op.imm = d.type() == Type::s32;

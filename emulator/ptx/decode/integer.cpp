@@ -367,6 +367,53 @@ void decode_mov_special(Decoder& d) {
                d.special(std::string(from.text) + std::string(kParts[i]), size));
 }
 
+/// mov of a register to its parts.
+void decode_unpack(Decoder& d, int size) {
+  const Operand &to = d.operand(0), &from = d.operand(1);
+  const Ref a = d.src(from, size);
+  const int part = size / static_cast<int>(std::max<std::size_t>(1, to.items.size()));
+  for (std::size_t i = 0; i < to.items.size(); ++i) {
+    const Ref r = d.dst(to.items[i], to.items[i].kind == Operand::Kind::sink ? 0 : part);
+    if (to.items[i].kind == Operand::Kind::sink) continue;
+    Op& op = d.emit_scalar([](const Op& o, u64 x, u64, u64) -> u64 { return x >> o.imm; }, Kind::move, r,
+                           part, a, size);
+    op.imm = static_cast<std::int64_t>(i) * part * 8;
+    op.use = size == 8 && part == 4 ? Use::unpack : op.use;
+  }
+}
+/// mov of parts to a register.
+void decode_pack(Decoder& d, int size) {
+  const Operand &to = d.operand(0), &from = d.operand(1);
+  const Ref r = d.dst(to, size);
+  const std::size_t n = from.items.size();
+  const int part = size / static_cast<int>(std::max<std::size_t>(1, n));
+  if (n == 2) {
+    const Ref lo = d.src(from.items[0], part), hi = d.src(from.items[1], part);
+    Op& op = d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); },
+                           Kind::move, r, size, lo, part, hi, part);
+    if (size == 8) op.use = Use::pack;
+  } else if (n == 4 && (part == 1 || part == 2)) {
+    std::vector<Ref> parts;
+    for (const Operand& o : from.items) parts.push_back(d.src(o, part));
+    const std::uint32_t at = d.list(parts);
+    Op& op = d.emit(
+        [](Warp& w, const Op& o) {
+          const Program& p = *w.block->cluster->program;
+          each_lane(w, [&](int l) {
+            u64 v = 0;
+            for (std::uint32_t i = 0; i < 4; ++i)
+              v |= w.value(p.lists[o.target + i], o.asize, l) << (8 * o.asize * i);
+            w.set(o.d, o.dsize, l, v);
+          });
+        },
+        Kind::move);
+    op.d = r, op.target = at, op.asize = static_cast<std::uint8_t>(part),
+    op.dsize = static_cast<std::uint8_t>(size);
+  } else {
+    d.unsupported();
+  }
+}
+
 void decode_mov(Decoder& d) {
   const Operand& to = d.operand(0);
   const Operand& from = d.operand(1);
@@ -381,48 +428,8 @@ void decode_mov(Decoder& d) {
     return;
   }
   const int size = size_of(t);
-  if (to.kind == Operand::Kind::vector) {  // unpack
-    const Ref a = d.src(from, size);
-    const int part = size / static_cast<int>(std::max<std::size_t>(1, to.items.size()));
-    for (std::size_t i = 0; i < to.items.size(); ++i) {
-      const Ref r = d.dst(to.items[i], to.items[i].kind == Operand::Kind::sink ? 0 : part);
-      if (to.items[i].kind == Operand::Kind::sink) continue;
-      Op& op = d.emit_scalar([](const Op& o, u64 x, u64, u64) -> u64 { return x >> o.imm; }, Kind::move, r,
-                             part, a, size);
-      op.imm = static_cast<std::int64_t>(i) * part * 8;
-    }
-    return;
-  }
-  if (from.kind == Operand::Kind::vector) {  // pack
-    const Ref r = d.dst(to, size);
-    const std::size_t n = from.items.size();
-    const int part = size / static_cast<int>(std::max<std::size_t>(1, n));
-    if (n == 2) {
-      const Ref lo = d.src(from.items[0], part), hi = d.src(from.items[1], part);
-      d.emit_scalar([](const Op& o, u64 x, u64 y, u64) -> u64 { return x | y << (8 * o.asize); }, Kind::move,
-                    r, size, lo, part, hi, part);
-    } else if (n == 4 && (part == 1 || part == 2)) {
-      std::vector<Ref> parts;
-      for (const Operand& o : from.items) parts.push_back(d.src(o, part));
-      const std::uint32_t at = d.list(parts);
-      Op& op = d.emit(
-          [](Warp& w, const Op& o) {
-            const Program& p = *w.block->cluster->program;
-            each_lane(w, [&](int l) {
-              u64 v = 0;
-              for (std::uint32_t i = 0; i < 4; ++i)
-                v |= w.value(p.lists[o.target + i], o.asize, l) << (8 * o.asize * i);
-              w.set(o.d, o.dsize, l, v);
-            });
-          },
-          Kind::move);
-      op.d = r, op.target = at, op.asize = static_cast<std::uint8_t>(part),
-      op.dsize = static_cast<std::uint8_t>(size);
-    } else {
-      d.unsupported();
-    }
-    return;
-  }
+  if (to.kind == Operand::Kind::vector) return decode_unpack(d, size);
+  if (from.kind == Operand::Kind::vector) return decode_pack(d, size);
   if (from.kind == Operand::Kind::special &&
       (from.text == "%clock" || from.text == "%clock64" || from.text == "%globaltimer" ||
        from.text == "%clock_hi" || from.text == "%globaltimer_lo" || from.text == "%globaltimer_hi")) {
@@ -440,12 +447,44 @@ void decode_mov(Decoder& d) {
   }
   const Ref a = d.src(from, size);
   if (size == 1) d.unsupported();
-  d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
+  Op& op = d.emit_alu(pick(d, t, Alu::mov16, Alu::mov32, Alu::mov64), Kind::move, r, a);
+  if (size == 8) op.use = Use::halves;
+}
+
+/// Sources may be components of the destination: all are read first.
+void run_mov_vector(Warp& w, const Op& op) {
+  const Ref* const d = w.block->cluster->program->lists.data() + op.target;
+  u64 values[4][32];
+  for (std::uint32_t i = 0; i < op.count; ++i)
+    each_lane(w, [&](int l) { values[i][l] = w.value(d[op.count + i], op.dsize, l); });
+  for (std::uint32_t i = 0; i < op.count; ++i) {
+    each_lane(w, [&](int l) { w.set(d[i], op.dsize, l, values[i][l]); });
+    const std::uint32_t unknown = w.unknown_inputs.empty() ? 0 : unknown_input(w, d[op.count + i]) & w.exec;
+    if (unknown != 0) mark_unknown(w, unknown_origin(w), d[i], unknown);
+  }
+  w.unknown_inputs.clear();
+}
+/// mov.v4.f32 {a,b,c,d}, {e,f,g,h}: component by component.
+void decode_mov_vector(Decoder& d) {
+  const Operand &to = d.operand(0), &from = d.operand(1);
+  const int size = size_of(d.type());
+  if (from.kind != Operand::Kind::vector || to.items.size() != from.items.size() ||
+      to.items.size() != (d.has("v4") ? 4u : 2u))
+    d.fail("vectors of different lengths in");
+  std::vector<Ref> refs;
+  for (const Operand& o : to.items) refs.push_back(d.dst(o, o.kind == Operand::Kind::sink ? 0 : size));
+  for (const Operand& o : from.items) refs.push_back(d.src(o, size));
+  const std::uint32_t at = d.list(refs);
+  Op& op = d.emit(run_mov_vector, Kind::move);
+  op.use = Use::handled, op.target = at;
+  op.count = static_cast<std::uint8_t>(to.items.size()), op.dsize = static_cast<std::uint8_t>(size);
 }
 
 void decode_any_mov(Decoder& d) {
-  const bool vector = d.has("v4") || d.has("v2");
-  return vector && d.operand(1).kind == Operand::Kind::special ? decode_mov_special(d) : decode_mov(d);
+  if (!d.has("v4") && !d.has("v2")) return decode_mov(d);
+  if (d.operand(0).kind == Operand::Kind::vector && d.operand(1).kind == Operand::Kind::special)
+    return decode_mov_special(d);
+  decode_mov_vector(d);
 }
 
 }  // namespace

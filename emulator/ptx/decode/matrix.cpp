@@ -1,4 +1,4 @@
-// ldmatrix, stmatrix, movmatrix, mma.sync and wgmma.
+// ldmatrix, stmatrix, movmatrix and wgmma.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -6,25 +6,17 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/decode/matrix.hpp"
 #include "emulator/ptx/decode/warp_access.hpp"
 #include "emulator/tensor/mma.hpp"
 #include "emulator/tensor/mma_elements.hpp"
+#include "emulator/tensor/sparse.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
 
 using u64 = std::uint64_t;
-
-std::vector<Ref> rows(Decoder& d, const Operand& o, int size, bool out) {
-  std::vector<Ref> refs;
-  if (o.kind == Operand::Kind::vector)
-    for (const Operand& item : o.items)
-      refs.push_back(out ? d.dst(item, item.kind == Operand::Kind::sink ? 0 : size) : d.src(item, size));
-  else
-    refs.push_back(out ? d.dst(o, size) : d.src(o, size));
-  return refs;
-}
 
 /// Address of the 16-byte row that a lane names.
 u64 row_address(const Warp& w, const Op& op, int lane) {
@@ -155,146 +147,6 @@ void decode_movmatrix(Decoder& d) {
   op.use = Use::handled, op.d = r, op.a = a;
 }
 
-std::optional<MatrixType> matrix_type(std::string_view m) {
-  static constexpr std::pair<std::string_view, MatrixType> kTypes[] = {
-      {"f16", MatrixType::f16},   {"bf16", MatrixType::bf16}, {"tf32", MatrixType::tf32},
-      {"e4m3", MatrixType::e4m3}, {"e5m2", MatrixType::e5m2}, {"s8", MatrixType::s8},
-      {"u8", MatrixType::u8},     {"s4", MatrixType::s4},     {"u4", MatrixType::u4},
-      {"b1", MatrixType::b1},     {"f32", MatrixType::f32},   {"s32", MatrixType::s32},
-      {"f64", MatrixType::f64}};
-  for (const auto& [n, t] : kTypes)
-    if (n == m) return t;
-  return std::nullopt;
-}
-std::vector<MatrixType> matrix_types(const Decoder& d) {
-  std::vector<MatrixType> out;
-  for (const auto m : d.in->modifiers)
-    if (const auto t = matrix_type(m)) out.push_back(*t);
-  return out;
-}
-/// "m16n8k16" -> its three numbers.
-bool shape_of(const Decoder& d, int& m, int& n, int& k) {
-  for (const auto s : d.in->modifiers) {
-    int v[3] = {0, 0, 0}, i = -1;
-    bool ok = s.size() >= 6 && s[0] == 'm' && s[1] >= '0' && s[1] <= '9';
-    for (std::size_t at = 0; ok && at < s.size(); ++at) {
-      if (s[at] == "mnk"[i + 1 < 3 ? i + 1 : 2] && i < 2)
-        ++i;
-      else if (s[at] >= '0' && s[at] <= '9' && i >= 0 && v[i] < 1000)
-        v[i] = v[i] * 10 + (s[at] - '0');
-      else
-        ok = false;
-    }
-    if (ok && i == 2) {
-      m = v[0], n = v[1], k = v[2];
-      return true;
-    }
-  }
-  return false;
-}
-
-struct MmaCall {
-  MmaOp op;
-  MmaRegisters n;
-};
-/// Elements of D that depend on an unknown element of A (of its row), B (of its column) or C are unknown.
-void mark_products(Warp& w, const Op& op, const MmaCall& m) {
-  const Ref* const lists = w.block->cluster->program->lists.data() + op.target;
-  const int wide = m.op.a == MatrixType::f64 ? 2 : 1;  // f64 rows count as two registers
-  bool rows[64] = {}, columns[64] = {};
-  bool elements[64][64] = {};
-  const Ref* at = lists + m.n.d / wide;
-  const auto visit = [&](int registers, MatrixType type, auto place, auto note) {
-    const int per = elements_per_register(type);
-    for (int r = 0; r < registers / wide; ++r)
-      for (std::uint32_t lanes = unknown_input(w, *at++); lanes != 0; lanes &= lanes - 1)
-        for (int e = 0; e < per; ++e) note(place(m.op, std::countr_zero(lanes), r * per + e));
-  };
-  visit(m.n.a, m.op.a, mma_place_a, [&](FragmentPlace p) { rows[p.row] = true; });
-  visit(m.n.b, m.op.b, mma_place_b, [&](FragmentPlace p) { columns[p.column] = true; });
-  visit(m.n.c, m.op.c, mma_place_d, [&](FragmentPlace p) { elements[p.row][p.column] = true; });
-  const std::uint32_t origin = unknown_origin(w);
-  const int per = elements_per_register(m.op.d);
-  for (int r = 0; r < m.n.d / wide; ++r) {
-    std::uint32_t unknown = 0;
-    for (int l = 0; l < 32; ++l)
-      for (int e = 0; e < per; ++e) {
-        const FragmentPlace p = mma_place_d(m.op, l, r * per + e);
-        if (rows[p.row] || columns[p.column] || elements[p.row][p.column]) unknown |= 1u << l;
-      }
-    if (unknown != 0) mark_unknown(w, origin, lists[r], unknown);
-  }
-  w.unknown_inputs.clear();
-}
-
-void run_mma(Warp& w, const Op& op) {
-  if (!converge(w, op, 0xffffffffu)) return;
-  const auto& m = *static_cast<const MmaCall*>(op.aux);
-  Cluster& c = *w.block->cluster;
-  const Program& p = *c.program;
-  std::uint32_t* d[32];
-  const std::uint32_t* in[64];
-  std::uint32_t at = op.target;
-  // f64 rows of 8-byte lanes become pairs of 4-byte rows.
-  std::uint32_t split[64][32];
-  int splits = 0;
-  std::uint64_t* wide_out[8];
-  int wide = 0;
-  const bool f64 = m.op.a == MatrixType::f64;
-  for (int i = 0; i < m.n.d; ++i) {
-    if (f64) {
-      if (i % 2 == 0) wide_out[wide++] = w.out<std::uint64_t>(p.lists[at++]);
-      d[i] = split[splits++];
-    } else {
-      d[i] = w.out<std::uint32_t>(p.lists[at++]);
-    }
-  }
-  const int inputs = m.n.a + m.n.b + m.n.c;
-  for (int i = 0; i < inputs; ++i) {
-    if (f64) {
-      const std::uint64_t* row = w.in<std::uint64_t>(p.lists[at]);
-      for (int l = 0; l < 32; ++l) split[splits][l] = static_cast<std::uint32_t>(row[l] >> (32 * (i & 1)));
-      in[i] = split[splits++];
-      at += i & 1;
-    } else {
-      in[i] = w.in<std::uint32_t>(p.lists[at++]);
-    }
-  }
-  mma_sync(m.op, d, in, in + m.n.a, in + m.n.a + m.n.b);
-  for (int i = 0; i < wide; ++i)
-    for (int l = 0; l < 32; ++l) wide_out[i][l] = u64{d[2 * i + 1][l]} << 32 | d[2 * i][l];
-  c.counters.matrix_flops +=
-      u64{2} * static_cast<unsigned>(m.op.m) * static_cast<unsigned>(m.op.n) * static_cast<unsigned>(m.op.k);
-  if (!w.unknown_inputs.empty()) [[unlikely]]
-    mark_products(w, op, m);
-}
-void decode_mma(Decoder& d) {
-  MmaCall call;
-  const auto t = matrix_types(d);
-  if (!shape_of(d, call.op.m, call.op.n, call.op.k) || t.size() != 4 || d.has("sp") ||
-      d.has("sp::ordered_metadata") || d.has("block_scale"))
-    d.unsupported();
-  call.op.d = t[0], call.op.a = t[1], call.op.b = t[2], call.op.c = t[3];
-  call.op.satfinite = d.has("satfinite");
-  call.op.b1_and = d.has("and");
-  const auto n = mma_registers(call.op);
-  if (!n || !d.has("row") || !d.has("col")) d.unsupported();
-  call.n = *n;
-  const int f64 = call.op.a == MatrixType::f64 ? 2 : 1;
-  std::vector<Ref> refs;
-  const int counts[4] = {n->d, n->a, n->b, n->c};
-  for (std::size_t i = 0; i < 4; ++i) {
-    const auto part = rows(d, d.operand(i), 4 * f64, i == 0);
-    if (static_cast<int>(part.size()) * f64 != counts[i]) d.fail("wrong number of registers in");
-    refs.insert(refs.end(), part.begin(), part.end());
-  }
-  const std::uint32_t at = d.list(refs);
-  Op& op = d.emit(run_mma, Kind::mma);
-  op.use = Use::handled;
-  op.target = at;
-  op.aux = d.own(call);
-}
-
 // --- wgmma ---
 void own(Warp& w, const Op& op, const WgmmaOp& g, bool accumulates) {
   if (w.block->cluster->findings && w.fence_epoch == 1 && w.wgmma_issued == 1)
@@ -311,32 +163,40 @@ void own(Warp& w, const Op& op, const WgmmaOp& g, bool accumulates) {
     const Ref r = p.lists[op.target + static_cast<std::size_t>(i)];
     if ((r & 3) != kRegister) continue;
     check_wgmma_register(w, op, r, i < n);
-    if (i < n && accumulates)
-      if (const std::uint32_t unknown = unknown_lanes(w, r, w.live)) report_unknown(w, op, r, unknown);
-    w.owned[w.frame->state + r / 64] |= i < n ? 1 : 2;
-    w.state[w.frame->state + r / 64].known |= i < n ? w.live : 0;
+    const std::uint32_t state = w.frame->state + r / 64;
+    if (const std::uint32_t unknown = w.live & ~w.state[state].known; unknown != 0 && i < n && accumulates)
+      report_unknown(w, op, r, unknown);
+    w.owned[state] |= i < n ? 1 : 2;
+    w.state[state].known |= i < n ? w.live : 0;
   }
   w.checked = true;
 }
 
-/// The operands that a wgmma reads from shared memory.
-void note_operands(Warp& w, const Op& op, const WgmmaOp& g, u64 desc_a, u64 desc_b) {
+/// The operands that a wgmma reads from shared memory. All four warps read both; they are noted for the first one.
+void note_operands(Warp& w, const Op& op, const WgmmaOp& g, WgmmaIssue& issue) {
   Block& b = *w.block;
   RaceTracker& races = *b.cluster->races;
+  const std::uint32_t unit = static_cast<std::uint32_t>(Unit::wgmma), epoch = races.begin(w, unit);
+  w.wgmma_epoch = epoch;
+  const u64 desc_a = issue.desc_a, desc_b = issue.desc_b;
+  if (races.may_read_tile(w, issue.writers)) return;
   thread_local std::vector<ByteRange> ranges;
   ranges.clear();
   if (!g.a_in_registers) wgmma_footprint(g, WgmmaOperand::a, desc_a, ranges);
   wgmma_footprint(g, WgmmaOperand::b, desc_b, ranges);
-  const std::uint32_t unit = static_cast<std::uint32_t>(Unit::wgmma), epoch = races.begin(w, unit);
-  w.wgmma_epoch = epoch;
   const auto inside = [&](const ByteRange& r) {
     return r.end <= b.smem.size() - 64 && r.begin >= kSharedBase;
   };
   const auto written = [&](const ByteRange& r) {
     return all_written(b.shadow.data() + r.begin, r.end - r.begin);
   };
-  if (std::all_of(ranges.begin(), ranges.end(), [&](const ByteRange& r) { return inside(r) && written(r); }))
-    return races.access_ranges({w, op, -1, b, 0, 0, false, unit, epoch}, ranges);
+  if (std::all_of(ranges.begin(), ranges.end(),
+                  [&](const ByteRange& r) { return inside(r) && written(r); })) {
+    const SharedAccess access{w, op, -1, b, 0, 0, false, unit, epoch};
+    const bool first = issue.warps == 1u << (w.index % 4);
+    if (!first || !races.read_tile(access, ranges, issue.writers)) races.access_ranges(access, ranges);
+    return;
+  }
   for (const ByteRange& r : ranges) {
     if (!inside(r)) {
       report(w, op, -1, "out-of-bounds",
@@ -350,6 +210,18 @@ void note_operands(Warp& w, const Op& op, const WgmmaOp& g, u64 desc_a, u64 desc
              "wgmma reads shared bytes " + std::to_string(r.begin) + " to " + std::to_string(r.end) +
                  ", not all of which were written");
   }
+}
+
+/// Metadata are read at issue: PTX reserves the accumulators and A's registers alone until a wait.
+void take_metadata(Warp& w, const Op& op, const WgmmaOp& g, WgmmaIssue& issue) {
+  if (!issue.metadata) issue.metadata = std::make_shared<std::array<std::uint32_t, 128>>();
+  std::uint32_t* const own = issue.metadata->data() + 32 * (w.index % 4);
+  std::copy_n(w.in<std::uint32_t>(op.e), 32, own);
+  if (!w.block->cluster->findings) return;
+  const std::uint32_t lanes = metadata_lanes(g.a, wgmma_k(g), g.selector);
+  if (const std::uint32_t unknown = unknown_lanes(w, op.e, w.live & lanes); unknown != 0)
+    report_unknown(w, op, op.e, unknown);
+  report_metadata(w, op, g.a, false, sparse_columns(g.a, wgmma_k(g), g.selector, false, own));
 }
 
 void run_wgmma(Warp& w, const Op& op) {
@@ -383,8 +255,9 @@ void run_wgmma(Warp& w, const Op& op) {
   }
   i.warps |= 1u << (w.index % 4);
   i.registers[w.index % 4] = w.base[0];
+  if (g.sparse) take_metadata(w, op, g, i);
   own(w, op, g, scale_d);
-  if (c.findings) note_operands(w, op, g, desc_a, desc_b);
+  if (c.findings) note_operands(w, op, g, i);
   if (c.policy == Policy::eager && i.warps == 0xf) complete_wgmma(b, q, number + 1);
 }
 void run_wgmma_commit(Warp& w, const Op& op) {
@@ -416,25 +289,10 @@ void run_wgmma_wait(Warp& w, const Op& op) {
   w.wgmma_retired = until;
   release_owned(w);
 }
-void decode_wgmma(Decoder& d) {
-  if (d.has("fence")) {
-    d.emit(
-        [](Warp& w, const Op& op) {
-          if (converge(w, op, 0xffffffffu)) ++w.fence_epoch;
-        },
-        Kind::fence);
-    return;
-  }
-  if (d.has("commit_group")) {
-    d.emit(run_wgmma_commit, Kind::wgmma);
-    return;
-  }
-  if (d.has("wait_group")) {
-    d.emit(run_wgmma_wait, Kind::wgmma).imm = d.operand(0).value;
-    return;
-  }
-  if (!d.has("mma_async") || d.has("sp")) d.unsupported();
+void decode_wgmma_product(Decoder& d) {
+  if (!d.has("mma_async")) d.unsupported();
   WgmmaOp g;
+  g.sparse = d.has("sp");
   const auto t = matrix_types(d);
   int m = 0, k = 0;
   if (!shape_of(d, m, g.n, k) || t.size() != 3 || m != 64) d.unsupported();
@@ -454,18 +312,26 @@ void decode_wgmma(Decoder& d) {
   const Ref b = d.src(d.operand(2), 8);
   // scale-d, then imm-scale-a, imm-scale-b (floats), then the transpose bits of 16-bit operands in shared
   // memory.
-  const Operand& scale = d.operand(3);
+  Ref metadata = kNoRef;
+  if (g.sparse) {
+    metadata = d.src(d.operand(3), 4);
+    g.selector = static_cast<int>(d.operand(4).value);
+    if (g.a == MatrixType::b1 || metadata_lanes(g.a, k, g.selector) == 0)
+      d.fail("no such sparsity selector in");
+  }
+  const std::size_t first = g.sparse ? 5 : 3;
+  const Operand& scale = d.operand(first);
   const int scale_size = d.size_of_register(scale, 4);
   const Ref scale_ref = d.src(scale, scale_size);
   const auto imm = [&](std::size_t i) { return i < d.operands() ? d.operand(i).value : 0; };
-  if (d.operands() > 5) {
-    g.negate_a = imm(4) == -1;
-    g.negate_b = imm(5) == -1;
+  if (d.operands() > first + 2) {
+    g.negate_a = imm(first + 1) == -1;
+    g.negate_b = imm(first + 2) == -1;
     if (g.a_in_registers) {
-      g.trans_b = imm(6) != 0;
+      g.trans_b = imm(first + 3) != 0;
     } else {
-      g.trans_a = imm(6) != 0;
-      g.trans_b = imm(7) != 0;
+      g.trans_a = imm(first + 3) != 0;
+      g.trans_b = imm(first + 4) != 0;
     }
   }
   if (const std::string problem = wgmma_check(g); !problem.empty()) d.fail(problem + " in");
@@ -474,8 +340,29 @@ void decode_wgmma(Decoder& d) {
   const std::uint32_t at = d.list(refs);
   d.program.uses_wgmma = true;
   Op& op = d.emit(run_wgmma, Kind::wgmma);
+  op.e = metadata;
   op.a = a, op.c = b, op.b = scale_ref, op.bsize = static_cast<std::uint8_t>(scale_size), op.target = at;
   op.aux = d.own(g);
+}
+
+void decode_wgmma(Decoder& d) {
+  if (d.has("fence")) {
+    d.emit(
+        [](Warp& w, const Op& op) {
+          if (converge(w, op, 0xffffffffu)) ++w.fence_epoch;
+        },
+        Kind::fence);
+    return;
+  }
+  if (d.has("commit_group")) {
+    d.emit(run_wgmma_commit, Kind::wgmma);
+    return;
+  }
+  if (d.has("wait_group")) {
+    d.emit(run_wgmma_wait, Kind::wgmma).imm = d.operand(0).value;
+    return;
+  }
+  decode_wgmma_product(d);
 }
 
 }  // namespace

@@ -53,6 +53,9 @@ void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t 
 
 namespace {
 
+/// A register on its way between functions: the memory that it travels in is nobody's.
+constexpr std::uint16_t kFrameValue = 0x10;
+
 /// Finds the memory of all lanes; lanes without any lose their bit in the returned mask.
 /// What is needed of the shadow of `unwritten` lanes is in `shadow`.
 struct Unwritten {
@@ -122,6 +125,11 @@ void load_rows(Warp& w, const Op& op, std::uint8_t* const* data, std::uint32_t o
   const Program& p = *w.block->cluster->program;
   for (std::uint32_t i = 0; i < op.count; ++i) {
     const Ref r = p.lists[op.target + i];
+    if (sizeof(T) == op.dsize && (ok & w.exec) == 0xffffffffu) {
+      T* const row = w.out<T>(r);
+      for (int l = 0; l < 32; ++l) std::memcpy(row + l, data[l] + i * sizeof(T), sizeof(T));
+      continue;
+    }
     for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
       const int l = std::countr_zero(m);
       T v{};
@@ -146,7 +154,8 @@ void note_unwritten(Warp& w, const Op& op, const Unwritten& unwritten) {
       if (!std::all_of(s, s + op.width, [](std::uint8_t v) { return (v & kWrittenBit) != 0; }))
         lanes |= 1u << l;
     }
-    if (lanes != 0) mark_unknown(w, origin_of(w, op), p.lists[op.target + i], lanes);
+    const std::uint32_t origin = (op.flags & kFrameValue) != 0 ? 0 : origin_of(w, op);
+    if (lanes != 0) mark_unknown(w, origin, p.lists[op.target + i], lanes);
   }
 }
 void run_load(Warp& w, const Op& op) {
@@ -172,6 +181,28 @@ void run_load(Warp& w, const Op& op) {
   if (unwritten.lanes != 0) [[unlikely]]
     note_unwritten(w, op, unwritten);
 }
+template <class T>
+void store_row(const Warp& w, Ref r, std::uint32_t offset, std::uint8_t* const* data, std::uint32_t lanes) {
+  const T* const row = w.in<T>(r);
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    std::memcpy(data[l] + offset, row + l, sizeof(T));
+  }
+}
+/// One register of each lane to memory.
+void store_register(const Warp& w, const Op& op, std::uint32_t i, std::uint8_t* const* data,
+                    std::uint32_t lanes) {
+  const Ref r = w.block->cluster->program->lists[op.target + i];
+  const std::uint32_t offset = i * op.width;
+  if (op.width == op.dsize && op.width == 4) return store_row<std::uint32_t>(w, r, offset, data, lanes);
+  if (op.width == op.dsize && op.width == 8) return store_row<u64>(w, r, offset, data, lanes);
+  if (op.width == op.dsize && op.width == 2) return store_row<std::uint16_t>(w, r, offset, data, lanes);
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    const u64 v = w.value(r, op.dsize, l);
+    std::memcpy(data[l] + offset, &v, op.width);
+  }
+}
 void run_store(Warp& w, const Op& op) {
   std::uint8_t* data[32];
   Unwritten to;
@@ -180,11 +211,7 @@ void run_store(Warp& w, const Op& op) {
   const bool findings = w.block->cluster->findings;
   for (std::uint32_t i = 0; i < op.count; ++i) {
     const Ref r = p.lists[op.target + i];
-    for (std::uint32_t m = ok; m != 0; m &= m - 1) {
-      const int l = std::countr_zero(m);
-      const u64 v = w.value(r, op.dsize, l);
-      std::memcpy(data[l] + std::size_t{i} * op.width, &v, op.width);
-    }
+    store_register(w, op, i, data, ok);
     if (!findings) continue;
     for (std::uint32_t m = unknown_lanes(w, r, ok); m != 0; m &= m - 1) {
       const int l = std::countr_zero(m);
@@ -241,7 +268,7 @@ void decode_ldst(Decoder& d) {
   }
   if (row == 0) row = width;
   const bool is_signed = t == Type::s8 || t == Type::s16 || t == Type::s32;
-  const auto a = d.address(where, space);
+  auto a = d.address(where, space);
   bool frame = false;
   if (where.items[0].kind == Operand::Kind::symbol) {
     const std::uint32_t id = where.items[0].id;
@@ -263,6 +290,7 @@ void decode_ldst(Decoder& d) {
     if (v.space == Space::param || v.space == Space::local) {
       frame = true;
       space = Space::local;
+      a.ref = d.constant(d.local_offset(id) + static_cast<u64>(where.items[0].value), 8);
     }
   }
   // Strong accesses synchronise instead of racing.
@@ -281,6 +309,26 @@ void decode_ldst(Decoder& d) {
   op.use = load ? Use::load : Use::store;
   op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
                                         (is_signed ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
+}
+
+/// Predicates travel as bytes.
+void run_load_predicate(Warp& w, const Op& op) {
+  each_lane(w, [&](int l) {
+    const std::size_t at =
+        static_cast<std::size_t>(l) * w.local_bytes + w.frame->local + static_cast<u64>(op.imm);
+    w.set(op.d, 3, l, w.local[at] & 1u);
+    if (w.block->cluster->findings && (w.local_shadow[at] & kWrittenBit) == 0)
+      mark_unknown(w, 0, op.d, 1u << l);
+  });
+}
+void run_store_predicate(Warp& w, const Op& op) {
+  const std::uint32_t unknown = w.block->cluster->findings ? unknown_lanes(w, op.a, w.exec) : 0;
+  each_lane(w, [&](int l) {
+    const std::size_t at =
+        static_cast<std::size_t>(l) * w.local_bytes + w.frame->local + static_cast<u64>(op.imm);
+    w.local[at] = static_cast<std::uint8_t>(w.value(op.a, 3, l));
+    w.local_shadow[at] = (unknown >> l & 1) != 0 ? kAllocated : kWritten;
+  });
 }
 
 u64 window_of(Space s) {
@@ -365,6 +413,26 @@ void decode_createpolicy(Decoder& d) {
 }
 
 }  // namespace
+
+Op& emit_frame_access(Decoder& d, bool load, Ref row, int size, std::uint32_t offset) {
+  if (size == 3) {
+    Op& op = d.emit(load ? run_load_predicate : run_store_predicate, Kind::local);
+    op.imm = offset, op.use = load ? Use::load : Use::known;
+    (load ? op.d : op.a) = row;
+    return op;
+  }
+  const bool wide = size == 16;
+  const std::uint32_t at = d.list(wide ? std::vector<Ref>{row, row + 32 * 8} : std::vector<Ref>{row});
+  const Ref zero = d.constant(0, 8);
+  Op& op = d.emit(load ? run_load : run_store, Kind::local);
+  op.a = zero, op.asize = 8, op.imm = offset;
+  op.c = static_cast<Ref>(Space::local);
+  op.target = at, op.count = wide ? 2 : 1;
+  op.width = op.dsize = static_cast<std::uint8_t>(wide ? 8 : size);
+  op.use = load ? Use::load : Use::store;
+  op.flags = 2 | kFrameValue;
+  return op;
+}
 
 std::vector<DecodeEntry> memory_table() {
   return {{"ld", decode_ldst},

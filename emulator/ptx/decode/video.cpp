@@ -1,5 +1,5 @@
 // Scalar video instructions: selected bytes and halves, saturation and a second operation. Those on two halves or
-// four bytes at once are in bits.cpp.
+// four bytes at once are in packed_video.cpp.
 #include <algorithm>
 #include <cstdlib>
 
@@ -22,7 +22,7 @@ struct Part {
   int first = 0, bits = 32;
 };
 Part part_of(const Operand& o) {
-  if (o.value == 0) return {};
+  if (o.value == 0 || o.value > 6) return {};
   return o.value <= 4 ? Part{8 * static_cast<int>(o.value - 1), 8}
                       : Part{16 * static_cast<int>(o.value - 5), 16};
 }

@@ -53,6 +53,14 @@ std::uint32_t lanes_same(const Warp& w, Ref row, std::uint32_t offset, std::uint
   return lanes;
 }
 
+/// Whether all lanes access what lies side by side, in their order.
+bool in_a_row(const Warp& w, const u64* address, std::uint32_t bytes) {
+  if (w.exec != 0xffffffffu) return false;
+  u64 differ = 0;
+  for (std::uint32_t l = 0; l < 32; ++l) differ |= address[l] ^ (address[0] + u64{l} * bytes);
+  return differ == 0;
+}
+
 /// Lanes whose stores change nothing, or that store what the lane before stores in the same place.
 std::uint32_t silent_lanes(const Warp& w, const Op& op, const u64* address, std::uint8_t* const* data) {
   const Program& p = *w.block->cluster->program;
@@ -75,11 +83,13 @@ std::uint32_t silent_lanes(const Warp& w, const Op& op, const u64* address, std:
     else
       same = lanes_same<std::uint8_t>(w, row, offset, same, data);
   }
-  int last = -1;
+  u64 last = ~u64{0};
+  int before = 0;
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
-    if (last >= 0 && address[last] == address[l] && stores_alike(w, op, last, l)) same |= 1u << l;
-    last = l;
+    if (last == address[l] && stores_alike(w, op, before, l)) same |= 1u << l;
+    last = address[l];
+    before = l;
   }
   return same;
 }
@@ -101,20 +111,30 @@ bool own_offsets(const Warp& w, bool generic, bool any_rank, std::uint32_t bytes
   return inside;
 }
 
+/// `row`: those of all lanes lie side by side.
+void mark_written(std::uint32_t lanes, bool row, std::uint32_t bytes, std::uint8_t* const* shadow) {
+  if (row) {
+    std::memset(shadow[0], kWritten, std::size_t{32} * bytes);
+    return;
+  }
+  for (; lanes != 0; lanes &= lanes - 1) std::memset(shadow[std::countr_zero(lanes)], kWritten, bytes);
+}
+
 bool plain_shared(Warp& w, const Op& op, bool generic, std::uint32_t bytes, bool write, const u64* address,
                   std::uint8_t** data, std::uint8_t** shadow) {
   Block& b = *w.block;
   Cluster& c = *b.cluster;
   std::uint32_t offset[32];
   if (!own_offsets(w, generic, generic || (op.flags & 1) != 0, bytes, w.exec, address, offset)) return false;
+  const bool row = in_a_row(w, address, bytes);
+  if (c.findings && row && !shadow_allows(b.shadow.data() + offset[0], 32 * bytes, write)) return false;
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
-    if (c.findings && !shadow_allows(b.shadow.data() + offset[l], bytes, write)) return false;
+    if (c.findings && !row && !shadow_allows(b.shadow.data() + offset[l], bytes, write)) return false;
     data[l] = b.smem.data() + offset[l];
     shadow[l] = b.shadow.data() + offset[l];
   }
-  for (std::uint32_t m = write ? w.exec : 0; m != 0; m &= m - 1)
-    std::memset(shadow[std::countr_zero(m)], kWritten, bytes);
+  if (write) mark_written(w.exec, row, bytes, shadow);
   if (!c.findings) return true;
   const std::uint32_t silent = write ? silent_lanes(w, op, address, data) : 0;
   c.races->access_lanes({w, op, b, offset, bytes, w.exec, silent, write});
@@ -127,18 +147,22 @@ bool plain_global(Warp& w, const Op& op, std::uint32_t bytes, bool write, const 
   Cluster& c = *w.block->cluster;
   if (c.findings && c.launch->launch->programmatic) return false;
   const GlobalMemory::Impl& memory = *c.launch->memory;
+  const bool row = in_a_row(w, address, bytes);
+  if (row && (!memory.contains(address[0], u64{32} * bytes) || (address[0] & (bytes - 1)) != 0)) return false;
+  if (c.findings && row && !shadow_allows(memory.shadow_at(address[0]), 32 * bytes, write)) return false;
   for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
-    if (!memory.contains(address[l], bytes) || (address[l] & (bytes - 1)) != 0) return false;
-    if (c.findings && !shadow_allows(memory.shadow_at(address[l]), bytes, write)) return false;
+    if (!row) {
+      if (!memory.contains(address[l], bytes) || (address[l] & (bytes - 1)) != 0) return false;
+      if (c.findings && !shadow_allows(memory.shadow_at(address[l]), bytes, write)) return false;
+    }
     data[l] = memory.at(address[l]);
     shadow[l] = memory.shadow_at(address[l]);
   }
-  for (std::uint32_t m = write ? w.exec : 0; m != 0; m &= m - 1)
-    std::memset(shadow[std::countr_zero(m)], kWritten, bytes);
+  if (write) mark_written(w.exec, row, bytes, shadow);
   if (!c.findings) return true;
   const std::uint32_t silent = write ? silent_lanes(w, op, address, data) : 0;
-  c.launch->globals->access_lanes(w, op, address, bytes, w.exec, silent, write);
+  c.launch->globals->access_lanes(w, op, {address, bytes, w.exec, silent, origin_of(w, op) - 1, write});
   count_global(c, address, w.exec, bytes, write);
   return true;
 }
@@ -197,7 +221,7 @@ bool plain_atomics(Warp& w, const Op& op, std::uint32_t bytes, const u64* addres
   if (!c.findings) return true;
   RaceTracker& races = *c.races;
   races.access_lanes({w, op, b, offset, bytes, w.exec, 0, true, static_cast<std::uint32_t>(Unit::strong)});
-  for (std::uint32_t m = w.exec; m != 0; m &= m - 1) {
+  for (std::uint32_t m = races.strong_matters(w) ? w.exec : 0; m != 0; m &= m - 1) {
     const int l = std::countr_zero(m);
     const u64 variable = u64{b.rank} << 32 | offset[l];
     races.strong_read(w, variable, l, Order::relaxed);
@@ -289,11 +313,14 @@ void count_global(Cluster& c, const u64* address, std::uint32_t mask, std::uint3
   ++c.counters.global_accesses;
   u64 sectors[64];
   int n = 0;
+  bool sorted = true;
   for (std::uint32_t m = mask; m != 0; m &= m - 1) {
     const u64 s = address[std::countr_zero(m)] >> 5;
-    if (n == 0 || sectors[n - 1] != s) sectors[n++] = s;
+    if (n != 0 && sectors[n - 1] == s) continue;
+    sorted &= n == 0 || sectors[n - 1] < s;
+    sectors[n++] = s;
   }
-  if (!std::is_sorted(sectors, sectors + n)) std::sort(sectors, sectors + n);
+  if (!sorted) std::sort(sectors, sectors + n);
   c.counters.global_sectors += static_cast<u64>(std::unique(sectors, sectors + n) - sectors);
   (store ? c.counters.global_bytes_written : c.counters.global_bytes_read) +=
       u64{bytes} * static_cast<unsigned>(std::popcount(mask));

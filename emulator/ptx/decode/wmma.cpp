@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
-#include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/decode/matrix.hpp"
 #include "emulator/tensor/mma_elements.hpp"
 
 namespace kiln::emulator::ptx {
@@ -29,12 +29,11 @@ struct Fragment {
 struct Shape {
   int m = 0, n = 0, k = 0;
 };
-Shape shape_of(const Decoder& d) {
-  static constexpr std::pair<std::string_view, Shape> kShapes[] = {{"m16n16k16", {16, 16, 16}},
-                                                                   {"m8n32k16", {8, 32, 16}},
-                                                                   {"m32n8k16", {32, 8, 16}},
-                                                                   {"m16n16k8", {16, 16, 8}},
-                                                                   {"m8n8k4", {8, 8, 4}}};
+Shape wmma_shape(const Decoder& d) {
+  static constexpr std::pair<std::string_view, Shape> kShapes[] = {
+      {"m16n16k16", {16, 16, 16}}, {"m8n32k16", {8, 32, 16}}, {"m32n8k16", {32, 8, 16}},
+      {"m16n16k8", {16, 16, 8}},   {"m8n8k4", {8, 8, 4}},     {"m8n8k32", {8, 8, 32}},
+      {"m8n8k128", {8, 8, 128}}};
   for (const auto& [name, shape] : kShapes)
     if (d.has(name)) return shape;
   d.unsupported();
@@ -43,7 +42,8 @@ MatrixType type_of(const Decoder& d, std::string_view name) {
   static constexpr std::pair<std::string_view, MatrixType> kTypes[] = {
       {"f16", MatrixType::f16}, {"bf16", MatrixType::bf16}, {"tf32", MatrixType::tf32},
       {"s8", MatrixType::s8},   {"u8", MatrixType::u8},     {"f32", MatrixType::f32},
-      {"s32", MatrixType::s32}, {"f64", MatrixType::f64}};
+      {"s32", MatrixType::s32}, {"f64", MatrixType::f64},   {"s4", MatrixType::s4},
+      {"u4", MatrixType::u4},   {"b1", MatrixType::b1}};
   for (const auto& [n, t] : kTypes)
     if (n == name) return t;
   d.unsupported();
@@ -51,7 +51,8 @@ MatrixType type_of(const Decoder& d, std::string_view name) {
 std::vector<MatrixType> types_of(const Decoder& d) {
   std::vector<MatrixType> out;
   for (const auto m : d.in->modifiers)
-    for (const std::string_view known : {"f16", "bf16", "tf32", "s8", "u8", "f32", "s32", "f64"})
+    for (const std::string_view known :
+         {"f16", "bf16", "tf32", "s8", "u8", "f32", "s32", "f64", "s4", "u4", "b1"})
       if (m == known) out.push_back(type_of(d, m));
   return out;
 }
@@ -81,6 +82,7 @@ std::uint32_t rows_of(Decoder& d, const Operand& o, int bytes, bool out, std::si
 struct Access2d {
   Fragment f;
   bool load = true, column_major = false;
+  int per_word = 1;  ///< elements that the stride counts in one element of the fragment
 };
 
 void run_access(Warp& w, const Op& op) {
@@ -96,8 +98,8 @@ void run_access(Warp& w, const Op& op) {
     const int lane = slot / (a.f.registers * per), r = slot / per % a.f.registers, i = slot % per;
     if ((w.exec >> lane & 1) == 0) continue;
     const int e = slot % a.f.size(), row = e / a.f.columns, column = e % a.f.columns;
-    const u64 stride =
-        op.b == kNoRef ? static_cast<u64>(a.column_major ? a.f.rows : a.f.columns) : w.value(op.b, 4, lane);
+    const u64 stride = op.b == kNoRef ? static_cast<u64>(a.column_major ? a.f.rows : a.f.columns)
+                                      : w.value(op.b, 4, lane) / static_cast<u64>(a.per_word);
     const u64 at = a.column_major ? static_cast<u64>(column) * stride + static_cast<u64>(row)
                                   : static_cast<u64>(row) * stride + static_cast<u64>(column);
     const u64 address = w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm) + at * bytes;
@@ -137,7 +139,7 @@ void run_access(Warp& w, const Op& op) {
 }
 
 void decode_access(Decoder& d, bool load) {
-  const Shape shape = shape_of(d);
+  const Shape shape = wmma_shape(d);
   const auto types = types_of(d);
   if (types.size() != 1) d.unsupported();
   const char role = d.has("a") ? 'a' : d.has("b") ? 'b' : 'c';
@@ -149,7 +151,15 @@ void decode_access(Decoder& d, bool load) {
   const int bytes = types[0] == MatrixType::f64 ? 8 : 4;
   std::size_t count = 0;
   const std::uint32_t list = rows_of(d, d.operand(load ? 0 : 1), bytes, load, count);
-  access.f = fragment(d, role, types[0], shape, count);
+  if (bit_width(types[0]) < 8) {
+    // Rows of A, columns of B: words of 32 bits, one a lane.
+    if (role == 'c' || access.column_major != (role == 'b') || count != 1) d.unsupported();
+    access.per_word = 32 / bit_width(types[0]);
+    access.column_major = false;
+    access.f = {MatrixType::s32, 8, shape.k / access.per_word, 1};
+  } else {
+    access.f = fragment(d, role, types[0], shape, count);
+  }
   std::string_view name;
   const Space space = d.space_of(name);
   const auto address = d.address(d.operand(load ? 1 : 0), space);
@@ -262,7 +272,7 @@ void run_multiply(Warp& w, const Op& op) {
 
 void decode_multiply(Decoder& d) {
   Multiply m;
-  m.shape = shape_of(d);
+  m.shape = wmma_shape(d);
   m.satfinite = d.has("satfinite");
   const auto t = types_of(d);
   // f16 inputs name D and C only; all others name D, A, B, C.
@@ -284,7 +294,8 @@ void decode_multiply(Decoder& d) {
 void decode_wmma(Decoder& d) {
   if (d.has("load")) return decode_access(d, true);
   if (d.has("store")) return decode_access(d, false);
-  if (!d.has("mma") || d.has("xor") || d.has("and")) d.unsupported();
+  if (!d.has("mma")) d.unsupported();
+  if (d.has("m8n8k32") || d.has("m8n8k128")) return decode_subbyte_wmma(d);
   decode_multiply(d);
 }
 

@@ -42,7 +42,7 @@ Type type_from(std::string_view text);
 struct Operand {
   enum class Kind : std::uint8_t {
     none,
-    reg,       ///< id: register of the function; value: part of it, 1 to 4 .b0 to .b3, 5 and 6 .h0 and .h1
+    reg,       ///< id: register of the function; value: part of it, see part_selector in parser.cpp
     special,   ///< text: "%tid.x"
     integer,   ///< value
     f32,       ///< value: bits
@@ -51,7 +51,7 @@ struct Operand {
     function,  ///< id: function of the module
     label,     ///< id: statement index once resolved
     table,     ///< id: branch table of the function
-    vector,    ///< items
+    vector,    ///< items; value 1: the last is the predicate of {...}|p
     list,      ///< items: parenthesised, of a call
     address,   ///< items[0] base, value offset; items[1], if there, a vector of coordinates (and items[2],
                ///< offsets)
@@ -90,8 +90,12 @@ struct Relocation {
   std::int64_t addend = 0;
 };
 
+/// References to textures are variables of 64 bits, whose address is a handle.
+enum class Opaque : std::uint8_t { none, texture, sampler, surface };
+
 struct Variable {
   std::string name;
+  Opaque opaque = Opaque::none;
   Space space = Space::global;
   Type type = Type::b8;
   std::size_t bytes = 0, align = 1;
@@ -103,10 +107,17 @@ struct Variable {
   int line = 0;
 };
 
+/// A .reg parameter: the register, and the variable of space param in which it travels.
+struct RegisterParameter {
+  std::uint32_t id = 0, variable = 0;
+};
+
 struct Function {
   std::string name;
   bool entry = false, defined = false;
-  std::vector<std::uint32_t> params, returns;  ///< variables (space param); .reg parameters are not supported
+  std::vector<std::uint32_t> params, returns;  ///< variables (space param)
+  std::vector<RegisterParameter> register_params, register_returns;
+  int alias = -1;  ///< the function that this name stands for (.alias)
   std::vector<Type> registers;
   std::vector<std::string_view> register_names;
   std::vector<Instruction> body;

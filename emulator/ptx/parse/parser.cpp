@@ -11,11 +11,27 @@ constexpr std::size_t kMaxRegisters = 1u << 20;
 constexpr std::size_t kMaxDepth = 64;
 constexpr int kProduct = 10;  ///< of constant expressions: only operators that bind tighter than + and -
 
-/// Which part of a register .b0 to .b3, .h0 and .h1 are: 1 to 6; 0: none.
+/// Which part of a register .b0 to .b3, .h0 and .h1 are: 1 to 6; 0: none. Several, as .h10 and .b7654: 1 << 28, how
+/// many << 24, and the digits from the last on, 4 bits each.
 int part_selector(std::string_view name) {
+  if (name.size() > 2 && name.size() <= 5 && (name[0] == 'b' || name[0] == 'h')) {
+    int value = 1 << 28 | static_cast<int>(name.size() - 1) << 24;
+    for (std::size_t i = 1; i < name.size(); ++i) {
+      if (name[i] < '0' || name[i] > '7') return 0;
+      value |= (name[i] - '0') << (4 * (name.size() - 1 - i));
+    }
+    return value;
+  }
   if (name.size() != 2) return 0;
   if (name[0] == 'b' && name[1] >= '0' && name[1] <= '3') return name[1] - '0' + 1;
   return name[0] == 'h' && (name[1] == '0' || name[1] == '1') ? name[1] - '0' + 5 : 0;
+}
+/// Which component of a vector .x, .y, .z, .w or .r, .g, .b, .a is; -1: none.
+int component(std::string_view name) {
+  if (name.size() != 1) return -1;
+  for (const std::string_view all : {"xyzw", "rgba"})
+    if (const std::size_t at = all.find(name[0]); at != std::string_view::npos) return static_cast<int>(at);
+  return -1;
 }
 }  // namespace
 
@@ -50,7 +66,7 @@ const Symbol* Parser::find(std::string_view n) const {
   return nullptr;
 }
 
-bool Parser::find_register(std::string_view n, std::uint32_t& id) const {
+bool Parser::find_register(std::string_view n, std::uint32_t& id, std::uint32_t& width) const {
   std::size_t digits = n.size();
   while (digits > 0 && n[digits - 1] >= '0' && n[digits - 1] <= '9') --digits;
   const std::string_view prefix = n.substr(0, digits);
@@ -62,13 +78,15 @@ bool Parser::find_register(std::string_view n, std::uint32_t& id) const {
     const auto exact = scopes_[i].names.find(n);
     if (exact != scopes_[i].names.end() && exact->second.kind == Symbol::Kind::reg) {
       id = exact->second.id;
+      width = exact->second.width;
       return true;
     }
     if (!numbered) continue;
     const auto range = scopes_[i].names.find(prefix);
     if (range != scopes_[i].names.end() && range->second.kind == Symbol::Kind::reg_range &&
         index < range->second.count) {
-      id = range->second.id + static_cast<std::uint32_t>(index);
+      width = range->second.width;
+      id = range->second.id + static_cast<std::uint32_t>(index) * width;
       return true;
     }
   }
@@ -153,26 +171,31 @@ void Parser::registers(Function& f) {
   std::string_view t = lex_.next().text;
   std::uint32_t vector = 1;
   if (t == "v2" || t == "v4") {
-    fail("vector registers are not supported");
+    vector = t == "v2" ? 2 : 4;
+    if (lex_.peek().kind != Token::Kind::dotted) fail("expected a register type");
+    t = lex_.next().text;
   }
   const Type type = type_from(t);
   if (type == Type::none) fail("unknown register type ." + std::string(t));
   do {
     const std::string_view n = name("a register name");
-    std::uint64_t count = 1;
-    Symbol s{Symbol::Kind::reg, static_cast<std::uint32_t>(f.registers.size()), 1};
-    if (accept("<")) {
-      count = integer("a register count");
-      expect(">");
-      s.kind = Symbol::Kind::reg_range;
-    }
-    if (f.registers.size() + count > kMaxRegisters) fail("too many registers");
-    s.count = static_cast<std::uint32_t>(count);
-    scopes_.back().names[n] = s;
-    f.registers.resize(f.registers.size() + count * vector, type);
-    f.register_names.resize(f.registers.size(), n);
+    const bool range = accept("<");
+    const std::uint64_t count = range ? integer("a register count") : 1;
+    if (range) expect(">");
+    add_registers(f, n, type, count, vector, range);
   } while (accept(","));
   expect(";");
+}
+
+std::uint32_t Parser::add_registers(Function& f, std::string_view n, Type type, std::uint64_t count,
+                                    std::uint32_t width, bool range) {
+  const auto first = static_cast<std::uint32_t>(f.registers.size());
+  if (count > kMaxRegisters || f.registers.size() + count * width > kMaxRegisters) fail("too many registers");
+  scopes_.back().names[n] = {range ? Symbol::Kind::reg_range : Symbol::Kind::reg, first,
+                             static_cast<std::uint32_t>(count), width};
+  f.registers.resize(f.registers.size() + count * width, type);
+  f.register_names.resize(f.registers.size(), n);
+  return first;
 }
 
 void Parser::label(Function& f, std::string_view n) {
@@ -215,7 +238,8 @@ void Parser::instruction(Function& f) {
     in.predicated = true;
     in.predicate_negated = accept("!");
     const std::string_view p = name("a predicate");
-    if (!find_register(p, in.predicate) || f.registers[in.predicate] != Type::pred)
+    std::uint32_t width = 1;
+    if (!find_register(p, in.predicate, width) || f.registers[in.predicate] != Type::pred)
       fail("'" + std::string(p) + "' is not a predicate register");
   }
   if (lex_.peek().kind != Token::Kind::name) fail("expected an instruction");
@@ -235,6 +259,33 @@ void Parser::instruction(Function& f) {
   f.body.push_back(std::move(in));
 }
 
+/// A register, one of its parts, a vector register or one of its components.
+Operand Parser::register_operand(std::string_view n, std::uint32_t reg, std::uint32_t width) {
+  Operand o;
+  o.text = n;
+  o.kind = Operand::Kind::reg;
+  o.id = reg;
+  const bool dotted = lex_.peek().kind == Token::Kind::dotted;
+  if (width == 1) {
+    if (dotted) o.value = part_selector(lex_.peek().text);
+    if (o.value != 0) lex_.next();
+    return o;
+  }
+  if (dotted) {
+    const int at = component(lex_.peek().text);
+    if (at < 0 || static_cast<std::uint32_t>(at) >= width)
+      fail("'" + std::string(n) + "' has no component ." + std::string(lex_.peek().text));
+    lex_.next();
+    o.id += static_cast<std::uint32_t>(at);
+    return o;
+  }
+  Operand all;
+  all.kind = Operand::Kind::vector;
+  all.text = n;
+  for (std::uint32_t i = 0; i < width; ++i, ++o.id) all.items.push_back(o);
+  return all;
+}
+
 Operand Parser::named(Function& f, std::string_view n, std::size_t index) {
   Operand o;
   o.text = n;
@@ -242,16 +293,8 @@ Operand Parser::named(Function& f, std::string_view n, std::size_t index) {
     o.kind = Operand::Kind::sink;
     return o;
   }
-  std::uint32_t reg = 0;
-  if (find_register(n, reg)) {
-    o.kind = Operand::Kind::reg;
-    o.id = reg;
-    if (lex_.peek().kind == Token::Kind::dotted) {
-      o.value = part_selector(lex_.peek().text);
-      if (o.value != 0) lex_.next();
-    }
-    return o;
-  }
+  std::uint32_t reg = 0, width = 1;
+  if (find_register(n, reg, width)) return register_operand(n, reg, width);
   if (n[0] == '%') {
     o.kind = Operand::Kind::special;
     if (lex_.peek().kind == Token::Kind::dotted) {
@@ -320,7 +363,14 @@ Operand Parser::operand(Function& f, std::size_t index, int depth) {
   Operand o;
   if (accept("[")) return address(f, index);
   if (constant_operand(o)) return o;
-  if (lex_.peek().is("{") || lex_.peek().is("(")) return sequence(f, index, depth);
+  if (lex_.peek().is("{") || lex_.peek().is("(")) {
+    o = sequence(f, index, depth);
+    if (depth == 0 && o.kind == Operand::Kind::vector && accept("|")) {
+      o.items.push_back(named(f, name("a predicate"), index));
+      o.value = 1;
+    }
+    return o;
+  }
   const bool bang = accept("!");
   const bool minus = !bang && accept("-");
   if (!bang && !minus) (void)accept("+");
@@ -348,6 +398,7 @@ Operand Parser::operand(Function& f, std::size_t index, int depth) {
       o.negated = bang || minus;
       if (accept("|")) {
         o.items.push_back(named(f, name("a predicate"), index));
+        o.value += o.kind == Operand::Kind::vector ? 1 : 0;
       }
       if (depth == 0 && accept("+")) o.value += constant(kProduct);
       break;

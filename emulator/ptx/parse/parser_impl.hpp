@@ -15,6 +15,7 @@ struct Symbol {
   enum class Kind : std::uint8_t { variable, function, reg, reg_range, label, table } kind = Kind::variable;
   std::uint32_t id = 0;     ///< first register of a range
   std::uint32_t count = 0;  ///< registers in a range
+  std::uint32_t width = 1;  ///< registers: components of a vector register, which follow one another
 };
 
 /// One { } level. Labels are local to it, so a reference waits here until the level closes.
@@ -44,11 +45,14 @@ class Parser {
   // parser_module.cpp
   void module_item();
   void function(bool entry, bool is_extern);
-  void parameters(Function& f, std::vector<std::uint32_t>& out);
+  void parameters(Function& f, std::vector<std::uint32_t>& out, std::vector<RegisterParameter>& registers);
+  void parameter(Function& f, std::vector<std::uint32_t>& out, std::vector<RegisterParameter>& registers);
+  void alias();
   void performance(Function& f, std::string_view directive);
   void variables(Space space, bool is_extern);
   void initializer(Variable& v);
   void init_values(Variable& v, std::size_t& at, int depth);
+  void sampler_fields(Variable& v);
   std::uint32_t add_variable(Variable v);
   void file_directive();
   void location();
@@ -61,7 +65,10 @@ class Parser {
   void open_scope();
   void close_scope(Function& f);
   const Symbol* find(std::string_view n) const;
-  bool find_register(std::string_view n, std::uint32_t& id) const;
+  /// `width`: components of the register, if it is a vector.
+  bool find_register(std::string_view n, std::uint32_t& id, std::uint32_t& width) const;
+  std::uint32_t add_registers(Function& f, std::string_view n, Type type, std::uint64_t count,
+                              std::uint32_t width, bool range);
   void label(Function& f, std::string_view n);
   void branch_targets(Function& f, std::string_view n);
   void instruction(Function& f);
@@ -75,6 +82,7 @@ class Parser {
   Operand sequence(Function& f, std::size_t index, int depth);
   Operand address(Function& f, std::size_t index);
   Operand named(Function& f, std::string_view n, std::size_t index);
+  Operand register_operand(std::string_view n, std::uint32_t reg, std::uint32_t width);
 
   Module& module_;
   Lexer lex_;

@@ -25,6 +25,12 @@ constexpr TypeName kTypes[] = {
 bool is_linkage(std::string_view t) {
   return t == "visible" || t == "extern" || t == "weak" || t == "common";
 }
+Opaque opaque_from(std::string_view t) {
+  return t == "texref"       ? Opaque::texture
+         : t == "samplerref" ? Opaque::sampler
+         : t == "surfref"    ? Opaque::surface
+                             : Opaque::none;
+}
 bool space_from(std::string_view t, Space& space) {
   if (t == "global")
     space = Space::global;
@@ -129,13 +135,28 @@ void Parser::module_item() {
   } else if (d == "loc") {
     location();
   } else if (d == "alias") {
-    fail("unsupported directive .alias");
+    alias();
   } else if (d == "pragma") {
     lex_.next();
     expect(";");
   } else {
     fail("unknown directive ." + std::string(d));
   }
+}
+
+/// .alias name, function: both functions are known.
+void Parser::alias() {
+  const auto function = [&](std::string_view n) {
+    const Symbol* s = find(n);
+    if (s == nullptr || s->kind != Symbol::Kind::function) fail("'" + std::string(n) + "' is no function");
+    return s->id;
+  };
+  const std::uint32_t id = function(name("a function name"));
+  expect(",");
+  const std::uint32_t target = function(name("a function name"));
+  if (id == target || module_.functions[target].alias >= 0) fail("an alias of an alias");
+  module_.functions[id].alias = static_cast<int>(target);
+  expect(";");
 }
 
 void Parser::file_directive() {
@@ -206,6 +227,10 @@ void Parser::variables(Space space, bool is_extern) {
     } else if (type_from(t) != Type::none && type_from(t) != Type::pred) {
       v.type = type_from(t);
       break;
+    } else if (opaque_from(t) != Opaque::none) {
+      v.opaque = opaque_from(t);
+      v.type = Type::b64;
+      break;
     } else if (t == "ptr") {
       continue;
     } else {
@@ -238,7 +263,34 @@ void Parser::variables(Space space, bool is_extern) {
   expect(";");
 }
 
+/// { addr_mode_0 = clamp_to_edge, filter_mode = linear, ... } of a .texref or .samplerref, kept as bytes: one for each
+/// address mode, the filter mode and whether coordinates are not normalized, a name's place in its list.
+void Parser::sampler_fields(Variable& v) {
+  static constexpr std::string_view kAddress[] = {"wrap", "clamp_to_edge", "mirror", "clamp_to_border"};
+  static constexpr std::string_view kFilter[] = {"nearest", "linear"};
+  static constexpr std::string_view kFields[] = {"addr_mode_0", "addr_mode_1", "addr_mode_2", "filter_mode",
+                                                 "force_unnormalized_coords"};
+  v.init.assign(v.bytes, 0);
+  expect("{");
+  do {
+    const std::string_view field = name("a field of a sampler");
+    expect("=");
+    const bool number = lex_.peek().kind == Token::Kind::integer;
+    std::uint64_t value = number ? integer("a value") : 0;
+    if (!number) {
+      const std::string_view mode = name("a mode");
+      if (mode == "clamp_ogl") value = 1;
+      for (std::size_t i = 0; i < std::size(kAddress); ++i) value = kAddress[i] == mode ? i : value;
+      for (std::size_t i = 0; i < std::size(kFilter); ++i) value = kFilter[i] == mode ? i : value;
+    }
+    for (std::size_t i = 0; i < std::size(kFields); ++i)
+      if (kFields[i] == field) v.init[i] = static_cast<std::uint8_t>(value);
+  } while (accept(","));
+  expect("}");
+}
+
 void Parser::initializer(Variable& v) {
+  if (v.opaque != Opaque::none && v.bytes == 8) return sampler_fields(v);
   std::size_t at = 0;
   const bool sized = v.bytes != 0;
   if (sized) v.init.assign(v.bytes, 0);
@@ -297,51 +349,64 @@ void Parser::init_values(Variable& v, std::size_t& at, int depth) {
   at += element;
 }
 
-void Parser::parameters(Function& f, std::vector<std::uint32_t>& out) {
+void Parser::parameters(Function& f, std::vector<std::uint32_t>& out,
+                        std::vector<RegisterParameter>& registers) {
   expect("(");
   if (accept(")")) return;
-  do {
-    if (!lex_.peek().is_dot("param")) fail("expected .param (register parameters are not supported)");
-    lex_.next();
-    Variable v;
-    v.space = Space::param;
-    bool have_align = false;
-    for (;;) {
-      if (lex_.peek().kind != Token::Kind::dotted) fail("expected a parameter type");
-      const std::string_view t = lex_.next().text;
-      if (t == "align") {
-        const std::uint64_t a = integer("an alignment");
-        if (v.type == Type::b8 && !have_align) v.align = a;
-        if (!std::has_single_bit(a) || a > 65536) fail("alignment must be a power of two");
-        have_align = true;
-        v.align = a;
-      } else if (type_from(t) != Type::none) {
-        v.type = type_from(t);
-        break;
-      } else {
-        fail("unknown parameter type ." + std::string(t));
-      }
-    }
-    if (!have_align) v.align = static_cast<std::size_t>(size_of(v.type));
-    // ".u64 .ptr .global .align 16 name": the pointee's attributes mean nothing here.
-    while (lex_.peek().kind == Token::Kind::dotted)
-      if (lex_.next().is_dot("align")) integer("an alignment");
-    v.line = lex_.peek().line;
-    const std::string_view n = name("a parameter name");
-    v.name = std::string(n);
-    v.bytes = static_cast<std::size_t>(size_of(v.type));
-    if (accept("[")) {
-      const std::uint64_t count = lex_.peek().is("]") ? 0 : integer("an array size");
-      expect("]");
-      if (count > 65536) fail("parameter '" + v.name + "' is too large");
-      v.bytes *= count;
-    }
-    const std::uint32_t id = add_variable(std::move(v));
-    out.push_back(id);
-    scopes_.back().names[n] = Symbol{Symbol::Kind::variable, id, 0};
-  } while (accept(","));
+  do parameter(f, out, registers);
+  while (accept(","));
   expect(")");
-  (void)f;
+}
+
+void Parser::parameter(Function& f, std::vector<std::uint32_t>& out,
+                       std::vector<RegisterParameter>& registers) {
+  const bool in_register = lex_.peek().is_dot("reg");
+  if (!lex_.peek().is_dot("param") && !in_register) fail("expected .param or .reg");
+  if (in_register && f.entry) fail("a kernel has no .reg parameters");
+  lex_.next();
+  Variable v;
+  v.space = Space::param;
+  bool have_align = false;
+  for (;;) {
+    if (lex_.peek().kind != Token::Kind::dotted) fail("expected a parameter type");
+    const std::string_view t = lex_.next().text;
+    if (t == "align") {
+      const std::uint64_t a = integer("an alignment");
+      if (!std::has_single_bit(a) || a > 65536) fail("alignment must be a power of two");
+      have_align = true;
+      v.align = a;
+    } else if (type_from(t) != Type::none) {
+      v.type = type_from(t);
+      break;
+    } else if (opaque_from(t) != Opaque::none) {
+      v.opaque = opaque_from(t);
+      v.type = Type::b64;
+      break;
+    } else {
+      fail("unknown parameter type ." + std::string(t));
+    }
+  }
+  if (!have_align) v.align = static_cast<std::size_t>(size_of(v.type));
+  // ".u64 .ptr .global .align 16 name": the pointee's attributes mean nothing here.
+  while (lex_.peek().kind == Token::Kind::dotted)
+    if (lex_.next().is_dot("align")) integer("an alignment");
+  v.line = lex_.peek().line;
+  const std::string_view n = name("a parameter name");
+  v.name = std::string(n);
+  v.bytes = static_cast<std::size_t>(size_of(v.type));
+  if (!in_register && accept("[")) {
+    const std::uint64_t count = lex_.peek().is("]") ? 0 : integer("an array size");
+    expect("]");
+    if (count > 65536) fail("parameter '" + v.name + "' is too large");
+    v.bytes *= count;
+  }
+  const Type type = v.type;
+  const std::uint32_t id = add_variable(std::move(v));
+  out.push_back(id);
+  if (in_register)
+    registers.push_back({add_registers(f, n, type, 1, 1, false), id});
+  else
+    scopes_.back().names[n] = Symbol{Symbol::Kind::variable, id, 0};
 }
 
 void Parser::performance(Function& f, std::string_view d) {
@@ -380,10 +445,10 @@ void Parser::function(bool entry, bool is_extern) {
   function_ = static_cast<int>(module_.functions.size());
   scopes_.emplace_back();
   while (lex_.peek().is_dot("attribute")) performance(f, lex_.next().text);
-  if (lex_.peek().is("(")) parameters(f, f.returns);
+  if (lex_.peek().is("(")) parameters(f, f.returns, f.register_returns);
   const std::string_view n = name("a function name");
   f.name = std::string(n);
-  if (lex_.peek().is("(")) parameters(f, f.params);
+  if (lex_.peek().is("(")) parameters(f, f.params, f.register_params);
   while (lex_.peek().kind == Token::Kind::dotted) performance(f, lex_.next().text);
   const Symbol* known = scopes_[0].names.contains(n) ? &scopes_[0].names[n] : nullptr;
   if (known != nullptr && known->kind != Symbol::Kind::function) fail("'" + f.name + "' is not a function");

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "generator/emit/cache_rows.hpp"
-#include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
@@ -319,11 +318,15 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   return m;
 }
 
-void use_sections(Prelude& prelude, const DecodePlan& p) {
+Prelude prelude_of(const DecodePlan& p) {
+  Prelude prelude("cdna.hip");
   for (const char* section :
-       {"types", "uniform", "waits", "warp_names", "row_base", "rcp_approx", "log2_approx", "maximum", "any",
-        "from_lane", "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16", "schedule_fence"})
+       {"types", "uniform", "waits", "row_base", "rcp_approx", "log2_approx", "maximum", "any", "from_lane",
+        "lds_write_8", "lds_read_8", "lds_float", "arrive", "global_16", "schedule_fence"})
     prelude.use(section);
+  Writer blocks;
+  blocks.line("DEVICE u32 grid_blocks() {{ return __builtin_amdgcn_grid_size_x() / {}u; }}", p.num_threads);
+  prelude.add("grid_blocks", blocks.take());
   for (const DType type : {p.config.dtype, p.o_floats() ? p.config.dtype : *p.config.out_dtype})
     prelude.use(is_fp8(type)                        ? "pack_fp8"
                 : type == DType::fp16               ? "pack_fp16"
@@ -338,22 +341,22 @@ void use_sections(Prelude& prelude, const DecodePlan& p) {
   }
   p.q->use(prelude);
   p.modifier->use(prelude);
+  p.stream->use(prelude);
   prelude.use("buffer_store_8");
   if (p.q_bytes()) prelude.use("lds_write_4");
+  return prelude;
 }
 
 }  // namespace
 
 KernelSource emit_decode(const DecodePlan& p) {
-  Prelude prelude("cdna.hip");
-  use_sections(prelude, p);
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;
   source.manifest = manifest(p, params);
   Writer body;
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
-  body.raw(prelude.text());
+  body.raw(prelude_of(p).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
@@ -380,13 +383,7 @@ KernelSource emit_decode(const DecodePlan& p) {
       : p.v_in_k  ? " in K"
                   : "",
       p.smem_v, p.smem_p, p.smem_exchange);
-  const Manifest& m = source.manifest;
-  const std::string head = kernel_head(
-      m.name, m.config_json, facts,
-      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
-                  m.target, m.name));
-  source.head_bytes = head.size();
-  source.text = head + to_cdna(body.take(), p.num_threads);
+  set_text(source, facts, body.lines());
   return source;
 }
 

@@ -1,6 +1,5 @@
 // The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
 #include "generator/emit/cache_rows.hpp"
-#include "generator/emit/dialect.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
@@ -258,7 +257,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   Writer body;
   body.line("#define kInfinity __builtin_inff()");
   body.blank();
-  body.raw(prelude.text());
+  body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
@@ -271,12 +270,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_epilogue(body, p);
   body.close();
 
-  const std::string head = kernel_head(
-      source.manifest.name, source.manifest.config_json, head_facts(p),
-      fmt::format("clang -x hip --offload-device-only -nogpuinc -nogpulib -O3 --offload-arch={} {}.hip",
-                  source.manifest.target, source.manifest.name));
-  source.head_bytes = head.size();
-  source.text = head + to_cdna(body.take(), p.num_threads);
+  set_text(source, head_facts(p), body.lines());
   return source;
 }
 

@@ -214,6 +214,7 @@ void use_common(Prelude& prelude, const DecodeBase& p) {
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
+  p.stream->use(prelude);
 }
 
 KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
@@ -232,7 +233,7 @@ KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
   Writer w;
   w.line("#define kInfinity __int_as_float(0x7f800000)");
   w.blank();
-  w.raw(prelude.text());
+  w.raw(prelude.lines());
   emit_fixed_heads(w, p.config);
   p.stream->emit_functions(w);
   p.operand->emit_functions(w);
@@ -241,10 +242,7 @@ KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
          parameter_list(params, {.kv_bytes = kv_bytes, .o_floats = p.out() == DType::f32}));
   body(w);
   w.close();
-  const std::string head =
-      kernel_head(m.name, m.config_json, facts, fmt::format("nvcc -arch=sm_80 -cubin {}.cu", m.name));
-  source.head_bytes = head.size();
-  source.text = head + w.take();
+  set_text(source, facts, w.lines());
   return source;
 }
 

@@ -356,7 +356,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
-  body.raw(prelude.text());
+  body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
   MHAOperand(p.kind, p.page_size, 1).emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads);
@@ -368,10 +368,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_epilogue(body, p);
   body.close();
 
-  const std::string head = kernel_head(source.manifest.name, source.manifest.config_json, head_facts(p),
-                                       fmt::format("nvcc -arch=sm_80 -cubin {}.cu", source.manifest.name));
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  set_text(source, head_facts(p), body.lines());
   return source;
 }
 

@@ -223,7 +223,8 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
 
 namespace {
 
-void use_sections(Prelude& prelude, const DecodePlan& p) {
+Prelude prelude_of(const DecodePlan& p) {
+  Prelude prelude("sm90.cuh");
   for (const char* section : {"types",
                               "smem_address",
                               "mbarrier_init",
@@ -264,6 +265,7 @@ void use_sections(Prelude& prelude, const DecodePlan& p) {
   use_output(prelude, *p.config.out_dtype);
   if (p.lse) prelude.use("log2_approx");
   p.modifier->use(prelude);
+  p.stream->use(prelude);
   if (p.grouped()) {
     prelude.use("ldmatrix"), prelude.use("mma_fp16"), prelude.use("mma_fp16_first");
   } else {
@@ -273,61 +275,28 @@ void use_sections(Prelude& prelude, const DecodePlan& p) {
   }
   if (p.rope_apart()) p.qk_rope->add_to(prelude, true), p.qk_rope->add_to(prelude, false);
   if (p.fp8_q) prelude.use("byte_type");
+  return prelude;
 }
 
-}  // namespace
-
-KernelSource emit_decode(const DecodePlan& p) {
-  Prelude prelude("sm90.cuh");
-  use_sections(prelude, p);
-
-  const auto params = without_fixed_heads(kernel_params(p), p.config);
-  const std::string name = *p.config.name;
-  Writer body;
-  body.line("#define kInfinity __int_as_float(0x7f800000)");
-  body.blank();
-  body.raw(prelude.text());
-  emit_fixed_heads(body, p.config);
-  p.stream->emit_functions(body);
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
-            p.room_beside ? 2 : p.ctas_per_sm);
-  body.open("{}({})", entry_name(name),
-            parameter_list(
-                params,
-                {.q_bytes = p.fp8_q, .o_floats = p.o_floats(), .const_values = true, .one_per_line = true}));
-  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
-  body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
-  body.line("#else");
-  emit_setup(body, p);
-  body.blank();
+/// The warps' roles: consumers, and one or two warps of producers behind them.
+void emit_roles(Writer& w, const DecodePlan& p) {
   const bool together = p.producer_warps == 1;
-  body.open("if (threadIdx.x >= {})", p.consumer_threads() + (together ? 0 : 32));
+  w.open("if (threadIdx.x >= {})", p.consumer_threads() + (together ? 0 : 32));
   if (p.warpgroups > 1) {
-    body.line("SETMAXNREG_DEC({});", DecodePlan::kProducerRegisters);
-    body.line("if (threadIdx.x >= {}) return;", p.consumer_threads() + 32);
+    w.line("SETMAXNREG_DEC({});", DecodePlan::kProducerRegisters);
+    w.line("if (threadIdx.x >= {}) return;", p.consumer_threads() + 32);
   }
-  emit_decode_producer(body, p, together, !p.v_in_k);
+  emit_decode_producer(w, p, together, !p.v_in_k);
   if (!together) {
-    body.reopen("else if (threadIdx.x >= {})", p.consumer_threads());
-    emit_decode_producer(body, p, true, false);
+    w.reopen("else if (threadIdx.x >= {})", p.consumer_threads());
+    emit_decode_producer(w, p, true, false);
   }
-  body.reopen("else");
-  emit_decode_consumer(body, p);
-  body.close();
-  body.line("#endif");
-  body.close();
+  w.reopen("else");
+  emit_decode_consumer(w, p);
+  w.close();
+}
 
-  KernelSource source;
-  Manifest& m = source.manifest = manifest_of(p.config);
-  m.num_threads = p.num_threads();
-  m.smem_bytes = p.smem_bytes();
-  if (p.residency_at_launch) {
-    m.stages = Manifest::Stages{p.num_kv_stages, p.shared_stages, p.shared_smem_bytes(), p.alone_megabytes};
-  }
-  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
-  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
-  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
-  m.params = params;
+void expect_products(Manifest& m, const DecodePlan& p) {
   const auto expect = [&](int n, int k, int count) {
     m.expectations.push_back({fmt::format("wgmma.mma_async.sync.aligned.m64n{}k{}", n, k), count});
   };
@@ -344,10 +313,53 @@ KernelSource emit_decode(const DecodePlan& p) {
   } else {
     expect(p.BN, 16, qk), expect(p.ov_columns(), 16, pv);
   }
+}
 
+Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
+  Manifest m = manifest_of(p.config);
+  m.num_threads = p.num_threads();
+  m.smem_bytes = p.smem_bytes();
+  if (p.residency_at_launch) {
+    m.stages = Manifest::Stages{p.num_kv_stages, p.shared_stages, p.shared_smem_bytes(), p.alone_megabytes};
+  }
+  m.grid = {GridRule::Kind::stream_k, p.BM, p.ctas_per_sm, p.BN};
+  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
+  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
+  m.params = params;
+  expect_products(m, p);
   m.expectations.push_back(
       {"griddepcontrol.wait", (p.stream->range_reads_lengths() ? 3 : 2) + p.producer_warps});
+  return m;
+}
 
+}  // namespace
+
+KernelSource emit_decode(const DecodePlan& p) {
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
+  const std::string name = *p.config.name;
+  Writer body;
+  body.line("#define kInfinity __int_as_float(0x7f800000)");
+  body.blank();
+  body.raw(prelude_of(p).lines());
+  emit_fixed_heads(body, p.config);
+  p.stream->emit_functions(body);
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
+            p.room_beside ? 2 : p.ctas_per_sm);
+  body.open("{}({})", entry_name(name),
+            parameter_list(
+                params,
+                {.q_bytes = p.fp8_q, .o_floats = p.o_floats(), .const_values = true, .one_per_line = true}));
+  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
+  body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
+  body.line("#else");
+  emit_setup(body, p);
+  body.blank();
+  emit_roles(body, p);
+  body.line("#endif");
+  body.close();
+
+  KernelSource source;
+  source.manifest = manifest(p, params);
   const std::string stages =
       p.residency_at_launch
           ? fmt::format("{} KV stages in each of {} blocks a multiprocessor, or {} in one", p.shared_stages,
@@ -358,10 +370,7 @@ KernelSource emit_decode(const DecodePlan& p) {
       "Shared memory ({} bytes{}):{}",
       *p.config.schedule, p.BM, p.BN, stages, p.smem.bytes(),
       p.stages_at_launch() ? fmt::format(" with {} stages", p.num_kv_stages) : "", p.smem.listing());
-  const std::string head = kernel_head(name, m.config_json, facts,
-                                       "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  set_text(source, facts, body.lines());
   return source;
 }
 

@@ -267,7 +267,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   Writer body;
   body.line("#define kInfinity __int_as_float(0x7f800000)");
   body.blank();
-  body.raw(prelude.text());
+  body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
   emit_work(body, p);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
@@ -316,10 +316,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
       "swizzle {}B. Registers: {} a producer thread, {} a consumer thread.\nShared memory ({} bytes):{}",
       *p.config.schedule, p.BM, p.num_math_warpgroups, p.BN, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
       p.producer_registers, p.math_registers, p.smem.bytes(), p.smem.listing());
-  const std::string head = kernel_head(name, m.config_json, facts,
-                                       "nvcc -gencode=arch=compute_90a,code=sm_90a -cubin " + name + ".cu");
-  source.head_bytes = head.size();
-  source.text = head + body.take();
+  set_text(source, facts, body.lines());
   return source;
 }
 

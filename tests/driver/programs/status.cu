@@ -12,9 +12,8 @@ int main() {
   if (cudaMalloc(&p, 128) != cudaSuccess) return 4;
   fill<<<1, 32>>>(p);
   if (cudaGetLastError() != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess) return 5;
-  cudaArray_t array;
-  const cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
-  EXPECT(cudaMallocArray(&array, &format, 8, 8, 0) == cudaErrorNotSupported);
-  EXPECT(cudaMallocArray(&array, &format, 8, 8, 0) == cudaErrorNotSupported);
+  cudaIpcMemHandle_t handle;
+  EXPECT(cudaIpcGetMemHandle(&handle, p) == cudaErrorNotSupported);
+  EXPECT(cudaIpcGetMemHandle(&handle, p) == cudaErrorNotSupported);
   return 3;
 }

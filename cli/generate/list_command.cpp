@@ -1,0 +1,141 @@
+// list: the shipped configs, by target and operation, with what tells them apart.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <kiln/kiln.hpp>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "cli/commands.hpp"
+#include "cli/generate/config_source.hpp"
+#include "cli/output.hpp"
+#include "generator/config/defaults.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> words;
+  std::string target, operation;
+};
+
+/// A config in the words of the list.
+struct Row {
+  std::string name, path, target, operation, dtype, kv_dtype, operand, mask;
+  int depth = 0, ov_depth = 0, page_size = 0;
+
+  std::string types() const { return kv_dtype == dtype ? dtype : dtype + "/" + kv_dtype; }
+  std::string depths() const {
+    return ov_depth == depth ? std::to_string(depth) : fmt::format("{}/{}", depth, ov_depth);
+  }
+  std::string operands() const { return page_size > 0 ? fmt::format("{} {}", operand, page_size) : operand; }
+};
+
+std::string mask_text(const MaskConfig& mask) {
+  switch (mask.kind) {
+    case MaskConfig::Kind::none:
+      return "none";
+    case MaskConfig::Kind::causal:
+      return "causal";
+    case MaskConfig::Kind::sliding_window:
+      return fmt::format("window {}", mask.size);
+    case MaskConfig::Kind::chunked:
+      return fmt::format("chunk {}", mask.size);
+    case MaskConfig::Kind::custom:
+      break;
+  }
+  return "custom";
+}
+
+Row row_of(const ShippedConfig& shipped) {
+  const Config c = with_shared_defaults(parse_config(shipped.text, shipped.name));
+  const auto text = [](auto value) { return std::string(to_string(value)); };
+  return {shipped.name,
+          shipped.path,
+          text(c.target),
+          text(c.operation),
+          text(c.dtype),
+          text(*c.kv_dtype),
+          text(c.operand->kind),
+          mask_text(*c.mask),
+          c.depth,
+          *c.ov_depth,
+          c.operand->page_size.value_or(0)};
+}
+
+/// Every word occurs in the name or in a column.
+bool matches(const Row& row, const Options& options) {
+  if (!options.target.empty() && row.target != options.target) return false;
+  if (!options.operation.empty() && row.operation != options.operation) return false;
+  const std::string all = fmt::format("{} {} {} {} {} {} {}", row.name, row.target, row.operation,
+                                      row.types(), row.depths(), row.operands(), row.mask);
+  return std::all_of(options.words.begin(), options.words.end(),
+                     [&](const std::string& word) { return all.find(word) != std::string::npos; });
+}
+
+Json document_of(const std::vector<Row>& rows) {
+  Json document = Json::array();
+  for (const Row& row : rows) {
+    document.push_back({{"name", row.name},
+                        {"target", row.target},
+                        {"operation", row.operation},
+                        {"dtype", row.dtype},
+                        {"kv_dtype", row.kv_dtype},
+                        {"depth", row.depth},
+                        {"ov_depth", row.ov_depth},
+                        {"operand", row.operand},
+                        {"mask", row.mask},
+                        {"path", row.path}});
+  }
+  return document;
+}
+
+void print_rows(const std::vector<Row>& rows) {
+  std::map<std::pair<std::string, std::string>, std::vector<std::vector<std::string>>> groups;
+  for (const Row& row : rows) {
+    auto& cells = groups[{row.target, row.operation}];
+    if (cells.empty()) cells.push_back({"name", "Q/KV type", "depth", "operand", "mask"});
+    cells.push_back({row.name, row.types(), row.depths(), row.operands(), row.mask});
+  }
+  const char* between = "";
+  for (const auto& [key, cells] : groups) {
+    fmt::print("{}{}\n{}", between, bold(fmt::format("{} {} ({})", key.first, key.second, cells.size() - 1)),
+               table(cells, true));
+    between = "\n";
+  }
+}
+
+int list(const Options& options, bool json) {
+  if (!options.target.empty() && !target_from(options.target))
+    throw Error(ErrorCode::bad_input,
+                fmt::format("--target: no target '{}'; sm_80, sm_90a, gfx90a, gfx942 and "
+                            "gfx950 have shipped configs",
+                            options.target));
+  std::vector<Row> rows;
+  for (const ShippedConfig& shipped : shipped_configs()) {
+    Row row = row_of(shipped);
+    if (matches(row, options)) rows.push_back(std::move(row));
+  }
+  if (json) {
+    print_json(document_of(rows));
+    return 0;
+  }
+  if (rows.empty())
+    throw Error(ErrorCode::bad_input, "no shipped config has all of that; `kiln list` shows all");
+  print_rows(rows);
+  return 0;
+}
+
+}  // namespace
+
+Action add_list(CLI::App& command, Common& common) {
+  auto options = std::make_shared<Options>();
+  command.add_option("WORD", options->words, "Only configs that have every word in their name or a column");
+  command.add_option("--target", options->target, "Only this target, such as sm_90a");
+  command.add_option("--operation", options->operation, "prefill or decode")
+      ->check(CLI::IsMember({"prefill", "decode"}));
+  return [options, &common] { return list(*options, common.json); };
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,58 @@
+// The product of one tcgen05.mma: which cells and bytes it uses, and its arithmetic.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "emulator/tcgen05/descriptor.hpp"
+#include "emulator/tcgen05/memory.hpp"
+
+namespace kiln::emulator::tcgen05 {
+
+/// What one tcgen05.mma was issued with. `d`, `a`, `scale_a` and `scale_b` are tensor-memory addresses.
+struct MmaCall {
+  MmaShape shape;
+  InstructionDescriptor i;
+  bool accumulate = true;
+  int scale_d = 0;  ///< D * 2^-scale_d before the sum
+  std::uint32_t d = 0, a = 0, scale_a = 0, scale_b = 0;
+  std::uint64_t desc_a = 0, desc_b = 0;
+  std::array<LaneMask, 2> disabled{};  ///< lanes of D that are not written, by CTA of the pair
+};
+
+/// Lanes that hold consecutive rows of D, and the first column of the product in their first cell.
+struct Segment {
+  std::uint32_t lane = 0, lanes = 0, row = 0, column = 0;
+};
+/// Where D lies in one CTA: layouts A to G of the PTX ISA. `columns` are those of tensor memory.
+struct Placement {
+  std::vector<Segment> segments;
+  std::uint32_t columns = 0;
+  LaneMask lanes() const;
+};
+Placement placement_of(const MmaCall& c);
+/// Rows of A that a CTA holds.
+std::uint32_t rows_of(const MmaCall& c);
+/// What is wrong with the tensor-memory addresses of a call; empty: nothing.
+std::string check_addresses(const MmaCall& c);
+
+/// Cells that are read and written, and bytes of shared memory of one CTA.
+Rectangle cells_of_d(const MmaCall& c, int cta);
+Rectangle cells_of_a(const MmaCall& c);
+Rectangle cells_of_scales(const MmaCall& c, bool of_a);
+OperandExtent extent_of_a(const MmaCall& c);
+OperandExtent extent_of_b(const MmaCall& c);
+
+/// One CTA of the group: its tensor memory and the shared memory that descriptors address.
+struct Cta {
+  Memory* tensor = nullptr;
+  std::span<const std::uint8_t> shared;
+};
+/// D (+)= A * B in every CTA of the group. Products are exact; sums run in f32 over ascending k from D on, of scaled
+/// kinds block by block. Integer kinds are exact.
+void multiply(const MmaCall& c, std::span<const Cta> ctas);
+
+}  // namespace kiln::emulator::tcgen05

@@ -1,0 +1,52 @@
+// Emitted text, and for each of its lines what wrote it: a file of kiln's sources or of templates/, and a line there.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <kiln/source.hpp>
+
+namespace kiln {
+
+/// The place that calls: `Here here = Here(__builtin_FILE(), __builtin_LINE())` as a default argument.
+struct Here {
+  constexpr Here(const char* its_file, int its_line) : file(its_file), line(its_line) {}
+  const char* file;
+  int line;
+};
+
+class Lines {
+ public:
+  Lines() = default;
+
+  /// Adds `text` (any number of lines, the last one's newline may be missing), all from one place.
+  void add(std::string_view text, const LineOrigin& origin) {
+    while (!text.empty()) {
+      const auto end = text.find('\n');
+      add_line(text.substr(0, end), 0, origin);
+      if (end == std::string_view::npos) break;
+      text.remove_prefix(end + 1);
+    }
+  }
+  /// One line behind `indent` blanks; an empty one has none.
+  void add_line(std::string_view line, int indent, const LineOrigin& origin) {
+    if (!line.empty()) text_.append(static_cast<std::size_t>(indent), ' ').append(line);
+    text_ += '\n';
+    origins_.push_back(origin);
+  }
+  void add(const Lines& other, int indent = 0);
+  /// Removes the last line while it is empty and another line is before it.
+  void drop_blank_end();
+
+  const std::string& text() const { return text_; }
+  const std::vector<LineOrigin>& origins() const { return origins_; }
+  bool empty() const { return origins_.empty(); }
+
+ private:
+  std::string text_;
+  std::vector<LineOrigin> origins_;  ///< one a line
+};
+
+}  // namespace kiln

@@ -1,0 +1,22 @@
+#include "generator/emit/writer.hpp"
+
+namespace kiln {
+
+void Writer::put(std::string_view text, Here here) {
+  const LineOrigin origin{here.file, here.line};
+  const auto end = text.find('\n');
+  lines_.add_line(text.substr(0, end), 2 * indent_, origin);
+  if (end != std::string_view::npos) lines_.add(text.substr(end + 1), origin);
+}
+
+void Writer::raw(std::string_view text, Here here) {
+  const LineOrigin origin{here.file, here.line};
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    lines_.add_line(text.substr(0, end), 2 * indent_, origin);
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace kiln

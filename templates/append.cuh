@@ -1,0 +1,122 @@
+// The kernel that writes new rows of K and V into a paged cache: generator/emit/append.cpp says what it does and plans it.
+
+//@ section types
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+
+//@ section bytes
+// An element of a new row.
+__device__ __forceinline__ float widen(u16 x) {
+//@ if bf16
+  return __uint_as_float((u32)x << 16);
+//@ else
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+//@ end
+}
+
+//@ if int8
+// Nearest int8, halves to even, within 127.
+__device__ __forceinline__ u32 narrow(float x) {
+  return (u32)__float2int_rn(fminf(fmaxf(x, -127.0f), 127.0f)) & 0xffu;
+}
+//@ else
+// Nearest E4M3, halves to even, within 448; below 2^-6 in steps of 2^-9. NaN stays NaN.
+__device__ __forceinline__ u32 narrow(float x) {
+  const u32 bits = __float_as_uint(x), sign = bits >> 24 & 0x80u;
+  const float magnitude = fminf(fabsf(x), 448.0f);
+  const u32 wide = __float_as_uint(magnitude);
+  const u32 normal = (wide + 0x7ffffu + (wide >> 20 & 1u) >> 20) - (120u << 3);
+  const u32 code = magnitude < 0.015625f ? (u32)__float2int_rn(magnitude * 512.0f) : normal;
+  return sign | ((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fu : code);
+}
+//@ end
+
+//@ section kernel
+extern "C" __global__ void __launch_bounds__(${threads})
+${entry}(${parameters}) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, head = blockIdx.y, batch = blockIdx.z;
+  const int first = cu_seqlens_q[batch], rows = cu_seqlens_q[batch + 1] - first, length = seqlens_k[batch];
+  // new row `row` of a sequence is its token length - rows + row
+  const int end = min(rows, (int)blockIdx.x * ${rows} + ${rows});
+  for (int row = blockIdx.x * ${rows} + warp; row < end; row += ${warps}) {
+    const int token = length - rows + row;
+    if (token < 0) continue;
+    const int page = ${page};
+    if (page < 0) continue;  // no page of the pool: nothing is written
+
+    ${row_of_k}
+    ${rope_of_k}
+    ${row_of_v}
+  }
+}
+//@ section row
+{  // a row of ${tensor}
+  const u16* const from = new_${name} + (first + row) * ${source}_stride_seq + head * ${source}_stride_head;
+  ${element}* const to = ${name} + ${row_offset} + head * ${name}_stride_head${first_column};
+  u32 pair[${steps}];  // columns 64 * i + 2 * lane and the next
+#pragma unroll
+  for (int i = 0; i < ${steps}; ++i) {
+    const int column = 64 * i + 2 * lane;
+//@ if partial
+    pair[i] = column < ${depth} ? *(const u32*)(from + column) : 0u;
+//@ else
+    pair[i] = *(const u32*)(from + column);
+//@ end
+  }
+//@ if bytes
+  float low[${steps}], high[${steps}];
+#pragma unroll
+  for (int i = 0; i < ${steps}; ++i) low[i] = widen((u16)pair[i]), high[i] = widen((u16)(pair[i] >> 16));
+//@ if finds_scales
+  float scale[${scales}];  // of ${group} elements each: their largest magnitude is the largest that ${dtype} holds
+#pragma unroll
+  for (int g = 0; g < ${scales}; ++g) {
+    float largest = 0.0f;
+#pragma unroll
+    for (int i = g * ${steps_per_scale}; i < min(${steps}, (g + 1) * ${steps_per_scale}); ++i)
+      largest = fmaxf(largest, fmaxf(fabsf(low[i]), fabsf(high[i])));
+#pragma unroll
+    for (int step = 1; step < ${lanes_per_scale}; step *= 2)
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    scale[g] = largest > 0.0f ? largest / ${top} : 1.0f;
+//@ if halves
+    const int index = 2 * g + lane / 16;
+    if (lane % 16 == 0 && index < ${groups})
+//@ else
+    const int index = g;
+    if (lane == 0)
+//@ end
+      ${name}_scale[page * ${name}_scale_stride_page + ${scale_of_row} + index] = scale[g];
+  }
+//@ end
+//@ if given_scale
+  const float scale = ${name}_scale[${scale_index}];
+//@ end
+#pragma unroll
+  for (int i = 0; i < ${steps}; ++i) {
+    const int column = 64 * i + 2 * lane;
+    const u32 bytes = narrow(low[i]${by_scale}) | narrow(high[i]${by_scale}) << 8;
+    ${if_in_row}*(u16*)(to + column) = (u16)bytes;
+  }
+//@ else
+#pragma unroll
+  for (int i = 0; i < ${steps}; ++i) {
+    const int column = 64 * i + 2 * lane;
+    ${if_in_row}*(u32*)(to + column) = pair[i];
+  }
+//@ end
+}
+//@ section rope
+{  // its rotary columns, as they are
+  const u16* const from = new_k + (first + row) * q_stride_seq + head * q_stride_head + ${columns};
+//@ if own_tensor
+  u16* const tail = k_rope + ${row_offset} + head * k_rope_stride_head;
+//@ else
+  ${element}* const to = k + ${row_offset} + head * k_stride_head${first_column};
+  u16* const tail = (u16*)((u8*)to + ${padded_depth});
+//@ end
+  for (int i = 2 * lane; i < ${rope_depth}; i += 64) *(u32*)(tail + i) = *(const u32*)(from + i);
+}

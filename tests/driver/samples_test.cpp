@@ -1,0 +1,30 @@
+// Whole applications in the manner of the CUDA samples, built by plain nvcc and run as they are: right, and clean.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "tests/driver/compile.hpp"
+
+TEST_CASE("sample programs are right and clean") {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& file : fs::directory_iterator(KILN_SOURCE_DIR "/tests/driver/samples"))
+    if (file.path().extension() == ".cu") names.push_back(file.path().stem().string());
+  std::sort(names.begin(), names.end());
+  CHECK(names.size() >= 25);
+  for (const std::string& name : names) {
+    const bool driver = name == "driver_api" || name == "virtual_memory";
+    const std::string program = kiln::test::compile(
+        "samples/" + name,
+        std::string(kiln::test::kPtx90) + (driver ? " -L/usr/local/cuda/lib64/stubs -lcuda -lnvrtc" : ""));
+    if (program.empty()) return;
+    const auto r = kiln::test::run_kiln("emulate --gpu H100 -- " + program);
+    // A failing assertion is what one of them is about.
+    const bool asserts = name == "print_and_assert";
+    CHECK_MESSAGE(r.status == (asserts ? 1 : 0), name, ": ", r.out, r.err);
+    CHECK_MESSAGE(r.out.ends_with("right\n"), name, ": ", r.out);
+    CHECK_MESSAGE((r.err.find("no findings") != std::string::npos) != asserts, name, ": ", r.err);
+  }
+}

@@ -1,0 +1,87 @@
+#include "workbench/verify/mutants.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+
+namespace kiln {
+namespace {
+
+/// What notices another text (or s_trap) in place of the candidate's.
+std::string with(const Killer& killer, const Candidate& c, const std::string& replacement) {
+  Candidate other = c;
+  if (other.ptx) other.ptx->replacement = replacement;
+  if (other.patch) other.patch->word = emulator::amdgcn::kTrap;
+  return killer(other);
+}
+
+void judge_one(Candidate& c, const Killer& killer) {
+  c.killed_by = killer(c);
+  if (!c.killed_by.empty()) return;
+  if (c.patch) c.equivalent = c.patch->equivalent;
+  if (c.ptx)
+    c.equivalent = emulator::equivalent_reason(
+        *c.ptx, [&](const std::string& text) { return !with(killer, c, text).empty(); });
+  if (c.survives() && (c.ptx || c.patch)) c.reached = !with(killer, c, "trap;").empty();
+}
+
+}  // namespace
+
+std::vector<Candidate> ptx_candidates(const std::string& text) {
+  std::vector<Candidate> out;
+  for (emulator::Mutation& m : emulator::mutations(text)) {
+    Candidate c{.change = m.change,
+                .statement = m.ptx_text,
+                .line = m.ptx_line,
+                .source_file = m.source_file,
+                .source_line = m.caller_line > 0 ? m.caller_line : m.source_line};
+    c.ptx = std::move(m);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::vector<Candidate> code_object_candidates(const std::string& image, const std::string& name,
+                                              const std::string& kernel) {
+  const auto bytes = std::as_bytes(std::span(image.data(), image.size()));
+  const auto module = emulator::amdgcn::Module::from_code_object(bytes, name);
+  std::vector<Candidate> out;
+  for (emulator::amdgcn::Mutation& m : emulator::amdgcn::mutations(module, kernel)) {
+    Candidate c{.change = m.change, .statement = m.text, .line = m.line, .source_line = m.source_line};
+    c.patch = std::move(m);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+std::string changed_program(const std::string& program, const Candidate& c) {
+  if (c.ptx) return emulator::apply_mutation(program, *c.ptx);
+  return c.patch ? emulator::amdgcn::apply(program, *c.patch) : program;
+}
+
+void judge(std::vector<Candidate>& candidates, const std::function<Killer()>& make_killer,
+           const JudgeOptions& options) {
+  std::atomic<std::size_t> next{0};
+  std::size_t done = 0, survivors = 0;
+  std::mutex mutex;
+  const auto work = [&] {
+    const Killer killer = make_killer();
+    for (std::size_t i; (i = next++) < candidates.size();) {
+      judge_one(candidates[i], killer);
+      const std::scoped_lock lock(mutex);
+      ++done;
+      survivors += candidates[i].survives() ? 1 : 0;
+      if (options.progress) options.progress(done, candidates.size(), survivors);
+    }
+  };
+  const std::size_t cores = options.threads > 0 ? static_cast<std::size_t>(options.threads)
+                                                : std::max(1U, std::thread::hardware_concurrency());
+  std::vector<std::jthread> others;
+  for (std::size_t t = 1; t < std::min(cores, candidates.size()); ++t) others.emplace_back(work);
+  work();
+}
+
+}  // namespace kiln
