@@ -139,7 +139,7 @@ std::vector<KeySpec> memory_keys() {
       bool_key("double_buffer_k_only", &Config::double_buffer_k_only, kAmd,
                "two stages of K, one of V; default in decode with BN <= 64"),
       bool_key("shared_kv", &Config::shared_kv, kAmd,
-               "V overlays K in shared memory; default in decode over depth 256"),
+               "V overlays K in shared memory; default where both do not fit beside each other"),
       name_key("dma", &Config::dma, {"lds_direct", "reg_staged"}, kAmd,
                "global memory to LDS directly, or through registers"),
       name_key("v_load", &Config::v_load, {"tr16", "tr32", "tr8_32", "tr8_16", "perm4x4", "block"}, kAmd,

@@ -24,6 +24,7 @@ constexpr std::array kPointerTypes{
 
 std::string pointer_type(const std::string& role, const ParameterStyle& style) {
   if (style.q_bytes && role == "q") return "const u8*";
+  if (style.o_floats && role == "o") return "float*";
   if (style.kv_bytes && (role == "k" || role == "v")) return "const u8*";
   for (const PointerType& known : kPointerTypes) {
     if (known.role == role) return std::string(known.type);

@@ -31,13 +31,15 @@ void StagedPipeline::emit_init(Writer& w, int full_arrivals, int empty_arrivals)
 }
 
 void StagedPipeline::emit_state(Writer& w, bool producer) const {
-  if (num_kv_stages_ > 1) w.line("u32 {} = 0;", stage());
+  if (num_kv_stages_ > 1) w.line("u32 {} = {};", stage(), first_);
   w.line("u32 {} = {};", phase(), producer ? 1 : 0);
 }
 
 void StagedPipeline::emit_step(Writer& w) const {
   if (num_kv_stages_ == 1) {
     w.line("{} ^= 1;", phase());
+  } else if (every_ == 2) {
+    w.line("if (({0} += 2) >= {1}) {{ {0} -= {1}; {2} ^= 1; }}", stage(), num_kv_stages_, phase());
   } else if (!in_use_.empty()) {
     w.line("if (++{0} == {1}) {{ {0} = 0; {2} ^= 1; }}", stage(), in_use_, phase());
   } else if (num_kv_stages_ == 2) {

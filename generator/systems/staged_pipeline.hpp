@@ -18,6 +18,10 @@ class StagedPipeline {
   /// of how many of the stages are used, at least 2; empty: all.
   StagedPipeline(std::string name, int num_kv_stages, int num_qk_stages, std::string in_use = "");
 
+  /// The slots of a ring that one of two operands takes in turns with the other: every second one, from `first`
+  /// (0 or 1) on. Both name the same barriers.
+  void take_turns(int first) { first_ = first, every_ = 2; }
+
   int num_kv_stages() const { return num_kv_stages_; }
   int num_qk_stages() const { return num_qk_stages_; }
   int num_barriers() const { return 2 * num_kv_stages_ * num_qk_stages_; }
@@ -45,6 +49,7 @@ class StagedPipeline {
 
   std::string name_, in_use_;
   int num_kv_stages_, num_qk_stages_;
+  int first_ = 0, every_ = 1;  ///< of its slots
 };
 
 }  // namespace kiln

@@ -15,7 +15,8 @@
 
 namespace kiln {
 
-/// One dimension of a tensor map, fastest first. `axis` is "depth", "seq", "head", "batch" or "page"; the
+/// One dimension of a tensor map, fastest first. `axis` is "depth", "panel", "seq", "head", "batch" or
+/// "page"; with "panel" the columns are cut into panels of as many as the first box has, side by side; the
 /// "seq" of a ragged operand runs over all rows of all sequences, that of a paged one over the rows of a
 /// page. An axis that the tensor has not ("batch" of a ragged or paged one, "page" of the others) has
 /// extent 1. Extents and strides come from the tensor at launch.

@@ -106,7 +106,8 @@ const R* find(const R (&table)[N], std::string_view name) {
 }
 
 bool is_axis(std::string_view axis) {
-  return axis == "depth" || axis == "head" || axis == "seq" || axis == "batch" || axis == "page";
+  return axis == "depth" || axis == "panel" || axis == "head" || axis == "seq" || axis == "batch" ||
+         axis == "page";
 }
 
 bool is_scale(std::string_view tensor) {
@@ -160,6 +161,16 @@ std::uint64_t stride_bytes(const Tensor& tensor, int axis) {
   return std::max<std::uint64_t>((span + 15) / 16 * 16, 16);
 }
 
+/// An axis of panels cuts the columns, which are whole ones, into those of the box.
+void fold_columns(const TensorMapSpec& spec, TensorMapRequest& request) {
+  for (std::size_t i = 1; i < spec.dims.size(); ++i) {
+    if (spec.dims[i].axis != "panel") continue;
+    request.extents[i] = request.extents[0] / request.box[0];
+    request.strides[i - 1] = request.box[0] * size_of(request.dtype);
+    request.extents[0] = request.box[0];
+  }
+}
+
 void add_map(const Manifest& manifest, const KernelParam& param, const AttentionArgs& args,
              const Problem& problem, PackedParams& out) {
   const TensorMapSpec& spec = param.map;
@@ -188,6 +199,7 @@ void add_map(const Manifest& manifest, const KernelParam& param, const Attention
                                                     : role == "k" ? manifest.k_columns()
                                                                   : manifest.ov_depth);
   }
+  fold_columns(spec, request);
   const bool empty = std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
   if (empty) {
     // A block asks for one tile even of no keys, so that O gets written, and uses nothing of what comes. The
@@ -274,7 +286,7 @@ bool known_map(const Manifest& manifest, const KernelParam& param) {
   if (scale ? !scales_by_head(manifest.quantization) : param.role.size() != 1 && !rope) return false;
   for (std::size_t i = 0; i < param.map.dims.size(); ++i) {
     const std::string& axis = param.map.dims[i].axis;
-    if (!is_axis(axis) || (scale && axis == "depth")) return false;
+    if (!is_axis(axis) || (scale && (axis == "depth" || axis == "panel"))) return false;
     if (i == 0 && axis != (scale ? "seq" : "depth")) return false;
   }
   return true;

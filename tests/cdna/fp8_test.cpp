@@ -154,6 +154,25 @@ TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are ref
   CHECK(parts("16", 128, "decode").find("takes a scale for whole strips of BK (32) columns") !=
         std::string::npos);
   CHECK(parts("64", 128, "prefill").find("takes one scale for a row of K") != std::string::npos);
-  CHECK(parts("\"per_token\"", 576, "decode", R"("v_from_k": true, "ov_depth": 512, )")
+  CHECK(parts("\"per_token\"", 576, "prefill", R"("v_from_k": true, "ov_depth": 512, )")
             .find("takes a scale for a tensor or a head where V lies in K") != std::string::npos);
+}
+
+TEST_CASE("MLA decode with a scale for a row: scores take it, and P for V in K's rows") {
+  if (!toolchain()) return;
+  const auto config = [](const char* target, const char* dtype, const char* kind, const char* n) {
+    return config_text(
+        target, dtype, 576,
+        fmt::format(
+            R"("kv_dtype": "int8", "v_from_k": true, "ov_depth": 512, "operand": {{{}, "quantization": {{"granularity": {}}}}})",
+            kind, n),
+        "decode");
+  };
+  const std::vector<LadderCase> cases{{3, 140}, {2, 1}};
+  const char *pages = R"("kind": "paged", "page_size": 16)", *rows = R"("kind": "ragged")",
+             *token = R"("per_token")";
+  check_ladder(config("gfx942", "bf16", pages, token), cases, true);
+  check_ladder(config("gfx950", "fp16", rows, "576"), cases);
+  check_ladder(config("gfx90a", "bf16", R"("kind": "contiguous")", token), cases);
+  CHECK(refusal(config("gfx950", "fp16", rows, "64")).find("one scale for a row of K") != std::string::npos);
 }

@@ -155,7 +155,6 @@ TEST_CASE("what sm90_decode has not is refused at its key") {
   CHECK(refused_at({{"kv_dtype", "fp16"}}, "/kv_dtype", ""));
   CHECK(refused_at({{"BM", 24}}, "/BM", ""));
   CHECK(refused_at({{"BN", 96}}, "/BN", "V3"));
-  CHECK(refused_at({{"out_dtype", "f32"}}, "/out_dtype", "not-yet"));
   CHECK(refused_at({{"v_from_k", true}, {"ov_depth", 64}, {"num_kv_stages", 1}}, "/num_kv_stages", "V25"));
   CHECK(refused_at({{"num_kv_stages", 12}}, "/num_kv_stages", "V15"));
   CHECK(refused_at({{"num_threads", 256}}, "/num_threads", "sm90_decode"));

@@ -1,6 +1,6 @@
 // decode_bf16_d128_paged16_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,8,16],"BM":8,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":3,"schedule":"sm90_decode"}
+// Config: {"name":"decode_bf16_d128_paged16_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,8,16],"BM":8,"BN":64,"BK":128,"num_threads":192,"swizzle":"128B","num_kv_stages":3,"num_qk_stages":1,"shared_ring":false,"tma_fold":"none","schedule":"sm90_decode"}
 // Schedule sm90_decode: 8 packed query rows by 64 keys a tile, 2 KV stages in each of 2 blocks a multiprocessor, or 3 in one.
 // Shared memory (104448 bytes with 3 stages):
 //         0 ..    2048  q          Q: the packed query rows

@@ -1,6 +1,6 @@
 // deepseek_mla_decode_rope_separate_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"deepseek_mla_decode_rope_separate_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":512,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm90_decode"}
+// Config: {"name":"deepseek_mla_decode_rope_separate_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":512,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"shared_ring":true,"tma_fold":"none","rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm90_decode"}
 // Schedule sm90_decode: 64 packed query rows by 64 keys a tile, 2 KV stages, 1 blocks a multiprocessor.
 // Shared memory (221296 bytes):
 //         0 ..  147456  k          K stages

@@ -1,6 +1,6 @@
 // prefill_bf16_d128_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"none","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[64,128,16],"BM":128,"BN":128,"BK":128,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
+// Config: {"name":"prefill_bf16_d128_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"none","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[64,128,16],"BM":128,"BN":128,"BK":128,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"shared_ring":false,"tma_fold":"none","schedule":"sm90_prefill"}
 // Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 128 keys a tile, 2 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
 // Shared memory (196704 bytes):

@@ -1,6 +1,6 @@
 // prefill_bf16_d256_ragged_causal_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d256_ragged_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[64,64,16],"BM":128,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"schedule":"sm90_prefill"}
+// Config: {"name":"prefill_bf16_d256_ragged_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":256,"ov_depth":256,"rope_depth":0,"nope_depth":256,"q_depth":256,"cache_depth":256,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"ragged"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.0625,"mma_shape":[64,64,16],"BM":128,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"shared_ring":false,"tma_fold":"none","schedule":"sm90_prefill"}
 // Schedule sm90_prefill: 128 query rows (2 consumer warpgroups of 64) by 64 keys a tile, 2 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 40 a producer thread, 232 a consumer thread.
 // Shared memory (196784 bytes):

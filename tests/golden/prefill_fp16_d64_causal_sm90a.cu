@@ -1,6 +1,6 @@
 // prefill_fp16_d64_causal_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_fp16_d64_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"fp16","kv_dtype":"fp16","out_dtype":"fp16","depth":64,"ov_depth":64,"rope_depth":0,"nope_depth":64,"q_depth":64,"cache_depth":64,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.125,"mma_shape":[64,128,16],"BM":192,"BN":128,"BK":64,"num_threads":512,"swizzle":"128B","num_kv_stages":4,"num_qk_stages":1,"schedule":"sm90_prefill_pingpong"}
+// Config: {"name":"prefill_fp16_d64_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"fp16","kv_dtype":"fp16","out_dtype":"fp16","depth":64,"ov_depth":64,"rope_depth":0,"nope_depth":64,"q_depth":64,"cache_depth":64,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.125,"mma_shape":[64,128,16],"BM":192,"BN":128,"BK":64,"num_threads":512,"swizzle":"128B","num_kv_stages":4,"num_qk_stages":1,"shared_ring":false,"tma_fold":"none","schedule":"sm90_prefill_pingpong"}
 // Schedule sm90_prefill_pingpong: 192 query rows (3 consumer warpgroups of 64) by 128 keys a tile, 4 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 32 a producer thread, 160 a consumer thread.
 // Shared memory (180440 bytes):

@@ -1,6 +1,6 @@
 // prefill_fp8_d128_causal_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_fp8_d128_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"fp8_e4m3","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,64,32],"BM":192,"BN":64,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":4,"num_qk_stages":1,"schedule":"sm90_prefill"}
+// Config: {"name":"prefill_fp8_d128_causal_sm90a","target":"sm_90a","operation":"prefill","dtype":"fp8_e4m3","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[64,64,32],"BM":192,"BN":64,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":4,"num_qk_stages":1,"shared_ring":false,"tma_fold":"none","schedule":"sm90_prefill"}
 // Schedule sm90_prefill: 192 query rows (3 consumer warpgroups of 64) by 64 keys a tile, 4 KV stages, 1 qk stages,
 // swizzle 128B. Registers: 56 a producer thread, 152 a consumer thread.
 // Shared memory (172312 bytes):

@@ -139,13 +139,6 @@ std::string v22_strip(const Config& c) {
              ? ""
              : fmt::format("streaming decode needs depth ({}) a multiple of BK ({})", c.depth, *c.BK);
 }
-std::string v22_threads(const Config& c) {
-  if (!streaming(c) || !c.num_threads) return "";
-  const int covered = *c.num_threads * 16 / static_cast<int>(size_of(c.dtype));
-  if (covered >= c.depth && covered % c.depth == 0) return "";
-  return fmt::format("streaming decode needs num_threads * {} ({}) a multiple of depth ({})",
-                     16 / size_of(c.dtype), covered, c.depth);
-}
 
 }  // namespace
 
@@ -181,7 +174,6 @@ std::vector<Rule> tile_rules() {
       {"V10", "4.4", kAmd, {"/BK", "/BN", "/mma_shape"}, v10_value},
       {"V22", "9.2 V22", kAmd, {"/num_threads", "/BN", "/WN"}, v22_warps},
       {"V22", "9.2 V22", kAmd, {"/BK", "/depth"}, v22_strip},
-      {"V22", "9.2 V22", kAmd, {"/num_threads", "/depth"}, v22_threads},
   };
 }
 

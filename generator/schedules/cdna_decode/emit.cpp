@@ -148,13 +148,12 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
 }
 
-/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products. A copy
-/// of the other operand goes where every wave has read long ago.
+/// One strip: it has landed; its fragments go to registers; `next` starts the next copy; the products.
 template <class Next>
 void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, const std::string& b,
                 const std::string& c, bool first, Next next) {
   buffer.emit_load_from_shared(w);
-  if (strip + 1 < buffer.num_strips()) buffer.emit_taken(w);
+  buffer.emit_taken(w, strip);
   next();
   buffer.emit_mma(w, b, c, strip, first);
 }
@@ -227,6 +226,7 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
   for (int i = 0; i < count; ++i)
     w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
            p.p_shift() > 0 ? "offset" : "-base");
+  if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
   const LaneAddress write = p_address(p, true);
   for (int t = 0; t < p.score_tiles(); ++t) {
     if (p.q_bytes()) {
@@ -327,7 +327,7 @@ Prelude prelude_of(const DecodePlan& p) {
   Writer blocks;
   blocks.line("DEVICE u32 grid_blocks() {{ return __builtin_amdgcn_grid_size_x() / {}u; }}", p.num_threads);
   prelude.add("grid_blocks", blocks.take());
-  for (const DType type : {p.config.dtype, *p.config.out_dtype})
+  for (const DType type : {p.config.dtype, p.o_floats() ? p.config.dtype : *p.config.out_dtype})
     prelude.use(is_fp8(type)                        ? "pack_fp8"
                 : type == DType::fp16               ? "pack_fp16"
                 : p.config.target == Target::gfx950 ? "pack_bf16"
@@ -361,7 +361,10 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
-            parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes(), .one_per_line = true}));
+            parameter_list(params, {.q_bytes = p.q_bytes(),
+                                    .kv_bytes = p.kv_bytes(),
+                                    .o_floats = p.o_floats(),
+                                    .one_per_line = true}));
   emit_setup(body, p);
   p.stream->emit_range(body);
   body.line("if (range.position >= range.end) return;  // before anything is computed for segments");

@@ -65,11 +65,11 @@ void emit_whole(Writer& w, const DecodePlan& p) {
   p.q->emit_store(
       w, "o_head",
       fmt::format(
-          "queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + {}) * 2) : 0",
-          p.ov_depth),
+          "queries > 0 ? (int)(((queries - 1) * o_stride_seq + (group - 1) * o_stride_head + {}) * {}) : 0",
+          p.ov_depth, p.o_bytes()),
       fmt::format("in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + {} * "
-                  "{}) * 2) : 0x80000000u",
-                  p.warp_n(), p.wave_columns));
+                  "{}) * {}) : 0x80000000u",
+                  p.warp_n(), p.wave_columns, p.o_bytes()));
 }
 
 void emit_part(Writer& w, const DecodePlan& p) {
@@ -147,11 +147,13 @@ void emit_combine(Writer& w, const DecodePlan& p) {
          p.ov_columns, p.BM * p.ov_columns);
   w.close();
   w.line("sum *= inverse;");
-  w.line(
-      "*(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = "
-      "u32x2{{{0}(sum.x, "
-      "sum.y), {0}(sum.z, sum.w)}};",
-      p.pack_out());
+  const std::string at = "(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c)";
+  if (p.o_floats()) {
+    w.line("*(f32x4*){} = sum;", at);
+  } else {
+    w.line("*(u32x2*){0} = u32x2{{{1}(sum.x, sum.y), {1}(sum.z, sum.w)}};", at,
+           QTile::pack_of(*p.config.out_dtype));
+  }
   w.close();
 }
 

@@ -37,12 +37,10 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!c.double_buffer.value_or(false), "/double_buffer", "has one strip in LDS", "false");
   check.takes(!c.double_buffer_k_only.value_or(false), "/double_buffer_k_only", "has one strip in LDS",
               "false");
-  check.takes(!c.shared_kv.value_or(false), "/shared_kv", "has strips of K and V side by side", "false");
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
-  check.takes(c.depth == 64 || c.depth == 128 || c.depth == 256 || c.depth == 512, "/depth",
-              "takes depth 64, 128, 256 and 512", "64, 128, 256, 512");
+  check.takes(c.depth <= 512, "/depth", "takes depth up to 512", "64, 128, 256, 512");
   return check.passed();
 }
 
@@ -79,6 +77,15 @@ std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key
   return std::nullopt;
 }
 
+QTile::Shape DecodePlan::q_shape() const {
+  QTile::Shape rows{mfma, depth, wave_columns, columns, QTile::pack_of(*config.out_dtype)};
+  if (ov_columns != ov_depth) {
+    rows.ov_depth = ov_depth;
+    rows.first_column = fmt::format("{} * {}", warp_n(), wave_columns);
+  }
+  return rows;
+}
+
 DecodePlan decode_plan_of(const Config& c) {
   DecodePlan p;
   p.mfma = Mfma::of(c);
@@ -104,8 +111,8 @@ DecodePlan decode_plan_of(const Config& c) {
 
 void place_in_lds(DecodePlan& p, int k_bytes, int v_bytes) {
   const TargetInfo& target = target_info(p.mfma.target);
-  p.smem_v = k_bytes;
-  p.smem_p = p.smem_v + v_bytes;
+  p.smem_v = p.shared ? 0 : k_bytes;
+  p.smem_p = p.shared ? std::max(k_bytes, v_bytes) : k_bytes + v_bytes;
   p.smem_exchange = p.smem_p + p.BM * p.p_row_bytes();
   p.smem_flag = p.smem_exchange + 4 * std::max(2, p.warps_n()) * p.BM;
   p.smem_bytes = p.smem_flag + 16;
@@ -115,17 +122,59 @@ void place_in_lds(DecodePlan& p, int k_bytes, int v_bytes) {
   p.max_registers = std::min(target.max_registers, 512 / ((p.num_warps * p.ctas_per_cu + 3) / 4));
 }
 
+namespace {
+
+/// Shares V's columns out among the waves. Its strips are flat rows where those are a power of two, else blocks:
+/// shares of whole ones, and columns past the last are read as they come and their O is not written.
+bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const bool flat = std::has_single_bit(static_cast<unsigned>(p.ov_depth));
+  if (!c.v_layout && !flat) c.v_layout = "blocked";
+  const bool blocked = c.v_layout == "blocked";
+  const int share = ceil_div(p.ov_depth, p.num_warps), columns = flat ? share : align_up(share, p.BK);
+  p.wave_columns = columns;
+  p.ov_columns = columns * p.num_warps;
+  if (!blocked && !flat) {
+    refuse(kName, {"/v_layout", "/depth"}, "flat rows of V are a power of two columns", "blocked");
+    return false;
+  }
+  if (p.num_warps != p.BN / p.WN) {
+    refuse("V22", {"/num_threads", "/BN", "/WN"}, "streaming decode has one wave for each WN keys",
+           std::to_string(64 * p.BN / p.WN));
+    return false;
+  }
+  if (KVMmaOp::column_groups(p.mfma, columns, p.v_block).empty() || (flat && p.ov_depth % p.num_warps != 0)) {
+    refuse(kName, {"/WN", "/depth"},
+           fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
+                       columns,
+                       p.v_block || c.target == Target::gfx950 ? 16
+                       : is_fp8(c.dtype)                       ? 64
+                                                               : 32),
+           "");
+    return false;
+  }
+  if (!blocked || columns % p.BK == 0) return true;
+  refuse(kName, {"/v_layout"},
+         fmt::format("each of {} waves reads {} output columns, no whole blocks of BK ({})", p.num_warps,
+                     columns, p.BK),
+         "flat");
+  return false;
+}
+
+}  // namespace
+
 std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   Config named = user;
   named.schedule = kName;  // its rules (V22) hold whether it was named or chosen
   Config c = with_rule_defaults(named);
   if (!check_meaning(user, c, out)) return std::nullopt;
-  c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = c.shared_kv = false;
+  c.num_smem_stages = 1, c.double_buffer = c.double_buffer_k_only = false;
+  c.shared_kv = user.shared_kv.value_or(false);
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   if (!c.v_load) c.v_load = v_loads_of(c).front();
   const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);
+  p.shared = *c.shared_kv;
   const Refusals refuse(user, out);
   if (p.row_scales.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
     refuse_value(
@@ -134,22 +183,9 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
         std::to_string(align_up(p.row_scales.columns(), p.BK)), out);
     return std::nullopt;
   }
-  const int columns = p.ov_depth / p.num_warps;
-  if (p.num_warps != p.BN / p.WN) {
-    refuse("V22", {"/num_threads", "/BN", "/WN"}, "streaming decode has one wave for each WN keys",
-           std::to_string(64 * p.BN / p.WN));
-    return std::nullopt;
-  }
-  if (KVMmaOp::column_groups(p.mfma, columns, p.v_block).empty() || p.ov_depth % p.num_warps != 0) {
-    refuse(kName, {"/WN", "/depth"},
-           fmt::format("each of {} waves has {} output columns, which must be a multiple of {}", p.num_warps,
-                       columns,
-                       p.v_block || c.target == Target::gfx950 ? 16
-                       : is_fp8(c.dtype)                       ? 64
-                                                               : 32),
-           "");
-    return std::nullopt;
-  }
+  if (!share_columns(p, c, refuse)) return std::nullopt;
+  const bool blocked = c.v_layout == "blocked";
+  const int columns = p.wave_columns;
   const int size = static_cast<int>(size_of(c.dtype));
   const auto swizzle = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", p.WN * p.BK * size / 16, out);
   if (!swizzle) return std::nullopt;
@@ -160,14 +196,6 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   kv.stored = *c.kv_dtype;
   kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
   kv.reg_staged = *c.dma == "reg_staged";
-  const bool blocked = c.v_layout == "blocked";
-  if (blocked && columns % p.BK != 0) {
-    refuse(kName, {"/v_layout"},
-           fmt::format("each of {} waves reads {} output columns, no whole blocks of BK ({})", p.num_warps,
-                       columns, p.BK),
-           "flat");
-    return std::nullopt;
-  }
   const int v_bytes =
       KVBuffer::dma_bytes_for(target.lds_dma_bytes, (blocked ? p.BK : p.ov_depth) * size, page_size);
   if (!kv.reg_staged && (kv.dma_bytes == 0 || v_bytes == 0)) {
@@ -178,9 +206,12 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   }
   if (kv.reg_staged) kv.dma_bytes = 4;  // of copies that are not made
   kv.swizzle = *swizzle;
+  kv.shared = p.shared;
   p.k.emplace(kv);
   kv.scale_columns = p.row_scales.columns();
-  kv.transpose = false, kv.depth = p.ov_depth, kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
+  kv.transpose = false, kv.depth = p.ov_columns;
+  kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
+  kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
   kv.blocked = blocked;
   const int row_vectors = (blocked ? p.BK : p.ov_depth) * size / 16;
   if (!c.swizzle_v) {
@@ -193,11 +224,10 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   kv.swizzle = *swizzle_v;
   kv.block_form = p.v_block;
   p.v.emplace(kv);
-  p.wave_columns = columns;
   p.columns = p.v->kv_mma_op().groups();
   place_in_lds(p, p.k->bytes(), p.v->bytes());
   p.config = std::move(c);
-  p.q.emplace(QTile::Shape{p.mfma, p.depth, columns, p.columns, p.pack_out()});
+  p.q.emplace(p.q_shape());
   return p;
 }
 

@@ -19,6 +19,7 @@ struct DecodePlan {
   /// cdna_decode_streaming: a strip of K or V in LDS at a time; cdna_decode: whole tiles, in stages.
   bool streaming = true;
   bool v_in_k = false;   ///< V is read from the columns of K's tile (cdna_decode)
+  bool shared = false;   ///< V takes K's place in LDS, and K of the next tile V's
   bool v_block = false;  ///< V is read element by element, and P by whole runs of a lane's keys
 
   Mfma mfma;
@@ -64,7 +65,7 @@ struct DecodePlan {
   /// cdna_decode: K and V pass through registers on their way to LDS.
   bool staged() const { return k_tile->staged(); }
   /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
-  bool late_v() const { return !v_in_k && k_stages == 2 && v_stages == 1; }
+  bool late_v() const { return !v_in_k && !shared && k_stages == 2 && v_stages == 1; }
   /// Waves form a grid: 16 packed rows each one way, WN keys (then a share of the output columns) the other.
   int warps_m() const { return BM / mfma.shape.m; }
   int warps_n() const { return BN / WN; }
@@ -90,7 +91,10 @@ struct DecodePlan {
   bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
   int p_vector_mask() const { return std::min(8, p_row_bytes() / 16) - 1; }
   std::string pack() const { return config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
-  std::string pack_out() const { return *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
+  /// Of Q and O, once the columns of the waves stand.
+  QTile::Shape q_shape() const;
+  bool o_floats() const { return *config.out_dtype == DType::f32; }
+  int o_bytes() const { return static_cast<int>(size_of(*config.out_dtype)); }
 };
 
 /// Fills defaults and checks; nullopt with violations when a rule is broken. plan_decode is that of
@@ -107,7 +111,7 @@ std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key
                                        int wave_vectors, Violations& out);
 /// The parts of a plan that both schedules take from the config as it is.
 DecodePlan decode_plan_of(const Config& config);
-/// Places of everything in LDS, blocks a CU and registers a lane, from the bytes of K and V.
+/// Places of everything in LDS, blocks a CU and registers a lane, from the bytes of K and V (0: V lies in K's).
 void place_in_lds(DecodePlan& plan, int k_bytes, int v_bytes);
 
 /// The kernel's text.

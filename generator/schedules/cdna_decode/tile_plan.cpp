@@ -14,6 +14,10 @@ namespace {
 
 constexpr const char* kName = "cdna_decode";
 
+bool two_stages(const Config& c) {
+  return *c.double_buffer || *c.double_buffer_k_only;
+}
+
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
@@ -26,11 +30,11 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes_rows_of_depth();
   check.takes_positive_scale();
   check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
-  check.takes(!c.shared_kv || *c.shared_kv == *m.v_from_k, "/shared_kv",
-              *m.v_from_k ? "reads V where K lies" : "keeps K and V apart", *m.v_from_k ? "true" : "false");
+  check.takes(c.shared_kv.value_or(false) <= (*m.v_from_k || !two_stages(m)), "/shared_kv",
+              "has K and V in turn in one stage", "false");
   check.takes(*m.smem_depth == align_up(c.depth, *m.bk_smem), "/smem_depth", "keeps depth columns",
               std::to_string(align_up(c.depth, *m.bk_smem)));
-  const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
+  const int stages = two_stages(m) ? 2 : 1;
   check.takes(!c.num_smem_stages || *c.num_smem_stages == stages, "/num_smem_stages",
               "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
@@ -41,6 +45,24 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               std::to_string(align_up(c.depth, piece)));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   return check.passed();
+}
+
+/// V comes beside K where both fit: only then is it on its way while K is multiplied.
+bool place_tiles(DecodePlan& p, const Config& user, Violations& out) {
+  const TargetInfo& target = target_info(p.mfma.target);
+  const int v_bytes = p.v_in_k ? 0 : p.v_tile->bytes();
+  p.shared = !p.v_in_k && user.shared_kv.value_or(false);
+  place_in_lds(p, p.k_tile->bytes(), v_bytes);
+  if (!user.shared_kv && !p.v_in_k && p.k_stages == 1 && p.smem_bytes > target.smem_bytes) {
+    p.shared = true;
+    place_in_lds(p, p.k_tile->bytes(), v_bytes);
+  }
+  if (p.smem_bytes <= target.smem_bytes) return true;
+  break_rule(user, "V15", {"/BN", "/depth", "/ov_depth", "/double_buffer", "/double_buffer_k_only"},
+             fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,
+                         to_string(p.mfma.target)),
+             "", out);
+  return false;
 }
 
 }  // namespace
@@ -77,7 +99,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
   p.streaming = false;
   p.v_in_k = *c.v_from_k;
-  p.k_stages = *c.double_buffer || *c.double_buffer_k_only ? 2 : 1;
+  p.k_stages = two_stages(c) ? 2 : 1;
   p.v_stages = *c.double_buffer || p.v_in_k ? p.k_stages : 1;
 
   // Shares of whole blocks, which are whole groups of fragments: of V in its own stage, columns past the last
@@ -122,21 +144,10 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice, kv.block = block;
   if (p.v_in_k) kv.reads = p.k_tile->stage();
   p.v_tile.emplace(kv);
-  place_in_lds(p, p.k_tile->bytes(), p.v_in_k ? 0 : p.v_tile->bytes());
-  if (p.smem_bytes > target.smem_bytes) {
-    break_rule(user, "V15", {"/BN", "/depth", "/ov_depth", "/double_buffer", "/double_buffer_k_only"},
-               fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,
-                           to_string(c.target)),
-               "", out);
-    return std::nullopt;
-  }
+  if (!place_tiles(p, user, out)) return std::nullopt;
+  c.shared_kv = p.v_in_k || p.shared;
   p.config = std::move(c);
-  QTile::Shape rows{p.mfma, p.depth, p.wave_columns, p.columns, p.pack_out()};
-  if (p.ov_columns != p.ov_depth) {
-    rows.ov_depth = p.ov_depth;
-    rows.first_column = fmt::format("{} * {}", p.warp_n(), p.wave_columns);
-  }
-  p.q.emplace(std::move(rows));
+  p.q.emplace(p.q_shape());
   // What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses,
   // the softmax. They want 90 to 110 and spill nothing with 80.
   const int lasting = 4 * p.q->num_vectors() + (p.output_tiles() + p.score_tiles()) * p.mfma.accum() +

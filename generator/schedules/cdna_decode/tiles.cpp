@@ -80,6 +80,46 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   w.line("if (++n == tile_end) break;");
 }
 
+/// K and V in turn in one place. Copies of V start when every wave has read K.
+void emit_shared_tile(Writer& w, const DecodePlan& p) {
+  w.banner("KV tile n: K, then V in its place");
+  if (p.staged()) {
+    p.k_tile->emit_store(w, 0);
+    w.line("SYNC();");
+    emit_key_scales(w, p);
+    p.v_tile->emit_load_from_dram(w, 0);
+  } else {
+    w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
+  }
+  w.open("");
+  w.comment("S' = K(n) Q'");
+  p.k_op().emit_registers(w);
+  emit_product(w, {*p.k_tile, 0, "q_reg", "s_acc", true});
+  if (!p.staged()) {
+    w.line("SYNC();  // every wave has read K(n)");
+    p.v_tile->emit_load_from_dram(w, 0);
+  }
+  emit_decode_softmax(w, p);
+  if (p.staged()) {
+    w.comment("every wave had read K(n) before the maxima were exchanged");
+    p.v_tile->emit_store(w, 0);
+    w.line("SYNC();");
+    w.open("if (n + 1 < tile_end)");
+    p.k_tile->emit_load_from_dram(w, 0);
+    w.close();
+  } else {
+    w.line("WAIT_LOADS_AND_SYNC(0);  // V(n) has landed, and P");
+  }
+  emit_read_p(w, p);
+  emit_pv(w, p, 0);
+  w.close();
+  w.open("if (n + 1 < tile_end)");
+  w.line("SYNC();  // every wave has finished V(n)");
+  if (!p.staged()) p.k_tile->emit_load_from_dram(w, 0);
+  w.close();
+  w.line("if (++n == tile_end) break;");
+}
+
 }  // namespace
 
 void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) {
@@ -100,10 +140,11 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
 void emit_decode_tiles(Writer& w, const DecodePlan& p) {
   w.banner("KV tiles: at least one");
   p.k_tile->emit_load_from_dram(w, 0);
-  if (!p.v_in_k && !p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
+  if (!p.v_in_k && !p.late_v() && !p.shared) p.v_tile->emit_load_from_dram(w, 0);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");
-  for (int stage = 0; stage < p.k_stages; ++stage) emit_tile(w, p, stage);
+  if (p.shared) emit_shared_tile(w, p);
+  for (int stage = 0; !p.shared && stage < p.k_stages; ++stage) emit_tile(w, p, stage);
   w.close();
 }
 

@@ -170,8 +170,9 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.close();
   }
   w.comment("Rows past the end are sent where the descriptor drops them.");
-  w.line("const int o_row_bytes = (int)(o_stride_seq * 2);");
-  p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * 2),
+  const int size = static_cast<int>(size_of(*p.config.out_dtype));
+  w.line("const int o_row_bytes = (int)(o_stride_seq * {});", size);
+  p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * size),
                   "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
 }
 
@@ -237,7 +238,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
                                                     : "pack_bf16_by_hand");
   };
   use_pack(p.config.dtype);
-  use_pack(*p.config.out_dtype);
+  if (*p.config.out_dtype != DType::f32) use_pack(*p.config.out_dtype);
   if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead())
     prelude.use("wait_loads");
   if (p.row_scales.any()) prelude.use("from_lane");
@@ -260,7 +261,9 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_fixed_heads(body, p.config);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
-            parameter_list(params, {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes()}));
+            parameter_list(params, {.q_bytes = p.q_bytes(),
+                                    .kv_bytes = p.kv_bytes(),
+                                    .o_floats = *p.config.out_dtype == DType::f32}));
   emit_work(body, p);
   emit_setup(body, p);
   emit_main(body, p);

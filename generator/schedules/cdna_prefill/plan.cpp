@@ -242,7 +242,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   const auto pack = [&](DType type) -> std::string {
     return is_fp8(type) ? "pack_fp8" : type == DType::bf16 ? "pack_bf16" : "pack_fp16";
   };
-  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, pack(*c.out_dtype),
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, QTile::pack_of(*c.out_dtype),
                            p.scales ? "out_factor" : "inv_sum"});
   const ScoreLayout scores = p.scores();
   p.mask.emplace(*c.mask, scores);

@@ -39,8 +39,10 @@ void emit_head_pointers(Writer& w, const Tensors& tensors, const HeadNames& name
                             : names.q_row.empty() ? ""
                                                   : fmt::format(" + {} * {}_stride_seq", names.q_row, tensor);
     w.line("{0}{1}* const {2}_head = {2} + {3} + {4} * {2}_stride_head{5};", output ? "" : "const ",
-           bytes ? "u8" : "u16", tensor, sequence_start(tensors, tensor, names.batch),
-           query ? names.q_head : "kv_head", row);
+           bytes                        ? "u8"
+           : output && tensors.o_floats ? "float"
+                                        : "u16",
+           tensor, sequence_start(tensors, tensor, names.batch), query ? names.q_head : "kv_head", row);
   }
 }
 

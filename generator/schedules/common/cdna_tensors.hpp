@@ -17,11 +17,17 @@ struct Tensors {
   OperandKind kind = OperandKind::contiguous;
   bool ragged_q = false;  ///< rows of all sequences end to end, else a batch axis
   bool table = false;     ///< K and V are found through a table
-  bool q_bytes = false, kv_bytes = false;
+  bool q_bytes = false, kv_bytes = false, o_floats = false;
 };
 template <class Plan>
 Tensors tensors_of(const Plan& p) {
-  return {p.tensors(), p.kind, p.ragged_q(), p.table(), p.q_bytes(), p.kv_bytes()};
+  return {p.tensors(),
+          p.kind,
+          p.ragged_q(),
+          p.table(),
+          p.q_bytes(),
+          p.kv_bytes(),
+          *p.config.out_dtype == DType::f32};
 }
 
 void add_stride_params(std::vector<KernelParam>& params, const Tensors& tensors);

@@ -38,7 +38,6 @@ void MeaningCheck::takes(bool fits, std::string_view pointer, std::string_view w
 
 void MeaningCheck::takes_16_bit() const {
   takes(is_16_bit(user_.dtype), "/dtype", "takes bf16 and fp16", "bf16, fp16");
-  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
 }
 
 void MeaningCheck::takes_16_bit_or_bytes() const {
@@ -54,7 +53,6 @@ void MeaningCheck::takes_16_bit_or_bytes() const {
   takes(is_16_bit(user_.dtype), "/dtype", "takes bf16, fp16 and FP8", "bf16, fp16");
   takes(kv == user_.dtype || bytes, "/kv_dtype", "takes kv_dtype equal to dtype, FP8 or int8",
         std::string(to_string(user_.dtype)));
-  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
   const auto& scales = filled_.operand->quantization;
   takes(!scales || bytes, "/operand/quantization", "takes no scales for 16-bit keys", "leave it out");
   if (!scales || !bytes) return;
@@ -76,7 +74,6 @@ void MeaningCheck::takes_kv_of_dtype_or_bytes() const {
 void MeaningCheck::takes_fp8() const {
   const std::string name(to_string(user_.dtype));
   takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where Q is FP8", name);
-  takes(is_16_bit(*filled_.out_dtype), "/out_dtype", "writes bf16 and fp16", "bf16, fp16");
 }
 
 void MeaningCheck::takes_plain_rows() const {

@@ -6,15 +6,12 @@
 
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln::sm80 {
-
-const char* DecodeBase::pack() const {
-  return *config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
-}
 
 ScoreContext DecodeBase::score_context() const {
   ScoreContext context;
@@ -189,11 +186,8 @@ void emit_combine(Writer& w, const DecodeBase& p) {
   w.line("maximum = top;");
   w.close();
   w.line("const float factor = finish(row, maximum, sum, c == 0);");
-  w.line(
-      "*(uint2*)(output_row(row) + 4 * c) = make_uint2({0}(out.x * factor, out.y * factor), {0}(out.z * "
-      "factor, "
-      "out.w * factor));",
-      p.pack());
+  w.line("{}", store_four(p.out(), "output_row(row) + 4 * c", "out.x * factor", "out.y * factor",
+                          "out.z * factor", "out.w * factor"));
   w.close();
 }
 
@@ -216,7 +210,7 @@ void emit_arrival(Writer& w, const DecodeBase& p) {
 void use_common(Prelude& prelude, const DecodeBase& p) {
   for (const char* section : {"smem_address", "load_global_32", "rcp_approx"}) prelude.use(section);
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  prelude.use(p.pack());
+  use_output(prelude, p.out());
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
@@ -244,7 +238,8 @@ KernelSource decode_source(const DecodeBase& p, const Prelude& prelude,
   p.stream->emit_functions(w);
   p.operand->emit_functions(w);
   w.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads, p.ctas_per_sm);
-  w.open("{}({})", m.entry, parameter_list(params, {.kv_bytes = kv_bytes}));
+  w.open("{}({})", m.entry,
+         parameter_list(params, {.kv_bytes = kv_bytes, .o_floats = p.out() == DType::f32}));
   body(w);
   w.close();
   set_text(source, facts, w.lines());

@@ -31,8 +31,7 @@ struct DecodeBase {
   std::optional<ScoreModifier> modifier;
 
   bool ragged() const { return config.operand->kind != OperandKind::contiguous; }
-  /// Wrapper that packs two floats to elements of O.
-  const char* pack() const;
+  DType out() const { return *config.out_dtype; }
   /// The emitted names that masks and score modifiers read: packed rows differ in position and head.
   ScoreContext score_context() const;
   /// A partial result: O, then maximum and sum of each row.

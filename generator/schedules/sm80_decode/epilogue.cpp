@@ -1,6 +1,7 @@
 // The end of a segment of sm80_decode: the warps' results become the block's, 64 columns at a time through
 // shared memory; a whole item is written out, a part goes to the workspace, and the last part to arrive is
 // combined with the others in order of position.
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_decode/plan.hpp"
 
 namespace kiln::sm80 {
@@ -86,11 +87,9 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
         w.close();
       }
       w.open("if (s.whole)");
-      w.line(
-          "*(uint2*)(output_row(out_row) + {0} + out_column) = make_uint2({1}(sum_{2}.x * out_factor, "
-          "sum_{2}.y * "
-          "out_factor), {1}(sum_{2}.z * out_factor, sum_{2}.w * out_factor));",
-          first + c, p.pack(), c);
+      const auto of = [c](const char* member) { return fmt::format("sum_{}.{} * out_factor", c, member); };
+      w.line("{}", store_four(p.out(), fmt::format("output_row(out_row) + {} + out_column", first + c),
+                              of("x"), of("y"), of("z"), of("w")));
       w.reopen("else");
       w.line("*(float4*)(part + out_row * {} + {} + out_column) = sum_{};", p.depth, first + c, c);
       w.close();

@@ -1,5 +1,6 @@
 // The text of sm80_decode and sm80_wide_prefill over wide rows, in the order it stands in the kernel.
 #include "generator/emit/cache_rows.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_decode/wide.hpp"
 
 namespace kiln::sm80 {
@@ -155,10 +156,10 @@ void emit_epilogue(Writer& w, const WidePlan& p) {
     w.open("if (real_{})", r);
     if (splits) w.open("if (s.whole)");
     w.line("const float factor = finish(row_{0}, row_max_{0}, row_sum_{0}, first_lane);", r);
-    w.line("u16* const dst = output_row(row_{}) + column;", r);
+    w.line("{} const dst = output_row(row_{}) + column;", output_pointer(p.out()), r);
     for (int tile = 0; tile < p.half() / 8; ++tile) {
-      w.line("*(u32*)(dst + {}) = {}(o_acc[{}] * factor, o_acc[{}] * factor);", 8 * tile, p.pack(),
-             4 * tile + 2 * r, 4 * tile + 2 * r + 1);
+      const auto of = [i = 4 * tile + 2 * r](int e) { return fmt::format("o_acc[{}] * factor", i + e); };
+      w.line("{}", store_two(p.out(), fmt::format("dst + {}", 8 * tile), of(0), of(1)));
     }
     if (splits) {
       w.reopen("else");

@@ -3,6 +3,7 @@
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
@@ -39,6 +40,12 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
+}
+
+/// Type of the elements that a tensor's pointer names.
+const char* element_of(const PrefillPlan& p, char tensor) {
+  if (tensor == 'o') return *p.config.out_dtype == DType::f32 ? "float" : "u16";
+  return tensor != 'q' && p.narrow() ? "u8" : "u16";
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
@@ -83,7 +90,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("{0}{6}*{5} {1}_head = {1}{2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ", tensor,
            start, query ? "head" : "kv_head",
            query ? fmt::format(" + m_start * {}_stride_seq", tensor) : first_column(p.config), fixed,
-           !query && p.narrow() ? "u8" : "u16");
+           element_of(p, *tensor));
   }
   if (p.needs_rows())
     w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
@@ -282,13 +289,15 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     w.line("const float v_factor = v_scale[{}];", p.head_of_scales());
     w.line("const float out_scale_0 = inv_sum_0 * v_factor, out_scale_1 = inv_sum_1 * v_factor;");
   }
+  const DType out = *p.config.out_dtype;
+  const char* scale = p.head_scale() ? "out_scale" : "inv_sum";
+  const char *first = "o_head + 16 * warp * o_stride_seq", *rows = "seqlen_q - m_start - 16 * warp";
+  if (out == DType::f32) return p.o->emit_store_floats(w, first, "o_stride_seq", rows, scale);
   w.comment("This warp's rows of Q's shared memory are its own: O takes their place.");
   // With one stage the block has met since they were read, before V; with bytes, before K, unless Q was read
   // since.
   if (p.narrow() ? !p.q_in_registers : p.num_stages > 1) w.line("__syncwarp();");
-  p.o->emit_store(w, *p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16",
-                  "o_head + 16 * warp * o_stride_seq", "o_stride_seq", "seqlen_q - m_start - 16 * warp",
-                  p.head_scale() ? "out_scale" : "inv_sum");
+  p.o->emit_store(w, pack_name(out), first, "o_stride_seq", rows, scale);
 }
 
 std::string head_facts(const PrefillPlan& p) {
@@ -333,7 +342,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   const std::string mma = p.config.dtype == DType::bf16 ? "mma_bf16" : "mma_fp16";
   prelude.use(mma + "_first");
   prelude.use(p.config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  use_output(prelude, *p.config.out_dtype);
   if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
   p.v->use(prelude);
@@ -351,7 +360,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_fixed_heads(body, p.config);
   MHAOperand(p.kind, p.page_size, 1).emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads);
-  body.open("{}({})", source.manifest.entry, parameter_list(params, {.kv_bytes = p.narrow()}));
+  body.open("{}({})", source.manifest.entry,
+            parameter_list(params, {.kv_bytes = p.narrow(), .o_floats = *p.config.out_dtype == DType::f32}));
   emit_work(body, p);
   emit_setup(body, p);
   emit_main(body, p);

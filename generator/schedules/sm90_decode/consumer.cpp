@@ -81,16 +81,28 @@ void emit_reset(Writer& w, const DecodePlan& p) {
   }
 }
 
+/// Products of S' with chunk `qk` of K, keys on the M side.
+void emit_chunk_products(Writer& w, const DecodePlan& p, int qk) {
+  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
+  for (int i = 0; i < p.key_blocks(); ++i) {
+    for (int step = p.qk_step(qk); step < p.qk_step(qk + 1); ++step) {
+      w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p.qk->name(step == 0),
+             i, (64 * p.k_span * i >> 4) + p.k->step(step), p.k->descriptor_high(),
+             k_major_step(p.q_tile(), step), q_high);
+    }
+  }
+}
+
 void emit_qk(Writer& w, const DecodePlan& p) {
   w.comment("{}", p.upright ? "S = Q K(n)'" : "S' = K(n) Q'");
   p.k->emit_wait(w, 0);
   // V in K's slot is read later: it is V's release that frees the slot.
-  const auto release = [&] {
-    if (!p.v_in_k) w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(0));
+  const auto release = [&](int qk) {
+    if (!p.v_in_k) w.line("if (lane == 0) mbarrier_arrive({});", p.k->ring().empty(qk));
   };
   if (p.k_in_registers()) {
     p.grouped() ? emit_qk_grouped(w, p) : emit_qk_narrow(w, p);
-    release();
+    release(0);
     if (!p.grouped()) w.line("WGMMA_WAIT(0);");
     p.k->ring().emit_step(w);
     return;
@@ -100,27 +112,27 @@ void emit_qk(Writer& w, const DecodePlan& p) {
     w.line("named_barrier_sync(2 + half, {});  // in turns: one's softmax beside the other's products",
            p.consumer_threads());
   w.line("wgmma_fence();");
-  const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
-  if (p.upright) emit_upright_qk(w, p);
-  for (int i = 0; !p.upright && i < p.key_blocks(); ++i) {
-    for (int step = 0; step < p.qk_steps(); ++step) {
-      w.line("{}(s_acc_{}, descriptor(k_low + {}, {}), descriptor(q_desc + {}, {}));", p.qk->name(step == 0),
-             i, (64 * p.k_span * i >> 4) + p.k->step(step), p.k->descriptor_high(),
-             k_major_step(p.q_tile(), step), q_high);
-    }
+  for (int qk = 0; qk < p.num_qk_stages; ++qk) {
+    if (qk > 0) p.k->emit_wait(w, qk);
+    p.upright ? emit_upright_qk(w, p, qk) : emit_chunk_products(w, p, qk);
+    w.line("wgmma_commit();");
   }
-  w.line("wgmma_commit();");
   if (p.warpgroups > 1) w.line("named_barrier_arrive(3 - half, {});", p.consumer_threads());
+  for (int qk = 0; qk + 1 < p.num_qk_stages; ++qk) {
+    if (p.v_in_k) continue;
+    w.line("WGMMA_WAIT({});", p.num_qk_stages - 1 - qk);
+    release(qk);
+  }
   w.line("WGMMA_WAIT(0);");
   if (p.scales_by_token()) {
     for (int i = 0; i < p.key_blocks(); ++i) emit_key_scales(w, p, i);
     w.line("__syncwarp();  // every lane has read its scales");
   }
-  release();
+  release(p.num_qk_stages - 1);
   p.k->ring().emit_step(w);
   if (p.narrow || p.warpgroups > 1) return;  // their V has gone back already
   w.open("if (n > s.tile_begin)");
-  w.line("if (lane == 0) mbarrier_arrive({});  // V(n - 1)", p.v->ring().empty(0));
+  p.v->emit_arrivals(w, "  // V(n - 1)");
   p.v->ring().emit_step(w);
   w.close();
 }
@@ -261,7 +273,7 @@ void emit_probabilities(Writer& w, const DecodePlan& p) {
 void emit_release_v(Writer& w, const DecodePlan& p) {
   w.line("WGMMA_WAIT(0);");
   if (p.separate) w.open("if (s.tile_begin < s.tile_end)");
-  w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
+  p.v->emit_arrivals(w);
   p.v->ring().emit_step(w);
   if (p.separate) w.close();
 }
@@ -272,7 +284,7 @@ void emit_pv(Writer& w, const DecodePlan& p) {
   if (p.narrow) {
     p.grouped() ? emit_pv_grouped(w, p) : emit_pv_narrow(w, p);
     w.line("__syncwarp();  // every lane has read its part of V");
-    w.line("if (lane == 0) mbarrier_arrive({});", p.v->ring().empty(0));
+    p.v->emit_arrivals(w);
     p.v->ring().emit_step(w);
     return;
   }

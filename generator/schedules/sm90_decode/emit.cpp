@@ -4,6 +4,7 @@
 
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -15,10 +16,10 @@ using Kind = KernelParam::Kind;
 
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
-  params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128)});
+  params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128, p.k_fold)});
   if (p.rope > 0) params.push_back({Kind::tensor_map, "k_rope", p.operand->map(64, 128, 128)});
   if (!p.v_in_k)
-    params.push_back({Kind::tensor_map, "v", p.operand->map(p.v_span / p.kv_bytes, p.v_span, 128)});
+    params.push_back({Kind::tensor_map, "v", p.operand->map(p.v_span / p.kv_bytes, p.v_span, 128, p.v_fold)});
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   if (p.lse) add(Kind::pointer, "lse");
@@ -55,15 +56,15 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
 void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
-  const std::string v_at = p.stages_at_launch() && !p.v_in_k
+  const std::string v_at = p.stages_at_launch() && !p.one_ring()
                                ? fmt::format("{} + num_kv_stages * {}", p.smem_k, p.k->slot_bytes())
                                : std::to_string(p.smem_v);
   w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}, smem_o = smem + {};",
          p.smem_k, v_at, p.smem_q, p.smem_o);
   if (!p.upright) w.line("const u32 smem_p = smem + {};", p.smem_p);
   p.k->ring().emit_addresses(w, p.smem_barriers);
-  // V in K's slots has K's barriers, too.
-  const int after_k = p.smem_barriers + (p.v_in_k ? 0 : p.k->ring().barrier_bytes());
+  // V in K's slots or ring has K's barriers, too.
+  const int after_k = p.smem_barriers + (p.one_ring() ? 0 : p.k->ring().barrier_bytes());
   using Named = StagedPipeline::Named;
   p.v->ring().emit_addresses(w, after_k, p.v_in_k ? Named::empty : Named::both);
   if (p.stream->dynamic()) {
@@ -84,7 +85,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   // One lane's bytes, and the lanes' own copies of scales.
   const int full_arrivals = p.scales_by_token() && !p.scale_tiles() ? 33 : 1;
   p.k->ring().emit_init(w, full_arrivals, p.k->empty_arrivals());
-  if (!p.v_in_k) p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
+  if (!p.one_ring()) p.v->ring().emit_init(w, full_arrivals, p.v->empty_arrivals());
   if (p.stream->dynamic())
     // empty: all warps but the one that fetches
     p.cells.emit_init(w, 1, p.cell_slots_free() ? 0 : 4 + p.producer_warps - 1);
@@ -117,36 +118,45 @@ void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name, const St
   p.operand->emit_copy_scales(w, "n", {name, at, ring.full(0), "0x12F0000000000000ull"});
 }
 
-void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+void emit_load_chunk(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                     int qk) {
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
-  w.comment("{}(n) into the next slot", name[0] == 'k' ? "K" : "V");
-  ring.emit_wait_empty(w, 0);
-  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.copied_bytes(pipeline));
+  const bool keys = name[0] == 'k';
+  const int fold = keys ? p.k_fold : p.v_fold, panels = pipeline.panels_per_chunk();
+  ring.emit_wait_empty(w, qk);
+  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(qk), p.copied_bytes(pipeline, qk));
   // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
   if (p.scales_by_token() && !p.scale_tiles()) emit_load_scales(w, p, name, ring);
   for (int round = 0; round < operand.rounds(); ++round) {
     const std::string condition = operand.issues(round);
     if (!condition.empty()) w.open("if ({})", condition);
     // A panel of the tile, `offset` bytes from the slot's start: columns of `map` from `column` on.
-    const auto load = [&](const std::string& map, int offset, int span, int column) {
+    const auto load = [&](const std::string& map, int offset, int span, const std::string& coordinates) {
       const int piece_bytes = operand.eff_page() * span;
       std::string dst = fmt::format("smem_{} + ", name);
       if (p.num_kv_stages > 1) dst += fmt::format("{} * {} + ", ring.stage(), pipeline.slot_bytes());
       dst += fmt::format("{}", offset + round * 32 * piece_bytes);
       if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
-      w.line("tma_load({}, &{}_map, {}, {}, {}, 0x12F0000000000000ull);", dst, map, ring.full(0), column,
-             operand.coordinates("n", round));
+      w.line("tma_load({}, &{}_map, {}, {}, 0x12F0000000000000ull);", dst, map, ring.full(qk), coordinates);
     };
     const int span = pipeline.tile().span_bytes;
-    for (int panel = 0; panel < pipeline.num_panels(); ++panel)
-      load(name, panel * p.BN * span, span, panel * pipeline.panel_columns());
-    for (int panel = 0; name[0] == 'k' && panel < p.rope_panels(); ++panel)
-      load("k_rope", pipeline.rope_offset() + panel * p.rope_tile().panel_bytes(), 128, 64 * panel);
+    for (int panel = qk * panels; panel < (qk + 1) * panels; panel += fold)
+      load(name, panel * p.BN * span, span,
+           operand.box_coordinates("n", round, panel, pipeline.panel_columns(), fold));
+    const bool last = qk + 1 == pipeline.num_qk_stages_effective();
+    for (int panel = 0; keys && last && panel < p.rope_panels(); ++panel)
+      load("k_rope", pipeline.rope_offset() + panel * p.rope_tile().panel_bytes(), 128,
+           operand.box_coordinates("n", round, panel, 64, 1));
     if (p.scale_tiles()) emit_copy_scales(w, p, name, ring);
     if (!condition.empty()) w.close();
   }
-  ring.emit_step(w);
+}
+
+void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  w.comment("{}(n) into the next slot", name[0] == 'k' ? "K" : "V");
+  for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) emit_load_chunk(w, p, pipeline, name, qk);
+  pipeline.ring().emit_step(w);
 }
 
 /// The block's first tile to L2 while the launch before may still run, where lengths and tables are known by
@@ -165,9 +175,10 @@ void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
     for (const auto* pipeline : {&*p.k, &*p.v}) {
       const bool keys = pipeline == &*p.k;
       if (keys ? !k : !v) continue;
-      for (int panel = 0; panel < pipeline->num_panels(); ++panel)
-        w.line("tma_prefetch(&{}_map, {}, {});", keys ? "k" : "v", panel * pipeline->panel_columns(),
-               operand.coordinates("s.tile_begin", round));
+      const int fold = keys ? p.k_fold : p.v_fold;
+      for (int panel = 0; panel < pipeline->num_panels(); panel += fold)
+        w.line("tma_prefetch(&{}_map, {});", keys ? "k" : "v",
+               operand.box_coordinates("s.tile_begin", round, panel, pipeline->panel_columns(), fold));
       if (p.scale_tiles())
         w.line("tma_prefetch(&{}_scale_map, {});", keys ? "k" : "v",
                operand.coordinates("s.tile_begin", round));
@@ -249,8 +260,9 @@ Prelude prelude_of(const DecodePlan& p) {
     prelude.use("copy_async_4");
   }
   prelude.use("tma_prefetch");
+  if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d"), prelude.use("tma_prefetch_5d");
   if (p.warpgroups > 1) prelude.use("setmaxnreg");
-  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  use_output(prelude, *p.config.out_dtype);
   if (p.lse) prelude.use("log2_approx");
   p.modifier->use(prelude);
   p.stream->use(prelude);
@@ -334,7 +346,9 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
             p.room_beside ? 2 : p.ctas_per_sm);
   body.open("{}({})", entry_name(name),
-            parameter_list(params, {.q_bytes = p.fp8_q, .const_values = true, .one_per_line = true}));
+            parameter_list(
+                params,
+                {.q_bytes = p.fp8_q, .o_floats = p.o_floats(), .const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
   body.line("#else");

@@ -5,6 +5,7 @@
 //
 // in its workspace and arrives at the item's counter; the last one to arrive adds all parts up, in their
 // order.
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
@@ -81,8 +82,53 @@ std::string output_address(const DecodePlan& p) {
       p.separate ? "(long long)s.part * total_q + " : "");
 }
 
+/// Rows of floats leave as the accumulators hold them. Columns past the last are none.
+void emit_output_floats(Writer& w, const DecodePlan& p) {
+  const auto at = [&](const std::string& row, const std::string& column) {
+    w.line("const int packed = s.m_block * {} + {};", p.BM, row);
+    w.line("float* const at = {} + {};", output_address(p), column);
+  };
+  const auto there = [&](const std::string& column, int from, int columns) {
+    return from + columns <= p.ov_depth ? "" : fmt::format("if ({} + {} < {}) ", column, from, p.ov_depth);
+  };
+  for (int h = 0; p.upright && h < 2; ++h) {
+    const std::string row = fmt::format("(16 * warp + {} + (lane >> 2))", 8 * h);
+    const std::string half = p.warpgroups > 1 ? fmt::format("half * {} + ", p.ov_columns()) : "";
+    w.open("if ({} < rows)", row);
+    at(row, half + "2 * (lane & 3)");
+    for (int i = 2 * h; i < p.ov_columns() / 2; i += 4) {
+      const int column = 2 * (i - 2 * h);
+      w.line(
+          "{}{}", p.padded_ov() == p.ov_depth ? "" : fmt::format("if ({}{} < {}) ", half, column, p.ov_depth),
+          store_two(DType::f32, fmt::format("at + {}", column), fmt::format("o_acc[{}] * inv_sum[{}]", i, h),
+                    fmt::format("o_acc[{}] * inv_sum[{}]", i + 1, h)));
+    }
+    w.close();
+  }
+  const char* lane_column = p.narrow ? "16 * warp + 2 * (lane >> 2)" : "16 * warp + (lane >> 2)";
+  for (int c = 0; !p.upright && c < p.columns(); ++c) {
+    const std::string row = fmt::format("({} + 2 * (lane & 3))", row_of(c));
+    w.open("if ({} < rows)", row);
+    at(row, lane_column);
+    const int a = 4 * (c / 2) + c % 2;
+    for (int j = 0; j < p.out_blocks(); ++j) {
+      const auto value = [&](int r) { return fmt::format("o_acc_{}[{}] * inv_sum[{}]", j, r, c); };
+      if (p.narrow) {
+        w.line("{}{}", there(lane_column, 64 * j, 64),
+               store_two(DType::f32, fmt::format("at + {}", 64 * j), value(a), value(a + 2)));
+        continue;
+      }
+      for (int e = 0; e < 2; ++e)
+        w.line("{}at[{}] = {};", there(lane_column, 64 * j + 8 * e, 64 - 8 * e), 64 * j + 8 * e,
+               value(a + 2 * e));
+    }
+    w.close();
+  }
+}
+
 void emit_whole(Writer& w, const DecodePlan& p) {
-  w.comment("the whole item: through shared memory, so that rows leave in 16-byte words");
+  w.comment("the whole item{}",
+            p.o_floats() ? "" : ": through shared memory, so that rows leave in 16-byte words");
   w.line("float inv_sum[{}];", p.upright ? 2 : p.columns());
   for (int h = 0; p.upright && h < 2; ++h)
     emit_finish_row(w, p, fmt::format("(16 * warp + {} + (lane >> 2))", 8 * h), fmt::format("row_max_{}", h),
@@ -93,6 +139,7 @@ void emit_whole(Writer& w, const DecodePlan& p) {
     emit_finish_row(w, p, "(" + row + ")", fmt::format("row_max[{}]", c), fmt::format("row_sum[{}]", c),
                     fmt::format("inv_sum[{}]", c), "threadIdx.x < 4 && ");
   }
+  if (p.o_floats()) return emit_output_floats(w, p);
   if (p.narrow) emit_output_narrow(w, p);
   if (p.o_in_q()) sync(w, p);  // all products with Q are done
   if (p.upright) emit_upright_output(w, p);
@@ -150,7 +197,6 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   // Many rows go four to a warp at once: their loads and shuffles overlap.
   const int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
   const int in_flight = p.upright && p.warpgroups == 1 ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
-  const char* pack = pack_of(*p.config.out_dtype);
   const std::string part_of = "parts + i * stride + (i == 0 ? shift : 0)";
   w.line("#pragma unroll 1");
   w.open("for (int r = {}{}; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "",
@@ -216,10 +262,8 @@ void emit_combine(Writer& w, const DecodePlan& p) {
     emit_add_weighted(w, "o");
     w.close();
     w.line("const int packed = s.m_block * {} + row;", p.BM);
-    w.line(
-        "*(uint2*)({} + 4 * c) = make_uint2({}(sum.x * row_inverse, sum.y * row_inverse), {}(sum.z * "
-        "row_inverse, sum.w * row_inverse));",
-        output_address(p), pack, pack);
+    w.line("{}", store_four(*p.config.out_dtype, output_address(p) + " + 4 * c", "sum.x * row_inverse",
+                            "sum.y * row_inverse", "sum.z * row_inverse", "sum.w * row_inverse"));
     w.close();
     w.close();
   }

@@ -77,7 +77,7 @@ void emit_store_q_grouped(Writer& w, const DecodePlan& p) {
 void emit_qk_grouped(Writer& w, const DecodePlan& p) {
   const int span = p.k_span, per_panel = span / 16, steps = p.depth / 16, group_steps = steps / p.k_groups;
   const std::string slot =
-      p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.k->ring().stage(), p.k->full_kv_bytes()) : "";
+      p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.k->ring().stage(), p.k->slot_bytes()) : "";
   w.line("const u32 k_at = smem_k{} + (16 * warp + (lane >> 2)) * {} + 4 * (lane & 3);", slot, span);
   w.line("const int k_row = {};", span == 128 ? "(lane >> 2) & 7" : "(lane >> 3) & 3");
   w.line("u32 k_frag[4], b_frag[4];");
@@ -137,7 +137,7 @@ void emit_store_p_grouped(Writer& w, const DecodePlan& p, int block) {
 void emit_pv_grouped(Writer& w, const DecodePlan& p) {
   const int span = p.v_span, n = p.ov_depth / p.v_groups;
   const std::string slot =
-      p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.v->ring().stage(), p.v->full_kv_bytes()) : "";
+      p.num_kv_stages > 1 ? fmt::format(" + {} * {}", p.v->ring().stage(), p.v->slot_bytes()) : "";
   w.line("const u32 v_at = smem_v{} + lane * {};", slot, span);
   for (int block = 0; block < p.out_blocks(); ++block) {
     w.comment("columns {} to {} of V: a warp's 16 are of one group", 64 * block, 64 * block + 63);

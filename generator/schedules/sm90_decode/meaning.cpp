@@ -85,12 +85,10 @@ void check_scale_groups(const Config& c, const Config& m, const MeaningCheck& ch
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, name_of(c), out);
-  check.keys({"BK", "swizzle", "num_kv_stages", "rope"});
+  check.keys({"BK", "swizzle", "num_kv_stages", "num_qk_stages", "shared_ring", "tma_fold", "rope"});
   const bool fp8 = c.dtype == DType::fp8_e4m3;
   check.takes(fp8 || c.dtype == DType::bf16 || c.dtype == DType::fp16, "/dtype",
               "takes bf16, fp16 and fp8_e4m3", "bf16, fp16, fp8_e4m3");
-  check.takes(*m.out_dtype == DType::bf16 || *m.out_dtype == DType::fp16, "/out_dtype",
-              "writes bf16 and fp16", "bf16, fp16");
   check.takes_kv_of_dtype_or_bytes();
   check.takes(!fp8 || *m.kv_dtype == c.dtype, "/kv_dtype",
               "multiplies Q of fp8_e4m3 with keys of the same type", "fp8_e4m3");

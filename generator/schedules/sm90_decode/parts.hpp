@@ -58,8 +58,8 @@ void emit_pv_grouped(Writer& w, const DecodePlan& p);
 /// S, O, P, maxima and sums as registers hold them, and their start values.
 void emit_upright_state(Writer& w, const DecodePlan& p);
 void emit_upright_reset(Writer& w, const DecodePlan& p);
-/// The products of S, between fence and commit.
-void emit_upright_qk(Writer& w, const DecodePlan& p);
+/// The products of S with chunk `qk` of K, between fence and commit.
+void emit_upright_qk(Writer& w, const DecodePlan& p, int qk);
 /// P of the tile.
 void emit_upright_probabilities(Writer& w, const DecodePlan& p);
 void emit_upright_pv(Writer& w, const DecodePlan& p);

@@ -249,6 +249,30 @@ void fill_threads(DecodePlan& p, Config& c, const Refusals& refuse) {
   c.num_threads = p.num_threads();
 }
 
+/// Chunks of K, and whether K and V share a ring.
+void choose_rings(DecodePlan& p, Config& c, const Refusals& refuse) {
+  p.shared_ring = c.shared_ring.value_or(false) && !p.v_in_k;
+  if (p.v_in_k && c.shared_ring == false)
+    refuse(name_of(c), {"/shared_ring", "/v_from_k"}, "V lies in K's stages", "true");
+  c.shared_ring = p.one_ring();
+  p.num_qk_stages = c.num_qk_stages.value_or(1);
+  if (p.num_qk_stages > 1 && p.shared_ring) {
+    refuse("V26", {"/num_qk_stages", "/shared_ring"},
+           "slots that K and V take in turns have one barrier each", "1");
+    p.num_qk_stages = 1;
+  }
+  if (p.num_qk_stages > 1 && p.narrow) {
+    refuse(name_of(c), {"/num_qk_stages", "/kv_dtype"}, "K of bytes comes at once", "1");
+    p.num_qk_stages = 1;
+  } else if (p.k_panels % p.num_qk_stages != 0) {
+    refuse("V26", {"/num_qk_stages"},
+           fmt::format("num_qk_stages divides the {} panels of a K row", p.k_panels),
+           fmt::format("1, {}", p.k_panels));
+    p.num_qk_stages = 1;
+  }
+  c.num_qk_stages = p.num_qk_stages;
+}
+
 /// Keys with one legal value each, once rows and keys are known.
 void fill_layout(DecodePlan& p, Config& c, const Refusals& refuse) {
   const SwizzleMode swizzle = p.k_span == 128 ? SwizzleMode::b128 : SwizzleMode::b64;
@@ -258,9 +282,10 @@ void fill_layout(DecodePlan& p, Config& c, const Refusals& refuse) {
            p.k_span == 128 ? "128B" : "64B");
   }
   c.swizzle = swizzle;
-  const int bk = p.padded_depth();
+  choose_rings(p, c, refuse);
+  const int bk = p.padded_depth() / p.num_qk_stages;
   if (c.BK && *c.BK != bk)
-    refuse("V8", {"/BK"}, "BK is the depth in whole panels: K is loaded at once", std::to_string(bk));
+    refuse("V8", {"/BK"}, "BK is the depth in whole panels over num_qk_stages", std::to_string(bk));
   c.BK = bk;
   const std::array<int, 3> shape{64, p.upright ? p.BN : p.BM, p.fp8_q ? 32 : 16};
   if (c.mma_shape && *c.mma_shape != shape)
@@ -272,6 +297,9 @@ void fill_layout(DecodePlan& p, Config& c, const Refusals& refuse) {
   fill_threads(p, c, refuse);
   p.config = c;  // what the sizes below ask about
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
+  p.k_fold = p.operand->fold(c, p.kv_bytes, p.k_span, bk, p.k_depth);
+  if (!p.v_in_k) p.v_fold = p.operand->fold(c, p.kv_bytes, p.v_span, p.padded_ov(), p.ov_depth);
+  resolve_fold(c, p.k_fold, p.v_fold, refuse);
 }
 
 /// Bytes of shared memory, but for the rings.
@@ -293,8 +321,12 @@ Storage storage_of(const DecodePlan& p) {
   const int row_bytes =
       p.k_panels * p.k_span + 128 * p.rope_panels() + (p.v_in_k ? 0 : p.v_panels * p.v_span);
   s.per_stage = p.BN * row_bytes + s.scales;
+  if (p.shared_ring) {
+    const int k_bytes = p.k_panels * p.k_span + 128 * p.rope_panels();
+    s.per_stage = p.BN * std::max(k_bytes, p.v_panels * p.v_span) + s.scales;
+  }
   s.p = p.upright ? 0 : 128 * p.BM * p.key_blocks() * p.v_groups;  // where P goes through memory
-  s.o = p.o_in_q() ? 0 : 128 * p.BM * p.out_blocks();
+  s.o = p.o_in_q() || p.o_floats() ? 0 : 128 * p.BM * p.out_blocks();
   s.q = p.o_in_q() ? std::max(p.q_bytes(), 128 * p.BM * p.out_blocks()) : p.q_bytes();
   s.other = s.q + s.o + s.p + 16 * p.BM + 2048;
   return s;
@@ -305,7 +337,7 @@ Storage storage_of(const DecodePlan& p) {
 int blocks_of(const DecodePlan& p, const Storage& s, int registers) {
   const int busy = registers + (p.grouped() ? 5 * std::max(p.k_groups, p.v_groups) : 0);
   const int limit = p.narrow ? RegisterLimits::kTwoBlocksBytes : RegisterLimits::kTwoBlocks;
-  return s.fitting(2) >= 2 && !p.upright && busy <= limit && !p.separate ? 2 : 1;
+  return s.fitting(2) >= (p.shared_ring ? 4 : 2) && !p.upright && busy <= limit && !p.separate ? 2 : 1;
 }
 
 /// The launch may choose between one block and two: what two stages of 8-bit tiles, or more of small ones, feed is
@@ -320,6 +352,7 @@ bool choosable(const DecodePlan& p, const Storage& s) {
 int default_stages(const DecodePlan& p, const Config& c, const Storage& s) {
   const int bytes = (p.upright ? 8 : 3) << 14;
   const int enough = p.v_in_k ? 8 : std::max(bytes / s.per_stage, 2);
+  if (p.shared_ring) return std::clamp(s.fitting(p.ctas_per_sm), 3, std::max(2 * enough, 3));
   const int each = std::clamp(s.fitting(p.ctas_per_sm), 1, enough);
   const int alone_bytes = (contiguous_keys(c, p.BN) ? 64 : 96) << 10;
   return choosable(p, s) ? std::clamp(ceil_div(alone_bytes, s.per_stage), each, s.fitting(1)) : each;
@@ -330,12 +363,15 @@ int default_stages(const DecodePlan& p, const Config& c, const Storage& s) {
 bool choose_pipeline(DecodePlan& p, Config& c, const Storage& s, int registers, const Refusals& refuse) {
   p.ctas_per_sm = blocks_of(p, s, registers);
   p.room_beside = p.separate && p.upright && registers <= RegisterLimits::kRoomBeside;
-  const int fewest = p.v_in_k ? 2 : 1;
+  const int fewest = p.shared_ring ? 3 : p.v_in_k ? 2 : 1;  // of a ring: K(n), V(n - 1) and what comes
   if (!c.num_kv_stages && s.fitting(1) < fewest) {
     refuse("V15", {"/BN", "/depth", "/ov_depth"},
            fmt::format("{} of K and V take{} {} bytes of shared memory beside {} of Q and O, at most {}",
-                       fewest == 1 ? "a stage" : "two stages", fewest == 1 ? "s" : "", fewest * s.per_stage,
-                       s.other, target_info(Target::sm_90a).smem_bytes),
+                       fewest == 1   ? "a stage"
+                       : fewest == 2 ? "two stages"
+                                     : "three slots",
+                       fewest == 1 ? "s" : "", fewest * s.per_stage, s.other,
+                       target_info(Target::sm_90a).smem_bytes),
            "");
     return false;
   }
@@ -343,7 +379,8 @@ bool choose_pipeline(DecodePlan& p, Config& c, const Storage& s, int registers, 
   p.num_kv_stages = *c.num_kv_stages;
   // Short launches do better with one block a multiprocessor: half the parts to add up, and one ring for all
   // that is on its way (bench/NOTES.md 73, 78). Where keys of a sequence are contiguous, longer ones, too.
-  p.residency_at_launch = choosable(p, s) && p.num_kv_stages >= 2 && p.num_kv_stages <= s.fitting(1);
+  p.residency_at_launch =
+      !p.shared_ring && choosable(p, s) && p.num_kv_stages >= 2 && p.num_kv_stages <= s.fitting(1);
   p.shared_stages = p.residency_at_launch
                         ? std::clamp((p.num_kv_stages + 1) / 2, 2, std::min(p.num_kv_stages, s.fitting(2)))
                         : p.num_kv_stages;
@@ -356,12 +393,17 @@ bool choose_pipeline(DecodePlan& p, Config& c, const Storage& s, int registers, 
 
 void set_rings(DecodePlan& p) {
   const int warps = 4 * p.warpgroups;
-  TMAConsumerPipeline::Shape k{true, p.BN, p.padded_depth(), p.num_kv_stages, 1, p.k_span, p.kv_bytes, warps};
+  TMAConsumerPipeline::Shape k{true,       p.BN, p.padded_depth(), p.num_kv_stages, p.num_qk_stages, p.k_span,
+                               p.kv_bytes, warps};
   TMAConsumerPipeline::Shape v{false, p.BN, p.padded_ov(), p.num_kv_stages, 1, p.v_span, p.kv_bytes, warps};
   k.rope_bytes = 128 * p.rope_panels();
   k.stages_at_launch = v.stages_at_launch = p.stages_at_launch();
+  k.shared_ring = v.shared_ring = p.shared_ring;
+  if (p.shared_ring)
+    k.slot_bytes = v.slot_bytes =
+        p.BN * std::max(p.k_panels * p.k_span + 128 * p.rope_panels(), p.v_panels * p.v_span);
   p.k.emplace(k);
-  if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes();
+  if (p.v_in_k) v.slot_bytes = p.k->full_kv_bytes(), v.in_k_slots = true, v.num_qk_stages = p.num_qk_stages;
   p.v.emplace(v);
 }
 
@@ -384,13 +426,14 @@ void set_work(DecodePlan& p, const Config& c) {
 
 bool set_memory(DecodePlan& p, const Storage& s, const Refusals& refuse) {
   const auto add_rings = [&p] {
-    p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
-    p.smem_v = p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+    p.smem_k =
+        p.smem.add("k", p.k->ring_bytes(), 1024, p.shared_ring ? "slots of K and V in turns" : "K stages");
+    p.smem_v = p.one_ring() ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   };
   if (!p.stages_at_launch()) add_rings();
   p.smem_q = p.smem.add("q", s.q, 1024, "Q: the packed query rows");
   if (!p.upright) p.smem_p = p.smem.add("p", s.p, 1024, "P, rows = query rows");
-  p.smem_o = p.o_in_q() ? p.smem_q : p.smem.add("o", s.o, 1024, "O on its way out");
+  p.smem_o = s.o == 0 ? p.smem_q : p.smem.add("o", s.o, 1024, "O on its way out");
   if (s.scales > 0)
     p.smem_scales = p.smem.add("scales", s.scales * p.num_kv_stages, p.scale_tiles() ? 128 : 16,
                                "scales of each key: K stages, V stages");

@@ -23,19 +23,22 @@ struct DecodePlan {
   /// behind them; 0: one map brings all.
   int k_depth, rope = 0;
   int BM, BN, num_kv_stages, ctas_per_sm;
-  int shared_stages;     ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
-  bool narrow = false;   ///< K and V of one byte an element, turned into fp16 on their way to the registers
-  bool upright = false;  ///< query rows, 64 of them, on the M side of wgmma, not keys
-  int warpgroups = 1;    ///< consumers; each has the scores of all rows and its share of V's columns
-  DType math;            ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
-  bool fp8_q = false;    ///< Q K in FP8; narrow, but K goes to the tensor cores as it is
-  bool v_in_k = false;   ///< V is the first columns of K's rows: one ring, one copy
+  int num_qk_stages = 1;  ///< chunks of K's columns, multiplied and released one by one
+  int shared_stages;      ///< of num_kv_stages: those of each of `ctas_per_sm` blocks a multiprocessor
+  bool narrow = false;    ///< K and V of one byte an element, turned into fp16 on their way to the registers
+  bool upright = false;   ///< query rows, 64 of them, on the M side of wgmma, not keys
+  int warpgroups = 1;     ///< consumers; each has the scores of all rows and its share of V's columns
+  DType math;             ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
+  bool fp8_q = false;     ///< Q K in FP8; narrow, but K goes to the tensor cores as it is
+  bool shared_ring = false;        ///< K and V take slots of one ring in turns: num_kv_stages are those slots
+  bool v_in_k = false;             ///< V is the first columns of K's rows: one ring, one copy
   int k_groups = 1, v_groups = 1;  ///< scales of a row of K and V, where keys have their own
   /// Two (for K, for V) where a tile takes many copies: one warp cannot issue those of both in time.
   int producer_warps = 1;
-  int kv_bytes;            ///< bytes of an element of K and V
-  int k_span, v_span;      ///< bytes of a row of a panel, its swizzle span
-  int k_panels, v_panels;  ///< panels of a tile of K and V, zeros past the depth
+  int kv_bytes;                ///< bytes of an element of K and V
+  int k_span, v_span;          ///< bytes of a row of a panel, its swizzle span
+  int k_panels, v_panels;      ///< panels of a tile of K and V, zeros past the depth
+  int k_fold = 1, v_fold = 1;  ///< panels of one tensor copy
   bool lse, sink;
   /// Parts of a fixed split are results of their own: part i has O and LSE behind those of part i - 1, of as
   /// many rows. For a launch that merges them.
@@ -71,6 +74,10 @@ struct DecodePlan {
     return smem.bytes() -
            (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
   }
+  /// Rows of floats need no staging.
+  bool o_floats() const { return *config.out_dtype == DType::f32; }
+  /// K's barriers and slots are V's, too.
+  bool one_ring() const { return v_in_k || shared_ring; }
   int consumer_threads() const { return 128 * warpgroups; }
   /// Two consumer warpgroups take registers from a third, of which one warp produces.
   int num_threads() const { return warpgroups > 1 ? 384 : consumer_threads() + 32 * producer_warps; }
@@ -78,7 +85,7 @@ struct DecodePlan {
   /// Columns of V and O of one warpgroup.
   int ov_columns() const { return padded_ov() / warpgroups; }
   /// O leaves by way of Q's rows, which a latent cache leaves no room beside.
-  bool o_in_q() const { return warpgroups > 1; }
+  bool o_in_q() const { return warpgroups > 1 && !o_floats(); }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
   int out_blocks() const { return (padded_ov() + 63) / 64; }  ///< M blocks of O'
   int s_regs() const { return BM / 2; }                       ///< of one M block, a lane
@@ -89,6 +96,10 @@ struct DecodePlan {
   /// Rotary columns have products and sums of their own: behind narrow ones. Else they are K's next panels.
   bool rope_apart() const { return rope > 0 && narrow; }
   int q_panels() const { return (fp8_q ? k_panels : padded_depth() / 64) + rope_panels(); }
+  /// The first step of the contraction in chunk `chunk` of K; all of them for the chunk after the last.
+  int qk_step(int chunk) const {
+    return chunk == num_qk_stages ? qk_steps() : chunk * (padded_depth() / num_qk_stages / (fp8_q ? 32 : 16));
+  }
   /// Steps of the contraction over the depth that lie in it.
   int qk_steps() const { return fp8_q ? (depth + 31) / 32 : depth / 16; }
   /// Registers of K's fragments: of whole rows, or of a panel of long ones.
@@ -107,9 +118,11 @@ struct DecodePlan {
     if (!scales_by_token()) return 0;
     return scale_tiles() ? operand->scale_tile_bytes() : 4 * BN * (of_k ? k_groups : v_groups);
   }
-  /// Bytes of a tile of K or V that come by tensor copies.
-  int copied_bytes(const TMAConsumerPipeline& pipeline) const {
-    return pipeline.full_kv_bytes() + (scale_tiles() ? 4 * BN : 0);
+  /// Bytes of chunk `chunk` of a tile of K or V that come by tensor copies: rotary columns with the last chunk.
+  int copied_bytes(const TMAConsumerPipeline& pipeline, int chunk) const {
+    const bool last = chunk + 1 == pipeline.num_qk_stages_effective();
+    return pipeline.staged_k_bytes() + (last ? pipeline.full_kv_bytes() - pipeline.rope_offset() : 0) +
+           (scale_tiles() ? 4 * BN : 0);
   }
   /// The warp that fetches a cell has asked for slots of all K of the cell before, so the others are past
   /// their first tiles of it, or, where that was the short last one, of the one before it, and have read its

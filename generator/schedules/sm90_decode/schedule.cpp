@@ -15,7 +15,7 @@ class Sm90Decode final : public Schedule {
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
-    nlohmann::ordered_json k = p.operand->constants(p.kv_bytes, p.k_span, p.k_depth);
+    nlohmann::ordered_json k = p.operand->constants(p.kv_bytes, p.k_span, p.k_depth, p.k_fold);
     if (has_rope_tensor(p.config)) {
       k["rope_row_width"] = p.rope, k["rope_base_offset_bytes"] = 0;
     } else if (p.rope > 0) {
@@ -23,8 +23,9 @@ class Sm90Decode final : public Schedule {
       const RopeMap map = rope_map(begin, (*p.config.cache_depth - begin) / 2);
       k["rope_row_width"] = map.row_width, k["rope_base_offset_bytes"] = map.base_offset_bytes;
     }
-    return {{"mha_operand", {{"k", k}, {"v", p.operand->constants(p.kv_bytes, p.v_span, p.ov_depth)}}},
-            {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
+    return {
+        {"mha_operand", {{"k", k}, {"v", p.operand->constants(p.kv_bytes, p.v_span, p.ov_depth, p.v_fold)}}},
+        {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
   }
   Resources resources() const override {
     const int fitting = plan_.warpgroups > 1 ? sm90::DecodePlan::kConsumerRegisters

@@ -44,9 +44,9 @@ void emit_upright_reset(Writer& w, const DecodePlan& p) {
     w.line("o_acc[{0}] = o_acc[{1}] = o_acc[{2}] = o_acc[{3}] = 0.0f;", i, i + 1, i + 2, i + 3);
 }
 
-void emit_upright_qk(Writer& w, const DecodePlan& p) {
+void emit_upright_qk(Writer& w, const DecodePlan& p, int qk) {
   const std::string q_high = fmt::format("{:#x}u", k_major_descriptor(p.q_tile()).high);
-  for (int step = 0; step < p.depth / 16; ++step)
+  for (int step = p.qk_step(qk); step < p.qk_step(qk + 1); ++step)
     w.line("{}(s_acc, descriptor(q_desc + {}, {}), descriptor(k_low + {}, {}));", p.qk->name(step == 0),
            k_major_step(p.q_tile(), step), q_high, p.k->step(step), p.k->descriptor_high());
 }

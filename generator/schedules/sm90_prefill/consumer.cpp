@@ -5,6 +5,7 @@
 //   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, clean ones,
 //   masked ones O += P V(first)                                                             drained O /
 //   row_sum -> shared memory -> TMA store; LSE
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
@@ -246,6 +247,21 @@ void emit_store(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
+// Rows of floats: from the registers, a lane two neighbouring columns of two rows.
+void emit_store_floats(Writer& w, const PrefillPlan& p, const char* scale) {
+  w.line("float* const out = o + {}row_0) * o_stride_seq + {} * o_stride_head + 2 * (lane & 3);",
+         p.ragged ? fmt::format("({} + ", p.late("q_start")) : "work.batch * o_stride_batch + (",
+         p.late("head"));
+  for (int r = 0; r < 2; ++r) {
+    w.open("if (row_0 + {} < {})", 8 * r, p.late("seqlen_q"));
+    for (int i = 0; i < p.ov_depth / 2; i += 4)
+      w.line("{}", store_two(DType::f32, fmt::format("out + {} * o_stride_seq + {}", 8 * r, 2 * i),
+                             fmt::format("o_acc[{}] * {}_{}", i + 2 * r, scale, r),
+                             fmt::format("o_acc[{}] * {}_{}", i + 2 * r + 1, scale, r)));
+    w.close();
+  }
+}
+
 // Rows of V past a ragged sequence are those of the next one: P is 0 there, but 0 * NaN is NaN.
 void emit_zero_tail(Writer& w, const PrefillPlan& p) {
   const int chunks = p.span_bytes / 16, threads = 128 * p.num_math_warpgroups;
@@ -255,7 +271,7 @@ void emit_zero_tail(Writer& w, const PrefillPlan& p) {
   p.v->emit_wait(w, 0);
   w.open("for (int i = v_rows * {} + threadIdx.x - 128; i < {}; i += {})", chunks, p.BN * chunks, threads);
   for (int panel = 0; panel < p.v->num_panels(); ++panel) {
-    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->full_kv_bytes(),
+    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
            panel * p.v->tile().panel_bytes());
   }
   w.close();
@@ -286,7 +302,8 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     }
     w.close();
   }
-  const char* pack = p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  if (p.o_floats) return emit_store_floats(w, p, scale);
+  const char* pack = pack_name(*p.config.out_dtype);
   const int chunks = p.o_span / 16;  // 16-byte chunks of a span; two of them per stmatrix of 16 columns
   w.comment(
       "This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.");
@@ -349,6 +366,16 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
+void emit_output_addresses(Writer& w, const PrefillPlan& p) {
+  if (p.o_floats) return;
+  const int span = p.o_span;
+  w.comment(
+      "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
+  w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_stride(), 16 * span);
+  w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
+  w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
+}
+
 }  // namespace
 
 void emit_consumer(Writer& w, const PrefillPlan& p) {
@@ -356,17 +383,12 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   if (p.moves_registers()) w.line("SETMAXNREG_INC({});", p.math_registers);
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
-  const int span = p.o_span;
   w.line("const u32 q_desc = {} | {:#x}u;",
          descriptor_base(fmt::format("smem_q + consumer * {}", p.q_stride()), p.cluster),
          k_major_descriptor(p.q_tile()).low);
   p.k->emit_construct(w);
   p.v->emit_construct(w);
-  w.comment(
-      "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
-  w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_stride(), 16 * span);
-  w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
-  w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
+  emit_output_addresses(w, p);
   p.k->ring().emit_state(w, false);
   p.v->ring().emit_state(w, false);
   w.line("u32 q_phase = 0;");
@@ -444,7 +466,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.close();
   emit_epilogue(w, p);
   emit_close_items(w, p, ItemReader::consumer);
-  if (p.separate_o) w.line("if (lane == 0) bulk_wait_read();");
+  if (p.stages_o()) w.line("if (lane == 0) bulk_wait_read();");
 }
 
 }  // namespace kiln::sm90

@@ -5,6 +5,7 @@
 
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -17,7 +18,8 @@ const char* key_lengths(const PrefillPlan& p) {
   return p.operand->table() ? "seqlens_k" : "cu_seqlens_k";
 }
 
-std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+/// Those of Q, K, V and, unless its rows leave as floats, O.
+std::vector<KernelParam> tensor_maps(const PrefillPlan& p) {
   const int l2_promotion = p.fp8 ? 128 : 256;
   const auto map = [&](const char* role, int box_rows) {
     KernelParam param{KernelParam::Kind::tensor_map, role, {}};
@@ -30,14 +32,19 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     param.map.l2_promotion_bytes = l2_promotion;
     return param;
   };
-  std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows()),
-                                  map("o", 16)};
-  if (p.operand->table()) {
-    for (const std::size_t i : {1u, 2u})
-      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, l2_promotion);
-  }
+  std::vector<KernelParam> params{map("q", 64), map("k", p.k->box_rows()), map("v", p.v->box_rows())};
+  if (!p.o_floats) params.push_back(map("o", 16));
+  const auto fold = [&p](std::size_t i) { return i == 1 ? p.k_fold : p.v_fold; };
+  for (const std::size_t i : {1u, 2u})
+    if (p.operand->table() || fold(i) > 1)
+      params[i].map = p.operand->map(p.panel_columns(), p.span_bytes, l2_promotion, fold(i));
   for (const std::size_t i : {1u, 2u})
     if (p.narrow) params[i].map.swizzle_bytes = 0, params[i].map.l2_promotion_bytes = 128;
+  return params;
+}
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  std::vector<KernelParam> params = tensor_maps(p);
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
@@ -51,8 +58,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     }
   }
   if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
-  if (p.ragged)
-    add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  if (p.ragged || p.o_floats) add(Kind::pointer, "o");
+  if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   if (p.dynamic) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
@@ -65,7 +72,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     if (p.dynamic) add(Kind::i32, "section_heads");
   }
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
-  if (p.ragged) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
+  if (!p.ragged && p.o_floats) add(Kind::i64, "o_stride_batch");
+  if (p.ragged || p.o_floats) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
@@ -142,6 +150,25 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.blank();
 }
 
+void emit_prefetch_maps(Writer& w, const PrefillPlan& p) {
+  for (const char* name : {"q", "k", "v", "o"})
+    if (*name != 'o' || !p.o_floats) w.line("prefetch_tensor_map(&{}_map);", name);
+  if (p.scale_tiles()) w.line("prefetch_tensor_map(&k_scale_map); prefetch_tensor_map(&v_scale_map);");
+}
+
+void emit_barriers(Writer& w, const PrefillPlan& p) {
+  for (int i = 0; i < p.num_math_warpgroups; ++i) {
+    w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
+  }
+  constexpr int kConverters = PrefillPlan::kConverterWarps;
+  const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
+  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
+  if (!p.shared_ring) p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
+  // One lane's bytes, and the lanes' own copies of scales.
+  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
+  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
+}
+
 void emit_setup(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem = smem_address(smem_bytes);");
@@ -175,18 +202,8 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   w.line("const int warpgroup = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);");
   w.blank();
   w.open("if (threadIdx.x == 0)");
-  for (const char* name : {"q", "k", "v", "o"}) w.line("prefetch_tensor_map(&{}_map);", name);
-  if (p.scale_tiles()) w.line("prefetch_tensor_map(&k_scale_map); prefetch_tensor_map(&v_scale_map);");
-  for (int i = 0; i < p.num_math_warpgroups; ++i) {
-    w.line("mbarrier_init(mbar_q_full + {}, 1); mbarrier_init(mbar_q_empty + {}, 4);", 8 * i, 8 * i);
-  }
-  constexpr int kConverters = PrefillPlan::kConverterWarps;
-  const bool lanes_copy = p.scales_by_token() && !p.scale_tiles();
-  p.k->ring().emit_init(w, p.narrow ? kConverters : lanes_copy ? 33 : 1, p.k->empty_arrivals());
-  p.v->ring().emit_init(w, p.converts() ? kConverters : 1, p.v->empty_arrivals());
-  // One lane's bytes, and the lanes' own copies of scales.
-  if (p.converts()) p.raw->emit_init(w, p.narrow && lanes_copy ? 33 : 1, kConverters);
-  if (p.dynamic) p.work->emit_init(w, 1, p.work_slots_free() ? 0 : p.work_readers());
+  emit_prefetch_maps(w, p);
+  emit_barriers(w, p);
   w.line("fence_mbarrier_init();");
   w.close();
   if (p.cluster > 1) {
@@ -197,30 +214,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   }
 }
 
-}  // namespace
-
-KernelSource emit_prefill(const PrefillPlan& p) {
-  Prelude prelude("sm90.cuh");
-  for (const char* section :
-       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
-        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map",
-        "tma_load", "tma_store", "fence_proxy_async", "stmatrix"}) {
-    prelude.use(section);
-  }
-  if (p.ragged) {
-    for (const char* section : {"zero_16_bytes", "copy_16_bytes", "ragged_items"}) prelude.use(section);
-    prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
-  }
-  if (p.cluster > 1) {
-    for (const char* section :
-         {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
-      prelude.use(section);
-  }
-  if (!p.fp8) prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  prelude.use(*p.config.out_dtype == DType::bf16 ? "pack_bf16" : "pack_fp16");
-  if (p.narrow) use_converter(prelude, p);
-  if (p.fp8) use_transposer(prelude, p);
-  if (p.lse || p.fp8_tokens()) prelude.use("log2_approx");
+void use_copies(Prelude& prelude, const PrefillPlan& p) {
   if (p.fp8_tokens()) {
     if (!p.scale_tiles()) prelude.use("copy_async_4");
     prelude.use("load_shared_float2");
@@ -229,11 +223,44 @@ KernelSource emit_prefill(const PrefillPlan& p) {
                 "x.y * y); }\n");
   }
   if (p.scale_tiles()) prelude.use("tma_load_3d");
+  if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d");
+}
+
+void use_sections(Prelude& prelude, const PrefillPlan& p) {
+  for (const char* section : {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init",
+                              "fence_mbarrier_init", "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait",
+                              "named_barrier", "prefetch_tensor_map", "tma_load", "fence_proxy_async"}) {
+    prelude.use(section);
+  }
+  if (!p.o_floats) prelude.use("tma_store"), prelude.use("stmatrix");
+  if (p.ragged) {
+    for (const char* section : {"zero_16_bytes", "ragged_items"}) prelude.use(section);
+    if (!p.o_floats) prelude.use("copy_16_bytes");
+    prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
+  }
+  if (p.cluster > 1) {
+    for (const char* section :
+         {"cluster_rank", "cluster_sync", "mbarrier_arrive_cluster", "tma_load_multicast"})
+      prelude.use(section);
+  }
+  if (!p.fp8) prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  use_output(prelude, *p.config.out_dtype);
+  if (p.narrow) use_converter(prelude, p);
+  if (p.fp8) use_transposer(prelude, p);
+  if (p.lse || p.fp8_tokens()) prelude.use("log2_approx");
+  use_copies(prelude, p);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);
+}
+
+}  // namespace
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  Prelude prelude("sm90.cuh");
+  use_sections(prelude, p);
 
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   const std::string name = *p.config.name;
@@ -245,7 +272,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   emit_work(body, p);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
-            entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
+            entry_name(name),
+            parameter_list(params, {.o_floats = p.o_floats, .const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has neither wgmma nor setmaxnreg");
   body.line("#else");

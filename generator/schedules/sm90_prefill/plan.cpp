@@ -152,13 +152,69 @@ int swizzle_span(SwizzleMode mode) {
 
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
-  check_prefill_meaning(
-      c, "sm90_prefill",
-      {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload", "pv_operand"},
-      PrefillBytes::fp8, out);
+  check_prefill_meaning(c, "sm90_prefill",
+                        {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "cluster", "exp_offload",
+                         "pv_operand", "tma_fold", "shared_ring"},
+                        PrefillBytes::fp8, out);
   if (c.pv_operand.value_or("registers") != "registers")
     refuse_value(c, "/pv_operand", "sm90_prefill keeps P in registers", "registers", out);
   return out.size() == before;
+}
+
+/// Panels of a copy, and whether K and V share a ring.
+bool choose_rings(PrefillPlan& p, Config& c, const Refusals& refuse) {
+  if (p.cluster == 1 && !p.narrow) {
+    p.k_fold = p.operand->fold(c, p.element_bytes, p.span_bytes, *c.BK, p.depth);
+    p.v_fold = p.operand->fold(c, p.element_bytes, p.span_bytes, p.ov_depth, p.ov_depth);
+  }
+  resolve_fold(c, p.k_fold, p.v_fold, refuse);
+
+  p.shared_ring = c.shared_ring.value_or(false);
+  if (p.shared_ring && (p.converts() || p.cluster > 1 || p.num_qk_stages > 1)) {
+    refuse("sm90_prefill", {"/shared_ring", "/kv_dtype", "/cluster", "/num_qk_stages"},
+           "K and V share a ring where both come by copies of one block, each at once", "false");
+    return false;
+  }
+  c.shared_ring = p.shared_ring;
+  return true;
+}
+
+/// Stages unless asked: as many as fit.
+bool choose_stages(PrefillPlan& p, Config& c, int q, int o, int per_stage, const Refusals& refuse) {
+  const int fewest = p.shared_ring ? 3 : 2;  // slots: K(n), V(n + 1) and what comes
+  if (!c.num_kv_stages) {
+    const int raw = p.fp8 ? 2 * p.raw_slot_bytes() : 0;  // at least
+    const int with_o = (most_smem() - kSpare - raw - q - o) / per_stage;
+    const int without = (most_smem() - kSpare - raw - std::max(q, o)) / per_stage;
+    c.num_kv_stages =
+        p.narrow ? 2 : std::clamp(with_o >= fewest ? with_o : without, fewest, p.shared_ring ? 8 : 4);
+  }
+  p.num_kv_stages = *c.num_kv_stages;
+  if (p.num_kv_stages < fewest || p.num_kv_stages > 8) {
+    refuse("V25", {"/num_kv_stages"}, fmt::format("num_kv_stages is {} to 8 here", fewest),
+           std::to_string(p.num_kv_stages < fewest ? fewest : 8));
+    return false;
+  }
+  return true;
+}
+
+/// `columns`: of a stage.
+void set_rings(PrefillPlan& p, int columns) {
+  TMAConsumerPipeline::Shape k{
+      true,           p.BN,     p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes, p.element_bytes,
+      p.math_warps(), p.cluster};
+  TMAConsumerPipeline::Shape v{false,           p.BN,           p.ov_depth, p.num_kv_stages, 1, p.v_span,
+                               p.element_bytes, p.math_warps(), p.cluster};
+  v.transposed = p.fp8;
+  k.shared_ring = v.shared_ring = p.shared_ring;
+  if (p.shared_ring) k.slot_bytes = v.slot_bytes = p.BN * columns * p.element_bytes;
+  p.k.emplace(k);
+  p.v.emplace(v);
+}
+
+void set_scale(const PrefillPlan& p, OnlineSoftmax::Shape& softmax) {
+  softmax.scale_log2 = p.scale_joins_factor() ? "factor" : p.modifier->scale_log2();
+  softmax.scale = p.scale_joins_factor() ? "(factor * 0.693147181f)" : p.modifier->scale();
 }
 
 }  // namespace
@@ -175,6 +231,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.ragged = c.operand->kind != OperandKind::contiguous;
   p.lse = *c.lse;
   p.sink = *c.sink;
+  p.o_floats = *c.out_dtype == DType::f32;
   p.narrow = is_narrow(c);
   p.fp8 = is_fp8(c.dtype);
   if (p.fp8) p.element_bytes = 1;
@@ -331,21 +388,13 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
       c.operand->kind, c.operand->page_size.value_or(0), p.BN,
       OperandNames{p.late("batch"), "work.kv_head", p.late("k_start"), p.late("seqlen_k"), "heads_kv"});
 
+  if (!choose_rings(p, c, refuse)) return std::nullopt;
+
   // Shared memory: as many stages as fit, at least two, unless told.
   const int q = p.q_bytes() * p.num_math_warpgroups, o = p.o_bytes() * p.num_math_warpgroups;
-  const int per_stage =
-      p.BN * (p.depth + p.ov_depth) * p.element_bytes + (p.fp8_tokens() ? 2 * p.scale_bytes() : 0);
-  if (!c.num_kv_stages) {
-    const int raw = p.fp8 ? 2 * p.raw_slot_bytes() : 0;  // at least
-    const int with_o = (most_smem() - kSpare - raw - q - o) / per_stage;
-    const int without = (most_smem() - kSpare - raw - std::max(q, o)) / per_stage;
-    c.num_kv_stages = p.narrow ? 2 : std::clamp(with_o >= 2 ? with_o : without, 2, 4);
-  }
-  p.num_kv_stages = *c.num_kv_stages;
-  if (p.num_kv_stages < 2 || p.num_kv_stages > 8) {
-    refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 2 to 8 here", p.num_kv_stages < 2 ? "2" : "8");
-    return std::nullopt;
-  }
+  const int columns = p.shared_ring ? std::max(p.depth, p.ov_depth) : p.depth + p.ov_depth;  // of a stage
+  const int per_stage = p.BN * columns * p.element_bytes + (p.fp8_tokens() ? 2 * p.scale_bytes() : 0);
+  if (!choose_stages(p, c, q, o, per_stage, refuse)) return std::nullopt;
   // Tiles of bytes: those on their way and the one that is widened. More than four need not be.
   int tiles = p.num_kv_stages * (per_stage + (p.narrow ? 2 * p.scale_bytes() : 0));
   if (p.converts()) {
@@ -367,24 +416,21 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
            std::to_string(128 / row_bytes));
     return std::nullopt;
   }
-  p.k.emplace(TMAConsumerPipeline::Shape{true, p.BN, p.depth, p.num_kv_stages, p.num_qk_stages, p.span_bytes,
-                                         p.element_bytes, p.math_warps(), p.cluster});
-  TMAConsumerPipeline::Shape v{false,           p.BN,           p.ov_depth, p.num_kv_stages, 1, p.v_span,
-                               p.element_bytes, p.math_warps(), p.cluster};
-  v.transposed = p.fp8;
-  p.v.emplace(v);
+  set_rings(p, columns);
   p.dynamic = own_tiles;
   if (p.dynamic) p.work.emplace("work", p.ragged ? 1 : 2, 1);
   if (p.converts()) p.raw.emplace("raw", p.num_raw_stages, 1);
 
   p.smem_q = p.smem.add("q", p.q_stride() * p.num_math_warpgroups, 1024, "Q, 64 rows per consumer warpgroup");
-  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
-  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  p.smem_k =
+      p.smem.add("k", p.k->ring_bytes(), 1024, p.shared_ring ? "slots of K and V in turns" : "K stages");
+  p.smem_v = p.shared_ring ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   if (p.converts())
     p.smem_raw = p.smem.add("raw", p.num_raw_stages * p.raw_slot_bytes(), 1024,
                             p.fp8 ? "V as copied" : "K and V in turn, as copied");
-  p.smem_o =
-      p.separate_o ? p.smem.add("o", o, 1024, "O on its way out, 64 rows per consumer warpgroup") : p.smem_q;
+  p.smem_o = p.separate_o && o > 0
+                 ? p.smem.add("o", o, 1024, "O on its way out, 64 rows per consumer warpgroup")
+                 : p.smem_q;
   if (p.scales_by_token()) {
     const int alignment = p.scale_tiles() ? 128 : 16;
     p.smem_scales = p.smem.add("scales", 2 * p.num_kv_stages * p.scale_bytes(), alignment,
@@ -396,7 +442,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   p.smem_q_barriers =
       p.smem.add("mbar_q", 16 * p.num_math_warpgroups, 8, "Q full/empty per consumer warpgroup");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
-  p.smem_v_barriers = p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
+  p.smem_v_barriers = p.shared_ring
+                          ? p.smem_k_barriers
+                          : p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
   if (p.converts())
     p.smem_raw_barriers =
         p.smem.add("mbar_raw", p.raw->barrier_bytes(), 8, "ring of copied tiles full/empty");
@@ -436,8 +484,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
   softmax.weighted = p.fp8_tokens();
   softmax.weights_end = p.fp8_tokens() && p.scale_tiles();
   if (p.watched_parts > 0) softmax.curve = p.modifier->enter_exponent();
-  softmax.scale_log2 = p.scale_joins_factor() ? "factor" : p.modifier->scale_log2();
-  softmax.scale = p.scale_joins_factor() ? "(factor * 0.693147181f)" : p.modifier->scale();
+  set_scale(p, softmax);
   if (p.sink) softmax.sink = {"sink[work.head]", "sink[work.head]"};
   p.softmax.emplace(softmax);
   p.config = std::move(c);

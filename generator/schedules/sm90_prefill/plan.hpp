@@ -25,12 +25,14 @@ struct PrefillPlan {
   bool ping_pong = false;
 
   int depth, ov_depth, BM, BN, num_kv_stages, num_qk_stages;
-  int cluster = 1;          ///< blocks that share K and V: each loads its part of a tile for all of them
-  int num_math_warpgroups;  ///< BM / 64
-  int span_bytes;           ///< swizzle span of the tiles of Q, K and V as they are copied
-  int o_span, v_span;       ///< of O's, and of V's as wgmma reads it
-  int element_bytes = 2;    ///< of Q, and of K and V as the products take them
-  bool ragged;              ///< Q and O run over the rows of all sequences: every operand but contiguous
+  int k_fold = 1, v_fold = 1;  ///< panels of one tensor copy
+  bool shared_ring = false;    ///< K and V take slots of one ring in turns: num_kv_stages are those slots
+  int cluster = 1;             ///< blocks that share K and V: each loads its part of a tile for all of them
+  int num_math_warpgroups;     ///< BM / 64
+  int span_bytes;              ///< swizzle span of the tiles of Q, K and V as they are copied
+  int o_span, v_span;          ///< of O's, and of V's as wgmma reads it
+  int element_bytes = 2;       ///< of Q, and of K and V as the products take them
+  bool ragged;                 ///< Q and O run over the rows of all sequences: every operand but contiguous
   bool lse, sink;
   bool narrow = false;  ///< K and V of one byte an element, widened on their way (sm90_prefill_convert.cpp)
   bool fp8 = false;     ///< Q, K and V of FP8: V is transposed on its way (sm90_prefill_transpose.cpp)
@@ -41,6 +43,7 @@ struct PrefillPlan {
   int watched_parts = 0;  ///< of OnlineSoftmax::emit_watched; 0: every tile takes its maximum
   bool skips_tiles;       ///< warpgroups leave out last tiles that only later ones see
   bool separate_o;        ///< O has its own staging; otherwise it reuses Q's rows
+  bool o_floats = false;  ///< O needs none: its floats leave as the accumulators hold them
   int producer_registers, math_registers;
 
   SmemMap smem;
@@ -63,9 +66,11 @@ struct PrefillPlan {
   SmemTile q_tile() const { return {64, span_bytes, element_bytes}; }  ///< one warpgroup's rows
   SmemTile o_tile() const { return {64, o_span, 2}; }
   int q_bytes() const { return 64 * depth * element_bytes; }  ///< of one warpgroup
-  int o_bytes() const { return 64 * ov_depth * 2; }
+  int o_bytes() const { return o_floats ? 0 : 64 * ov_depth * 2; }
   /// Distance between the Q rows of two warpgroups, and between their O rows where O takes Q's place.
   int q_stride() const { return separate_o ? q_bytes() : std::max(q_bytes(), o_bytes()); }
+  /// O leaves by a staging of its own.
+  bool stages_o() const { return separate_o && !o_floats; }
   int o_stride() const { return separate_o ? o_bytes() : q_stride(); }
   int panel_columns() const { return span_bytes / element_bytes; }
   int o_panel_columns() const { return o_span / 2; }
@@ -162,7 +167,7 @@ struct PrefillPlan {
   }
   /// True when code of the consumers names the lane's rows.
   bool needs_rows() const {
-    return lse || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
+    return lse || o_floats || mask->bounded_above() || mask->has_bits() || modifier->names_rows();
   }
   /// True when a row may be without a visible key after any tile, not only at the ends of its range.
   bool hides_anywhere() const { return mask->has_bits() || modifier->may_hide(); }

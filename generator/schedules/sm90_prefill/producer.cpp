@@ -8,11 +8,12 @@ namespace {
 constexpr const char* kEvictLast = "0x14F0000000000000ull";
 constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
-// Coordinates of the box of rows from `row` of a sequence that starts at row `start` of its tensor.
+// Coordinates of the box of rows from `row` of a sequence that starts at row `start` of its tensor; `panel` of
+// the box's panels, where it has several, follows the row.
 std::string coordinates(const PrefillPlan& p, int column, const std::string& row, const std::string& start,
-                        const std::string& head) {
-  if (p.ragged) return fmt::format("{}, {} + {}, {}, 0", column, start, row, head);
-  return fmt::format("{}, {}, {}, work.batch", column, row, head);
+                        const std::string& head, const std::string& panel = "") {
+  if (p.ragged) return fmt::format("{}, {} + {}{}, {}, 0", column, start, row, panel, head);
+  return fmt::format("{}, {}{}, {}, work.batch", column, row, panel, head);
 }
 
 void emit_load_q(Writer& w, const PrefillPlan& p) {
@@ -36,6 +37,7 @@ struct Landing {
   std::string base;                       // of the slots
   int slot_bytes, row_bytes;              // of the ring; of a row of a panel
   int panels, chunk_panels, chunk_bytes;  // of a tile; of what one barrier waits for
+  int fold = 1;                           // panels of one copy
 
   int panel_bytes(const PrefillPlan& p) const { return p.BN * row_bytes; }
   std::string at(const PrefillPlan& p, int panel, int row) const {
@@ -47,7 +49,8 @@ struct Landing {
 Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   if (p.fp8 && name[0] == 'v') {
     const int panels = p.ov_depth / p.panel_columns();
-    return {*p.raw, "smem_raw", p.raw_slot_bytes(), p.span_bytes, panels, panels, p.raw_slot_bytes()};
+    return {*p.raw, "smem_raw", p.raw_slot_bytes(), p.span_bytes,
+            panels, panels,     p.raw_slot_bytes(), p.v_fold};
   }
   if (p.narrow)
     return {*p.raw,
@@ -57,8 +60,10 @@ Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, co
             pipeline.num_panels(),
             pipeline.num_panels(),
             pipeline.full_kv_bytes() / 2};
-  return {pipeline.ring(),       fmt::format("smem_{}", name), pipeline.full_kv_bytes(), p.span_bytes,
-          pipeline.num_panels(), pipeline.panels_per_chunk(),  pipeline.staged_k_bytes()};
+  return {pipeline.ring(),           fmt::format("smem_{}", name),
+          pipeline.slot_bytes(),     p.span_bytes,
+          pipeline.num_panels(),     pipeline.panels_per_chunk(),
+          pipeline.staged_k_bytes(), name[0] == 'k' ? p.k_fold : p.v_fold};
 }
 
 // Scales of the tile's keys, copied by every lane into the slot of the raw ring.
@@ -105,7 +110,7 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
     if (p.warp_produces()) w.open("if (lane == 0)");
     w.line("mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
            to.chunk_bytes + scale_tile_bytes(p, name));
-    for (int i = 0; i < to.chunk_panels; ++i) {
+    for (int i = 0; i < to.chunk_panels; i += to.fold) {
       const int panel = qk * to.chunk_panels + i;
       std::string dst = to.at(p, panel, 0);
       std::string row = fmt::format("({}) * {}", block, p.BN);
@@ -114,7 +119,9 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
         row += fmt::format(" + rank * {}", pipeline.box_rows());
       }
       w.line("{}({}, &{}_map, {}, {}, {}{});", p.cluster > 1 ? "tma_load_multicast" : "tma_load", dst, name,
-             to.ring.full(qk), coordinates(p, panel * p.panel_columns(), row, "work.k_start", "work.kv_head"),
+             to.ring.full(qk),
+             coordinates(p, to.fold > 1 ? 0 : panel * p.panel_columns(), row, "work.k_start", "work.kv_head",
+                         to.fold > 1 ? fmt::format(", {}", panel) : ""),
              kEvictLast, p.cluster > 1 ? fmt::format(", {}", (1 << p.cluster) - 1) : "");
     }
     emit_copy_scales(w, p, name, block);
@@ -140,12 +147,13 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
     for (int round = 0; round < operand.rounds(); ++round) {
       const std::string condition = operand.issues(round);
       if (!condition.empty()) w.open("if ({})", condition);
-      for (int i = 0; i < to.chunk_panels; ++i) {
+      for (int i = 0; i < to.chunk_panels; i += to.fold) {
         const int panel = qk * to.chunk_panels + i;
         std::string dst = to.at(p, panel, round * 32 * operand.eff_page());
         if (operand.num_pages() > 1) dst += fmt::format(" + lane * {}", piece_bytes);
-        w.line("tma_load({}, &{}_map, {}, {}, {}, {});", dst, name, to.ring.full(qk),
-               panel * p.panel_columns(), operand.coordinates("(" + block + ")", round), kEvictLast);
+        w.line("tma_load({}, &{}_map, {}, {}, {});", dst, name, to.ring.full(qk),
+               operand.box_coordinates("(" + block + ")", round, panel, p.panel_columns(), to.fold),
+               kEvictLast);
       }
       emit_copy_scales(w, p, name, block);
       if (!condition.empty()) w.close();
@@ -165,8 +173,8 @@ void emit_load_tile(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& 
 // last tile.
 bool items_fit(const PrefillPlan& p) {
   const int tiles = p.mask->most_tiles(p.BM, p.BN);
-  return p.cluster == 1 && p.separate_o && !p.converts() && !p.operand->table() && tiles > 0 &&
-         tiles <= p.num_kv_stages;
+  return p.cluster == 1 && p.separate_o && !p.shared_ring && !p.converts() && !p.operand->table() &&
+         tiles > 0 && tiles <= p.num_kv_stages;
 }
 
 }  // namespace

@@ -14,7 +14,11 @@ class Sm90Prefill final : public Schedule {
 
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
-    return {{"tma_consumer_pipeline", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}}};
+    const auto& p = plan_;
+    const int bytes = p.narrow ? 1 : p.element_bytes, span = p.narrow ? p.raw_span() : p.span_bytes;
+    const auto operand = [&](int depth, int fold) { return p.operand->constants(bytes, span, depth, fold); };
+    return {{"mha_operand", {{"k", operand(p.depth, p.k_fold)}, {"v", operand(p.ov_depth, p.v_fold)}}},
+            {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}}};
   }
   Resources resources() const override {
     return {plan_.smem.bytes(), plan_.num_threads(), plan_.math_registers};

@@ -30,6 +30,7 @@ KVBuffer::Shape strip_of(const DecodeStreamingKVBuffer::Shape& s, const DecodeSt
   strip.swizzle = s.swizzle;
   strip.strips = s.transpose ? c.num_strips : 1;
   strip.read_columns = s.transpose ? 0 : s.depth / c.num_warps_n;
+  strip.row_columns = s.row_columns;
   strip.page_size = s.page_size;
   strip.reg_staged = s.reg_staged, strip.widens = s.widens;
   strip.stored = s.stored, strip.scale_columns = s.scale_columns;
@@ -66,8 +67,10 @@ void DecodeStreamingKVBuffer::emit_segment_start(Writer& w) const {
     w.line("BARRIER();  // every wave has read the last segment's sums");
 }
 
-void DecodeStreamingKVBuffer::emit_taken(Writer& w) const {
-  if (!buffer_.own_rows()) return w.line("SYNC();  // every wave has its fragments");
+void DecodeStreamingKVBuffer::emit_taken(Writer& w, int strip) const {
+  const bool last = strip + 1 == num_strips();
+  if (last && !shape_.shared) return;
+  if (last || !buffer_.own_rows()) return w.line("SYNC();  // every wave has its fragments");
   // LDS takes a wave's reads and writes in order; copies go past it.
   if (!buffer_.staged()) kv_mma_op().emit_arrived(w);
 }

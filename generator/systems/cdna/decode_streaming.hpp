@@ -23,7 +23,8 @@ class DecodeStreamingKVBuffer {
     bool transpose = true;  ///< K; false: V
     Mfma mfma;
     int BN = 0, WN = 0, BK = 0, num_threads = 0;
-    int depth = 0;  ///< of K; for V the output depth
+    int depth = 0;        ///< of K; for V the output depth, whole shares of the waves
+    int row_columns = 0;  ///< columns of a row in memory; 0: depth
     int dma_bytes = 4;
     int page_size = 0;
     LdsSwizzle swizzle{};
@@ -33,6 +34,7 @@ class DecodeStreamingKVBuffer {
     bool widens = false;      ///< and are widened there: memory holds bytes, LDS and the products `mfma.type`
     DType stored = DType::fp8_e4m3;  ///< of what is widened
     int scale_columns = 0;           ///< RegStagedCopy::Shape::scale_columns
+    bool shared = false;             ///< strips of the other operand come to the same place
   };
   explicit DecodeStreamingKVBuffer(const Shape& shape);
 
@@ -46,8 +48,9 @@ class DecodeStreamingKVBuffer {
   void emit_segment_start(Writer& w) const;
   /// What stands before load_from_shared of strip `strip`: it has landed for every wave that reads of it.
   void emit_landed(Writer& w, int strip) const;
-  /// What stands between load_from_shared and the copy of the next strip: whoever read of it has.
-  void emit_taken(Writer& w) const;
+  /// What stands between load_from_shared of strip `strip` and the copy of the next one: whoever read of it
+  /// has. After the last strip the next copy is the other operand's, which goes elsewhere unless they share.
+  void emit_taken(Writer& w, int strip) const;
   /// As KVBuffer::emit_construct, for keys from `first_row` on.
   void emit_construct(Writer& w, int base, const std::string& first, const std::string& row_bytes,
                       const std::string& rows, const std::string& first_row) const;

@@ -9,7 +9,7 @@ void QTile::use(Prelude& prelude) const {
   prelude.use("buffer_load");
   if (shape_.depth % shape_.mfma.vector_k() != 0) prelude.use("zero_past");
   for (const ColumnGroup& group : shape_.columns)
-    prelude.use(group.width == 1 ? "buffer_store_8" : "buffer_store_16");
+    prelude.use(group.width == 1 && !floats() ? "buffer_store_8" : "buffer_store_16");
 }
 
 void QTile::emit_construct(Writer& w, const std::string& first, const std::string& bytes,
@@ -33,6 +33,14 @@ void QTile::emit_load(Writer& w) const {
   }
 }
 
+std::string QTile::stored(std::span<const std::string> values) const {
+  if (floats()) return fmt::format("__builtin_bit_cast(u32x4, f32x4{{{}}})", fmt::join(values, ", "));
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < values.size(); i += 2)
+    words.push_back(fmt::format("{}({}, {})", shape_.pack, values[i], values[i + 1]));
+  return fmt::format("u32x{}{{{}}}", words.size(), fmt::join(words, ", "));
+}
+
 void QTile::emit_store(Writer& w, const std::string& first, const std::string& bytes,
                        const std::string& from) const {
   const int m = shape_.mfma.shape.m;
@@ -46,15 +54,10 @@ void QTile::emit_store(Writer& w, const std::string& first, const std::string& b
         for (int f = 0; f < group.width; ++f)
           values.push_back(fmt::format("o_acc[{}][{}] * {}", group.mma + f, e + r, shape_.factor));
       }
-      std::vector<std::string> words;
-      for (std::size_t i = 0; i < values.size(); i += 2)
-        words.push_back(fmt::format("{}({}, {})", shape_.pack, values[i], values[i + 1]));
-      const int per_store = group.width == 1 ? 2 : 4;
-      for (std::size_t i = 0; i < words.size(); i += static_cast<std::size_t>(per_store)) {
-        const std::vector<std::string> part(words.begin() + static_cast<long>(i),
-                                            words.begin() + static_cast<long>(i) + per_store);
+      const std::size_t columns = floats() || group.width == 1 ? 4 : 8;  // of one store
+      for (std::size_t i = 0; i < values.size(); i += columns) {
         // Columns of the first lane group; those of lanes past the last column are dropped.
-        const int column = group.first + group.width * shape_.mfma.row(e) + 2 * static_cast<int>(i);
+        const int column = group.first + group.width * shape_.mfma.row(e) + static_cast<int>(i);
         const int apart = 4 * group.width, last = column + (shape_.mfma.groups() - 1) * apart;
         if (column >= shape_.ov_depth) continue;
         const std::string guard =
@@ -63,9 +66,10 @@ void QTile::emit_store(Writer& w, const std::string& first, const std::string& b
             : last < shape_.ov_depth
                 ? ""
                 : fmt::format("lane / {} < {} ? ", m, (shape_.ov_depth - column + apart - 1) / apart);
-        w.line("buffer_store_{}(o_rows, {}o_from + {} + lane / {} * {}{}, u32x{}{{{}}});", 4 * per_store,
-               guard, 2 * column, m, 2 * apart, guard.empty() ? "" : " : 0x80000000u", per_store,
-               fmt::join(part, ", "));
+        const int size = floats() ? 4 : 2;
+        w.line("buffer_store_{}(o_rows, {}o_from + {} + lane / {} * {}{}, {});",
+               size * static_cast<int>(columns), guard, size * column, m, size * apart,
+               guard.empty() ? "" : " : 0x80000000u", stored(std::span(values).subspan(i, columns)));
       }
     }
   }

@@ -4,6 +4,7 @@
 // condition.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,18 @@ class QTile {
     Mfma mfma;
     int depth = 0, ov_depth = 0;
     std::vector<ColumnGroup> columns;  ///< of O, from V's KVMmaOp
-    std::string pack;                  ///< two floats to a register of the output type
+    std::string pack;                  ///< two floats to a register of the output type; empty: O is of floats
     std::string factor = "inv_sum";    ///< emitted name of what O is multiplied with
     /// Where several waves share the columns of O and those past `ov_depth` are none: this wave's first one.
     std::string first_column{};
   };
   explicit QTile(Shape shape) : shape_(std::move(shape)) {}
 
+  /// Shape::pack of a type of O.
+  static std::string pack_of(DType out) {
+    return out == DType::f32 ? "" : out == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  }
+  bool floats() const { return shape_.pack.empty(); }
   /// 16-byte registers of a lane, whole operands of instructions; columns past `depth` are zero, as K's are.
   int num_vectors() const {
     const int operand = shape_.mfma.packs() * shape_.mfma.vector_k();
@@ -40,6 +46,8 @@ class QTile {
                   const std::string& from) const;
 
  private:
+  /// Neighbouring columns as one store takes them.
+  std::string stored(std::span<const std::string> values) const;
   Shape shape_;
 };
 

@@ -16,6 +16,7 @@ RowScales::RowScales(const Config& resolved) : operand_(*resolved.operand), kind
   const int row = std::max(k_columns_, v_columns_);
   if (quantization->granularity == Granularity::per_token) columns_ = row;
   if (quantization->granularity == Granularity::per_block) columns_ = std::min(quantization->block, row);
+  own_v_ = !*resolved.v_from_k;
 }
 
 void RowScales::add_params(std::vector<KernelParam>& params, bool own_v) const {
@@ -35,7 +36,7 @@ void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, 
 void RowScales::emit_heads(Writer& w, const ScoreLayout& layout, const std::string& batch) const {
   if (!any()) return;
   emit_head(w, "k", k_columns_, batch);
-  emit_head(w, "v", v_columns_, batch);
+  if (own_v_) emit_head(w, "v", v_columns_, batch);
   w.line("float k_unit[{}];  // scales of the tile's keys, a key a lane", units(layout) * key_groups());
 }
 
@@ -81,9 +82,9 @@ std::string RowScales::factor(const ScoreLayout& layout, int i, int group) const
                      column / 64 * key_groups() + group);
 }
 
-void RowScales::emit_apply(Writer& w, const ScoreLayout& layout) const {
+void RowScales::emit_apply(Writer& w, const ScoreLayout& layout, const char* what) const {
   if (!any()) return;
-  w.comment("scores in units of their keys");
+  w.comment("{} in units of their keys", what);
   for (int i = 0; i < layout.registers; ++i) w.line("{} *= {};", layout.score(i), factor(layout, i, 0));
 }
 
@@ -91,7 +92,7 @@ bool check_row_scales(const Config& user, const RowScales& scales, const Config&
   if (!scales.any()) return true;
   const std::string_view pointer = "/operand/quantization/granularity";
   const std::string schedule = *resolved.schedule;
-  if (*resolved.v_from_k) {
+  if (*resolved.v_from_k && resolved.operation == Operation::prefill) {
     refuse_value(user, pointer, schedule + " takes a scale for a tensor or a head where V lies in K",
                  "per_tensor, per_head", out);
     return false;

@@ -2,7 +2,8 @@
 // for every `columns` elements of it, f32 [.., heads_kv, groups] in the order of the rows.
 //
 // K's multiply scores, whose keys' scales a wave has one to a lane; rounding K itself would show in the large
-// scores. V's are multiplied in where its bytes are widened (RegStagedCopy), which rounds V as P is rounded.
+// scores. V's are multiplied in where its bytes are widened (RegStagedCopy), which rounds V as P is rounded; where V
+// lies in K's rows they are K's, and multiply P.
 #pragma once
 
 #include <string>
@@ -27,6 +28,8 @@ class RowScales {
   int columns() const { return columns_; }
   int groups(int row_columns) const { return (row_columns + columns_ - 1) / columns_; }
 
+  /// Where V lies in K's rows: emit_apply once more, to P.
+  bool in_p() const { return any() && !own_v_; }
   /// Scales of a row of K.
   int key_groups() const { return any() ? groups(k_columns_) : 1; }
 
@@ -44,7 +47,7 @@ class RowScales {
                  const std::string& rows) const;
   /// Register `i` of the scores' factor, for columns of group `group`.
   std::string factor(const ScoreLayout& layout, int i, int group) const;
-  void emit_apply(Writer& w, const ScoreLayout& layout) const;
+  void emit_apply(Writer& w, const ScoreLayout& layout, const char* what = "scores") const;
 
  private:
   void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
@@ -53,6 +56,7 @@ class RowScales {
   OperandConfig operand_;
   OperandKind kind_ = OperandKind::contiguous;
   int columns_ = 0, page_size_ = 0, k_columns_ = 0, v_columns_ = 0;
+  bool own_v_ = true;
 };
 
 /// Parameters of quantised operands: the scales of Q (where it is FP8), of K and (`own_v`) of V, and their
@@ -60,8 +64,8 @@ class RowScales {
 void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, const RowScales& rows,
                       bool own_v);
 
-/// Refuses scales by row of a form that no schedule but streaming decode takes: several for a row of K, and
-/// any where V lies in K's rows.
+/// Refuses scales by row of a form that no schedule but streaming decode takes, several for a row of K, and in
+/// prefill any where V lies in K's rows.
 bool check_row_scales(const Config& user, const RowScales& scales, const Config& resolved, Violations& out);
 
 }  // namespace kiln::cdna

@@ -1,5 +1,7 @@
 #include "generator/systems/sm80/q_tile.hpp"
 
+#include "generator/emit/output_elements.hpp"
+
 #include <algorithm>
 #include <array>
 
@@ -65,6 +67,22 @@ void QTile::emit_store(Writer& w, const std::string& pack, const std::string& fi
       if (block > 0) dst += fmt::format(" + {}", block * tile_.block_cols);
       w.line("if (o_rows > {}{}) copy_out_16({}, {});", row, guard, dst, o_read_.at(row, block * per_row));
     }
+  }
+}
+
+void QTile::emit_store_floats(Writer& w, const std::string& first, const std::string& stride,
+                              const std::string& rows, const std::string& scale) const {
+  w.line("float* const o_dst = {} + (lane >> 2) * {} + 2 * (lane & 3);", first, stride);
+  w.line("const int o_rows = {} - (lane >> 2);", rows);
+  for (int r = 0; r < 2; ++r) {
+    w.open("if (o_rows > {})", 8 * r);
+    for (int j = 0; j < shape_.depth / 8; ++j) {
+      const int i = 4 * j + 2 * r;
+      w.line("{}", store_two(DType::f32, fmt::format("o_dst + {} * {} + {}", 8 * r, stride, 8 * j),
+                             fmt::format("o_acc[{}] * {}_{}", i, scale, r),
+                             fmt::format("o_acc[{}] * {}_{}", i + 1, scale, r)));
+    }
+    w.close();
   }
 }
 

@@ -38,6 +38,10 @@ class QTile {
   void emit_store(Writer& w, const std::string& pack, const std::string& first, const std::string& stride,
                   const std::string& rows, const std::string& scale) const;
 
+  /// The same where O is of floats, which leave as the fragments hold them.
+  void emit_store_floats(Writer& w, const std::string& first, const std::string& stride,
+                         const std::string& rows, const std::string& scale) const;
+
   std::vector<layout::Proof> proofs() const;
   /// Of emit_store: staging of O through the tile's rows.
   layout::Proof output_proof() const;

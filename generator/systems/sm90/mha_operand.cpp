@@ -2,12 +2,33 @@
 
 namespace kiln::sm90 {
 
-TensorMapSpec MHAOperand::map(int panel_columns, int span_bytes, int l2_promotion_bytes) const {
+TensorMapSpec MHAOperand::map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold) const {
   TensorMapSpec map;
   map.dims = {{"depth", panel_columns}, {"seq", eff_page()}, {"head", 1}, {table() ? "page" : "batch", 1}};
+  if (fold > 1) map.dims.insert(map.dims.begin() + 2, {"panel", fold});
   map.swizzle_bytes = span_bytes;
   map.l2_promotion_bytes = l2_promotion_bytes;
   return map;
+}
+
+int MHAOperand::fold(const Config& config, int element_bytes, int span_bytes, int columns, int depth) const {
+  if (config.tma_fold != "chunk_outer") return 1;
+  return kv_tma_fold_chunks(element_bytes, span_bytes, columns, depth, eff_page(), BN_, paged_rows(), false);
+}
+
+void resolve_fold(Config& config, int k_fold, int v_fold, const Refusals& refuse) {
+  if (config.tma_fold == "chunk_inner") {
+    refuse(
+        "V18", {"/tma_fold"},
+        "a tensor map has five axes, and this fold of pages needs six: columns, eight rows, panels, eights of "
+        "rows, heads, pages",
+        "none, chunk_outer");
+  } else if (config.tma_fold == "chunk_outer" && k_fold == 1 && v_fold == 1) {
+    refuse("V19", {"/tma_fold"},
+           "a box holds whole rows of at least two swizzle panels, and all keys of a tile", "none");
+  } else if (config.tma_fold != "chunk_outer") {
+    config.tma_fold = "none";
+  }
 }
 
 TensorMapSpec MHAOperand::scale_map() const {
@@ -105,6 +126,14 @@ std::string MHAOperand::coordinates(const std::string& n, int round) const {
   return {};
 }
 
+std::string MHAOperand::box_coordinates(const std::string& n, int round, int panel, int panel_columns,
+                                        int fold) const {
+  std::string rows = coordinates(n, round);
+  if (fold == 1) return fmt::format("{}, {}", panel * panel_columns, rows);
+  const std::size_t row_end = rows.find(',');
+  return fmt::format("0, {}, {}{}", rows.substr(0, row_end), panel, rows.substr(row_end));
+}
+
 std::string MHAOperand::issues(int round) const {
   const int pieces = num_pages() - 32 * round;
   if (num_pages() == 1) return "lane == 0";
@@ -151,10 +180,12 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
   }
 }
 
-nlohmann::ordered_json MHAOperand::constants(int element_bytes, int swizzle_bytes, int depth) const {
+nlohmann::ordered_json MHAOperand::constants(int element_bytes, int swizzle_bytes, int depth,
+                                             int fold_chunks) const {
   nlohmann::ordered_json out = sub_tile_constants(BN_, paged_rows(), eff_page());
   out["chunk"] = 1;  // table entries of one load of a lane
   out["swizzle_granularity"] = swizzle_granularity(element_bytes, swizzle_bytes);
+  out["fold_chunks"] = fold_chunks;
   out["padded_depth"] = padded_depth(element_bytes, swizzle_bytes, depth);
   return out;
 }

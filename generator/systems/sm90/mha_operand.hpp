@@ -20,6 +20,7 @@
 
 #include <kiln/config.hpp>
 #include <kiln/source.hpp>
+#include "generator/config/unsupported.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
 
@@ -30,6 +31,10 @@ struct OperandNames {
   std::string batch = "s.batch", kv_head = "s.kv_head", k_start = "s.sequence.k_start",
               seqlen_k = "s.sequence.seqlen_k", heads_kv = "problem.heads_kv";
 };
+
+/// Resolves tma_fold: "none" unless asked for what `K` or `V` panels of a box say is done, and refused, with the
+/// reason, where neither is.
+void resolve_fold(Config& config, int k_fold, int v_fold, const Refusals& refuse);
 
 /// Where the scales of a tile's keys go.
 struct ScaleSlot {
@@ -65,8 +70,8 @@ class MHAOperand {
     return whole ? kv_sub_tile_rows(BN, page_size) : std::gcd(BN, page_size);
   }
 
-  /// Tensor map of K or V in panels of `panel_columns` columns.
-  TensorMapSpec map(int panel_columns, int span_bytes, int l2_promotion_bytes) const;
+  /// Tensor map of K or V in panels of `panel_columns` columns, `fold` of them in one box.
+  TensorMapSpec map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold = 1) const;
   /// Kernel parameters beyond the maps, in order.
   std::vector<KernelParam> params() const;
 
@@ -83,6 +88,11 @@ class MHAOperand {
   /// Coordinates after the depth column of the piece that this lane issues, `row` and `page` as populate left
   /// them.
   std::string coordinates(const std::string& n, int round) const;
+  /// Panels of one box under `tma_fold`, which is filled in: those of a chunk of `columns` columns of rows of
+  /// `depth`, in the chunk-outer form.
+  int fold(const Config& config, int element_bytes, int span_bytes, int columns, int depth) const;
+  /// All of them, from column `panel` * `panel_columns` on, where a box has `fold` panels.
+  std::string box_coordinates(const std::string& n, int round, int panel, int panel_columns, int fold) const;
   /// Condition under which this lane issues a box, and how many boxes a lane may have.
   std::string issues(int round) const;
   int rounds() const { return (num_pages() + 31) / 32; }
@@ -108,7 +118,7 @@ class MHAOperand {
   void emit_load_scales(Writer& w, const std::string& n, const ScaleSlot& to) const;
 
   /// Documented constants (seed-systems.md 5.3, 5.4).
-  nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth) const;
+  nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth, int fold_chunks) const;
 
  private:
   void emit_look_up(Writer& w, const char* into, const std::string& n) const;

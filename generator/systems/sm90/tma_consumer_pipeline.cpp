@@ -4,8 +4,11 @@ namespace kiln::sm90 {
 
 TMAConsumerPipeline::TMAConsumerPipeline(const Shape& shape)
     : shape_(shape),
-      ring_(shape.is_k ? "k" : "v", shape.num_kv_stages, shape.is_k ? shape.num_qk_stages : 1,
-            shape.stages_at_launch ? "num_kv_stages" : "") {}
+      ring_(shape.is_k ? "k" : "v", shape.num_kv_stages,
+            shape.is_k || shape.in_k_slots ? shape.num_qk_stages : 1,
+            shape.stages_at_launch ? "num_kv_stages" : "") {
+  if (shape.shared_ring) ring_.take_turns(shape.is_k ? 0 : 1);
+}
 
 void TMAConsumerPipeline::emit_construct(Writer& w) const {
   const auto fields = is_k_major() ? k_major_descriptor(tile()) : mn_major_descriptor(tile());
@@ -36,8 +39,14 @@ void TMAConsumerPipeline::emit_release_all(Writer& w) const {
   for (int qk = 0; qk < num_qk_stages_effective(); ++qk) emit_release(w, qk);
 }
 
+void TMAConsumerPipeline::emit_arrivals(Writer& w, const std::string& comment) const {
+  for (int qk = 0; qk < ring_.num_qk_stages(); ++qk)
+    w.line("if (lane == 0) mbarrier_arrive({});{}", ring_.empty(qk), comment);
+}
+
 nlohmann::ordered_json TMAConsumerPipeline::constants() const {
   return {{"num_kv_stages", shape_.num_kv_stages},
+          {"shared_ring", shape_.shared_ring || shape_.in_k_slots},
           {"num_qk_stages", shape_.is_k ? shape_.num_qk_stages : 1},
           {"num_qk_stages_effective", num_qk_stages_effective()},
           {"BMN", BMN()},
@@ -46,6 +55,8 @@ nlohmann::ordered_json TMAConsumerPipeline::constants() const {
           {"is_k_major", is_k_major()},
           {"staged_k_bytes", shape_.is_k ? nlohmann::ordered_json(staged_k_bytes()) : nullptr},
           {"full_kv_bytes", full_kv_bytes()},
+          {"slot_bytes", slot_bytes()},
+          {"num_panels", num_panels()},
           {"page_dense", false},
           {"swizzle_bytes", shape_.span_bytes},
           {"num_barriers", ring_.num_barriers()}};

@@ -23,13 +23,16 @@ class TMAConsumerPipeline {
     int BN = 0;            ///< keys of a tile
     int padded_depth = 0;  ///< columns of the tile: Q/K depth for K, V/O depth for V
     int num_kv_stages = 2;
-    int num_qk_stages = 1;  ///< depth chunks of K; V always has one
+    int num_qk_stages = 1;  ///< depth chunks of K; V always has one, but in K's slots K's barriers
     int span_bytes = 128;   ///< swizzle span
     int element_bytes = 2;
     int consumer_warps = 8;  ///< arrivals that empty a slot: one elected lane per math warp
     int cluster = 1;         ///< blocks that fill each other's slots (multicast) and so release to each other
     /// The launch says how many of the stages are in use: the emitted parameter num_kv_stages.
     bool stages_at_launch = false;
+    /// K and V in turns in one ring of `num_kv_stages` slots, each as long as the longer tile (`slot_bytes`).
+    bool shared_ring = false;
+    bool in_k_slots = false;  ///< V lies in K's slots, whose empty barriers its release counts at
     int slot_bytes = 0;  ///< from one slot to the next; 0: as many as the tile has (V in K's slots: more)
     int rope_bytes = 0;  ///< of a key's rotary columns, panels of 128 bytes behind K's own
     bool transposed = false;  ///< of V: a row is a column of V, its elements those of the keys
@@ -75,6 +78,8 @@ class TMAConsumerPipeline {
   /// release<qk>(): one arrival per warp; steps the state after the last chunk.
   void emit_release(Writer& w, int qk) const;
   void emit_release_all(Writer& w) const;
+  /// The arrivals of release_all alone.
+  void emit_arrivals(Writer& w, const std::string& comment = "") const;
 
   nlohmann::ordered_json constants() const;
 
