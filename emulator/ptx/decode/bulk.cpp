@@ -409,6 +409,43 @@ Bulk::Part part_of(Decoder& d, const Operand& o, Space s) {
 
 }  // namespace
 
+/// Elements of a bulk reduction that names their type (that of tensors is in the map); unsupported otherwise.
+TensorType element_type(Decoder& d) {
+  switch (d.last_type()) {
+    case Type::u32:
+    case Type::b32:
+      return TensorType::u32;
+    case Type::s32:
+      return TensorType::s32;
+    case Type::u64:
+    case Type::b64:
+      return TensorType::u64;
+    case Type::s64:
+      return TensorType::s64;
+    case Type::f16:
+      return TensorType::f16;
+    case Type::bf16:
+      return TensorType::bf16;
+    case Type::f32:
+      return TensorType::f32;
+    case Type::f64:
+      return TensorType::f64;
+    default:
+      d.unsupported();
+  }
+}
+
+void decode_reduction(Decoder& d, Bulk& b) {
+  const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
+  if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
+  b.reduce_op = static_cast<ReduceOp>(op);
+  if (b.tensor) return;
+  b.type = element_type(d);
+  const bool floating = d.last_type() == Type::f16 || d.last_type() == Type::bf16 ||
+                        d.last_type() == Type::f32 || d.last_type() == Type::f64;
+  if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && floating)) d.unsupported();
+}
+
 void decode_bulk(Decoder& d) {
   if (d.has("commit_group")) {
     d.emit(run_bulk_commit, Kind::bulk_copy);
@@ -440,46 +477,7 @@ void decode_bulk(Decoder& d) {
   b.to_shared = spaces[0] != "global";
   b.dst_cluster = spaces[0] == "shared::cluster";
   b.from_shared_cta = b.to_shared && spaces[1] == "shared::cta";
-  if (b.reduce) {
-    const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
-    if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
-    b.reduce_op = static_cast<ReduceOp>(op);
-    if (!b.tensor) {
-      switch (d.last_type()) {
-        case Type::u32:
-        case Type::b32:
-          b.type = TensorType::u32;
-          break;
-        case Type::s32:
-          b.type = TensorType::s32;
-          break;
-        case Type::u64:
-        case Type::b64:
-          b.type = TensorType::u64;
-          break;
-        case Type::s64:
-          b.type = TensorType::s64;
-          break;
-        case Type::f16:
-          b.type = TensorType::f16;
-          break;
-        case Type::bf16:
-          b.type = TensorType::bf16;
-          break;
-        case Type::f32:
-          b.type = TensorType::f32;
-          break;
-        case Type::f64:
-          b.type = TensorType::f64;
-          break;
-        default:
-          d.unsupported();
-      }
-      const bool floating = d.last_type() == Type::f16 || d.last_type() == Type::bf16 ||
-                            d.last_type() == Type::f32 || d.last_type() == Type::f64;
-      if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && floating)) d.unsupported();
-    }
-  }
+  if (b.reduce) decode_reduction(d, b);
   std::size_t i = 0;
   const auto tensor_part = [&](const Operand& o) {
     if (o.kind != Operand::Kind::address || o.items.size() != 2 || o.items[1].kind != Operand::Kind::vector)
