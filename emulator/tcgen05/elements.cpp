@@ -83,12 +83,12 @@ double scale_value(bool ue8m0, std::uint8_t bits) {
 float element_value(Element type, bool padded, const std::uint8_t* const chunks[2], int index) {
   switch (type) {
     case Element::f16:
-      return f16_to_f32(half_at(chunks[index / 8] + 2 * (index % 8)));
+      return f16_to_f32(half_at(chunks[index / 8] + std::ptrdiff_t{2} * (index % 8)));
     case Element::bf16:
-      return bf16_to_f32(half_at(chunks[index / 8] + 2 * (index % 8)));
+      return bf16_to_f32(half_at(chunks[index / 8] + std::ptrdiff_t{2} * (index % 8)));
     case Element::tf32: {
       std::uint32_t word = 0;
-      std::memcpy(&word, chunks[index / 4] + 4 * (index % 4), sizeof word);
+      std::memcpy(&word, chunks[index / 4] + std::ptrdiff_t{4} * (index % 4), sizeof word);
       return tf32_to_f32(word);
     }
     default:

@@ -31,12 +31,12 @@ __attribute__((target("avx2,fma"))) void tile(CellFloat* const* d, const float* 
   for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v)
-      sums[r][v] = accumulate ? _mm256_loadu_ps(d[r] + column + 8 * v) : _mm256_setzero_ps();
+      sums[r][v] = accumulate ? _mm256_loadu_ps(d[r] + column + std::ptrdiff_t{8} * v) : _mm256_setzero_ps();
   for (int i = 0; i < k; ++i) {
-    const float* const line = b + i * stride + column;
+    const float* const line = b + std::ptrdiff_t{i} * stride + column;
     __m256 columns[Vectors];
 #pragma GCC unroll 3
-    for (int v = 0; v < Vectors; ++v) columns[v] = _mm256_loadu_ps(line + 8 * v);
+    for (int v = 0; v < Vectors; ++v) columns[v] = _mm256_loadu_ps(line + std::ptrdiff_t{8} * v);
 #pragma GCC unroll 4
     for (int r = 0; r < Rows; ++r) {
       const __m256 factor = _mm256_broadcast_ss(a[r] + i);
@@ -50,7 +50,7 @@ __attribute__((target("avx2,fma"))) void tile(CellFloat* const* d, const float* 
 #pragma GCC unroll 3
     for (int v = 0; v < Vectors; ++v) {
       const __m256 unordered = _mm256_cmp_ps(sums[r][v], sums[r][v], _CMP_UNORD_Q);
-      _mm256_storeu_ps(d[r] + column + 8 * v, _mm256_blendv_ps(sums[r][v], nan, unordered));
+      _mm256_storeu_ps(d[r] + column + std::ptrdiff_t{8} * v, _mm256_blendv_ps(sums[r][v], nan, unordered));
     }
 }
 

@@ -228,7 +228,7 @@ void multiply_scaled(const MmaCall& c, const Segment& s, const Rows& rows, const
       const double scale =
           scale_of(c, cta, true, lane, s.row + lane - s.lane, static_cast<std::uint32_t>(block));
       CellFloat* const row = partial.data();
-      const float* const a = rows.a[r] + block * k;
+      const float* const a = rows.a[r] + std::ptrdiff_t{block} * k;
       multiply_rows(&row, &a, 1, b + static_cast<std::ptrdiff_t>(block) * k * c.i.n, c.i.n, columns, k,
                     false);
       const double* const by = factor(lane / 32, block);
