@@ -161,7 +161,7 @@ TEST_CASE("FP8 prefill: what it has not is refused at its key") {
         "/num_qk_stages");
   CHECK(pointer_of(R"("kv_dtype": "int8")") == "/kv_dtype");
   CHECK(pointer_of(R"("kv_dtype": "bf16")") == "/kv_dtype");
-  CHECK(pointer_of(R"("out_dtype": "f32")") == "/out_dtype");
+  CHECK(pointer_of(R"("out_dtype": "f32")") == "none");
   CHECK(pointer_of(R"("depth": 80)") == "/depth");
   try {
     plan_of(R"("depth": 80)");

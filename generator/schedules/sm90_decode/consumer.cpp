@@ -113,7 +113,10 @@ void emit_qk(Writer& w, const DecodePlan& p) {
            p.consumer_threads());
   w.line("wgmma_fence();");
   for (int qk = 0; qk < p.num_qk_stages; ++qk) {
-    if (qk > 0) p.k->emit_wait(w, qk);
+    if (qk > 0) {
+      p.k->emit_wait(w, qk);
+      w.line("wgmma_fence();  // the wait branched: the registers are ordered anew");
+    }
     p.upright ? emit_upright_qk(w, p, qk) : emit_chunk_products(w, p, qk);
     w.line("wgmma_commit();");
   }

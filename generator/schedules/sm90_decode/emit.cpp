@@ -59,8 +59,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   const std::string v_at = p.stages_at_launch() && !p.one_ring()
                                ? fmt::format("{} + num_kv_stages * {}", p.smem_k, p.k->slot_bytes())
                                : std::to_string(p.smem_v);
-  w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}, smem_o = smem + {};",
-         p.smem_k, v_at, p.smem_q, p.smem_o);
+  w.line("const u32 smem_k = smem + {}, smem_v = smem + {}, smem_q = smem + {}{};", p.smem_k, v_at, p.smem_q,
+         p.o_floats() ? "" : fmt::format(", smem_o = smem + {}", p.smem_o));
   if (!p.upright) w.line("const u32 smem_p = smem + {};", p.smem_p);
   p.k->ring().emit_addresses(w, p.smem_barriers);
   // V in K's slots or ring has K's barriers, too.

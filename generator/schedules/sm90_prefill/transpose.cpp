@@ -117,7 +117,7 @@ layout::Proof transposer_proof(const PrefillPlan& p) {
 }
 
 void use_transposer(Prelude& prelude, const PrefillPlan& p) {
-  prelude.use("ldmatrix_trans");
+  prelude.use("ldmatrix_trans"), prelude.use("stmatrix");
   if (p.converts_q()) prelude.use("shared_words");
   Writer w;
   w.comment("Two columns of 32 keys each, as ldmatrix left them, to rows of V.");
