@@ -28,6 +28,7 @@ bool takes_configs(const CLI::App& command) {
 
 std::string names_of(const std::vector<const CLI::App*>& commands) {
   std::vector<std::string> out;
+  out.reserve(commands.size());
   for (const CLI::App* command : commands) out.push_back(command->get_name());
   return fmt::format("{}", fmt::join(out, " "));
 }

@@ -74,6 +74,12 @@ std::string object(const Finding& f) {
   return f.site.ptx_text.substr(0, f.site.ptx_text.find_first_of(" \t"));
 }
 
+std::string joined(const std::string& kind, const std::string& text) {
+  std::string out = kind;
+  out += ' ';
+  return out += text;
+}
+
 /// Copies of an unrolled loop's body: at its first copy what comes before differs, at its last what follows. Or one
 /// instruction meets several copies of another.
 void add_shapes(const Module::Impl& m, const Finding& f, const std::string& kind,
@@ -81,13 +87,13 @@ void add_shapes(const Module::Impl& m, const Finding& f, const std::string& kind
   const Shapes here = shapes(m, f.site.ptx_line);
   if (!f.has_other) {
     for (const std::string& one : {here.after, here.before})
-      if (!one.empty()) out.push_back(kind + ' ' + one);
+      if (!one.empty()) out.push_back(joined(kind, one));
     return;
   }
   const Shapes there = shapes(m, f.other.ptx_line);
   for (const std::string& one : {here.after, here.before})
     for (const std::string& other : {there.after, there.before})
-      if (!one.empty() && !other.empty()) out.push_back(kind + ' ' + pair_of(one, other));
+      if (!one.empty() && !other.empty()) out.push_back(joined(kind, pair_of(one, other)));
   out.push_back(kind + ' ' + std::to_string(f.site.ptx_line) + " with " + there.plain);
   out.push_back(kind + ' ' + std::to_string(f.other.ptx_line) + " with " + here.plain);
 }

@@ -340,7 +340,7 @@ RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
           .silent = a.silent,
           .warp = i,
           .self = i * kUnits + a.unit,
-          .epoch = by_thread ? clocks_[i].agents[i * kUnits] : a.epoch,
+          .epoch = by_thread ? clocks_[i].agents[std::size_t{i} * kUnits] : a.epoch,
           .lanes = a.lane < 0 ? a.warp.live : 1u << a.lane,
           .op = static_cast<std::uint32_t>(&a.op - cluster_.program->ops.data()),
           .guarded = by_thread || a.lane < 0 ? ~0u : i * kUnits,

@@ -23,7 +23,7 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
   proxy_fenced_.resize(warps);
   for (Clock& c : proxy_fenced_) c.agents.assign(std::size_t{warps} * kUnits, 0);
   visits_.resize(cluster.blocks.size());
-  for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[w * kUnits] = 1;
+  for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[std::size_t{w} * kUnits] = 1;
   unit_epoch_.assign(std::size_t{warps} * kUnits, 0);
 }
 
@@ -81,7 +81,7 @@ bool RaceTracker::retired(const Warp& w, int lane, std::uint32_t unit, std::uint
 
 void RaceTracker::tick(Warp& w) {
   const std::uint32_t i = index(w);
-  w.lanes.now = ++clocks_[i].agents[i * kUnits];
+  w.lanes.now = ++clocks_[i].agents[std::size_t{i} * kUnits];
 }
 
 Clock& RaceTracker::pending(Warp& w, std::uint32_t lanes) {
@@ -199,7 +199,7 @@ void RaceTracker::acquire(Warp& w, const Clock& from, std::uint32_t lanes) {
 void RaceTracker::synchronize_lanes(Warp& w, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
   w.lanes.synchronize(lanes, w.live);
-  clocks_[i].agents[i * kUnits] = w.lanes.now;
+  clocks_[i].agents[std::size_t{i} * kUnits] = w.lanes.now;
   auto& list = pending_[i];
   if ((w.live & ~lanes) != 0) {
     for (Pending& p : list)

@@ -215,9 +215,7 @@ void decode_cp(Decoder& d) {
     d.emit(run_wait_group, Kind::async_copy).imm = d.operand(0).value;
   } else if (d.has("wait_all")) {
     d.emit(run_wait_group, Kind::async_copy).imm = -1;
-  } else if (d.has("mbarrier")) {
-    d.unsupported();
-  } else if (d.has("arrive")) {
+  } else if (d.has("mbarrier") || d.has("arrive")) {
     d.unsupported();
   } else {
     const bool generic = !d.has("shared") && !d.has("shared::cta");

@@ -92,7 +92,7 @@ u64 prmt(const Op& op, u64 a, u64 b, u64 c) {
   u64 sel = c;
   if (op.flags != 0) {
     const unsigned n = c & 3;
-    u64 table[5] = {0x3210 + 0x1111 * n, 0, 0, 0x1111 * n, 0};
+    u64 table[5] = {0x3210 + u64{0x1111} * n, 0, 0, u64{0x1111} * n, 0};
     const unsigned b4e[4] = {0x5670, 0x6701, 0x7012, 0x0123};
     const unsigned ecl[4] = {0x3210, 0x3211, 0x3222, 0x3333}, ecr[4] = {0x0000, 0x1110, 0x2210, 0x3210},
                    r16[4] = {0x1010, 0x3232, 0x1010, 0x3232};

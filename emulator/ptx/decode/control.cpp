@@ -138,8 +138,8 @@ void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, s
     w.registers.resize(frame->window_end * 2u + 64u, 0);
   }
   if (w.owned.size() < frame->state_end) {
-    w.owned.resize(frame->state_end * 2u, 0);
-    if (!w.state.empty()) w.state.resize(frame->state_end * 2u);
+    w.owned.resize(std::size_t{frame->state_end} * 2, 0);
+    if (!w.state.empty()) w.state.resize(std::size_t{frame->state_end} * 2);
   }
   // The callee's registers start unknown, whoever used the place before.
   if (!w.state.empty())

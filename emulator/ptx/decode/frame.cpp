@@ -22,7 +22,7 @@ void Decoder::layout_registers(FunctionInfo& info) {
   for (auto& [symbol, refs] : frame_addresses_)
     for (Ref& row : refs) {
       row = static_cast<Ref>(at);
-      at += 32 * 8;
+      at += kHalfRow;
     }
   const std::size_t predicates = at;
   for (std::size_t i = 0; i < fn->registers.size(); ++i) {
