@@ -26,7 +26,6 @@ std::uint8_t* reserve(std::size_t bytes, std::uint64_t address = 0) {
   constexpr int kAccess = PROT_READ | PROT_WRITE;
   void* p = MAP_FAILED;
   if (address != 0)
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an address that the caller has chosen
     p = mmap(reinterpret_cast<void*>(address), bytes, kAccess, kFlags | MAP_FIXED_NOREPLACE, -1, 0);
   if (p == MAP_FAILED) p = mmap(nullptr, bytes, kAccess, kFlags, -1, 0);
   return p == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(p);

@@ -184,7 +184,6 @@ bool joined(const Set& s, bool r, u64 p) {
   return s.join == 0 ? r && q : s.join == 1 ? r || q : s.join == 2 ? r != q : r;
 }
 u64 run_set(const Op& op, u64 a, u64 b, u64 c) {
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the decoder put its address there
   const auto& s = *reinterpret_cast<const Set*>(op.imm);
   if (s.source == Type::f16x2 || s.source == Type::bf16x2) {
     const u64 one = s.result == Type::f16x2 ? 0x3c00 : s.result == Type::bf16x2 ? 0x3f80 : 0xffff;
