@@ -14,7 +14,7 @@ void fill(std::optional<T>& key, U value) {
   if (!key) key = T(value);
 }
 
-/// Matrix instruction of the reference kernels (seed-systems.md 1.2): large tiles for prefill, small ones for
+/// Matrix instruction of the reference kernels: large tiles for prefill, small ones for
 /// decode and where the output would not fit the registers.
 std::array<int, 3> amd_shape(const Config& c) {
   const bool wide = c.operation == Operation::prefill && c.depth <= 256 && *c.ov_depth <= 256;
@@ -30,7 +30,7 @@ std::array<int, 3> amd_shape(const Config& c) {
   return {32, 32, 64};
 }
 
-/// Tiles of seed-systems.md 2.4, with the smaller ones that the 64 KiB of LDS of gfx90a and gfx942 take.
+/// Tiles of the reference kernels, with the smaller ones that the 64 KiB of LDS of gfx90a and gfx942 take.
 void fill_amd(Config& c) {
   const bool prefill = c.operation == Operation::prefill;
   const bool gfx950 = c.target == Target::gfx950;
@@ -42,7 +42,7 @@ void fill_amd(Config& c) {
   // 512 columns of K and of V do not fit 64 KiB beside each other: they pass in blocks.
   fill(c.full_kv, !prefill || gfx950 || c.depth <= 256 || alias);
   const bool blocks = !*c.full_kv;
-  // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks (cdna.md 8).
+  // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks.
   const bool wide_rows = c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
                          (gfx950    ? blocks || (alias && !prefill)
                           : prefill ? blocks || (columns <= 128 && !alias)
@@ -57,7 +57,7 @@ void fill_amd(Config& c) {
   const bool staged = *c.dma == "reg_staged";  // tiles under way are in registers: one stage serves
   if (prefill) {
     fill(c.WM, mma_m);
-    // Two waves a SIMD hide each other's softmax where O leaves them half the registers (cdna.md 11).
+    // Two waves a SIMD hide each other's softmax where O leaves them half the registers.
     const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
     const int waves = c.num_threads ? *c.num_threads / 64
                       : c.target == Target::gfx90a || columns > 128 || (staged && columns > 64) ? 4

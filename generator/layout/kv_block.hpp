@@ -1,4 +1,4 @@
-// One operand's stages in shared memory, and who copies and reads what (seed-systems.md 1.3, 2.5, 4.3).
+// One operand's stages in shared memory, and who copies and reads what.
 //
 // A stage is `blocks_per_stage` dense blocks of BN rows (keys) x bk_smem columns (depth), one after the
 // other:
@@ -55,7 +55,7 @@ struct KFragmentRead {
   int strip_element(int j, int h, int lane) const;
 };
 
-/// First element of the V sub-tile (strip bk_tile, K step k, fragment i) of a stage (seed-systems.md 2.5).
+/// First element of the V sub-tile (strip bk_tile, K step k, fragment i) of a stage.
 int v_subtile_offset(MfmaShape shape, int BN, int BK, int bk_tile, int k, int i);
 
 /// Address of one transposing 8-bit read of V: key, depth inside the block, element offset in the stage.

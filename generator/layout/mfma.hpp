@@ -1,4 +1,4 @@
-// Fragments of AMD MFMA instructions, as attention uses them (seed-systems.md 1.2, cdna.md 3 and 8). Wave of
+// Fragments of AMD MFMA instructions, as attention uses them. Wave of
 // 64 lanes.
 //
 //   A: row = l % M, k = (l / M) * E + e      B: the same with columns     E = M*K/64 elements a lane

@@ -86,7 +86,7 @@ constexpr int pattern_bytes(SwizzleMode mode) {
   return 8 * span_bytes(mode);
 }
 
-/// S1 of seed-systems.md: an LDS DMA permutes the 64 lanes of one instruction, so the target field lies in 6
+/// S1: an LDS DMA permutes the 64 lanes of one instruction, so the target field lies in 6
 /// bits.
 constexpr bool legal_for_dma(Swizzle swizzle) {
   return swizzle.is_identity() || swizzle.base + swizzle.bits <= 6;

@@ -1,4 +1,4 @@
-// What `kiln plan` says of the operand (seed-systems.md 5.2 to 5.4) whatever the schedule: every kernel reads
+// What `kiln plan` says of the operand whatever the schedule: every kernel reads
 // K and V through one.
 #pragma once
 

@@ -1,4 +1,4 @@
-// DecodeStreamingKVBuffer's derived constants (seed-systems.md 3.3): one strip of K or V in LDS at a time.
+// DecodeStreamingKVBuffer's derived constants: one strip of K or V in LDS at a time.
 #pragma once
 
 #include "generator/systems/kv_buffer_constants.hpp"

@@ -1,4 +1,4 @@
-// The FA4 configuration of sm_100a (seed-systems.md 6.3): every number of the kernel from a few keys, plus
+// The FA4 configuration of sm_100a: every number of the kernel from a few keys, plus
 // the constants of TMAConsumerPipeline (6.2), transaction bytes (6.5), the barrier map (6.7) and the PV split
 // (6.6). Also the reference's sm_90 tile formula (7.7).
 #pragma once
@@ -88,7 +88,7 @@ constexpr int v_page_dense_step(int kk, int mma_k, int mn, int element_bytes) {
 /// The `k` or `v` object of tma_consumer_pipeline in `kiln plan`.
 nlohmann::ordered_json tma_consumer_json(const FA4Config& config, bool is_k);
 
-/// 7.7: the reference's BN on sm_90. Not kiln's default (hopper.md 4.1 has faster tiles).
+/// 7.7: the reference's BN on sm_90. Not kiln's default (docs/schedules.md has faster tiles).
 int reference_sm90_bn(int depth, int BM, int num_pipeline_stages = 4);
 
 }  // namespace kiln

@@ -1,5 +1,5 @@
-// KVBuffer's derived constants (seed-systems.md 2.3), the shared-memory allocation around it (2.4), and the
-// small functions of its edge cases (8.1, 8.2, 2.7, 7.2). Every name is the documented one.
+// KVBuffer's derived constants, the shared-memory allocation around it, and the
+// small functions of its edge cases. Every name is the documented one.
 #pragma once
 
 #include <array>

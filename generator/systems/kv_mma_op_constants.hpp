@@ -1,4 +1,4 @@
-// KVMmaOp's derived constants and validity matrix (seed-systems.md 4.2, 4.4).
+// KVMmaOp's derived constants and validity matrix.
 #pragma once
 
 #include <array>

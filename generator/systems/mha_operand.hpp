@@ -1,4 +1,4 @@
-// MHAOperand by pointers (seed-systems.md 5): where the rows of K and V lie, for kernels that copy row by row
+// MHAOperand by pointers: where the rows of K and V lie, for kernels that copy row by row
 // (cp.async, LDS copies) instead of by tensor map. K and V are two tensors that share table and lengths.
 //
 //   kind        row t of sequence b, in elements from the head's first row of the tensor
@@ -54,7 +54,7 @@ class MHAOperand {
   /// The row inside its page.
   std::string row_in_page(const std::string& row) const;
 
-  /// Documented constants (seed-systems.md 5.3, 5.4) of a tile of `BN` keys.
+  /// Documented constants of a tile of `BN` keys.
   nlohmann::ordered_json constants(int BN, int element_bytes, int depth) const;
 
  private:

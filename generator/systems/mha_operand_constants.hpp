@@ -1,4 +1,4 @@
-// Arithmetic of the operand family (seed-systems.md 5): page splitting, row numbers, scale addresses,
+// Arithmetic of the operand family: page splitting, row numbers, scale addresses,
 // tensor-map forms. Compile-time decisions of the generator; the run-time addresses of an emitted kernel
 // follow these formulas.
 #pragma once

@@ -1,4 +1,4 @@
-// Parameters that the address of a row's scale takes (seed-systems.md 5.6).
+// Parameters that the address of a row's scale takes.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // StagedPipeline: a ring of `num_kv_stages` slots, each split into `num_qk_stages` chunks with their own
-// barrier pair (seed-systems.md 6.5). "Full" barriers come first: full[num_qk*idx + qk]; then
+// barrier pair. "Full" barriers come first: full[num_qk*idx + qk]; then
 // empty[num_qk*idx + qk]; 8 bytes each.
 //
 // State of one side is (index, phase): the consumer starts at (0, 0), the producer at (0, 1), since a fresh

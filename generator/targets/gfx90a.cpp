@@ -1,4 +1,4 @@
-// MI210, MI250: CDNA2. No FP8, LDS copies of 4 bytes a lane. cdna.md sections 1 and 2.
+// MI210, MI250: CDNA2. No FP8, LDS copies of 4 bytes a lane.
 #include "generator/targets/target.hpp"
 
 namespace kiln::targets {

@@ -1,4 +1,4 @@
-// MI300, MI325: CDNA3. FP8 in the FNUZ encoding only. cdna.md sections 1 and 2.
+// MI300, MI325: CDNA3. FP8 in the FNUZ encoding only.
 #include "generator/targets/target.hpp"
 
 namespace kiln::targets {

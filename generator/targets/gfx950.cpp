@@ -1,5 +1,4 @@
-// MI350, MI355: CDNA4. OCP FP8, transposing LDS reads, LDS copies of 16 bytes a lane. cdna.md sections 1
-// and 2.
+// MI350, MI355: CDNA4. OCP FP8, transposing LDS reads, LDS copies of 16 bytes a lane.
 #include "generator/targets/target.hpp"
 
 namespace kiln::targets {

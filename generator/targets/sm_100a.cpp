@@ -1,4 +1,4 @@
-// B200: tensor copies, tcgen05 with tensor memory (512 columns). hopper.md section 6, seed-systems.md 6.3.
+// B200: tensor copies, tcgen05 with tensor memory (512 columns).
 #include "generator/targets/target.hpp"
 
 namespace kiln::targets {

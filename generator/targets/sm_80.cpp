@@ -1,4 +1,4 @@
-// A100: cp.async into shared memory, ldmatrix, mma.sync. hopper.md section 7.
+// A100: cp.async into shared memory, ldmatrix, mma.sync.
 #include "generator/targets/target.hpp"
 
 namespace kiln::targets {

@@ -1,4 +1,4 @@
-// H100, H200: tensor copies (TMA), mbarriers, wgmma. hopper.md 1.1 and 2.1.
+// H100, H200: tensor copies (TMA), mbarriers, wgmma.
 #include "generator/targets/target.hpp"
 
 namespace kiln::targets {

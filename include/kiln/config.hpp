@@ -86,7 +86,7 @@ struct Config {
   std::optional<double> scale;
   std::optional<std::string> schedule;  ///< absent means "auto"
 
-  // Further knobs of seed-systems.md 9.1 and hopper.md, under their names there.
+  // Further knobs, under the names of the systems' documentation (docs/systems.md).
   std::optional<std::string> v_load, v_layout, dma, wait_policy, tma_fold, scale_placement, pv_operand;
   std::optional<bool> double_buffer, double_buffer_k_only, shared_kv, pair_cta, single_o, shared_ring;
   std::optional<int> bn_cap, base_alignment, kv_num_heads, num_q_heads;

@@ -95,7 +95,7 @@ TEST_CASE("rings of two, three and four stages, waits that count and waits that 
   }
 }
 
-TEST_CASE("the documented constants of a block (seed-systems.md 8.3)") {
+TEST_CASE("the documented constants of a block") {
   const Plan plan = make_plan(
       parse_config(config_text("gfx950", "bf16", 512, R"("full_kv": false, "BN": 32, "BK": 32)"), "test"));
   const auto k = plan.schedule().systems()["kv_buffer"]["k"], v = plan.schedule().systems()["kv_buffer"]["v"];

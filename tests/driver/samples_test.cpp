@@ -22,9 +22,7 @@ TEST_CASE("sample programs are right and clean") {
     if (program.empty()) return;
     const auto r = kiln::test::run_kiln("emulate --gpu H100 -- " + program);
     // 0: the program's own, and nothing found but notes. A failing assertion is what one of them is about.
-    // Of the cooperative one a global-race is reported that is none (docs/emulator.md, known false alarms).
-    if (name != "conjugate_gradient")
-      CHECK_MESSAGE(r.status == (name == "print_and_assert" ? 1 : 0), name, ": ", r.out, r.err);
+    CHECK_MESSAGE(r.status == (name == "print_and_assert" ? 1 : 0), name, ": ", r.out, r.err);
     CHECK_MESSAGE(r.out.ends_with("right\n"), name, ": ", r.out);
   }
 }

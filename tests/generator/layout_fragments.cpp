@@ -12,7 +12,7 @@
 
 using namespace kiln::layout;
 
-TEST_CASE("mma.sync fragments are bijections and follow hopper.md 7") {
+TEST_CASE("mma.sync fragments are bijections and follow the PTX ISA") {
   for (int k : {16, 32}) {
     CHECK(mma_a(k).is_bijection());
     CHECK(mma_b(k).is_bijection());
@@ -80,7 +80,7 @@ TEST_CASE("wgmma fragments for every N") {
   }
 }
 
-TEST_CASE("fp8 P from S: the key permutation that V must share (hopper.md 2.4)") {
+TEST_CASE("fp8 P from S: the key permutation that V must share") {
   // Register order of P bytes in S: a0 = S0 S1 S4 S5, a1 = S2 S3 S6 S7, a2 = S8 S9 S12 S13, a3 = S10 S11 S14
   // S15.
   constexpr int kScore[16] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15};
@@ -149,7 +149,7 @@ TEST_CASE("MFMA fragments cover their tiles once (G-04) and give the worked rows
   for (int p = 0; p < 16; ++p) CHECK(mfma_c({32, 32, 16})(33, p) == Coord{rows[p], 1});  // F-42
 }
 
-TEST_CASE("S^T registers go to PV in V's key order (G-05, cdna.md 4)") {
+TEST_CASE("S^T registers go to PV in V's key order (G-05,)") {
   for (int lane = 0; lane < 64; ++lane) {
     for (int p = 0; p < 16; ++p) {
       CHECK(mfma_c({32, 32, 16})(lane, p).row == 16 * (p / 8) + v_fragment(VForm::tr32)(lane, p % 8).row);

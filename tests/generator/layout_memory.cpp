@@ -18,7 +18,7 @@ namespace {
 constexpr SwizzleMode kSwizzled[] = {SwizzleMode::b32, SwizzleMode::b64, SwizzleMode::b128};
 }
 
-TEST_CASE("wgmma descriptor fields and words (hopper.md 2.3)") {
+TEST_CASE("wgmma descriptor fields and words") {
   CHECK(k_major_descriptor(SwizzleMode::b128, 0x400, 128).high_word() == 0x40000040u);
   CHECK(k_major_descriptor(SwizzleMode::b64, 0, 128).high_word() == 0x80000020u);
   CHECK(k_major_descriptor(SwizzleMode::b32, 0, 128).high_word() == 0xC0000010u);
@@ -281,7 +281,7 @@ TEST_CASE("ldmatrix of a swizzled tile is free of conflicts, of a plain one it i
   }
 }
 
-TEST_CASE("AMD b128 operand reads: the clean swizzles of cdna.md 7, and their exchange is not clean") {
+TEST_CASE("AMD b128 operand reads: the clean swizzles, and their exchange is not clean") {
   struct Rule {
     int row_bytes;
     Target target;

@@ -1,4 +1,4 @@
-// Swizzles and Layouts: the numbers of seed-systems.md and the properties every legal swizzle has.
+// Swizzles and Layouts: worked numbers and the properties every legal swizzle has.
 #include <doctest/doctest.h>
 
 #include <array>

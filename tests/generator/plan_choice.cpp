@@ -267,7 +267,7 @@ TEST_CASE("the first-light sweep plans or is refused by a rule, config by config
   CHECK((schedules().empty() || planned > 0));
 }
 
-TEST_CASE("target tables agree with the fragments of seed-systems.md 1.2") {
+TEST_CASE("target tables agree with the fragments of the matrix instructions") {
   const auto* wide = find_matrix_instruction(Target::gfx950, DType::bf16, {32, 32, 16});
   REQUIRE(wide != nullptr);
   CHECK(wide->a_elements() == 8);

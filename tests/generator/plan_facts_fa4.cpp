@@ -1,4 +1,4 @@
-// Acceptance facts of seed-systems.md section 10 that concern the FA4 configuration and TMAConsumerPipeline.
+// Worked numbers of the FA4 configuration and TMAConsumerPipeline.
 #include <doctest/doctest.h>
 
 #include "generator/systems/fa4_config.hpp"

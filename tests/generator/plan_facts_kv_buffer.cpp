@@ -1,4 +1,4 @@
-// Acceptance facts of seed-systems.md section 10 that concern KVBuffer, DecodeStreamingKVBuffer and KVMmaOp.
+// Worked numbers of KVBuffer, DecodeStreamingKVBuffer and KVMmaOp.
 #include <doctest/doctest.h>
 
 #include "generator/systems/decode_streaming_constants.hpp"

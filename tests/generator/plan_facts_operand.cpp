@@ -1,4 +1,4 @@
-// Acceptance facts of seed-systems.md section 10 that concern the operand family.
+// Worked numbers of the operand family.
 #include <doctest/doctest.h>
 
 #include "generator/systems/mha_operand_constants.hpp"

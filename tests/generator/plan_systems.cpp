@@ -1,5 +1,5 @@
 // `kiln plan` names: every system that a shipped config uses is there under its name, with every derived
-// constant that seed-systems.md gives it.
+// constant that its system documents.
 #include <doctest/doctest.h>
 
 #include <filesystem>

@@ -170,7 +170,7 @@ std::vector<Rule> tile_rules() {
       {"V9", "9.2 V9", kWarpTiled, {"/BN", "/BK"}, v9},
       {"V10", "9.2 V10", kWarpTiled, {"/BK", "/mma_shape"}, v10_strip},
       {"V10", "1.2, 4.4", kAmd, {"/BK", "/mma_shape"}, v10_read},
-      {"V10", "1.2, hopper.md 2.1", kAllTargets, {"/mma_shape"}, v10_shape},
+      {"V10", "1.2", kAllTargets, {"/mma_shape"}, v10_shape},
       {"V10", "4.4", kAmd, {"/BK", "/BN", "/mma_shape"}, v10_value},
       {"V22", "9.2 V22", kAmd, {"/num_threads", "/BN", "/WN"}, v22_warps},
       {"V22", "9.2 V22", kAmd, {"/BK", "/depth"}, v22_strip},

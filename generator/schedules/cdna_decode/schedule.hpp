@@ -1,4 +1,4 @@
-// cdna_decode_streaming: decode on gfx90a, gfx942 and gfx950 (seed-systems.md 3, 7.3).
+// cdna_decode_streaming: decode on gfx90a, gfx942 and gfx950.
 //
 // The query heads of a KV head, times the query positions, are the 16 rows of one tile. Keys of a tile are
 // dealt to the waves for S' = K Q', output columns for O' += V' P', so P crosses through LDS. One strip of K

@@ -82,7 +82,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   } else if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
     c.swizzle_v = c.target == Target::gfx950 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};
   } else if (!c.swizzle_v) {
-    // Transposing reads want the eight rows of a phase apart (cdna.md 7); 16 lanes of 4 bytes take half of
+    // Transposing reads want the eight rows of a phase apart; 16 lanes of 4 bytes take half of
     // the banks, lanes 16 to 31, four rows on, the other half.
     const bool wide = *c.bk_smem * size_of(c.dtype) >= 128;
     c.swizzle_v = *c.v_from_k ? *c.swizzle_k

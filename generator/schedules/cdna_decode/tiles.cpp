@@ -1,5 +1,5 @@
 // The KV tiles of cdna_decode: whole tiles of K and V in LDS (KVBuffer), or of K alone, whose first columns
-// are V (MLA; seed-systems.md 7.2). A wave reads its keys of K, then its output columns of V.
+// are V (MLA). A wave reads its keys of K, then its output columns of V.
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/systems/cdna/product.hpp"
 

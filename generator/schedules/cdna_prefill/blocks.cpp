@@ -1,4 +1,4 @@
-// The main loop of cdna_prefill with full_kv false (seed-systems.md 8.3): a tile passes through LDS as blocks
+// The main loop of cdna_prefill with full_kv false: a tile passes through LDS as blocks
 // of bk_smem columns, first those of K, then those of V, all the same size, in one ring of stages. Block i
 // computes while the next ring_stages - 1 blocks are on their way; S' sums over the blocks of K, and a block
 // of V updates its own columns of O'.

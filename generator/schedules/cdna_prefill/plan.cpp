@@ -16,7 +16,7 @@
 namespace kiln::cdna {
 namespace {
 
-/// The conflict-free swizzle of K (cdna.md 7): rows of 64 and 128 bytes, by the phases of each LDS.
+/// The conflict-free swizzle of K: rows of 64 and 128 bytes, by the phases of each LDS.
 XorSwizzle default_swizzle_k(const Config& c) {
   return c.target == Target::gfx950 && (*c.mma_shape)[0] == 32 ? XorSwizzle{3, 0, 4, false}
                                                                : XorSwizzle{3, 0, 3, false};
@@ -77,7 +77,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
               std::to_string((*m.mma_shape)[0]));
   check.takes_rows_of_depth();
-  // Rows come in 16-byte pieces; columns past the last strip's end are zeros (seed-systems.md 8.1).
+  // Rows come in 16-byte pieces; columns past the last strip's end are zeros.
   const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
   for (const auto& [pointer, columns] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
     check.takes(columns % piece == 0, pointer, fmt::format("takes rows of whole 16 bytes"),

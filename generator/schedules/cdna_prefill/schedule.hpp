@@ -1,4 +1,4 @@
-// cdna_prefill: prefill on gfx90a, gfx942 and gfx950 (cdna.md, seed-systems.md 7.1).
+// cdna_prefill: prefill on gfx90a, gfx942 and gfx950.
 //
 // A block owns BM query rows of one head of one sequence, M rows a wave, and walks the KV tiles from the
 // first to the last that its rows see. K and V come straight to LDS by buffer loads with counted waits. Per

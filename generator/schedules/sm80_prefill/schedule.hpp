@@ -1,4 +1,4 @@
-// sm80_prefill: multi-stage cp.async pipeline, mma.sync, every warp does everything (hopper.md 7).
+// sm80_prefill: multi-stage cp.async pipeline, mma.sync, every warp does everything.
 //
 // A block owns BM query rows of one head of one sequence, 16 rows a warp, and walks the KV tiles from the
 // first to the last that its rows see. Per tile: start the copies of the tile `num_kv_stages - 1` ahead, S =

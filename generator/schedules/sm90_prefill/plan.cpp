@@ -57,7 +57,7 @@ int live_registers(const Config& c, int BN) {
   return *c.ov_depth / 2 + BN / 2 + BN / 8 * static_cast<int>(is_fp8(c.dtype) ? 1 : 2);
 }
 
-/// What a consumer warpgroup has for them (hopper.md 4.2); bounds of a ragged item live through its loops.
+/// What a consumer warpgroup has for them; bounds of a ragged item live through its loops.
 int register_limit(const Config& c, int num_math_warpgroups, bool ragged) {
   return (num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200) - lent_registers(c, num_math_warpgroups);
 }

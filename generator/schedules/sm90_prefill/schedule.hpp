@@ -1,5 +1,5 @@
 // sm90_prefill: TMA producer warp, 1 to 3 consumer warpgroups with wgmma, softmax of one KV tile overlapped
-// with the P*V of the one before (hopper.md 4). Persistent: each block walks work items (query tile, head,
+// with the P*V of the one before. Persistent: each block walks work items (query tile, head,
 // sequence) until none is left.
 //
 // Roles     warpgroup 0: one elected thread issues every copy; warpgroups 1..n: 64 query rows each.

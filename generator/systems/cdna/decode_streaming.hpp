@@ -1,4 +1,4 @@
-// DecodeStreamingKVBuffer on CDNA (seed-systems.md 3): one strip of K or V in LDS at a time, a single stage.
+// DecodeStreamingKVBuffer on CDNA: one strip of K or V in LDS at a time, a single stage.
 //
 //   K   strip = BN keys x BK columns, XOR-swizzled; depth / BK strips a tile. A wave reads its own WN keys.
 //   V   strip = BK keys x depth, flat rows (or blocks of BK columns); BN / BK strips a tile. A wave reads its

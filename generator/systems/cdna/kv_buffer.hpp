@@ -1,4 +1,4 @@
-// KVBuffer on CDNA (seed-systems.md 2): one of K or V on its way global memory -> LDS -> registers. Buffer
+// KVBuffer on CDNA: one of K or V on its way global memory -> LDS -> registers. Buffer
 // loads with LDS destination bring BN rows at a time into one of `num_smem_stages` stages, 16 bytes a lane on
 // gfx950 and 4 bytes on gfx90a and gfx942; its KVMmaOp reads fragments.
 //
@@ -54,7 +54,7 @@ class KVBuffer {
     bool block = false;
     /// Rows of a page; 0: the rows of a sequence follow each other.
     int page_size = 0;
-    /// False: a stage holds one block of bk_smem columns, loaded as strip `block` (seed-systems.md 8.3).
+    /// False: a stage holds one block of bk_smem columns, loaded as strip `block`.
     bool full_kv = true;
     /// Loads pass through registers (RegStagedCopy); `widens`: memory holds bytes, LDS the type of `mfma`.
     bool reg_staged = false, widens = false;

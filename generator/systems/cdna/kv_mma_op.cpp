@@ -16,7 +16,7 @@ LanePattern k_pattern(const Mfma& mfma) {
           fmt::format("lane & {}", m - 1), fmt::format("lane / {} * {}", m, simd)};
 }
 
-/// V by ds_read_b64_tr_b16: 16 lanes name a block of 4 keys x 16 columns (seed-systems.md 4.3).
+/// V by ds_read_b64_tr_b16: 16 lanes name a block of 4 keys x 16 columns.
 LanePattern tr16_pattern(const Mfma& mfma) {
   if (mfma.shape.m == 32) {
     return {[](int l) { return 4 * (l / 32) + l % 16 / 4; },

@@ -1,4 +1,4 @@
-// KVMmaOp on CDNA (seed-systems.md 4): owns the register tile of one role, K or V, every load from LDS into
+// KVMmaOp on CDNA: owns the register tile of one role, K or V, every load from LDS into
 // it, and the matrix products that consume it.
 //
 // K (load_prefill): register NAME_reg[vector][mma] is one ds_read_b128 of every lane, `k_group` fragments (or

@@ -1,6 +1,6 @@
 // A tile in LDS, as CDNA code addresses it: dense blocks of `rows` x `block_cols`, one after the other, each
-// XOR-swizzled on its 16-byte vectors, or its elements, seen from the start of the block
-// (seed-systems.md 1.1, 2.5). An element-space swizzle leaves 2^base elements together: where those are whole
+// XOR-swizzled on its 16-byte vectors, or its elements, seen from the start of the block.
+// An element-space swizzle leaves 2^base elements together: where those are whole
 // vectors it is one of vectors; where they are less (a fragment of 8 bytes) fragments move inside vectors.
 // Units are what moves as one.
 //

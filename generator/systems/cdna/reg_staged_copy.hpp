@@ -1,4 +1,4 @@
-// The register-staged way of K or V from global memory to LDS (seed-systems.md 1.4, RegTileLoader and
+// The register-staged way of K or V from global memory to LDS (RegTileLoader and
 // RegTileWriterLDS): every thread loads pieces of the next rows, of 16 bytes, and writes them to LDS once the
 // stage is free. What direct copies cannot do goes this way: rows found one by one (pages smaller than a
 // copy), and FP8 or INT8 that LDS holds widened to 16 bits. The values are exact there unless scales differ

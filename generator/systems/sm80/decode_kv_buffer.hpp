@@ -1,4 +1,4 @@
-// DecodeStreamingKVBuffer on sm_80 (seed-systems.md 3, in the pipelined form): one of K or V on its way from
+// DecodeStreamingKVBuffer on sm_80 (in the pipelined form): one of K or V on its way from
 // an external tile iterator to the tensor cores, strip by strip. Every warp has stages of its own and takes
 // its own keys of each tile, so the main loop has no block barrier:
 //

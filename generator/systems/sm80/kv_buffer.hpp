@@ -1,4 +1,4 @@
-// KVBuffer on sm_80 (seed-systems.md 2): one of K or V on its way global memory -> shared memory ->
+// KVBuffer on sm_80: one of K or V on its way global memory -> shared memory ->
 // registers. cp.async brings BN rows at a time into one of `num_smem_stages` stages; its KVMmaOp reads
 // fragments with ldmatrix.
 //
@@ -39,7 +39,7 @@ class KVBuffer {
   };
   explicit KVBuffer(const Shape& shape);
 
-  // Derived constants (seed-systems.md 2.3; W = 32, fragments of m16n8k16).
+  // Derived constants (W = 32, fragments of m16n8k16).
   int num_mmas() const { return constants_.num_mmas; }
   int num_k_mmas2() const { return constants_.num_k_mmas2; }
   int num_k_tiles() const { return constants_.num_k_tiles; }

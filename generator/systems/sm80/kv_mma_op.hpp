@@ -1,4 +1,4 @@
-// KVMmaOp on sm_80 (seed-systems.md 4): owns the B-operand register tile of one role, K or V, every load from
+// KVMmaOp on sm_80: owns the B-operand register tile of one role, K or V, every load from
 // shared memory into it, and the mma.sync that consumes it.
 //
 // Register tile NAME_reg, `_total_rows` rows of `input_frag_size` 16-bit elements (two registers each),

@@ -1,5 +1,5 @@
 // A tile of 16-bit elements in shared memory, as sm_80 code addresses it: dense blocks of `rows` x
-// `block_cols`, one after the other, each XOR-swizzled on its 16-byte vectors (seed-systems.md 2.5).
+// `block_cols`, one after the other, each XOR-swizzled on its 16-byte vectors.
 //
 // Addresses are split so that a thread computes its swizzled part once. With v = row * vectors_per_row +
 // chunk the swizzle is linear over XOR, so for a part v_lane that varies by lane and a literal v that shares

@@ -1,6 +1,5 @@
 // TokenScales on sm_80: the scales of each key of a tile, one or several for the groups of columns of its
-// row, on their way from global memory to the lanes that hold its scores and probabilities
-// (seed-systems.md 5.5).
+// row, on their way from global memory to the lanes that hold its scores and probabilities.
 //
 // Every thread loads some of the next tile's into registers, where they wait for the tile to be theirs. In
 // shared memory they lie as [K, V][group][key], so that a lane's two neighbouring keys are one read, without

@@ -1,4 +1,4 @@
-// MHAOperand on sm_90a: where the rows of a KV tile lie, as coordinates of a tensor map (seed-systems.md 5).
+// MHAOperand on sm_90a: where the rows of a KV tile lie, as coordinates of a tensor map.
 // K and V are two tensors that share table and lengths.
 //
 //   kind        tensor map axes                      coordinates of row t of sequence b
@@ -117,7 +117,7 @@ class MHAOperand {
   /// populate; BN is a multiple of 32.
   void emit_load_scales(Writer& w, const std::string& n, const ScaleSlot& to) const;
 
-  /// Documented constants (seed-systems.md 5.3, 5.4).
+  /// Documented constants.
   nlohmann::ordered_json constants(int element_bytes, int swizzle_bytes, int depth, int fold_chunks) const;
 
  private:

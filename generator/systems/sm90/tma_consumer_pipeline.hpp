@@ -1,4 +1,4 @@
-// TMAConsumerPipeline on sm_90a: the consumer side of the K or V ring (seed-systems.md 6). It waits for a
+// TMAConsumerPipeline on sm_90a: the consumer side of the K or V ring. It waits for a
 // stage, hands out its wgmma descriptor and releases it; K may be split into `num_qk_stages` depth chunks
 // with their own barriers. V of one byte is transposed: its rows are columns of V, since
 // 8-bit wgmma takes no other.
@@ -39,7 +39,7 @@ class TMAConsumerPipeline {
   };
   explicit TMAConsumerPipeline(const Shape& shape);
 
-  // Derived constants (seed-systems.md 6.2).
+  // Derived constants.
   bool is_k_major() const { return shape_.is_k || shape_.transposed; }
   int num_qk_stages_effective() const { return shape_.is_k ? shape_.num_qk_stages : 1; }
   int BMN() const { return shape_.is_k ? shape_.BN : shape_.padded_depth; }

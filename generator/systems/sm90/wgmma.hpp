@@ -1,4 +1,4 @@
-// wgmma as emitted code: wrappers with their operand lists, and SMEM matrix descriptors (hopper.md 2.1, 2.3).
+// wgmma as emitted code: wrappers with their operand lists, and SMEM matrix descriptors.
 #pragma once
 
 #include <string>
