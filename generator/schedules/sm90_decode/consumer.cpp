@@ -121,12 +121,9 @@ void emit_qk(Writer& w, const DecodePlan& p) {
     w.line("wgmma_commit();");
   }
   if (p.warpgroups > 1) w.line("named_barrier_arrive(3 - half, {});", p.consumer_threads());
-  for (int qk = 0; qk + 1 < p.num_qk_stages; ++qk) {
-    if (p.v_in_k) continue;
-    w.line("WGMMA_WAIT({});", p.num_qk_stages - 1 - qk);
-    release(qk);
-  }
+  // Not chunk by chunk: ptxas serialises products whose accumulators others of the group still write (C7514).
   w.line("WGMMA_WAIT(0);");
+  for (int qk = 0; qk + 1 < p.num_qk_stages; ++qk) release(qk);
   if (p.scales_by_token()) {
     for (int i = 0; i < p.key_blocks(); ++i) emit_key_scales(w, p, i);
     w.line("__syncwarp();  // every lane has read its scales");
