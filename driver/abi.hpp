@@ -20,6 +20,7 @@ struct Pool;
 struct Array;
 struct Mipmaps;
 struct Link;
+struct UserObject;
 }  // namespace kiln::driver
 
 // NOLINTBEGIN(readability-identifier-naming)
@@ -39,6 +40,8 @@ using CUmemoryPool = kiln::driver::Pool*;
 using CUarray = kiln::driver::Array*;
 using CUmipmappedArray = kiln::driver::Mipmaps*;
 using CUlinkState = kiln::driver::Link*;
+using CUuserObject = kiln::driver::UserObject*;
+using CUgraphConditionalHandle = std::uint64_t;
 using CUtexObject = std::uint64_t;
 using CUsurfObject = std::uint64_t;
 using CUmemGenericAllocationHandle = std::uint64_t;
@@ -213,6 +216,30 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS {
   std::size_t accessDescCount, bytesize;
   CUdeviceptr dptr;
 };
+union CUstreamBatchMemOpParams {
+  unsigned operation;  // 1, 4: wait for 32 or 64 bits; 2, 5: write them; 3, 6: flush, barrier
+  struct {
+    unsigned operation;
+    CUdeviceptr address;
+    std::uint64_t value;
+    unsigned flags;
+    CUdeviceptr alias;
+  } value;
+  std::uint64_t pad[6];
+};
+struct CUDA_BATCH_MEM_OP_NODE_PARAMS {
+  CUcontext ctx;
+  unsigned count;
+  CUstreamBatchMemOpParams* paramArray;
+  unsigned flags;
+};
+struct CUDA_CONDITIONAL_NODE_PARAMS {
+  CUgraphConditionalHandle handle;
+  unsigned type;  // 0: if (else), 1: while, 2: switch
+  unsigned size;
+  CUgraph* phGraph_out;
+  CUcontext ctx;
+};
 enum CUgraphNodeType : int {
   CU_GRAPH_NODE_TYPE_KERNEL = 0,
   CU_GRAPH_NODE_TYPE_MEMCPY = 1,
@@ -223,7 +250,9 @@ enum CUgraphNodeType : int {
   CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
   CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
   CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
-  CU_GRAPH_NODE_TYPE_MEM_FREE = 11
+  CU_GRAPH_NODE_TYPE_MEM_FREE = 11,
+  CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
+  CU_GRAPH_NODE_TYPE_CONDITIONAL = 13
 };
 struct CUgraphNodeParams {
   CUgraphNodeType type;
@@ -248,6 +277,8 @@ struct CUgraphNodeParams {
     struct {
       CUdeviceptr dptr;
     } free;
+    CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
+    CUDA_CONDITIONAL_NODE_PARAMS conditional;
   };
   long long reserved2;
 };

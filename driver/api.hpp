@@ -393,3 +393,27 @@ KILN_API CUresult cuGetProcAddress_v2(const char* name, void** out, int version,
                                       int* status);
 /// Names a function of the stand-in for the runtime that is not implemented, in the report.
 KILN_API void kiln_driver_unsupported(const char* name);
+
+// graph_parts.cpp
+KILN_API CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned count, CUstreamBatchMemOpParams* operations,
+                                        unsigned flags);
+KILN_API CUresult cuGraphAddBatchMemOpNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* on,
+                                           std::size_t count, const CUDA_BATCH_MEM_OP_NODE_PARAMS* p);
+KILN_API CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS* p);
+KILN_API CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS* p);
+KILN_API CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
+                                                     const CUDA_BATCH_MEM_OP_NODE_PARAMS* p);
+KILN_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph graph, CUcontext,
+                                                 unsigned value, unsigned flags);
+KILN_API CUresult cuUserObjectCreate(CUuserObject* out, void* pointer, CUhostFn destroy, unsigned count,
+                                     unsigned flags);
+KILN_API CUresult cuUserObjectRetain(CUuserObject object, unsigned count);
+KILN_API CUresult cuUserObjectRelease(CUuserObject object, unsigned count);
+KILN_API CUresult cuGraphRetainUserObject(CUgraph graph, CUuserObject object, unsigned count, unsigned flags);
+KILN_API CUresult cuGraphReleaseUserObject(CUgraph graph, CUuserObject object, unsigned count);
+KILN_API CUresult cuGraphEventRecordNodeGetEvent(CUgraphNode node, CUevent* out);
+KILN_API CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event);
+KILN_API CUresult cuGraphEventWaitNodeGetEvent(CUgraphNode node, CUevent* out);
+KILN_API CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event);
+KILN_API CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event);
+KILN_API CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event);

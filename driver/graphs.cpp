@@ -11,22 +11,12 @@ namespace kiln::driver {
 namespace {
 
 CUgraphNodeType type_of(const Work& work) {
-  static constexpr CUgraphNodeType kTypes[] = {CU_GRAPH_NODE_TYPE_EMPTY,      CU_GRAPH_NODE_TYPE_KERNEL,
-                                               CU_GRAPH_NODE_TYPE_MEMCPY,     CU_GRAPH_NODE_TYPE_MEMSET,
-                                               CU_GRAPH_NODE_TYPE_HOST,       CU_GRAPH_NODE_TYPE_EVENT_RECORD,
-                                               CU_GRAPH_NODE_TYPE_WAIT_EVENT, CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-                                               CU_GRAPH_NODE_TYPE_MEM_FREE,   CU_GRAPH_NODE_TYPE_GRAPH};
+  static constexpr CUgraphNodeType kTypes[] = {
+      CU_GRAPH_NODE_TYPE_EMPTY,      CU_GRAPH_NODE_TYPE_KERNEL,       CU_GRAPH_NODE_TYPE_MEMCPY,
+      CU_GRAPH_NODE_TYPE_MEMSET,     CU_GRAPH_NODE_TYPE_HOST,         CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+      CU_GRAPH_NODE_TYPE_WAIT_EVENT, CU_GRAPH_NODE_TYPE_MEM_ALLOC,    CU_GRAPH_NODE_TYPE_MEM_FREE,
+      CU_GRAPH_NODE_TYPE_GRAPH,      CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, CU_GRAPH_NODE_TYPE_CONDITIONAL};
   return kTypes[work.index()];
-}
-
-/// Nodes are found through their graph, for a handle may be stale.
-Node& node_of(Driver& d, CUgraphNode handle) {
-  const auto holds = [&](const Graph& g) {
-    return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const auto& n) { return n.get() == handle; });
-  };
-  for (const auto& [key, graph] : d.graphs)
-    if (holds(*graph)) return *handle;
-  throw Failure{CUDA_ERROR_INVALID_VALUE};
 }
 
 template <class T>
@@ -36,25 +26,15 @@ T& work_of(Node& node) {
   return *work;
 }
 
-std::unique_ptr<Graph> clone(const Graph& from) {
-  auto to = std::make_unique<Graph>();
-  std::map<const Node*, Node*> twin;
-  for (const auto& n : from.nodes) {
-    auto copy = std::make_unique<Node>(*n);
-    copy->graph = to.get();
-    copy->pointers.clear();
-    twin[n.get()] = copy.get();
-    to->nodes.push_back(std::move(copy));
-  }
-  for (const auto& n : to->nodes)
-    for (Node*& dependency : n->dependencies) dependency = twin.at(dependency);
-  return to;
-}
-
 Exec make_exec(const Graph& graph, std::uint64_t flags) {
   Exec exec;
   exec.flags = flags;
-  for (const Node* n : in_order(graph)) exec.steps.push_back({n->key, n->work, true});
+  exec.held = graph.held;
+  exec.defaults = graph.defaults;
+  for (const Node* n : in_order(graph)) {
+    exec.steps.push_back({n->key, n->work, true});
+    own_bodies(exec.steps.back().work);
+  }
   return exec;
 }
 
@@ -139,12 +119,42 @@ Work from_node_params(Driver& d, CUgraphNodeParams& p) {
       return allocate(d, p.alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return FreeWork{p.free.dptr};
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+      return memory_operations(p.memOp);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+      return conditional_work(d, p.conditional);
   }
   d.report.unsupported("cuGraphAddNode", "nodes of type " + std::to_string(p.type));
   throw Failure{CUDA_ERROR_NOT_SUPPORTED};
 }
 
 }  // namespace
+
+Node& node_of(Driver& d, CUgraphNode handle) {
+  const auto holds = [&](const Graph& g) {
+    return std::any_of(g.nodes.begin(), g.nodes.end(), [&](const auto& n) { return n.get() == handle; });
+  };
+  for (const auto& [key, graph] : d.graphs)
+    if (holds(*graph)) return *handle;
+  throw Failure{CUDA_ERROR_INVALID_VALUE};
+}
+
+std::unique_ptr<Graph> clone(const Graph& from) {
+  auto to = std::make_unique<Graph>();
+  to->held = from.held;
+  to->defaults = from.defaults;
+  std::map<const Node*, Node*> twin;
+  for (const auto& n : from.nodes) {
+    auto copy = std::make_unique<Node>(*n);
+    copy->graph = to.get();
+    copy->pointers.clear();
+    twin[n.get()] = copy.get();
+    to->nodes.push_back(std::move(copy));
+  }
+  for (const auto& n : to->nodes)
+    for (Node*& dependency : n->dependencies) dependency = twin.at(dependency);
+  return to;
+}
 
 Node* add_node(Graph& graph, Work work, const CUgraphNode* dependencies, std::size_t count) {
   require(dependencies != nullptr || count == 0);
@@ -455,6 +465,8 @@ KILN_API CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return on_device([&](Driver& d) {
     // A copy: a host node may change or destroy the executable.
     const std::vector<Exec::Step> steps = d.execs.get(exec).steps;
+    for (const auto& [handle, value] : d.execs.get(exec).defaults)
+      d.memory.write(handle, {reinterpret_cast<const std::byte*>(&value), sizeof value});
     Stream& s = stream_of(d, stream);
     for (const Exec::Step& step : steps) {
       if (!step.enabled) continue;

@@ -159,7 +159,7 @@ KernelWork kernel_work(Driver& d, const CUlaunchConfig& c, CUfunction handle, vo
   return w;
 }
 
-void run_kernel(Driver& d, const KernelWork& w, bool after_kernel) {
+bool run_kernel(Driver& d, const KernelWork& w, bool after_release) {
   d.function(w.function);
   const Module& module = *w.function->module;
   em::Launch launch;
@@ -175,8 +175,8 @@ void run_kernel(Driver& d, const KernelWork& w, bool after_kernel) {
   launch.instruction_budget = d.options.budget;
   launch.host_threads = d.options.threads;
   launch.num_sms = static_cast<std::uint32_t>(d.options.gpu.sms);
-  // Only another kernel can be overlapped with.
-  launch.programmatic = w.programmatic && after_kernel;
+  // Only a kernel that lets others begin can be overlapped with.
+  launch.programmatic = w.programmatic && after_release;
   const Registered registered(d);
   em::Report report;
   try {
@@ -192,6 +192,7 @@ void run_kernel(Driver& d, const KernelWork& w, bool after_kernel) {
   }
   d.report.launch(report, module.id, module.code, module.name, module.text);
   if (fatal(report)) d.sticky = failure_of(report);
+  return report.released_dependents;
 }
 
 }  // namespace kiln::driver

@@ -27,6 +27,21 @@ void write_log(const std::string& text, unsigned count, const int* options, void
 
 namespace {
 
+/// What kernels set conditional nodes with is in NVIDIA's device runtime: a store to where the handle leads. It stays on
+/// the declaration's lines.
+void define_set_conditional(std::string& ptx) {
+  const std::size_t at = ptx.find(".extern .func cudaGraphSetConditional");
+  const std::size_t end = at == std::string::npos ? at : ptx.find(';', at);
+  if (end == std::string::npos) return;
+  const auto lines = static_cast<std::size_t>(std::count(
+      ptx.begin() + static_cast<std::ptrdiff_t>(at), ptx.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
+  ptx.replace(
+      at, end + 1 - at,
+      ".func cudaGraphSetConditional(.param .b64 handle, .param .b32 value) { .reg .b64 %at; .reg .b32 %to; "
+      "ld.param.b64 %at, [handle]; ld.param.b32 %to, [value]; st.global.b32 [%at], %to; ret; }" +
+          std::string(lines, '\n'));
+}
+
 Module* load(Driver& d, const void* code, unsigned count = 0, const int* options = nullptr,
              void** values = nullptr) {
   require(code != nullptr);
@@ -36,6 +51,7 @@ Module* load(Driver& d, const void* code, unsigned count = 0, const int* options
     write_log(image.problem, count, options, values);
     throw Failure{CUDA_ERROR_NO_BINARY_FOR_GPU};
   }
+  define_set_conditional(image.ptx);
   try {
     auto module = std::make_unique<Module>();
     module->code = em::Module::from_ptx_by_kernel(image.ptx, image.name);

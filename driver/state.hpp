@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -148,9 +149,34 @@ struct AllocWork {
 struct ChildWork {
   std::shared_ptr<Graph> graph;
 };
+/// Writes of values, and waits for them, in order.
+struct MemOpsWork {
+  std::vector<CUstreamBatchMemOpParams> operations;
+};
+/// Graphs that run as often as the value at the handle says: a kernel writes it there.
+struct ConditionalWork {
+  CUgraphConditionalHandle handle = 0;
+  unsigned type = 0;
+  std::vector<Graph*> bodies;                    ///< the program's, to be filled
+  std::vector<std::shared_ptr<Graph>> copies{};  ///< an executable's own
+};
 struct EmptyWork {};
 using Work = std::variant<EmptyWork, KernelWork, CopyWork, MemsetWork, HostWork, RecordWork, WaitWork,
-                          AllocWork, FreeWork, ChildWork>;
+                          AllocWork, FreeWork, ChildWork, MemOpsWork, ConditionalWork>;
+
+/// What a program hands over with a function that destroys it. Graphs and executables share it.
+struct UserObject {
+  UserObject(void* object, CUhostFn end) : pointer(object), destroy(end) {}
+  UserObject(const UserObject&) = delete;
+  UserObject& operator=(const UserObject&) = delete;
+  ~UserObject() { destroy(pointer); }
+  void* pointer;
+  CUhostFn destroy;
+};
+struct HeldObject {
+  std::shared_ptr<UserObject> object;
+  unsigned count = 0;
+};
 
 struct Node {
   Graph* graph = nullptr;
@@ -162,6 +188,8 @@ struct Node {
 
 struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
+  std::map<UserObject*, HeldObject> held;
+  std::map<CUgraphConditionalHandle, unsigned> defaults;  ///< what handles are set to before each launch
 };
 
 /// An instantiated graph: its work in an order that respects the dependencies.
@@ -172,6 +200,8 @@ struct Exec {
     bool enabled = true;
   };
   std::vector<Step> steps;
+  std::map<UserObject*, HeldObject> held;
+  std::map<CUgraphConditionalHandle, unsigned> defaults;
   std::uint64_t flags = 0;
 };
 
@@ -188,7 +218,8 @@ struct Stream {
   std::uint64_t id = 0;
   unsigned flags = 0;
   int priority = 0;
-  bool after_kernel = false;  ///< the last thing it did was a launch
+  bool after_release =
+      false;  ///< the last thing it did was a launch that let the next one begin before its end
   std::shared_ptr<Capture> capture;
   std::vector<Node*> frontier;  ///< what the next captured node depends on
   char attribute[64] = {};
@@ -259,6 +290,8 @@ struct Driver {
   Objects<Array> arrays;
   Objects<Mipmaps> mipmaps;
   Objects<Link> links;
+  std::map<UserObject*, HeldObject> user_objects;  ///< with the program's own references
+  std::set<CUgraphConditionalHandle> conditionals;
   std::map<CUtexObject, TextureObject> textures;
   std::map<CUsurfObject, CUDA_RESOURCE_DESC> surfaces;
   std::map<CUmemGenericAllocationHandle, Physical> physical;
@@ -333,10 +366,20 @@ void run(Driver& d, Stream& stream, const Work& work);
 /// A call that waits for the device is an error while the stream captures.
 void refuse_capture(Driver& d, Stream* stream);
 
-void run_kernel(Driver& d, const KernelWork& work, bool after_kernel);
+/// Whether the kernel let dependent launches begin; `after_release`: the one before it did.
+bool run_kernel(Driver& d, const KernelWork& work, bool after_release);
 void run_copy(Driver& d, const CUDA_MEMCPY3D& copy);
 void run_memset(Driver& d, const CUDA_MEMSET_NODE_PARAMS& set);
 void run_graph(Driver& d, Stream& stream, const Graph& graph);
+void run_memory_operations(Driver& d, const MemOpsWork& work);
+void run_conditional(Driver& d, Stream& stream, const ConditionalWork& work);
+ConditionalWork conditional_work(Driver& d, CUDA_CONDITIONAL_NODE_PARAMS& p);
+MemOpsWork memory_operations(const CUDA_BATCH_MEM_OP_NODE_PARAMS& p);
+/// Gives an executable's conditional node graphs of its own, with what is in them.
+void own_bodies(Work& work);
+std::unique_ptr<Graph> clone(const Graph& from);
+/// Nodes are found through their graph, for a handle may be stale.
+Node& node_of(Driver& d, CUgraphNode handle);
 std::vector<const Node*> in_order(const Graph& graph);
 /// Adds a node to a graph; dependencies are nodes of it.
 Node* add_node(Graph& graph, Work work, const CUgraphNode* dependencies, std::size_t count);

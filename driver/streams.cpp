@@ -115,29 +115,13 @@ void update_dependencies(Driver& d, CUstream handle, CUgraphNode* nodes, std::si
   s.frontier.insert(s.frontier.end(), nodes, nodes + count);
 }
 
-void write_value(Driver& d, CUstream stream, CUdeviceptr to, std::uint64_t value, std::size_t bytes) {
-  const unsigned element = 4;
-  submit(d, stream, MemsetWork{{to, 0, static_cast<unsigned>(value), element, 1, 1}});
-  if (bytes == 8)
-    submit(d, stream, MemsetWork{{to + 4, 0, static_cast<unsigned>(value >> 32), element, 1, 1}});
-}
-
-/// All that could change the value has happened, or comes from another thread: a wait for what is not there would
-/// hold everything up.
-void wait_value(Driver& d, CUdeviceptr at, std::uint64_t value, std::size_t bytes, unsigned flags) {
-  std::uint64_t found = 0;
-  d.memory.read(at, {reinterpret_cast<std::byte*>(&found), bytes});
-  const auto difference = bytes == 4 ? static_cast<std::int64_t>(static_cast<std::int32_t>(found - value))
-                                     : static_cast<std::int64_t>(found - value);
-  const unsigned how = flags & 3;
-  const bool met = how == 0   ? difference >= 0
-                   : how == 1 ? found == value
-                   : how == 2 ? (found & value) != 0
-                              : ~(found | value) != 0;
-  if (met) return;
-  d.report.unsupported("cuStreamWaitValue",
-                       "waiting for a value that later work writes: work runs as it is submitted");
-  throw Failure{CUDA_ERROR_NOT_SUPPORTED};
+CUresult one_operation(CUstream stream, unsigned operation, CUdeviceptr at, std::uint64_t value,
+                       unsigned flags) {
+  return on_device([&](Driver& d) {
+    CUstreamBatchMemOpParams one{};
+    one.value = {operation, at, value, flags, 0};
+    submit(d, stream, MemOpsWork{{one}});
+  });
 }
 
 }  // namespace
@@ -174,23 +158,26 @@ void submit(Driver& d, CUstream handle, Work work) {
 }
 
 void run(Driver& d, Stream& stream, const Work& work) {
-  const bool after_kernel = std::exchange(stream.after_kernel, std::holds_alternative<KernelWork>(work));
-  std::visit(Overloaded{[&](const KernelWork& w) { run_kernel(d, w, after_kernel); },
-                        [&](const CopyWork& w) { run_copy(d, w.copy); },
-                        [&](const MemsetWork& w) { run_memset(d, w.set); },
-                        [&](const HostWork& w) {
-                          // It may wait for other threads that call the driver.
-                          d.mutex.unlock();
-                          w.host.fn(w.host.userData);
-                          d.mutex.lock();
-                        },
-                        [&](const RecordWork& w) { record(d.events.get(w.event), stream); },
-                        [&](const WaitWork&) {}, [&](const AllocWork& w) { d.allocate_again(w); },
-                        [&](const FreeWork& w) {
-                          if (w.address != 0) d.release(w.address);
-                        },
-                        [&](const ChildWork& w) { run_graph(d, stream, *w.graph); }, [](const EmptyWork&) {}},
-             work);
+  const bool after_release = std::exchange(stream.after_release, false);
+  std::visit(
+      Overloaded{[&](const KernelWork& w) { stream.after_release = run_kernel(d, w, after_release); },
+                 [&](const CopyWork& w) { run_copy(d, w.copy); },
+                 [&](const MemsetWork& w) { run_memset(d, w.set); },
+                 [&](const HostWork& w) {
+                   // It may wait for other threads that call the driver.
+                   d.mutex.unlock();
+                   w.host.fn(w.host.userData);
+                   d.mutex.lock();
+                 },
+                 [&](const RecordWork& w) { record(d.events.get(w.event), stream); }, [&](const WaitWork&) {},
+                 [&](const AllocWork& w) { d.allocate_again(w); },
+                 [&](const FreeWork& w) {
+                   if (w.address != 0) d.release(w.address);
+                 },
+                 [&](const ChildWork& w) { run_graph(d, stream, *w.graph); },
+                 [&](const MemOpsWork& w) { run_memory_operations(d, w); },
+                 [&](const ConditionalWork& w) { run_conditional(d, stream, w); }, [](const EmptyWork&) {}},
+      work);
 }
 
 }  // namespace kiln::driver
@@ -337,17 +324,17 @@ KILN_API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream stream) {
   });
 }
 
-KILN_API CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr to, std::uint32_t value, unsigned) {
-  return on_device([&](Driver& d) { write_value(d, s, to, value, 4); });
+KILN_API CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr to, std::uint32_t value, unsigned flags) {
+  return one_operation(s, 2, to, value, flags);
 }
-KILN_API CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr to, std::uint64_t value, unsigned) {
-  return on_device([&](Driver& d) { write_value(d, s, to, value, 8); });
+KILN_API CUresult cuStreamWriteValue64_v2(CUstream s, CUdeviceptr to, std::uint64_t value, unsigned flags) {
+  return one_operation(s, 5, to, value, flags);
 }
-KILN_API CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr at, std::uint32_t value, unsigned flags) {
-  return on_device([&](Driver& d) { wait_value(d, at, value, 4, flags); });
+KILN_API CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr at, std::uint32_t value, unsigned flags) {
+  return one_operation(s, 1, at, value, flags);
 }
-KILN_API CUresult cuStreamWaitValue64_v2(CUstream, CUdeviceptr at, std::uint64_t value, unsigned flags) {
-  return on_device([&](Driver& d) { wait_value(d, at, value, 8, flags); });
+KILN_API CUresult cuStreamWaitValue64_v2(CUstream s, CUdeviceptr at, std::uint64_t value, unsigned flags) {
+  return one_operation(s, 4, at, value, flags);
 }
 
 KILN_API CUresult cuStreamBeginCapture_v2(CUstream s, int mode) {

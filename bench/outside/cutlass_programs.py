@@ -18,6 +18,20 @@ constexpr int kStages = 3;
 using BM = Int<128>; using BN = Int<128>; using BK = Int<64>;
 """
 
+# Copies of all stages but one, and the wait at the head of the loop over tiles.
+LOOP = """  const int tiles = size<3>(tAg);
+  auto fetch = [&](int tile) {
+    if (tile < tiles) {
+      copy(Copy{}, tAg(_, _, _, tile), tAs(_, _, _, tile % kStages));
+      copy(Copy{}, tBg(_, _, _, tile), tBs(_, _, _, tile % kStages));
+    }
+    cp_async_fence();
+  };
+  for (int s = 0; s < kStages - 1; ++s) fetch(s);
+  for (int tile = 0; tile < tiles; ++tile) {
+    cp_async_wait<kStages - 2>();
+"""
+
 SM80 = COMMON + """
 using Atom = decltype(composition(Swizzle<3, 3, 3>{}, Layout<Shape<_8, BK>, Stride<BK, _1>>{}));
 using SmemA = decltype(tile_to_shape(Atom{}, Shape<BM, BK, Int<kStages>>{}));
@@ -51,18 +65,7 @@ extern "C" __global__ void __launch_bounds__(128) product(const Half* a, const H
   Tensor xB = from_b.partition_S(sB);
   Tensor yA = from_a.retile_D(rA);
   Tensor yB = from_b.retile_D(rB);
-  const int tiles = size<3>(tAg);
-  auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      copy(Copy{}, tAg(_, _, _, tile), tAs(_, _, _, tile % kStages));
-      copy(Copy{}, tBg(_, _, _, tile), tBs(_, _, _, tile % kStages));
-    }
-    cp_async_fence();
-  };
-  for (int s = 0; s < kStages - 1; ++s) fetch(s);
-  for (int tile = 0; tile < tiles; ++tile) {
-    cp_async_wait<kStages - 2>();
-    __syncthreads();
+""" + LOOP + """    __syncthreads();
     fetch(tile + kStages - 1);
     CUTE_UNROLL
     for (int i = 0; i < size<2>(rA); ++i) {
@@ -101,18 +104,7 @@ extern "C" __global__ void __launch_bounds__(128) product(const Half* a, const H
   Tensor rB = mma.make_fragment_B(mma.partition_B(sB));
   Tensor rC = mma.make_fragment_C(mma.partition_C(gC));
   clear(rC);
-  const int tiles = size<3>(tAg);
-  auto fetch = [&](int tile) {
-    if (tile < tiles) {
-      copy(Copy{}, tAg(_, _, _, tile), tAs(_, _, _, tile % kStages));
-      copy(Copy{}, tBg(_, _, _, tile), tBs(_, _, _, tile % kStages));
-    }
-    cp_async_fence();
-  };
-  for (int s = 0; s < kStages - 1; ++s) fetch(s);
-  for (int tile = 0; tile < tiles; ++tile) {
-    cp_async_wait<kStages - 2>();
-    tma_store_fence();  // fence.proxy.async
+""" + LOOP + """    tma_store_fence();  // fence.proxy.async
     __syncthreads();
     fetch(tile + kStages - 1);
     warpgroup_fence_operand(rC);

@@ -1,8 +1,9 @@
 """Runs programs that other projects' compilers and libraries make on the emulated device, compares with NumPy, and
 counts the removed synchronisations that are noticed.
-    run.py KILN FOLDER [--only TEXT] [--mutate] [--libraries triton,cub,cutlass]
+    run.py KILN FOLDER [--only TEXT] [--mutate] [--libraries triton,cub,cutlass,applications]
 Needs numpy; triton for the first, nvcc with its CUB for the second, and the headers of the PyPI package
-nvidia-cutlass for the third. scripts/outside_programs.sh makes an environment that has them.
+nvidia-cutlass for the third; the applications need all of that, numba-cuda and cupy-cuda13x.
+scripts/outside_programs.sh makes an environment that has them.
 """
 
 import argparse
@@ -12,6 +13,8 @@ import subprocess
 import sys
 
 import numpy as np
+
+import applications
 
 
 def emulate(kiln, file, *options):
@@ -53,13 +56,19 @@ def main():
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--mutate", action="store_true")
-    parser.add_argument("--libraries", default="triton,cub,cutlass")
+    parser.add_argument("--libraries", default="triton,cub,cutlass,applications")
     given = parser.parse_args()
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     rows, good = [], True
     print("| program | target | right | findings | mutants killed |\n| --- | --- | --- | --- | --- |")
     for library in given.libraries.split(","):
+        if library == "applications":
+            for row, fine in applications.rows(given.kiln, folder, given.only):
+                rows.append(row)
+                good = good and fine
+                print("| " + " | ".join(row) + " |", flush=True)
+            continue
         module = __import__(f"{library}_programs")
         for program in module.programs(folder, given.only):
             rows.append(run(given.kiln, folder, *program, given.mutate))

@@ -79,6 +79,8 @@ std::vector<std::string> environment(const ProgramOptions& o, const driver::Gpu&
       // Where Triton looks for the driver, and what it takes its "machine code" from.
       fmt::format("TRITON_LIBCUDA_PATH={}", folder), fmt::format("TRITON_PTXAS_PATH={}/ptxas", folder),
       fmt::format("TRITON_PTXAS_BLACKWELL_PATH={}/ptxas", folder)};
+  // CuPy's CUB is machine code; without it, it reduces with kernels that it compiles.
+  if (std::getenv("CUPY_ACCELERATORS") == nullptr) out.emplace_back("CUPY_ACCELERATORS=");
   std::set<std::string> names;
   for (const std::string& one : out) names.insert(one.substr(0, one.find('=')));
   for (char** at = environ; *at != nullptr; ++at) {

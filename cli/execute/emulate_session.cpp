@@ -141,11 +141,13 @@ em::Report EmulateSession::run_ptx(const LaunchPlan& plan, const Program& progra
   auto launch = common<em::Launch>(plan, program.ptx->kernels());
   launch.cluster = plan.cluster;
   launch.dynamic_smem_bytes = plan.shared;
-  launch.programmatic = plan.programmatic;
+  launch.programmatic = plan.programmatic && released_dependents_;
   launch.num_sms = file_.sms;
   launch.stop_at_finding = options_.stop_at_finding;
   launch.args = args_.pack(plan.args, program.ptx->params(launch.kernel));
-  return em::launch(memory_, *program.ptx, launch);
+  em::Report report = em::launch(memory_, *program.ptx, launch);
+  released_dependents_ = report.released_dependents;
+  return report;
 }
 
 em::Report EmulateSession::run_gcn(const LaunchPlan& plan, const Program& program) {

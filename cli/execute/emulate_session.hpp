@@ -57,6 +57,7 @@ class EmulateSession {
   std::map<std::string, std::string> changed_;
   emulator::GlobalMemory memory_;
   EmulateArgs args_;
+  bool released_dependents_ = true;  ///< the launch before let the next one begin; not known of the first's
   std::map<std::string, std::unique_ptr<Program>> programs_;
 };
 

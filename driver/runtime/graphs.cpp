@@ -312,3 +312,44 @@ KILN_API cudaError_t cudaGraphNodeSetEnabled(CUgraphExec e, CUgraphNode node, un
 KILN_API cudaError_t cudaGraphNodeGetEnabled(CUgraphExec e, CUgraphNode node, unsigned* out) {
   return call([&] { return cuGraphNodeGetEnabled(e, node, out); });
 }
+
+KILN_API cudaError_t cudaGraphConditionalHandleCreate(CUgraphConditionalHandle* out, CUgraph g,
+                                                      unsigned value, unsigned flags) {
+  return call([&] { return cuGraphConditionalHandleCreate(out, g, nullptr, value, flags); });
+}
+KILN_API cudaError_t cudaUserObjectCreate(CUuserObject* out, void* pointer, CUhostFn destroy, unsigned count,
+                                          unsigned flags) {
+  return call([&] { return cuUserObjectCreate(out, pointer, destroy, count, flags); });
+}
+KILN_API cudaError_t cudaUserObjectRetain(CUuserObject object, unsigned count) {
+  return call([&] { return cuUserObjectRetain(object, count); });
+}
+KILN_API cudaError_t cudaUserObjectRelease(CUuserObject object, unsigned count) {
+  return call([&] { return cuUserObjectRelease(object, count); });
+}
+KILN_API cudaError_t cudaGraphRetainUserObject(CUgraph g, CUuserObject object, unsigned count,
+                                               unsigned flags) {
+  return call([&] { return cuGraphRetainUserObject(g, object, count, flags); });
+}
+KILN_API cudaError_t cudaGraphReleaseUserObject(CUgraph g, CUuserObject object, unsigned count) {
+  return call([&] { return cuGraphReleaseUserObject(g, object, count); });
+}
+KILN_API cudaError_t cudaGraphEventRecordNodeGetEvent(CUgraphNode node, cudaEvent_t* out) {
+  return call([&] { return cuGraphEventRecordNodeGetEvent(node, out); });
+}
+KILN_API cudaError_t cudaGraphEventRecordNodeSetEvent(CUgraphNode node, cudaEvent_t event) {
+  return call([&] { return cuGraphEventRecordNodeSetEvent(node, event); });
+}
+KILN_API cudaError_t cudaGraphEventWaitNodeGetEvent(CUgraphNode node, cudaEvent_t* out) {
+  return call([&] { return cuGraphEventWaitNodeGetEvent(node, out); });
+}
+KILN_API cudaError_t cudaGraphEventWaitNodeSetEvent(CUgraphNode node, cudaEvent_t event) {
+  return call([&] { return cuGraphEventWaitNodeSetEvent(node, event); });
+}
+KILN_API cudaError_t cudaGraphExecEventRecordNodeSetEvent(CUgraphExec e, CUgraphNode node,
+                                                          cudaEvent_t event) {
+  return call([&] { return cuGraphExecEventRecordNodeSetEvent(e, node, event); });
+}
+KILN_API cudaError_t cudaGraphExecEventWaitNodeSetEvent(CUgraphExec e, CUgraphNode node, cudaEvent_t event) {
+  return call([&] { return cuGraphExecEventWaitNodeSetEvent(e, node, event); });
+}

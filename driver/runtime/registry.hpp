@@ -2,6 +2,8 @@
 // asked for.
 #pragma once
 
+#include <string_view>
+
 #include "driver/runtime/abi.hpp"
 
 namespace kiln::runtime_stand_in {
@@ -27,5 +29,8 @@ cudaError_t call(const F& body) {
 int kernel_of(const void* host, CUkernel* out);
 int variable_of(const void* host, CUdeviceptr* address, std::size_t* bytes);
 int launch(CUkernel kernel, const cudaLaunchConfig_t& config, void** args);
+
+/// What stands in for a function of nvJitLink, "nvJitLinkCreate" or "__nvJitLinkCreate_13_0"; null for other names.
+const void* jit_link_function(std::string_view name);
 
 }  // namespace kiln::runtime_stand_in

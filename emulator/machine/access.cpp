@@ -26,6 +26,31 @@ bool all_written(const std::uint8_t* shadow, std::uint32_t bytes) {
   for (std::uint32_t i = 0; i < bytes; ++i) all &= shadow[i];
   return (all & kWrittenBit) != 0;
 }
+/// Whether every element of a load has a byte that was written: the others are padding of a structure that is copied by
+/// words.
+bool padding_only(const Op& op, const std::uint8_t* shadow, std::uint32_t bytes) {
+  if (op.use != Use::load || op.width < 2 || std::uint32_t{op.width} * op.count != bytes) return false;
+  for (std::uint32_t at = 0; at < bytes; at += op.width)
+    if (std::none_of(shadow + at, shadow + at + op.width,
+                     [](std::uint8_t v) { return (v & kWrittenBit) != 0; }))
+      return false;
+  return true;
+}
+struct Address {
+  std::uint64_t given, within;  ///< of the program, and within its space
+};
+void report_unwritten(Warp& w, const Op& op, int lane, ptx::Space space, const Address& at,
+                      const std::uint8_t* shadow, std::uint32_t bytes) {
+  using ptx::Space;
+  if (space == Space::global && padding_only(op, shadow, bytes)) return;
+  const std::string where =
+      space == Space::shared ? "shared address " + hex(at.within)
+      : space == Space::local
+          ? "local address " + hex(at.within)
+          : hex(at.given) + " (" + w.block->cluster->launch->memory->describe(at.within) + ")";
+  report(w, op, lane, "uninitialized-read",
+         std::to_string(bytes) + " bytes at " + where + " were never written");
+}
 bool any_mbarrier(const std::uint8_t* shadow, std::uint32_t bytes) {
   std::uint8_t any = 0;
   for (std::uint32_t i = 0; i < bytes; ++i) any |= shadow[i];
@@ -157,12 +182,7 @@ Place locate(Warp& w, const Op& op, ptx::Space space, std::uint64_t address, std
       p.unwritten = true;
       return p;
     }
-    const std::string where = space == Space::shared ? "shared address " + hex(address)
-                              : space == Space::local
-                                  ? "local address " + hex(address)
-                                  : hex(original) + " (" + c.launch->memory->describe(address) + ")";
-    report(w, op, lane, "uninitialized-read",
-           std::to_string(bytes) + " bytes at " + where + " were never written");
+    report_unwritten(w, op, lane, space, {original, address}, p.shadow, bytes);
   }
   if (access != Access::read) {
     if (p.block != nullptr && any_mbarrier(p.shadow, bytes))

@@ -34,6 +34,7 @@ struct LaneCopy {
 struct CopyQueue {
   std::deque<LaneCopy> pending;  ///< in the order of issue; the first of them is not done
   std::uint32_t committed[32] = {};
+  std::uint64_t latest = 0;  ///< the global address of the latest copy, for prefetching
 };
 
 /// One bulk copy.

@@ -9,8 +9,11 @@ void barrier_settle(Block& b, NamedBarrier& n) {
   if (n.arrived == 0) return;
   const std::uint32_t expected = n.all ? b.live_lanes() : n.expected;
   if (n.arrived < expected) return;
+  if (n.all && !n.only_arrived && b.live_warps == b.warps.size() && b.cluster->races != nullptr)
+    b.cluster->races->block_met(b);
   n.arrived = 0;
   n.warps = 0;
+  n.only_arrived = false;
   ++n.generation;
   n.done = std::move(n.arriving);
   n.arriving.clear();

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/tensor/multiversion.hpp"
 
 namespace kiln::emulator {
 namespace {
@@ -38,7 +39,8 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
 
-GlobalRaces::GlobalRaces(std::uint64_t base, std::size_t bytes) : base_(base), bytes_(bytes) {
+GlobalRaces::GlobalRaces(const Program& program, std::uint64_t base, std::size_t bytes)
+    : base_(base), bytes_(bytes), values_(program) {
   void* p = mmap(nullptr, (bytes / 16 + 1) * sizeof(Cell), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
@@ -101,7 +103,7 @@ GlobalRaces::Judged GlobalRaces::judged(Warp& w, const Op& op, bool write, std::
 bool GlobalRaces::ordered(const Judged& a, const Slot& s) {
   if (s.cluster == a.by.cluster)
     return s.agent == a.thread || a.races.knows(a.w, a.lane, s.agent, s.epoch, 0);
-  return a.races.knows_remote(a.w, s.cluster, s.agent, s.epoch);
+  return a.races.knows_remote(a.w, a.lane, s.cluster, s.agent, s.epoch);
 }
 
 /// Whether nothing is to be said of an access, whatever its lane.
@@ -150,7 +152,7 @@ void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
         other = cell.write;
         other_write = true;
       }
-    } else if (a.write && !a.silent && meets(cell.read)) {
+    } else if (a.write && !a.silent && meets(cell.read) && !write_depends(a, cell.read)) {
       other = cell.read;
     }
     note(a, cell, mask);
@@ -170,8 +172,8 @@ void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address,
   judge(a, address, bytes);
 }
 
-void GlobalRaces::access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& all,
-                               std::uint32_t unit, std::uint32_t epoch) {
+KILN_MULTIVERSION void GlobalRaces::access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& all,
+                                                 std::uint32_t unit, std::uint32_t epoch) {
   if (unit == 0) w.global_words.access_lanes(w, all);
   Judged a = judged(w, op, all.write, unit, epoch);
   PageLock lock(locks_);
@@ -208,26 +210,35 @@ void GlobalRaces::access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint
   }
 }
 
-void GlobalRaces::publish(Warp& w, std::uint64_t address, Order order, bool continues) {
-  RemotePtr published = w.block->cluster->races->publication(
-      w, w.block->cluster->index, order == Order::release || order == Order::acq_rel);
+void GlobalRaces::publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order,
+                          bool continues) {
+  RaceTracker& races = *w.block->cluster->races;
+  RemotePtr published =
+      races.publication(w, lane, w.block->cluster->index, order == Order::release || order == Order::acq_rel);
   const std::lock_guard lock(mutex_);
   RemotePtr& variable = variables_[address];
   if (continues)
     join(variable, published);
-  else
-    variable = std::move(published);
+  else if (variable = std::move(published); values_.publish(w, op, lane, address))
+    races.step(w);
 }
 
-void GlobalRaces::observe(Warp& w, std::uint64_t address, Order order) {
+void GlobalRaces::observe(Warp& w, const Op& op, std::uint64_t address, Order order) {
   RemotePtr published;
   {
     const std::lock_guard lock(mutex_);
     const auto it = variables_.find(address);
     if (it == variables_.end()) return;
     published = it->second;
+    values_.observe(w, op, address);
   }
   w.block->cluster->races->observe(w, published, order == Order::acquire || order == Order::acq_rel);
+}
+
+/// Whether the write depends on a value that depends on what was read.
+bool GlobalRaces::write_depends(const Judged& a, const Slot& read) {
+  const std::lock_guard lock(mutex_);
+  return values_.ordered(a.w, a.lane, a.by.op, {read.cluster, read.agent, read.epoch, read.op});
 }
 
 void GlobalRaces::conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other,

@@ -16,6 +16,7 @@
 #include "emulator/machine/lane_log.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/machine/value_order.hpp"
 
 namespace kiln::emulator {
 
@@ -25,7 +26,7 @@ struct Warp;
 class GlobalRaces {
  public:
   /// For addresses [base, base + bytes). Takes host memory where cells are touched only.
-  GlobalRaces(std::uint64_t base, std::size_t bytes);
+  GlobalRaces(const Program& program, std::uint64_t base, std::size_t bytes);
   ~GlobalRaces();
   GlobalRaces(const GlobalRaces&) = delete;
   GlobalRaces& operator=(const GlobalRaces&) = delete;
@@ -42,9 +43,9 @@ class GlobalRaces {
   }
   /// Before a strong write of `address`; `continues`: a read-modify-write, which keeps the release sequence
   /// alive.
-  void publish(Warp& w, std::uint64_t address, Order order, bool continues);
+  void publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order, bool continues);
   /// After a strong read of `address`. (Before it, a write between the two would be seen and not known of.)
-  void observe(Warp& w, std::uint64_t address, Order order);
+  void observe(Warp& w, const Op& op, std::uint64_t address, Order order);
 
  private:
   struct Slot {
@@ -66,6 +67,7 @@ class GlobalRaces {
   static bool plain(const Judged& a, const Cell& cell, std::uint16_t mask);
   static void note(const Judged& a, Cell& cell, std::uint16_t mask);
   void judge(Judged& a, std::uint64_t address, std::uint32_t bytes);
+  bool write_depends(const Judged& a, const Slot& read);
   void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
                 bool other_write);
   void note_same(std::uint64_t cell, const Slot& base, const Slot& by);
@@ -80,6 +82,7 @@ class GlobalRaces {
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, RemotePtr> variables_;
   std::unordered_map<std::uint64_t, std::vector<Same>> same_;  ///< by cell
+  ValueOrder values_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };
 

@@ -82,24 +82,69 @@ class LaneLog {
   static Kind kind_of(const WarpAccess<Address>& access) {
     return access.strong ? kStrong : access.write ? kWrite : kRead;
   }
+  /// The words that entries of each kind access, by the lower bits of their numbers.
+  static constexpr std::size_t kWords = 4096;
+  using Words = std::array<std::array<std::uint64_t, kWords / 64>, kKinds>;
   bool meets(Kind kind, const Range& range) const;
+  template <class F>
+  static void each_word(const WarpAccess<Address>& access, const Address* at, F f);
+  void map(Kind kind, const WarpAccess<Address>& access, const Address* at);
+  bool meets_words(Kind kind, const WarpAccess<Address>& access);
+  static bool against(Kind kind, Kind other) { return other != kind || kind == kWrite; }
   void clear() {
     entries_.clear();
     hulls_ = {};
+    mapped_ = false;
   }
 
   RecycledVector<Entry> entries_;
-  std::array<Range, kKinds> hulls_;       ///< of the entries of a kind
+  std::array<Range, kKinds> hulls_;  ///< of the entries of a kind
+  std::unique_ptr<Words> words_;
+  bool mapped_ = false;                   ///< `words_` has the entries: made when ranges meet
   std::uint32_t latest_ = 0, noted_ = 0;  ///< times; 0: never
 };
 
 template <class Address>
 bool LaneLog<Address>::meets(Kind kind, const Range& range) const {
-  const auto against = [&](Kind other) { return other != kind || kind == kWrite; };
   bool near = false;
-  for (const Kind other : {kRead, kWrite, kStrong}) near |= against(other) && hulls_[other].meets(range);
-  return near && std::any_of(entries_.begin(), entries_.end(),
-                             [&](const Entry& e) { return against(e.kind) && e.range.meets(range); });
+  for (const Kind other : {kRead, kWrite, kStrong})
+    near |= against(kind, other) && hulls_[other].meets(range);
+  return near && (mapped_ || std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+                    return against(kind, e.kind) && e.range.meets(range);
+                  }));
+}
+
+/// Calls f(index of 64 words, their bits) for the words of an access.
+template <class Address>
+template <class F>
+void LaneLog<Address>::each_word(const WarpAccess<Address>& access, const Address* at, F f) {
+  for (std::uint32_t m = access.lanes; m != 0; m &= m - 1) {
+    const Address first = at[std::countr_zero(m)];
+    for (Address word = first / 4; word <= (first + access.bytes - 1) / 4; ++word)
+      f(word / 64 % (kWords / 64), std::uint64_t{1} << word % 64);
+  }
+}
+
+template <class Address>
+void LaneLog<Address>::map(Kind kind, const WarpAccess<Address>& access, const Address* at) {
+  auto& words = (*words_)[kind];
+  each_word(access, at, [&](std::size_t i, std::uint64_t bits) { words[i] |= bits; });
+}
+
+template <class Address>
+bool LaneLog<Address>::meets_words(Kind kind, const WarpAccess<Address>& access) {
+  if (!mapped_) {
+    if (words_ == nullptr) words_ = std::make_unique<Words>();
+    *words_ = {};
+    for (const Entry& e : entries_) map(e.kind, e.access, e.at.data());
+    mapped_ = true;
+  }
+  std::uint64_t met = 0;
+  for (const Kind other : {kRead, kWrite, kStrong})
+    if (against(kind, other))
+      each_word(access, access.at,
+                [&](std::size_t i, std::uint64_t bits) { met |= (*words_)[other][i] & bits; });
+  return met != 0;
 }
 
 template <class Address>
@@ -113,7 +158,8 @@ bool LaneLog<Address>::take(const LaneClock& clock, const WarpAccess<Address>& a
     range.end = std::max(range.end, at + access.bytes);
   }
   const Kind kind = kind_of(access);
-  if (entries_.size() == kMost || meets(kind, range)) return false;
+  if (entries_.size() == kMost || (meets(kind, range) && meets_words(kind, access))) return false;
+  if (mapped_) map(kind, access, access.at);
   Entry& e = entries_.emplace_back();
   e.access = access;
   e.now = clock.now;

@@ -98,6 +98,8 @@ struct Warp {
 
   std::uint32_t carry = 0;  ///< condition code of add.cc and the like, a bit a lane
   std::uint32_t live = 0;   ///< lanes that have not exited
+  std::uint32_t exited = 0;
+  const Op* exit = nullptr;  ///< of the latest that did
   std::vector<Group> others;
   int index = 0;  ///< in the block
   Block* block = nullptr;
@@ -198,7 +200,8 @@ struct NamedBarrier {
   bool all = false;                           ///< no count given: everyone alive
   std::uint32_t and_ = 1, or_ = 0, popc = 0;  ///< reductions of this generation
   std::uint32_t last_and = 0, last_or = 0, last_popc = 0;
-  std::uint32_t warps = 0;  ///< that arrived (bar.arrive) as a whole in this generation
+  std::uint32_t warps = 0;    ///< that arrived (bar.arrive) as a whole in this generation
+  bool only_arrived = false;  ///< somebody did, and goes on without waiting
   const Op* first = nullptr;
   int first_warp = 0;
   Clock arriving, done;  ///< see races.hpp
@@ -233,7 +236,7 @@ struct Block {
   std::uint32_t shared_address() const { return rank << 24; }
   std::uint32_t live_lanes() const {
     std::uint32_t n = 0;
-    for (const Warp& w : warps) n += w.live != 0 ? 32 : 0;
+    for (const Warp& w : warps) n += static_cast<std::uint32_t>(std::popcount(w.live));
     return n;
   }
 };
@@ -252,6 +255,7 @@ struct Cluster {
   std::uint64_t instructions = 0;
   bool aborted = false, done = false;
   int idle_rounds = 0;
+  bool slept = false;  ///< some warp, since the scheduler last looked
   std::mt19937_64 random;
   std::uint64_t barrier_generation = 0;
   std::uint32_t barrier_arrived = 0;
@@ -285,7 +289,7 @@ struct LaunchState {
   std::atomic<std::uint64_t> next_cluster{0};
   std::uint64_t clusters = 0;
   std::atomic<std::uint64_t> instructions{0};
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, released_dependents{false};
   std::mutex mutex;  ///< report, output
   std::mutex atomics;
   std::unique_ptr<GlobalRaces> globals;  ///< null: findings are off

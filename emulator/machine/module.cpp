@@ -268,7 +268,8 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   apply_patches(state);
   const Workspace workspace(memory, state.program->uses_grid_workspace);
   state.grid_workspace = workspace.address;
-  if (l.findings) state.globals = std::make_unique<GlobalRaces>(kGlobalBase, state.memory->next);
+  if (l.findings)
+    state.globals = std::make_unique<GlobalRaces>(*state.program, kGlobalBase, state.memory->next);
   state.clusters = l.grid.count() / l.cluster.count();
   const int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto threads = static_cast<std::size_t>(std::min<std::uint64_t>(
@@ -279,6 +280,7 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   for (std::thread& t : helpers) t.join();
   if (!state.failure.empty()) throw Error(state.failure, state.failure_line);
   state.report.findings = state.mistakes->take();
+  state.report.released_dependents = state.released_dependents;
   return std::move(state.report);
 }
 

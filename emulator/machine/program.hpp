@@ -135,6 +135,7 @@ struct Program {
   std::uint32_t entry_function = 0;
   bool uses_clusters = false;
   bool uses_wgmma = false;
+  bool uses_async = false;  ///< copies and products of units beside the threads
   bool uses_tcgen05 = false;
   int tcgen05_group = 0;             ///< cta_group of its instructions; 0: none has said
   bool uses_grid_workspace = false;  ///< %envreg1, %envreg2: all blocks wait for each other

@@ -4,6 +4,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/tensor/multiversion.hpp"
 #include "emulator/tensor/wgmma.hpp"
 
 namespace kiln::emulator {
@@ -175,8 +176,8 @@ inline bool RaceTracker::meets_equal(const Judged& a, const Slot& s, std::uint16
   return a.silent || brings_equal(a.access, s, static_cast<std::uint32_t>(std::popcount(mask)), at);
 }
 
-bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask,
-                               std::uint32_t at) {
+KILN_MULTIVERSION bool RaceTracker::meet_writers(const Judged& a, Cells& cells, std::size_t cell,
+                                                 std::uint16_t mask, std::uint32_t at) {
   const Slot* last = &cells.write[cell];
   const std::uint8_t marks = cells.marks[cell];
   const bool overlaps = last->epoch != 0 && (last->mask & mask) != 0;
@@ -351,9 +352,24 @@ RaceTracker::Judged RaceTracker::judged(const SharedAccess& a) const {
           .seen = seen_.data()};
 }
 
+/// Nobody has to be told apart any more who used this cell.
+void RaceTracker::forget(Cells& cells, std::size_t cell) {
+  cells.age[cell] = cells.now;
+  cells.write[cell] = {};
+  cells.readers[cell] = 0;
+  std::uint8_t& marks = cells.marks[cell];
+  if (marks == 0) return;
+  if ((marks & Cells::kMore) != 0) cells.more[cell].clear();
+  if ((marks & Cells::kSplit) != 0) cells.others[cell] = {};
+  if ((marks & Cells::kAlike) != 0) cells.same[cell] = {};
+  if ((marks & Cells::kBytes) != 0) cells.further[cell].clear();
+  marks = 0;
+}
+
 /// The part of an access that lies in one cell.
 [[gnu::always_inline]] inline void RaceTracker::access_cell(Judged& a, Cells& cells, std::size_t cell,
                                                             std::uint16_t mask, std::uint32_t at) {
+  if (cells.age[cell] != cells.now) forget(cells, cell);
   const Slot& last = cells.write[cell];
   const bool apart = last.epoch == 0 || (last.mask & mask) == 0;
   const auto special = static_cast<std::uint8_t>(Cells::kSplit | (a.access.write ? Cells::kAlike : 0));
@@ -390,7 +406,7 @@ void RaceTracker::access(const SharedAccess& a) {
   access_cells(judged_access);
 }
 
-void RaceTracker::access_lanes(const LaneAccesses& all) {
+KILN_MULTIVERSION void RaceTracker::access_lanes(const LaneAccesses& all) {
   SharedAccess a{all.warp, all.op, 0, all.block, 0, all.bytes, all.write, all.unit, all.epoch};
   Judged j = judged(a);
   if (j.by_thread)
@@ -429,7 +445,7 @@ void RaceTracker::access_lanes(const LaneAccesses& all) {
   }
 }
 
-void RaceTracker::access_ranges(SharedAccess a, const std::vector<ByteRange>& ranges) {
+KILN_MULTIVERSION void RaceTracker::access_ranges(SharedAccess a, const std::vector<ByteRange>& ranges) {
   Judged j = judged(a);
   for (const ByteRange& r : ranges) {
     a.offset = j.offset = r.begin;
@@ -469,8 +485,8 @@ bool RaceTracker::may_read_tile(const Warp& w, const TileWriters& writers) const
                      });
 }
 
-bool RaceTracker::read_tile(const SharedAccess& a, const std::vector<ByteRange>& ranges,
-                            TileWriters& writers) {
+KILN_MULTIVERSION bool RaceTracker::read_tile(const SharedAccess& a, const std::vector<ByteRange>& ranges,
+                                              TileWriters& writers) {
   Cells& cells = cells_[a.block.rank];
   writers.all = tile_writers(cells, ranges, writers);
   if (!may_read_tile(a.warp, writers)) return writers.all = false;

@@ -7,19 +7,37 @@
 
 namespace kiln::emulator {
 
-bool RaceTracker::knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent,
+bool RaceTracker::knows_remote(const Warp& w, int lane, std::uint64_t cluster, std::uint32_t agent,
                                std::uint32_t epoch) const {
-  const RemotePtr& remote = clocks_[index(w)].remote;
-  if (remote == nullptr) return false;
-  const auto it = remote->find(cluster);
-  return it != remote->end() && agent < it->second.size() && it->second[agent] >= epoch;
+  const auto knows = [&](const Clock& c) {
+    if (c.remote == nullptr) return false;
+    const auto it = c.remote->find(cluster);
+    return it != c.remote->end() && agent < it->second.size() && it->second[agent] >= epoch;
+  };
+  const std::uint32_t i = index(w);
+  if (knows(clocks_[i])) return true;
+  // Lanes that came to a barrier at different times know it each for itself.
+  std::uint32_t missing = lane < 0 ? w.live : 1u << lane;
+  for (const Pending& p : pending_[i])
+    if ((p.lanes & missing) != 0 && knows(p.clock)) missing &= ~p.lanes;
+  return missing == 0;
+}
+
+Epochs RaceTracker::known(const Warp& w, std::uint32_t lanes) const {
+  const std::uint32_t i = index(w);
+  Epochs known = clocks_[i].agents;
+  for (const Pending& p : pending_[i])
+    if ((p.lanes & lanes) != 0) join(known, p.clock.agents);
+  return known;
 }
 
 void RaceTracker::fence(Warp& w) {
   Clock& c = clocks_[index(w)];
   join(c.remote, c.pending);
   c.pending.reset();
-  c.fenced = c.agents;
+  c.fenced = known(w, w.exec);
+  for (const Pending& p : pending_[index(w)])
+    if ((p.lanes & w.exec) != 0) join(c.remote, p.clock.remote);
   tick(w);
 }
 
@@ -31,11 +49,14 @@ void RaceTracker::observe(Warp& w, const RemotePtr& published, bool acquire) {
       join(c.agents, own->second);
 }
 
-RemotePtr RaceTracker::publication(Warp& w, std::uint64_t cluster, bool release) {
+RemotePtr RaceTracker::publication(Warp& w, int lane, std::uint64_t cluster, bool release) {
   Clock& c = clocks_[index(w)];
   auto out = c.remote == nullptr ? std::make_shared<Remote>() : std::make_shared<Remote>(*c.remote);
   if (release) {
-    (*out)[cluster] = c.agents;
+    for (const Pending& p : pending_[index(w)])
+      if ((p.lanes >> lane & 1) != 0 && p.clock.remote != nullptr)
+        for (const auto& [other, epochs] : *p.clock.remote) join((*out)[other], epochs);
+    (*out)[cluster] = known(w, 1u << lane);
     tick(w);
   } else if (!c.fenced.empty()) {
     (*out)[cluster] = c.fenced;

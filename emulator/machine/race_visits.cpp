@@ -1,4 +1,5 @@
-// Uses of a block's shared memory by other blocks and by bulk loads: it must not have ended.
+// Uses of a block's shared memory by other blocks and by bulk loads: it must not have ended. And what is over for all
+// of its threads.
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
@@ -38,6 +39,11 @@ void RaceTracker::block_ended(Warp& last, const Op& op, Block& block) {
                      std::to_string(party.block->rank),
            site_of(party, cluster_.program->ops[v.op], -1));
   }
+}
+
+void RaceTracker::block_met(const Block& block) {
+  // What asynchronous units do, and what other blocks do, is not over at a barrier of the block's threads.
+  if (!cluster_.program->uses_async && cluster_.blocks.size() == 1) ++cells_[block.rank].now;
 }
 
 }  // namespace kiln::emulator

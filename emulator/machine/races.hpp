@@ -114,13 +114,20 @@ class RaceTracker {
   bool known_to_all(const Warp& w, std::uint32_t agent, std::uint32_t epoch) const {
     return clocks_[index(w)].agents[agent] >= epoch;
   }
-  bool knows_remote(const Warp& w, std::uint64_t cluster, std::uint32_t agent, std::uint32_t epoch) const;
+  bool knows_remote(const Warp& w, int lane, std::uint64_t cluster, std::uint32_t agent,
+                    std::uint32_t epoch) const;
   /// A fence of GPU scope: what was done before may be published, what was seen counts.
   void fence(Warp& w);
   /// `w` has read what `published` was stored with; without `acquire` it counts from the next fence on.
   void observe(Warp& w, const RemotePtr& published, bool acquire);
-  /// What a write by `w` makes known: everything so far for a release, else what was fenced.
-  RemotePtr publication(Warp& w, std::uint64_t cluster, bool release);
+  /// What a write by a lane of `w` makes known: everything so far for a release, else what was fenced.
+  RemotePtr publication(Warp& w, int lane, std::uint64_t cluster, bool release);
+  /// What `w` does from here on is not part of what it has published.
+  void step(Warp& w) { tick(w); }
+  /// Whether no lane of `w` has learned at a barrier what the others have not.
+  bool alike(const Warp& w) const { return pending_[index(w)].empty(); }
+  /// What lanes of `w` know of their cluster.
+  Epochs known(const Warp& w, std::uint32_t lanes) const;
   /// Where an agent of any cluster executed `op`.
   Site remote_site(std::uint64_t cluster, std::uint32_t agent, std::uint32_t op) const;
   /// Lanes of `w` publish what they know; or learn what was published.
@@ -139,6 +146,8 @@ class RaceTracker {
   /// What `lanes` knew at their last fence: a relaxed arrival publishes no more.
   void release_fenced(Warp& w, Clock& into, std::uint32_t lanes);
   void proxy_fence(Warp& w, std::uint32_t lanes);
+  /// All threads of a block have waited for each other: what they did before is known to all of them.
+  void block_met(const Block& block);
   /// A thread of another block, or a bulk load, uses a block's shared memory: it must not have ended.
   void visit(Warp& w, const Op& op, int lane, Block& block, std::uint32_t unit, std::uint32_t epoch);
   /// All threads of a block have left: whatever used its memory must be known to one of them.
@@ -166,9 +175,12 @@ class RaceTracker {
     };
     explicit Cells(std::size_t count) : write(count) {
       fill_bytes(marks, count, 0);
+      age.assign(count, 0);
       fill_bytes(readers, count, 0);
     }
     RecycledVector<Slot> write;
+    RecycledVector<std::uint32_t> age;  ///< `now` of the latest access
+    std::uint32_t now = 0;              ///< what is noted of earlier accesses is known to the whole block
     RecycledVector<std::uint8_t> marks;
     RecycledVector<std::uint8_t> readers;  ///< the rest of `reads` is empty
     std::array<RecycledVector<Slot>, kReads> reads;
@@ -212,6 +224,7 @@ class RaceTracker {
   struct Judged;
   Judged judged(const SharedAccess& a) const;
   void access_cells(Judged& a);
+  static void forget(Cells& cells, std::size_t cell);
   void access_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write);
   bool ordered(const Judged& a, const Slot& s) const;

@@ -204,9 +204,14 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
   if (c.findings && !w.unit_epochs.empty()) check_stores_done(w, mask);
   w.active &= ~mask;
   w.live &= ~mask;
+  w.exited |= mask;
+  w.exit = &c.program->ops[w.pc - 1];
   w.stop = true;
   ++c.progress;
-  if (w.live != 0) return;
+  if (w.live != 0) {  // the others may have waited for these
+    for (NamedBarrier& b : w.block->barriers) barrier_settle(*w.block, b);
+    return;
+  }
   tcgen05::warp_ended(w);
   --w.block->live_warps;
   if (w.block->live_warps == 0 && !c.aborted) tcgen05::block_ended(w);

@@ -2,6 +2,7 @@
 // time-outs, deadlock.
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/tcgen05/hooks.hpp"
@@ -291,6 +292,7 @@ bool run_slice(Cluster& c) {
     }
     const std::uint32_t quantum = 1 + static_cast<std::uint32_t>(c.random() % longest);
     ran += run_warp(*chosen, quantum);
+    if (std::exchange(c.slept, false)) break;  // what it looks at may be another block's to write
     if (c.progress != last_progress) {
       last_progress = c.progress;
       last_useful = ran;
@@ -299,7 +301,7 @@ bool run_slice(Cluster& c) {
     if (ran - last_useful > kSpinning) break;
     if (c.policy == Policy::random && (c.random() & 3) == 0) complete_one(c, true);
   }
-  if (c.progress == before && !c.program->uses_grid_workspace) yield_all(warps);
+  if (c.progress == before) yield_all(warps);
   // A warp may be polling memory that a late completion would write.
   complete_one(c, c.policy == Policy::random);
   return false;

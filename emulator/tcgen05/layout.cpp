@@ -93,22 +93,7 @@ OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major) 
 }
 
 void matrix_footprint(std::uint64_t descriptor, const OperandExtent& extent, std::vector<ByteRange>& out) {
-  const OperandLayout& layout = matrix_layout(descriptor, extent);
-  const std::uint32_t base = layout_base(descriptor);
-  const std::size_t first = out.size();
-  for (const ByteRange& range : layout.ranges) {
-    const std::uint32_t begin = base + range.begin, end = base + range.end;
-    if (end <= kDescriptorSpace) {
-      out.push_back({begin, end});
-    } else if (begin >= kDescriptorSpace) {
-      out.push_back({begin - kDescriptorSpace, end - kDescriptorSpace});
-    } else {
-      out.push_back({begin, kDescriptorSpace});
-      out.push_back({0, end - kDescriptorSpace});
-    }
-  }
-  std::sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
-            [](const ByteRange& x, const ByteRange& y) { return x.begin < y.begin; });
+  add_footprint(matrix_layout(descriptor, extent), layout_base(descriptor), out);
 }
 
 }  // namespace kiln::emulator::tcgen05

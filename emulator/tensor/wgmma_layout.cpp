@@ -97,12 +97,7 @@ const OperandLayout& operand_layout(std::uint64_t descriptor, int extent, bool m
   return cache.emplace(key, build(descriptor, extent, mn_major, wide)).first->second;
 }
 
-void wgmma_footprint(const WgmmaOp& op, WgmmaOperand operand, std::uint64_t descriptor,
-                     std::vector<ByteRange>& out) {
-  const bool is_a = operand == WgmmaOperand::a;
-  const OperandLayout& layout =
-      operand_layout(descriptor, is_a ? 64 : op.n, is_a ? op.trans_a : op.trans_b, !is_a && op.sparse);
-  const std::uint32_t base = layout_base(descriptor);
+void add_footprint(const OperandLayout& layout, std::uint32_t base, std::vector<ByteRange>& out) {
   const std::size_t first = out.size();
   for (const ByteRange& range : layout.ranges) {
     const std::uint32_t begin = base + range.begin, end = base + range.end;
@@ -118,6 +113,14 @@ void wgmma_footprint(const WgmmaOp& op, WgmmaOperand operand, std::uint64_t desc
   const auto begin = out.begin() + static_cast<std::ptrdiff_t>(first);
   const auto before = [](const ByteRange& x, const ByteRange& y) { return x.begin < y.begin; };
   if (!std::is_sorted(begin, out.end(), before)) std::sort(begin, out.end(), before);
+}
+
+void wgmma_footprint(const WgmmaOp& op, WgmmaOperand operand, std::uint64_t descriptor,
+                     std::vector<ByteRange>& out) {
+  const bool is_a = operand == WgmmaOperand::a;
+  const OperandLayout& layout =
+      operand_layout(descriptor, is_a ? 64 : op.n, is_a ? op.trans_a : op.trans_b, !is_a && op.sparse);
+  add_footprint(layout, layout_base(descriptor), out);
 }
 
 }  // namespace kiln::emulator

@@ -26,5 +26,8 @@ inline std::uint32_t layout_base(std::uint64_t descriptor) {
 }
 /// Descriptors address 256 KiB of shared memory and wrap there.
 inline constexpr std::uint32_t kDescriptorSpace = 1u << 18;
+/// Appends the bytes of shared memory that a layout from `base` on covers, sorted; past the end of what descriptors
+/// reach they go on at its start.
+void add_footprint(const OperandLayout& layout, std::uint32_t base, std::vector<ByteRange>& out);
 
 }  // namespace kiln::emulator

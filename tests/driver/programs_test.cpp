@@ -49,6 +49,27 @@ TEST_CASE("relocatable device code is linked when it is loaded") {
   CHECK(r.out == "relocatable: right\n");
 }
 
+TEST_CASE("a program that opens libraries with the runtime inside, and the driver by name") {
+  const std::string program = compile("opened", "-x c++ -cudart none");
+  if (program.empty()) return;
+  const std::string shared = std::string(kPtx90) + " -shared -Xcompiler -fPIC";
+  for (const char* runtime : {"static", "shared"}) {
+    const std::string library = compile("opened_library", shared + " -cudart " + runtime);
+    const CommandResult r = emulate(program + " " + library);
+    CHECK(r.status == 0);
+    CHECK(r.out == "opened: right\n");
+    CHECK(r.err.find("3 launches") != std::string::npos);
+  }
+}
+
+TEST_CASE("machine code of NVRTC and of nvJitLink") {
+  const std::string program = compile("jit_link", "-lnvrtc -lnvJitLink -L/usr/local/cuda/lib64/stubs -lcuda");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK(r.out == "jit_link: right\n");
+}
+
 TEST_CASE("streams, events and graphs, with either default stream") {
   for (const char* more : {"", " --default-stream per-thread"}) {
     const std::string program = compile("graphs", kPtx90 + std::string(more));
@@ -57,6 +78,15 @@ TEST_CASE("streams, events and graphs, with either default stream") {
     CHECK(r.status == 0);
     CHECK(r.out == "graphs: right\n");
   }
+}
+
+TEST_CASE("conditional nodes, operations on memory, user objects, events of nodes") {
+  const std::string program =
+      compile("graph_parts", std::string(kPtx90) + " -L/usr/local/cuda/lib64/stubs -lcuda");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK_MESSAGE(r.out == "graph_parts: right\n", r.out, r.err);
 }
 
 TEST_CASE("managed memory, grid synchronisation, clusters") {
@@ -82,6 +112,18 @@ TEST_CASE("a missing barrier is reported with its line") {
   bool found = false;
   for (const auto& f : json.at("findings")) found |= f.at("kind") == "shared-race" && f.at("count") >= 2;
   CHECK(found);
+}
+
+TEST_CASE("a dependent launch has to wait where the launch before lets it begin") {
+  const std::string program = compile("dependent");
+  if (program.empty()) return;
+  const CommandResult waits = emulate(program);
+  CHECK(waits.status == 0);
+  CHECK(waits.out == "dependent: right\n");
+  const auto json = emulate(program + " early", "--gpu H100 --json").json();
+  REQUIRE(json.at("findings").size() == 1);
+  CHECK(json.at("findings")[0].at("kind") == "early-access");
+  CHECK(json.at("findings")[0].dump().find("second") != std::string::npos);
 }
 
 TEST_CASE("a faulting kernel's error stays") {

@@ -44,6 +44,14 @@ TEST_CASE("reads of memory never written") {
                    "st.global.u32 [%o], %r1;")));
 }
 
+TEST_CASE("padding of a structure that is copied by words is no mistake") {
+  const std::string half = "mov.u32 %r1, 1; st.global.u32 [%out], %r1; ";
+  CHECK(run(kernel(half + "ld.global.u64 %d1, [%out]; cvt.u32.u64 %r1, %d1; st.global.u32 [%out+8], %r1;"))
+            .text() == "");
+  finds("uninitialized-read", run(kernel(half + "ld.global.v2.u32 {%r1, %r2}, [%out];")));
+  finds("uninitialized-read", run(kernel(half + "ld.global.u64 %d1, [%out+8];")));
+}
+
 TEST_CASE("races between warps") {
   const std::string read =
       "xor.b32 %r5, %r4, 128; add.u32 %r5, %r5, %r3; ld.shared.u32 %r6, [%r5]; st.global.u32 [%o], %r6;";

@@ -130,3 +130,34 @@ TEST_CASE("memory of the stack survives calls, and its function's is gone afterw
   clean(o);
   for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == 3 * i + 8);
 }
+
+TEST_CASE("lanes that call in turn do not climb over each other") {
+  // Lane 0 asks, lane 1 answers, each within a function with 96 KiB of locals: there is always one of them in its
+  // function when the other one calls.
+  const std::string declarations = std::string(kShared) + R"(
+.func (.reg .u32 r) answer(.reg .u32 mine) { .reg .pred %p; .reg .u32 %v; .local .b8 room[98304];
+  st.local.u32 [room+98300], mine;
+wait: ld.acquire.cta.shared.u32 %v, [s]; and.b32 %v, %v, 1; setp.ne.u32 %p, %v, mine; @%p bra wait;
+  ld.acquire.cta.shared.u32 %v, [s]; add.u32 %v, %v, 1; st.release.cta.shared.u32 [s], %v;
+  ld.local.u32 r, [room+98300]; ret; }
+.func (.reg .u32 r) ask() { .reg .pred %p; .reg .u32 %v; .local .b8 room[98304];
+  ld.acquire.cta.shared.u32 %v, [s]; st.local.u32 [room], %v; add.u32 %v, %v, 1; st.release.cta.shared.u32 [s], %v;
+wait: ld.acquire.cta.shared.u32 %v, [s]; and.b32 %v, %v, 1; setp.ne.u32 %p, %v, 0; @%p bra wait;
+  ld.local.u32 r, [room]; ret; }
+.func (.reg .u32 r) answers(.reg .u32 mine) { .reg .pred %p; .reg .u32 %v, %i; mov.u32 r, 0; mov.u32 %i, 0;
+again: call (%v), answer, (mine); add.u32 r, r, %v; add.u32 %i, %i, 1; setp.lt.u32 %p, %i, 8; @%p bra again; ret; }
+.func (.reg .u32 r) deeper(.reg .u32 mine) { .reg .u32 %v; call (%v), answers, (mine); mov.u32 r, %v; ret; }
+)";
+  const std::string body =
+      "setp.gt.u32 %p1, %t, 1; mov.u32 %r5, 0; mov.u32 %r6, 0; st.shared.u32 [s], %r5; bar.sync 0;\n"
+      "@%p1 bra done; setp.eq.u32 %p2, %t, 1; @%p2 bra within;\n"
+      "again: call (%r1), ask, (); add.u32 %r6, %r6, %r1; add.u32 %r5, %r5, 1;\n"
+      "setp.lt.u32 %p3, %r5, 8; @%p3 bra again; bra done;\n"
+      "within: call (%r6), deeper, (%t);\n"
+      "done: st.global.u32 [%o], %r6;";
+  for (const Policy policy : kPolicies) {
+    const Outcome o = run(kernel(body, declarations), {.policy = policy});
+    clean(o);
+    for (std::uint32_t i = 0; i < 32; ++i) CHECK(o.out[i] == (i == 0 ? 56u : i == 1 ? 8u : 0u));
+  }
+}

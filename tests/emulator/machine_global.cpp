@@ -141,3 +141,59 @@ TEST_CASE("what the launch before leaves alone may be touched before the wait") 
   clean(all("griddepcontrol.launch_dependents; ld.global.u32 %r5, [%in+64];\n" + store + wait));
   finds("early-access", all(store));  // the end of a block still follows the launch before
 }
+
+namespace {
+
+// Block 1 writes over what block 0 has read, at a place that block 0 told it with a relaxed store.
+Outcome overtaking(Policy p, const std::string& told, const std::string& waits,
+                   const std::string& fence = "") {
+  return blocks("add.u64 %d9, %in, 2048; @!%p3 bra WRITE;\nld.global.u32 %r5, [%in]; " + told + fence +
+                    "st.relaxed.gpu.global.u32 [%d9], %r6; st.global.u32 [%out+256], %r5; bra END;\n"
+                    "WRITE: " +
+                    waits + "@%p1 st.global.u32 [%in], %r7;\nEND:",
+                p);
+}
+
+}  // namespace
+
+TEST_CASE("a write that depends on a value which depends on a read comes after the read") {
+  const std::string one = "@!%p1 bra END; ", depends = one + "add.u32 %r6, %r5, 1000000; ";
+  const std::string wait =
+      "@!%p1 bra END; AGAIN: ld.relaxed.gpu.global.u32 %r7, [%d9]; setp.lt.u32 %p4, %r7, 1000000; @%p4 bra AGAIN;\n";
+  const std::string fence = "fence.acq_rel.gpu; ", other = one + "mov.u32 %r6, 1000000; ";
+  for (const Policy p : kPolicies) {
+    clean(overtaking(p, depends, wait));
+    // Another value does not tell that the read is done.
+    finds("global-race", overtaking(p, other, wait));
+    clean(overtaking(p, other, wait + fence, fence));
+    // Nobody has waited.
+    finds("global-race", overtaking(p, depends, "mov.u32 %r7, 5;\n"));
+    // A value that is thrown away decides nothing.
+    finds("global-race", overtaking(p, depends, "ld.relaxed.gpu.global.u32 %r8, [%d9]; mov.u32 %r7, 5;\n"));
+  }
+}
+
+TEST_CASE("a sum of all threads, told by one of them, orders what they have read") {
+  // As in CUB's selections in place: loads, a sum through shared memory, look-back, a barrier, stores.
+  const auto program = [](const std::string& share, const std::string& barrier) {
+    return "@!%p3 bra WRITE;\nld.global.u32 %r5, [%i]; " + share + barrier +
+           "ld.shared.u32 %r6, [%r3]; ld.shared.u32 %r8, [%r3+128]; add.u32 %r6, %r6, %r8; add.u32 %r6, %r6, 1000000;\n"
+           "@%p1 st.relaxed.gpu.global.u32 [%d9], %r6; st.global.u32 [%o], %r5; bra END;\n"
+           "WRITE: @!%p1 bra MEET;\n"
+           "AGAIN: ld.relaxed.gpu.global.u32 %r7, [%d9]; setp.lt.u32 %p4, %r7, 1000000; @%p4 bra AGAIN;\n"
+           "st.shared.u32 [%r3], %r7;\nMEET: " +
+           barrier + "ld.shared.u32 %r7, [%r3]; st.global.u32 [%i], %r7;\nEND:";
+  };
+  const std::string share = "st.shared.u32 [%r1], %r5; ", barrier = "bar.sync 0;\n";
+  const auto both = [](const std::string& body, Policy policy) {
+    return run(shared_kernel("mov.u32 %r20, %ctaid.x; setp.eq.u32 %p3, %r20, 0; add.u64 %d9, %in, 2048;\n"
+                             "cvt.u64.u32 %d8, %r4; .reg .u64 %i; add.u64 %i, %in, %d8;\n" +
+                             body),
+               {.grid = {2, 1, 1}, .block = {64, 1, 1}, .policy = policy});
+  };
+  for (const Policy policy : kPolicies) {
+    clean(both(program(share, barrier), policy));
+    // What goes to shared memory has nothing to do with what was read.
+    finds("global-race", both(program("st.shared.u32 [%r1], 7; ", barrier), policy));
+  }
+}

@@ -144,3 +144,31 @@ TEST_CASE("barriers that wait for more threads than the block has") {
   finds("barrier-count", two_warps("bar.sync 1, 96;"));
   CHECK_THROWS_AS(Module::from_ptx(kernel("bar.arrive 1;")), Error);
 }
+
+TEST_CASE("lanes that exit before a barrier at which the others wait") {
+  const std::string tail =
+      "st.shared.u32 [%r1], %t; bar.sync 0; ld.shared.u32 %r5, [%r1]; st.global.u32 [%o], %r5;\nEND:";
+  const auto leaving = [&](const std::string& who, const std::string& body, std::uint32_t threads = 64) {
+    return run(shared_kernel("setp." + who + "; @%p5 bra END;\n" + body), {.block = {threads, 1, 1}});
+  };
+  // Whole warps may return early, and a block need not fill its last warp.
+  clean(leaving("gt.u32 %p5, %t, 31", tail));
+  clean(leaving("gt.u32 %p5, %t, 1000", tail, 40));
+  // Of one warp some: undefined for an aligned barrier, and as compiled right.
+  const Outcome o = leaving("eq.u32 %p5, %t, 5", tail);
+  REQUIRE(o.report.findings.size() == 1);
+  const Finding& f = o.report.findings[0];
+  CHECK(f.kind == "divergent-barrier");
+  CHECK(f.severity == Severity::undefined);
+  CHECK(f.message.find("1 lane of the warp exited") == 0);
+  CHECK(f.other.ptx_text.find("ret") != std::string::npos);
+  CHECK(o.report.completed);
+  for (std::uint32_t i = 0; i < 64; ++i)
+    if (i != 5) CHECK(o.out[i] == i);
+  CHECK(leaving("eq.u32 %p5, %t, 5", "bar.sync 0; " + tail).report.findings.size() == 1);
+  CHECK(leaving("gt.u32 %p5, %t, 40", tail).report.findings.size() == 1);
+  // A barrier that is not aligned counts lanes, and after the last barrier anybody may go.
+  clean(leaving("eq.u32 %p5, %t, 5", "barrier.sync 0; st.global.u32 [%o], %t;\nEND:"));
+  clean(leaving("gt.u32 %p5, %t, 1000",
+                "bar.sync 0; setp.eq.u32 %p6, %t, 5; @%p6 bra END; st.global.u32 [%o], %t;\nEND:"));
+}

@@ -1,7 +1,8 @@
-// mma.sp, wgmma.mma_async.sp, one-bit wgmma and mma.m8n8k4 of f16: against dense products of small integers, and the
-// findings that belong to them.
+// mma.sp and wgmma.mma_async.sp: against dense products of small integers, and the findings that belong to them.
 #include <doctest/doctest.h>
 
+#include <bit>
+#include <cstring>
 #include <random>
 
 #include "tests/emulator/machine_support.hpp"
@@ -190,6 +191,64 @@ std::vector<Form> forms() {
   return out;
 }
 
+/// wgmma.mma_async.sp of 64 x 8, A in registers: what is wrong, or nothing.
+std::string check_warpgroup(const Form& f, int selector, std::mt19937& random) {
+  const bool is_signed = f.a[0] != 'u', b_signed = f.b[0] != 'u';
+  const int b_bytes = bits_of(f.b) / 8;
+  const Sparse s = make_sparse(f.a, 64, f.k, is_signed, random);
+  std::vector<int> b(static_cast<std::size_t>(f.k * 8));
+  for (int& v : b) v = b_signed ? static_cast<int>(random() % 5) - 2 : static_cast<int>(random() % 4);
+  // Of each warp four registers of A and one of metadata; then B as core matrices of 8 x 16 bytes.
+  std::vector<std::uint32_t> input;
+  for (int warp = 0; warp < 4; ++warp)
+    for (const auto& part : {fragment_a(s, 16 * warp, f.a), metadata(s, 16 * warp, f.a, selector)})
+      input.insert(input.end(), part.begin(), part.end());
+  std::vector<std::uint8_t> matrix(512);
+  for (int k = 0; k < f.k; ++k)
+    for (int n = 0; n < 8; ++n) {
+      const std::uint32_t v = encode(f.b, b[static_cast<std::size_t>(k * 8 + n)]);
+      const int at = k * b_bytes / 16 * 128 + n * 16 + k * b_bytes % 16;
+      std::memcpy(matrix.data() + at, &v, static_cast<std::size_t>(b_bytes));
+    }
+  const std::size_t before = input.size();
+  input.resize(before + 128);
+  std::memcpy(input.data() + before, matrix.data(), 512);
+  std::string body =
+      "mov.u32 %r60, %r1; mov.u32 %r61, %r3; mov.u32 %r62, %r4; shr.u32 %r50, %t, 5; mul.lo.u32 %r50, %r50, 640; and.b32 %r51, %t, 31; shl.b32 %r51, %r51, 2;\n"
+      "add.u32 %r50, %r50, %r51; cvt.u64.u32 %d1, %r50; add.u64 %d1, %d1, %in;\n" +
+      loads(4, 11, 0) + loads(1, 21, 4) + "add.u64 %d2, %in, " + std::to_string(before * 4) +
+      "; cvt.u64.u32 %d3, %r62; add.u64 %d2, %d2, %d3; ld.global.u32 %r52, [%d2]; st.shared.u32 [%r60], %r52;\n"
+      "fence.proxy.async; bar.sync 0; shr.u32 %r53, %r61, 4; cvt.u64.u32 %d4, %r53;\n"
+      "mov.b64 %d5, 0x0000000800080000; or.b64 %d4, %d4, %d5; mov.b32 %r31, 0; mov.b32 %r32, 0; mov.b32 %r33, 0; "
+      "mov.b32 %r34, 0;\n"
+      "wgmma.fence.sync.aligned; setp.ne.u32 %p3, %t, %t;\n"
+      "wgmma.mma_async.sp.sync.aligned.m64n8k" +
+      std::to_string(f.k) + "." + f.d + "." + f.a + "." + f.b + " " + list('r', 31, 4) + ", " +
+      list('r', 11, 4) + ", %d4, %r21, " + std::to_string(selector) + ", %p3" +
+      (f.d == "s32"           ? ""
+       : f.a.ends_with("f16") ? ", 1, 1, 0"
+                              : ", 1, 1") +
+      ";\nwgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
+  for (int i = 0; i < 4; ++i)
+    body += "st.global.u32 [%o+" + std::to_string(512 * i) + "], %r" + std::to_string(31 + i) + ";\n";
+  const Outcome o = run(shared_kernel(body), {.block = {128, 1, 1}, .input = input});
+  if (!o.text().empty()) return o.text();
+  for (int r = 0; r < 64; ++r)
+    for (int n = 0; n < 8; ++n) {
+      int sum = 0;
+      for (int k = 0; k < f.k; ++k)
+        sum += s.dense[static_cast<std::size_t>(r * f.k + k)] * b[static_cast<std::size_t>(k * 8 + n)];
+      const int thread = r / 16 * 32 + r % 8 * 4 + n / 2, i = n % 2 + 2 * (r / 8 % 2);
+      const std::uint32_t word = o.out[static_cast<std::size_t>(i * 128 + thread)];
+      const double got = f.d == "s32" ? static_cast<double>(static_cast<std::int32_t>(word))
+                                      : static_cast<double>(std::bit_cast<float>(word));
+      if (got != sum)
+        return "row " + std::to_string(r) + ", column " + std::to_string(n) + ": " + std::to_string(got) +
+               ", not " + std::to_string(sum);
+    }
+  return {};
+}
+
 /// Two warps' worth of a small mma.sp, whose metadata register `declare` sets.
 Outcome small(const std::string& metadata_of, const std::string& variant) {
   return run(
@@ -211,6 +270,21 @@ TEST_CASE("mma.sp multiplies the elements that the metadata name") {
         INFO(f.d << " " << f.a << " " << f.b << " k " << f.k << " selector " << selector);
         CHECK(check_form(f, selector, ordered, random) == "");
       }
+}
+
+TEST_CASE("wgmma.mma_async.sp multiplies the elements that the metadata name") {
+  std::mt19937 random(8);
+  std::vector<Form> all = {
+      {"f32", "f16", "f16", 32, 2}, {"f32", "bf16", "bf16", 32, 2}, {"f32", "tf32", "tf32", 16, 2}};
+  for (const char* a : {"e4m3", "e5m2"})
+    for (const char* b : {"e4m3", "e5m2"}) all.push_back({"f32", a, b, 64, 1});
+  for (const char* a : {"s8", "u8"})
+    for (const char* b : {"s8", "u8"}) all.push_back({"s32", a, b, 64, 1});
+  for (const Form& f : all)
+    for (int selector = 0; selector < f.selectors; ++selector) {
+      INFO(f.d << " " << f.a << " " << f.b << " selector " << selector);
+      CHECK(check_warpgroup(f, selector, random) == "");
+    }
 }
 
 TEST_CASE("metadata that mean nothing") {

@@ -2,8 +2,10 @@
 // the basics to arithmetic done here.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
+#include <random>
 
 #include "tests/emulator/machine_support.hpp"
 
@@ -248,4 +250,148 @@ TEST_CASE("vectors of special registers") {
   clean(o);
   for (std::uint32_t t = 0; t < 32; ++t) CHECK(o.out[t] == 40000 + 100 * (t / 8) + t % 8);
   CHECK(one("mov.u16 %h1, %ntid.x; cvt.u32.u16 %r0, %h1;") == 32);
+}
+
+TEST_CASE("packed video instructions: every operation, type and selection") {
+  // The definition, element by element; what the instruction gives for 32 lanes of random words.
+  std::mt19937 random(11);
+  std::vector<std::uint32_t> input(96);
+  for (std::uint32_t& v : input) v = static_cast<std::uint32_t>(random());
+  const auto element = [](std::uint64_t both, int index, int bits, bool is_signed) {
+    const auto v = static_cast<int>(both >> (bits * index) & ((1u << bits) - 1));
+    return is_signed && v >= 1 << (bits - 1) ? v - (1 << bits) : v;
+  };
+  struct Selection {
+    std::string text;
+    std::array<int, 4> elements;
+  };
+  const auto check = [&](const std::string& name, int count, const std::string& types,
+                         const std::string& more, const std::string& d_mask, unsigned mask,
+                         const Selection& a, const Selection& b, auto value) {
+    const int bits = 32 / count;
+    const Outcome o = run(kernel("mul.wide.u32 %d1, %t, 4; add.u64 %d1, %d1, %in; ld.global.u32 %r1, [%d1];\n"
+                                 "ld.global.u32 %r2, [%d1+128]; ld.global.u32 %r3, [%d1+256];\n" +
+                                 name + types + more + " %r0" + d_mask + ", %r1" + a.text + ", %r2" + b.text +
+                                 ", %r3;\nst.global.u32 [%o], %r0;"),
+                          {.input = input});
+    INFO(name << types << more << d_mask << a.text << b.text);
+    REQUIRE(o.text() == "");
+    for (std::size_t lane = 0; lane < 32; ++lane) {
+      const std::uint64_t both = input[lane] | std::uint64_t{input[32 + lane]} << (bits * count);
+      std::uint32_t merged = input[64 + lane], sum = merged;
+      for (int i = 0; i < count; ++i) {
+        if ((mask >> i & 1) == 0) continue;
+        const auto k = static_cast<std::size_t>(i);
+        const int r =
+            value(element(both, a.elements[k], bits, types.substr(4, 4) == ".s32" && types.size() > 8),
+                  element(both, b.elements[k], bits, types.size() > 8 && types.substr(8) == ".s32"), bits);
+        sum += static_cast<std::uint32_t>(r);
+        const std::uint32_t field = ((bits == 8 ? 0xffu : 0xffffu) << (bits * i));
+        merged = (merged & ~field) | (static_cast<std::uint32_t>(r) << (bits * i) & field);
+      }
+      CHECK(o.out[lane] == (more.find(".add") != std::string::npos ? sum : merged));
+    }
+  };
+  const Selection plain_a[] = {{"", {0, 1}}, {"", {0, 1, 2, 3}}},
+                  plain_b[] = {{"", {2, 3}}, {"", {4, 5, 6, 7}}};
+  const Selection mixed_a[] = {{".h03", {3, 0}}, {".b6250", {0, 5, 2, 6}}};
+  const Selection mixed_b[] = {{".h21", {1, 2}}, {".b0417", {7, 1, 4, 0}}};
+  using Compute = int (*)(int, int);
+  const std::pair<const char*, Compute> operations[] = {
+      {"vadd", [](int x, int y) { return x + y; }},
+      {"vsub", [](int x, int y) { return x - y; }},
+      {"vavrg", [](int x, int y) { return (x + y + (x + y >= 0)) >> 1; }},
+      {"vabsdiff", [](int x, int y) { return x > y ? x - y : y - x; }},
+      {"vmin", [](int x, int y) { return x < y ? x : y; }},
+      {"vmax", [](int x, int y) { return x > y ? x : y; }}};
+  for (const int four : {0, 1})
+    for (const auto& [name, compute] : operations)
+      for (const std::string t : {".u32.u32.u32", ".s32.s32.s32", ".s32.u32.s32", ".u32.s32.u32"})
+        for (const std::string more : {"", ".sat", ".add"}) {
+          const auto value = [&, operation = compute](int x, int y, int bits) {
+            const int r = operation(x, y);
+            if (more != ".sat") return r;
+            const bool is_signed = t.starts_with(".s32");
+            const int low = is_signed ? -(1 << (bits - 1)) : 0,
+                      high = (1 << (bits - (is_signed ? 1 : 0))) - 1;
+            return r < low ? low : r > high ? high : r;
+          };
+          const std::string full = name + std::string(four != 0 ? "4" : "2");
+          const auto i = static_cast<std::size_t>(four);
+          const int count = four != 0 ? 4 : 2;
+          check(full, count, t, more, "", 0xf, plain_a[i], plain_b[i], value);
+          check(full, count, t, more, four != 0 ? ".b31" : ".h1", four != 0 ? 0xa : 0x2, mixed_a[i],
+                mixed_b[i], value);
+        }
+  const std::pair<const char*, Compute> comparisons[] = {
+      {".eq", [](int x, int y) { return int{x == y}; }}, {".ne", [](int x, int y) { return int{x != y}; }},
+      {".lt", [](int x, int y) { return int{x < y}; }},  {".le", [](int x, int y) { return int{x <= y}; }},
+      {".gt", [](int x, int y) { return int{x > y}; }},  {".ge", [](int x, int y) { return int{x >= y}; }}};
+  for (const int four : {0, 1})
+    for (const auto& [name, compute] : comparisons)
+      for (const std::string t : {".u32.u32", ".s32.s32"}) {
+        const auto value = [&, operation = compute](int x, int y, int) { return operation(x, y); };
+        // Types of both sources; the check above counts from the result's.
+        const auto i = static_cast<std::size_t>(four);
+        const std::string full = four != 0 ? "vset4" : "vset2";
+        const bool is_signed = t == ".s32.s32";
+        const auto of_words = [&](int x, int y, int bits) {
+          const auto widen = [&](int v) { return is_signed && v >= 1 << (bits - 1) ? v - (1 << bits) : v; };
+          return value(widen(x), widen(y), bits);
+        };
+        check(full, four != 0 ? 4 : 2, t, name, "", 0xf, plain_a[i], plain_b[i], of_words);
+      }
+}
+
+TEST_CASE("vector atomics take the smaller and the larger of halves") {
+  // f16: 1, -2, 0.5, 4 and 2, -4, 0.25, 8; each lane has words of its own.
+  const std::string there = "mov.u32 %r1, 0xc0003c00; mov.u32 %r2, 0x44003800;\n",
+                    brings = "mov.u32 %r3, 0xc4004000; mov.u32 %r4, 0x48003400;\n";
+  const auto result = [&](const std::string& form) {
+    const Outcome o =
+        run(kernel("shl.b32 %r9, %t, 4; cvt.u64.u32 %d1, %r9; add.u64 %d1, %d1, %out;\n" + there + brings +
+                   "st.global.v2.u32 [%d1], {%r1,%r2};\n" + form + "\nst.global.v2.u32 [%d1+8], {%r5,%r6};"));
+    CHECK(o.text() == "");
+    for (std::size_t lane = 1; lane < 32; ++lane)
+      for (std::size_t i = 0; i < 4; ++i) CHECK(o.out[4 * lane + i] == o.out[i]);
+    return std::array{o.out[0], o.out[1], o.out[2], o.out[3]};
+  };
+  const std::array<std::uint32_t, 4> smaller = {0xc4003c00, 0x44003400, 0xc0003c00, 0x44003800},
+                                     larger = {0xc0004000, 0x48003800, 0xc0003c00, 0x44003800};
+  CHECK(result("atom.global.v2.min.noftz.f16x2 {%r5,%r6}, [%d1], {%r3,%r4};") == smaller);
+  CHECK(result("atom.global.v2.max.noftz.f16x2 {%r5,%r6}, [%d1], {%r3,%r4};") == larger);
+  CHECK(result("red.global.v2.min.noftz.f16x2 [%d1], {%r3,%r4}; mov.u32 %r5, %r1; mov.u32 %r6, %r2;") ==
+        smaller);
+  // bf16 orders these bits alike; a NaN yields to a number.
+  CHECK(result("atom.global.v2.min.noftz.bf16x2 {%r5,%r6}, [%d1], {%r3,%r4};") == smaller);
+  CHECK(result("atom.global.v2.max.noftz.bf16x2 {%r5,%r6}, [%d1], {%r3,%r4};") == larger);
+  CHECK(result("mov.u32 %r3, 0x7e007e00; atom.global.v2.max.noftz.f16x2 {%r5,%r6}, [%d1], {%r3,%r4};")[0] ==
+        0xc0003c00);
+}
+
+TEST_CASE("eight bytes at once") {
+  const auto eight = [](char kind, int first) {
+    std::string s;
+    for (int i = 0; i < 8; ++i)
+      s += (i != 0 ? ",%" : "{%") + std::string(1, kind) + std::to_string(first + i);
+    return s + "}";
+  };
+  const std::string address =
+      "shl.b32 %r9, %t, 3; cvt.u64.u32 %d1, %r9; add.u64 %d2, %d1, %in; add.u64 %d3, %d1, %out;\n";
+  std::vector<std::uint32_t> input(1024);
+  for (std::uint32_t i = 0; i < 1024; ++i) input[i] = i * 2654435761u;
+  for (const std::string type : {"u8", "b8", "s8"}) {
+    const Outcome o = run(
+        kernel(address + "ld.global.v8." + type + " " + eight('h', 1) + ", [%d2]; add.u16 %h1, %h1, 1;\n" +
+               "st.global.v8." + type + " [%d3], " + eight('h', 1) + ";"),
+        {.input = input});
+    clean(o);
+    for (std::size_t i = 0; i < 64; ++i)
+      CHECK(o.out[i] == (i % 2 != 0 ? input[i] : (input[i] & ~0xffu) | ((input[i] + 1) & 0xff)));
+  }
+  // Signs are extended.
+  const Outcome s = run(
+      kernel("ld.global.v8.s8 " + eight('h', 1) + ", [%in]; cvt.s32.s16 %r1, %h1; st.global.u32 [%o], %r1;"),
+      {.input = std::vector<std::uint32_t>{0x000000f0, 0}});
+  CHECK(s.out[0] == 0xfffffff0u);
 }

@@ -330,3 +330,30 @@ TEST_CASE("transposing reads need all lanes and aligned addresses") {
   caught("misaligned", fill + "v_add_u32 v1, 4, v1\nv_and_b32 v1, 0xff, v1\nds_read_b64_tr_b16 v[4:5], v1\n",
          fill + "ds_read_b64_tr_b16 v[4:5], v1\n", "gfx950");
 }
+
+TEST_CASE("one mistake is one finding") {
+  if (!toolchain()) return;
+  // Four stores to LDS and four loads of what the other wave stored, with the barrier between left out.
+  std::string stores, loads, uses;
+  for (int i = 0; i < 4; ++i) {
+    stores += "ds_write_b32 v1, v0 offset:" + std::to_string(512 * i) + "\n";
+    loads += "ds_read_b32 v" + std::to_string(10 + i) + ", v3 offset:" + std::to_string(512 * i) + "\n";
+    uses += "global_store_dword v1, v" + std::to_string(10 + i) +
+            ", s[4:5] offset:" + std::to_string(512 * i) + "\n";
+  }
+  const std::string address = kLane4 + "v_xor_b32 v3, 0x100, v1\n", wait = "s_waitcnt lgkmcnt(0)\n",
+                    end = "s_barrier\n";
+  for (const Way& way : kWays) {
+    CAPTURE(std::string(way.name));
+    const auto races = run(address + stores + wait + loads + wait + uses, "gfx942", 128, way.policy);
+    REQUIRE_MESSAGE(races.findings.size() == 1, describe(races));
+    CHECK(races.findings[0].kind == "lds-race");
+    CHECK(races.findings[0].places >= 4);
+    // Two mistakes: registers that nobody waited for, on either side of a barrier.
+    const auto waits = run(address + "s_barrier\n" + stores + wait + end + loads + uses + wait +
+                               "v_mov_b32 v20, 0\n" + end + loads + uses + wait,
+                           "gfx942", 128, way.policy);
+    CHECK_MESSAGE(waits.findings.size() == 2, describe(waits));
+    for (const auto& f : waits.findings) CHECK(f.kind == "register-not-waited");
+  }
+}

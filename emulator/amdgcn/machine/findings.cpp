@@ -1,5 +1,7 @@
 // Findings: where they are, how equal ones are folded, and the counters.
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "emulator/amdgcn/load/module.hpp"
 #include "emulator/amdgcn/machine/machine.hpp"
@@ -27,21 +29,53 @@ Site Wave::site(const Inst& in, int lane) const {
   return out;
 }
 
+namespace {
+
+/// How many barriers, or with `waits` waits too, come before an instruction: what lies between two of them shares its
+/// missing synchronisation.
+std::string region(const Grid& grid, const Inst& in, bool waits) {
+  const auto count =
+      std::count_if(grid.program.code.begin() + grid.entry, grid.program.code.end(), [&](const Inst& i) {
+        return i.address < in.address && (i.cls == Class::barrier || (waits && i.cls == Class::wait));
+      });
+  return std::to_string(count);
+}
+
+/// Either may be the one that came later.
+std::string pair_of(std::string a, std::string b) {
+  if (b < a) std::swap(a, b);
+  return a + " | " + b;
+}
+
+std::string source(const Site& s) {
+  return s.source_file + ':' + std::to_string(s.source_line);
+}
+
+/// See Mistakes: findings that share one of these are one mistake.
+std::vector<std::string> causes_of(const Grid& grid, const Finding& f, const Inst& in, const Inst* other) {
+  const std::string& kind = f.kind;
+  const bool lines = f.site.source_line != 0 && (other == nullptr || f.other.source_line != 0);
+  std::vector<std::string> out;
+  if (kind.ends_with("-race") && other != nullptr)
+    out.push_back("race #" + pair_of(region(grid, in, false), region(grid, *other, false)));
+  else if (kind == "register-not-waited" ||
+           kind == "uninitialized-register")  // what nobody waited for is unknown
+    out.push_back("register #" + region(grid, in, true));
+  else if (kind == "register-overwritten" || kind == "lds-dma-not-waited" || kind == "lds-overwritten" ||
+           kind.starts_with("uninitialized"))
+    out.push_back(kind + " #" + region(grid, in, true));
+  if (lines)
+    out.push_back((kind.ends_with("-race") ? "race" : kind) + ' ' + pair_of(source(f.site), source(f.other)));
+  else if (out.empty())  // as an unrolled loop has it several times
+    out.push_back(kind + " #" + region(grid, in, true) + ' ' + in.text.substr(0, in.text.find(' ')));
+  return out;
+}
+
+}  // namespace
+
 void Wave::report(const char* kind, const Inst& in, int lane, const std::string& message, const Inst* other,
                   int other_wave) {
   if (!grid.launch.findings) return;
-  const std::lock_guard lock(grid.mutex);
-  std::string key = kind;
-  key += '|' + std::to_string(in.address) + '|' + (other == nullptr ? "" : std::to_string(other->address));
-  const auto [it, fresh] = grid.finding_index.try_emplace(key, grid.findings.size());
-  if (!fresh) {
-    if (it->second < grid.findings.size()) ++grid.findings[it->second].count;
-    return;
-  }
-  if (static_cast<int>(grid.findings.size()) >= grid.launch.max_findings) {
-    it->second = grid.findings.size() + 1;  // counted nowhere: the report is full
-    return;
-  }
   Finding f;
   f.kind = kind;
   f.message = message;
@@ -51,7 +85,10 @@ void Wave::report(const char* kind, const Inst& in, int lane, const std::string&
     f.other = site(*other, -1);
     f.other.warp = other_wave;
   }
-  grid.findings.push_back(std::move(f));
+  const std::lock_guard lock(grid.mutex);
+  if (grid.mistakes.again(f.kind, f.site.ptx_line, f.has_other ? f.other.ptx_line : 0)) return;
+  const std::vector<std::string> causes = causes_of(grid, f, in, other);
+  grid.mistakes.add(std::move(f), causes);
 }
 
 std::span<const std::string_view> finding_kinds() {

@@ -2,12 +2,12 @@
 // operations that are under way. Internal.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -19,6 +19,7 @@
 #include "emulator/amdgcn/memory/global_races.hpp"
 #include "emulator/amdgcn/memory/lds.hpp"
 #include "emulator/amdgcn/memory/memory.hpp"
+#include "emulator/report/mistakes.hpp"
 
 namespace kiln::emulator::amdgcn {
 
@@ -172,8 +173,7 @@ struct Grid {
   std::atomic<std::uint64_t> executed{0};
   std::atomic<bool> stop{false};
   std::mutex mutex{};  ///< of what follows
-  std::vector<Finding> findings{};
-  std::map<std::string, std::size_t> finding_index{};
+  Mistakes mistakes{static_cast<std::size_t>(std::max(1, launch.max_findings))};
   GlobalRaces races{};
   bool completed = true;
 };

@@ -115,7 +115,8 @@ void run_wave(Wave& w, int turn) {
     f.kind = where.empty() ? "instruction-budget" : "deadlock";
     f.message = "the instruction budget is used up" + where;
     f.site = w.site(in, -1);
-    grid.findings.push_back(std::move(f));
+    const std::string cause = f.kind;
+    grid.mistakes.add(std::move(f), {cause});
   }
 }
 
@@ -323,7 +324,7 @@ Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
 
   Report report;
   report.completed = grid.completed;
-  report.findings = std::move(grid.findings);
+  report.findings = grid.mistakes.take();
   Counters& c = report.counters;
   for (int i = 0; i < kClasses; ++i) {
     if (total.by_class[i] == 0) continue;

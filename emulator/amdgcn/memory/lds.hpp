@@ -7,6 +7,7 @@
 // exactly if some epoch has both.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -17,7 +18,7 @@ struct Inst;
 
 class Lds {
  public:
-  explicit Lds(std::size_t bytes, bool track) : data_(bytes), shadow_(track ? bytes : 0) {}
+  explicit Lds(std::size_t bytes, bool track) : data_(bytes), shadow_(track ? (bytes + 3) / 4 : 0) {}
 
   enum class Access : std::uint8_t { read, write, atomic };
   enum class Trouble : std::uint8_t { none, race, dma_unwaited, uninitialized };
@@ -40,11 +41,12 @@ class Lds {
                  const Inst* inst, std::uint64_t dma, std::uint64_t dma_retired, const std::byte* values);
   /// What is known of the bytes: never written, written with a value that is undefined, or defined.
   enum class State : std::uint8_t { never_written, undefined, defined };
-  State state(std::uint32_t offset, std::size_t bytes) const;
+  State state(std::uint32_t offset, std::size_t bytes);
   void mark(std::uint32_t offset, std::size_t bytes, bool defined);
 
  private:
-  struct Byte {
+  /// What is noted of one byte, or of the four of a dword that were always accessed together.
+  struct Cell {
     const Inst* writer = nullptr;
     const Inst* reader = nullptr;
     std::uint64_t dma = 0, same_dma = 0;  ///< of the writer, of the latest that wrote the same
@@ -52,15 +54,21 @@ class Lds {
     std::uint16_t read_mask = 0;  ///< waves that read in read_epoch
     std::uint16_t same_mask = 0;  ///< further waves that wrote `value`, in same_epoch
     std::uint32_t same_epoch = 0;
+    std::uint32_t value = 0;
     std::int8_t write_wave = -1, same_dma_wave = -1;
     bool atomic : 1 = false, defined : 1 = false, value_known : 1 = false;
-    std::byte value{};
+    bool split : 1 = false;  ///< of a dword: each byte has a cell of its own
     void note_same(int wave, std::uint32_t epoch, std::uint64_t dma_sequence);
     /// Whether a DMA of `wave` after its `retired` ones writes this.
     bool under_way(int wave, std::uint64_t retired) const;
   };
+  /// Calls f(cell, first byte, bytes) for the cells of a range.
+  template <class F>
+  void each_cell(std::uint32_t offset, std::size_t bytes, F f);
+  Cell* split(std::uint32_t dword);
   std::vector<std::byte> data_;
-  std::vector<Byte> shadow_;
+  std::vector<Cell> shadow_;                ///< by dword
+  std::vector<std::array<Cell, 4>> bytes_;  ///< of split dwords; empty: there are none
 };
 
 }  // namespace kiln::emulator::amdgcn

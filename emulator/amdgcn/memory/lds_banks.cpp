@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "emulator/amdgcn/load/module.hpp"
+#include "emulator/tensor/multiversion.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -61,8 +62,8 @@ const Service& service(bool gfx950, int bytes, bool write, bool transposed) {
 
 }  // namespace
 
-int lds_conflicts(std::string_view target, std::span<const std::uint32_t> offsets, int bytes, bool write,
-                  bool transposed, std::uint64_t mask) {
+KILN_MULTIVERSION int lds_conflicts(std::string_view target, std::span<const std::uint32_t> offsets,
+                                    int bytes, bool write, bool transposed, std::uint64_t mask) {
   const Service& s = service(target == "gfx950", bytes, write, transposed);
   int extra = 0;
   for (const Phase& phase : s.phases) {

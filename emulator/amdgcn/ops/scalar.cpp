@@ -1,5 +1,6 @@
 // Scalar ALU and hardware registers.
 #include <bit>
+#include <type_traits>
 
 #include "emulator/amdgcn/ops/ops.hpp"
 
@@ -80,34 +81,23 @@ i32 sign(u32 x) {
 i32 sext16(u32 x) {
   return static_cast<std::int16_t>(x);
 }
-u32 bfe_u32(u32 a, u32 b, bool& c) {
-  const u32 offset = b & 31, width = b >> 16 & 127;
-  const u32 r = width == 0 ? 0 : width >= 32 ? a >> offset : a >> offset & ((1U << width) - 1);
+/// Bits from `offset` on; b: offset, from bit 16 on the width.
+template <typename U>
+U bfe_unsigned(U a, U b, bool& c) {
+  constexpr U kBits = 8 * sizeof(U);
+  const U offset = b & (kBits - 1), width = b >> 16 & 127;
+  const U r = width == 0 ? 0 : width >= kBits ? a >> offset : a >> offset & ((U{1} << width) - 1);
   c = r != 0;
   return r;
 }
-u32 bfe_i32(u32 a, u32 b, bool& c) {
-  const u32 offset = b & 31, width = b >> 16 & 127;
-  u32 r = 0;
+template <typename U>
+U bfe_signed(U a, U b, bool& c) {
+  constexpr U kBits = 8 * sizeof(U);
+  const U offset = b & (kBits - 1), width = b >> 16 & 127;
+  U r = 0;
   if (width != 0) {
-    const u32 used = width + offset > 32 ? 32 - offset : width;
-    r = static_cast<u32>(sign(a << (32 - used - offset)) >> (32 - used));
-  }
-  c = r != 0;
-  return r;
-}
-u64 bfe_u64(u64 a, u64 b, bool& c) {
-  const u64 offset = b & 63, width = b >> 16 & 127;
-  const u64 r = width == 0 ? 0 : width >= 64 ? a >> offset : a >> offset & ((u64{1} << width) - 1);
-  c = r != 0;
-  return r;
-}
-u64 bfe_i64(u64 a, u64 b, bool& c) {
-  const u64 offset = b & 63, width = b >> 16 & 127;
-  u64 r = 0;
-  if (width != 0) {
-    const u64 used = width + offset > 64 ? 64 - offset : width;
-    r = static_cast<u64>(static_cast<i64>(a << (64 - used - offset)) >> (64 - used));
+    const U used = width + offset > kBits ? kBits - offset : width;
+    r = static_cast<U>(static_cast<std::make_signed_t<U>>(a << (kBits - used - offset)) >> (kBits - used));
   }
   c = r != 0;
   return r;
@@ -291,10 +281,10 @@ void add_scalar_ops(OpTable& t) {
   add("s_lshl2_add_u32", s2<lshl_add<2>>);
   add("s_lshl3_add_u32", s2<lshl_add<3>>);
   add("s_lshl4_add_u32", s2<lshl_add<4>>);
-  add("s_bfe_u32", s2<bfe_u32>);
-  add("s_bfe_i32", s2<bfe_i32>);
-  add("s_bfe_u64", s2x<bfe_u64>, Num::b64);
-  add("s_bfe_i64", s2x<bfe_i64>, Num::b64);
+  add("s_bfe_u32", s2<bfe_unsigned<u32>>);
+  add("s_bfe_i32", s2<bfe_signed<u32>>);
+  add("s_bfe_u64", s2x<bfe_unsigned<u64>>, Num::b64);
+  add("s_bfe_i64", s2x<bfe_signed<u64>>, Num::b64);
   add("s_bfm_b32", s2<([](u32 a, u32 b, bool&) { return ((1U << (a & 31)) - 1) << (b & 31); })>);
   add("s_bfm_b64", s2x<([](u64 a, u64 b, bool&) { return ((u64{1} << (a & 63)) - 1) << (b & 63); })>,
       Num::b64);

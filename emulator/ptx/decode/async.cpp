@@ -66,13 +66,13 @@ LaneCopy copy_of(const Warp& w, const Op& op, int l) {
 
 /// Sources are mostly read for the first time: what is known of them and their bytes are on the way while lanes are
 /// looked at one after another.
-void prefetch(const Cluster& c, const LaneCopy& copy) {
+void prefetch(const Cluster& c, u64 global, std::uint32_t bytes) {
   const GlobalMemory::Impl& memory = *c.launch->memory;
-  if (!memory.contains(copy.global, copy.bytes)) return;
-  __builtin_prefetch(memory.at(copy.global));
+  if (!memory.contains(global, bytes)) return;
+  __builtin_prefetch(memory.at(global));
   if (!c.findings) return;
-  __builtin_prefetch(memory.shadow_at(copy.global));
-  c.launch->globals->prefetch(copy.global);
+  __builtin_prefetch(memory.shadow_at(global));
+  c.launch->globals->prefetch(global);
 }
 
 /// Checks a lane's copy and tells the race trackers; false if there will be none.
@@ -165,8 +165,13 @@ void run_cp_async(Warp& w, const Op& op) {
   std::size_t n = 0;
   each_lane(w, [&](int l) {
     copies[n] = copy_of(w, op, l);
-    prefetch(c, copies[n++]);
+    prefetch(c, copies[n].global, copies[n].bytes);
+    ++n;
   });
+  // The copies of a tile follow each other at one distance.
+  const u64 step = copies[0].global - w.copies.latest;
+  w.copies.latest = copies[0].global;
+  for (std::size_t i = 0; i < n; ++i) prefetch(c, copies[i].global + 2 * step, copies[i].bytes);
   if (note_plain_copies(w, op, {copies, n}, epoch)) {
     if (c.policy == Policy::eager && w.copies.pending.empty()) return complete_at_once(w, {copies, n});
     w.copies.pending.insert(w.copies.pending.end(), copies, copies + n);

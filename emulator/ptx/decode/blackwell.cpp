@@ -180,14 +180,15 @@ bool decode_mixed(Decoder& d) {
   return true;
 }
 
-/// Vectors of 32 bytes: of global memory, and of elements of 4 and 8 bytes.
+/// Vectors of 32 bytes: of global memory, and of elements of 4 and 8 bytes. Eight bytes may lie anywhere.
 void check_wide_access(const Decoder& d) {
   if (d.in->opcode != "ld" && d.in->opcode != "st") return;
   const bool eight = d.has("v8"), four = d.has("v4");
-  if (!eight && !(four && size_of(d.last_type()) == 8)) return;
+  const int size = size_of(d.last_type());
+  if (eight ? size == 1 : !(four && size == 8)) return;
   std::string_view name;
   const bool global = d.space_of(name) == Space::global || name.empty();
-  const int bytes = size_of(d.last_type()) * (eight ? 8 : 4);
+  const int bytes = size * (eight ? 8 : 4);
   const bool hinted = std::any_of(d.in->modifiers.begin(), d.in->modifiers.end(),
                                   [](std::string_view m) { return m.starts_with("L2::"); });
   const bool halves = bytes == 16 && d.in->opcode == "st" && !hinted;  // ptxas takes these, too

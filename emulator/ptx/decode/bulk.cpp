@@ -5,6 +5,7 @@
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/decode/reduction.hpp"
 #include "emulator/ptx/decode/warp_access.hpp"
 
 namespace kiln::emulator::ptx {
@@ -407,10 +408,18 @@ Bulk::Part part_of(Decoder& d, const Operand& o, Space s) {
   return {a.ref, a.size, a.offset};
 }
 
+void decode_reduction(Decoder& d, Bulk& b) {
+  const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
+  if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
+  b.reduce_op = static_cast<ReduceOp>(op);
+  if (b.tensor) return;
+  b.type = reduced_type(d);
+  if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && is_floating(b.type))) d.unsupported();
+}
+
 }  // namespace
 
-/// Elements of a bulk reduction that names their type (that of tensors is in the map); unsupported otherwise.
-TensorType element_type(Decoder& d) {
+TensorType reduced_type(const Decoder& d) {
   switch (d.last_type()) {
     case Type::u32:
     case Type::b32:
@@ -433,17 +442,6 @@ TensorType element_type(Decoder& d) {
     default:
       d.unsupported();
   }
-}
-
-void decode_reduction(Decoder& d, Bulk& b) {
-  const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
-  if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
-  b.reduce_op = static_cast<ReduceOp>(op);
-  if (b.tensor) return;
-  b.type = element_type(d);
-  const bool floating = d.last_type() == Type::f16 || d.last_type() == Type::bf16 ||
-                        d.last_type() == Type::f32 || d.last_type() == Type::f64;
-  if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && floating)) d.unsupported();
 }
 
 void decode_bulk(Decoder& d) {

@@ -109,6 +109,40 @@ void copy_local(Warp& w, int lane, std::uint32_t to, std::uint32_t from, std::ui
   std::memmove(w.local_shadow.data() + base + to, w.local_shadow.data() + base + from, bytes);
 }
 
+/// Registers that a frame has; or their states.
+struct Extent {
+  std::uint32_t begin, end;
+};
+/// The lowest place for `size` that meets none of `taken`.
+std::uint32_t first_fit(std::vector<Extent>& taken, std::uint32_t size) {
+  std::sort(taken.begin(), taken.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  std::uint32_t at = 0;
+  for (const Extent& e : taken) {
+    if (at + size <= e.begin) break;
+    at = std::max(at, e.end);
+  }
+  return at;
+}
+
+/// Rows of registers are all lanes' together, with a layout of the function's: the frame lies beside those of its
+/// callers and of other lanes. Above them all would not do: lanes that call in turn would climb over each other.
+void place_registers(const Warp& w, const FunctionInfo& f, Frame& frame) {
+  std::vector<Extent> rows, states;
+  const auto take = [&](const Frame* other) {
+    for (; other != nullptr; other = other->parent.get()) {
+      rows.push_back({other->window, other->window_end});
+      states.push_back({other->state, other->state_end});
+    }
+  };
+  take(w.frame.get());
+  for (const Group& g : w.others)
+    if (g.frame != w.frame && g.frame != w.frame->parent) take(g.frame.get());
+  frame.window = first_fit(rows, f.register_bytes);
+  frame.window_end = frame.window + f.register_bytes;
+  frame.state = first_fit(states, f.state_count);
+  frame.state_end = frame.state + f.state_count;
+}
+
 void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, std::uint32_t mask) {
   const Program& p = *w.block->cluster->program;
   if (function >= p.functions.size() || p.functions[function].entry == kNoRef)
@@ -119,16 +153,9 @@ void call(Warp& w, const Op& op, const CallSite& site, std::uint32_t function, s
   frame->return_pc = w.pc;
   frame->depth = w.frame->depth + 1;
   frame->function = function;
-  std::uint32_t top = w.frame->window_end;
-  for (const Group& g : w.others) top = std::max(top, g.frame->window_end);
-  frame->window = top;
-  frame->window_end = top + f.register_bytes;
-  frame->state = w.frame->state_end;
-  for (const Group& g : w.others) frame->state = std::max(frame->state, g.frame->state_end);
-  frame->state_end = frame->state + f.state_count;
+  place_registers(w, f, *frame);
+  // Local memory is each lane's own: frames of other lanes are not in the way.
   frame->local = w.frame->local + site.caller_local;
-  for (const Group& g : w.others)
-    frame->local = std::max(frame->local, g.frame->local + p.functions[g.frame->function].local_bytes);
   for (std::uint32_t k = mask; k != 0; k &= k - 1)
     frame->local =
         std::max(frame->local, (w.stack[static_cast<std::size_t>(std::countr_zero(k))] + 15u) & ~15u);

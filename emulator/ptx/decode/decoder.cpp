@@ -434,6 +434,8 @@ Op& Decoder::emit(Handler run, Kind kind) {
   op.run = run;
   op.kind = kind;
   op.use = use_of(kind);
+  program.uses_async |=
+      kind == Kind::async_copy || kind == Kind::bulk_copy || kind == Kind::wgmma || kind == Kind::tensor;
   op.source = static_cast<std::uint32_t>(program.sources.size() - 1);
   program.ops.push_back(op);
   return program.ops.back();

@@ -35,12 +35,12 @@ std::uint16_t order_flags(const Decoder& d) {
 void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues) {
   Cluster& c = *w.block->cluster;
   c.races->strong_write(w, address, lane, order_of(op));
-  c.launch->globals->publish(w, address, order_of(op), continues);
+  c.launch->globals->publish(w, op, lane, address, order_of(op), continues);
 }
 void observe_global(Warp& w, const Op& op, int lane, std::uint64_t address) {
   Cluster& c = *w.block->cluster;
   c.races->strong_read(w, address, lane, order_of(op));
-  c.launch->globals->observe(w, address, order_of(op));
+  c.launch->globals->observe(w, op, address, order_of(op));
 }
 void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
                    bool reads, bool writes) {

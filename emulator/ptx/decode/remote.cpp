@@ -6,6 +6,7 @@
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
+#include "emulator/ptx/decode/reduction.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -103,21 +104,11 @@ void run_remote(Warp& w, const Op& op) {
   }
 }
 
-TensorType reduction_type(const Decoder& d) {
-  switch (d.last_type()) {
-    case Type::u32:
-    case Type::b32:
-      return TensorType::u32;
-    case Type::s32:
-      return TensorType::s32;
-    case Type::u64:
-    case Type::b64:
-      return TensorType::u64;
-    case Type::s64:
-      return TensorType::s64;
-    default:
-      d.unsupported();
-  }
+/// `red.async` reduces integers only.
+TensorType integer_type(const Decoder& d) {
+  const TensorType type = reduced_type(d);
+  if (is_floating(type)) d.unsupported();
+  return type;
 }
 
 void run_replace(Warp& w, const Op& op) {
@@ -174,7 +165,7 @@ void decode_remote_write(Decoder& d) {
     const int which = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
     if (which < 0) d.unsupported();
     r.op = static_cast<ReduceOp>(which);
-    r.type = reduction_type(d);
+    r.type = integer_type(d);
   }
   const Operand& value = d.operand(1);
   if (value.kind == Operand::Kind::vector)

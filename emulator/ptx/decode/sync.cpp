@@ -32,6 +32,40 @@ void finish_reduction(Warp& w, const Op& op, const NamedBarrier& b) {
   d = (d & ~w.exec) | (r ? w.exec : 0);
 }
 
+/// Whole warps may return early. An aligned barrier is for all lanes of a warp.
+void check_exited(Warp& w, const Op& op) {
+  if (w.exited == 0 || !w.block->cluster->findings) return;
+  const int lanes = std::popcount(w.exited);
+  Finding f;
+  f.kind = "divergent-barrier";
+  f.severity = Severity::undefined;
+  f.message =
+      std::to_string(lanes) + (lanes == 1 ? " lane" : " lanes") +
+      " of the warp exited before this aligned barrier, at which the others wait; undefined in PTX, the "
+      "hardware counts those as arrived";
+  f.site = site_of(w, op, std::countr_zero(w.exec));
+  f.other = site_of(w, *w.exit, std::countr_zero(w.exited));
+  f.has_other = true;
+  report(*w.block->cluster, std::move(f));
+}
+
+/// The first at a barrier says for how many it waits.
+void note_count(Warp& w, const Op& op, std::uint32_t id, std::uint32_t count) {
+  NamedBarrier& b = w.block->barriers[id];
+  if (b.arrived == 0) {
+    b.expected = count;
+    b.all = op.b == kNoRef;
+    b.first = &op;
+    b.first_warp = w.index;
+  } else if (b.expected != count) {
+    report(w, op, std::countr_zero(w.exec), "barrier-count",
+           "barrier " + std::to_string(id) + " entered with " +
+               (op.b == kNoRef ? "all" : std::to_string(count)) + " threads while it waits for " +
+               (b.all ? "all" : std::to_string(b.expected)),
+           site_of(w.block->warps[static_cast<std::size_t>(b.first_warp)], *b.first, -1));
+  }
+}
+
 void run_bar(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const int lane = std::countr_zero(w.exec);
@@ -52,7 +86,10 @@ void run_bar(Warp& w, const Op& op) {
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
   }
-  if ((op.flags & kAligned) != 0 && !converge(w, op, 0xffffffffu)) return;
+  if ((op.flags & kAligned) != 0) {
+    if (!converge(w, op, 0xffffffffu)) return;
+    check_exited(w, op);
+  }
   const std::uint32_t count = op.b == kNoRef ? 0 : static_cast<std::uint32_t>(w.value(op.b, 4, lane));
   if (op.b != kNoRef && (count == 0 || count % 32 != 0)) {
     report(w, op, lane, "barrier-count",
@@ -60,20 +97,10 @@ void run_bar(Warp& w, const Op& op) {
     abort_cluster(c);
     return;
   }
-  if (b.arrived == 0) {
-    b.expected = count;
-    b.all = op.b == kNoRef;
-    b.first = &op;
-    b.first_warp = w.index;
-  } else if (b.expected != count) {
-    report(w, op, lane, "barrier-count",
-           "barrier " + std::to_string(id) + " entered with " +
-               (op.b == kNoRef ? "all" : std::to_string(count)) + " threads while it waits for " +
-               (b.all ? "all" : std::to_string(b.expected)),
-           site_of(w.block->warps[static_cast<std::size_t>(b.first_warp)], *b.first, -1));
-  }
-  // A warp counts whole once all its live lanes are here.
-  const std::uint32_t arriving = w.exec == w.live ? 32u : static_cast<std::uint32_t>(std::popcount(w.exec));
+  note_count(w, op, id, count);
+  // Where threads are counted, a warp counts whole once all its live lanes are here.
+  const std::uint32_t arriving =
+      w.exec == w.live && !b.all ? 32u : static_cast<std::uint32_t>(std::popcount(w.exec));
   // Filling in for another warp once is a known trick (arrive, then sync); arriving twice loses count of the
   // phases.
   const std::uint32_t self = arriving == 32 && (op.flags & kArrive) != 0 ? 1u << w.index : 0;
@@ -82,6 +109,7 @@ void run_bar(Warp& w, const Op& op) {
            "the warp arrives at barrier " + std::to_string(id) +
                " again before the phase it arrived at before is complete");
   b.warps |= self;
+  b.only_arrived |= (op.flags & kArrive) != 0;
   b.arrived += arriving;
   if (c.races) c.races->release(w, b.arriving, w.exec);
   ++c.progress;
@@ -423,6 +451,7 @@ void run_wait_for_launches(Warp& w, const Op&) {
 // What the next launch is promised of this one says nothing of those before it: they have ended by then.
 void run_launch_dependents(Warp& w, const Op& op) {
   const Cluster& c = *w.block->cluster;
+  c.launch->released_dependents.store(true, std::memory_order_relaxed);
   const Launch& launch = *c.launch->launch;
   const std::uint32_t early = w.exec & ~w.launches_before;
   if (!c.findings || !launch.programmatic || launch.touches_early || early == 0) return;
@@ -437,6 +466,7 @@ void run_sleep(Warp& w, const Op&) {
   if (w.resumed) return;
   Wait t;
   t.kind = WaitKind::sleep;
+  w.block->cluster->slept = true;
   w.block_on(t);
 }
 void decode_nanosleep(Decoder& d) {

@@ -1,4 +1,5 @@
 #include "emulator/ptx/decode/warp_access.hpp"
+#include "emulator/tensor/multiversion.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -144,11 +145,11 @@ void mark_written(std::uint32_t lanes, bool row, std::uint32_t bytes, std::uint8
   for (; lanes != 0; lanes &= lanes - 1) std::memset(shadow[std::countr_zero(lanes)], kWritten, bytes);
 }
 
-bool plain_shared(Warp& w, const Op& op, bool generic, std::uint32_t bytes, bool write, const u64* address,
-                  std::uint8_t** data, std::uint8_t** shadow) {
+KILN_MULTIVERSION bool plain_shared(Warp& w, const Op& op, bool generic, std::uint32_t bytes, bool write,
+                                    const u64* address, std::uint8_t** data, std::uint8_t** shadow) {
   Block& b = *w.block;
   Cluster& c = *b.cluster;
-  std::uint32_t offset[32];
+  std::uint32_t offset[32] = {};
   if (!own_offsets(w, generic, generic || (op.flags & 1) != 0, bytes, w.exec, address, offset)) return false;
   const bool row = in_a_row(w, address, bytes);
   if (c.findings && !(row ? shadow_allows(b.shadow.data() + offset[0], 32 * bytes, write)
@@ -167,8 +168,8 @@ bool plain_shared(Warp& w, const Op& op, bool generic, std::uint32_t bytes, bool
   return true;
 }
 
-bool plain_global(Warp& w, const Op& op, std::uint32_t bytes, bool write, const u64* address,
-                  std::uint8_t** data, std::uint8_t** shadow) {
+KILN_MULTIVERSION bool plain_global(Warp& w, const Op& op, std::uint32_t bytes, bool write,
+                                    const u64* address, std::uint8_t** data, std::uint8_t** shadow) {
   Cluster& c = *w.block->cluster;
   if (c.findings && c.launch->launch->programmatic) return false;
   const GlobalMemory::Impl& memory = *c.launch->memory;
@@ -201,7 +202,7 @@ bool all_written(const std::uint8_t* shadow, std::uint32_t bytes) {
   return at == bytes;
 }
 
-void lane_addresses(const Warp& w, const Op& op, u64* address) {
+KILN_MULTIVERSION void lane_addresses(const Warp& w, const Op& op, u64* address) {
   const u64 add = static_cast<u64>(op.imm) + ((op.flags & 2) != 0 ? w.frame->local : 0);
   if (op.asize == 8) {
     const u64* const row = w.in<u64>(op.a);

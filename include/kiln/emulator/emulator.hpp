@@ -143,6 +143,9 @@ struct Report {
   std::string output;  ///< what the kernel printed
   bool completed =
       true;  ///< false: stopped by a trap, a deadlock, the instruction budget or an unrecoverable access
+  /// A thread let dependent launches begin (griddepcontrol.launch_dependents). Without it the next one begins after this
+  /// one's end, and need not wait.
+  bool released_dependents = false;
 };
 
 struct Parameter {

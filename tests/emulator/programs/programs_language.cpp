@@ -16,7 +16,43 @@ int total(const int* below, int depth) {
   return depth > 0 ? sum + total(own, depth - 1) : sum;
 }
 
+/// What heap_shapes.cu does with a list.
+struct Shapes {
+  static int area(int kind, int n) {
+    if (kind == 0) return square(n);
+    if (kind == 1) return rectangle(n, n / 2 + 1);
+    return square(n) + rectangle(n, 2) + (n > 2 ? area(2, n - 2) : square(1));
+  }
+  static int corners(int kind, int n) { return kind != 2 ? 4 : 8 + (n > 2 ? corners(2, n - 2) : 4); }
+  static int square(int n) { return n * n; }
+  static int rectangle(int w, int h) { return w * h; }
+};
+
 }  // namespace
+
+TEST_CASE("program: lists of shapes with virtual functions on the heap") {
+  run_program("heap_shapes", [](Session& s) {
+    const auto seeds = integers(256, 1 << 30, 3);
+    const auto areas = s.empty<int>(256), corners = s.empty<int>(256);
+    s.launch({4}, {64}, s.put(seeds), areas, corners, 3);
+    const auto got_areas = s.get<int>(areas, 256), got_corners = s.get<int>(corners, 256);
+    for (std::size_t t = 0; t < 256; ++t) {
+      auto state = static_cast<std::uint32_t>(seeds[t]);
+      int area = 0, corner = 0;
+      for (int left = 3 + static_cast<int>(state % 14); left > 0; --left) {
+        state = state * 1664525u + 1013904223u;
+        const int kind = static_cast<int>(state >> 16) % 3, n = 1 + static_cast<int>(state >> 20) % 7;
+        const int own = Shapes::area(kind, n), edges = Shapes::corners(kind, n);
+        for (int i = 0; i < 3; ++i) area += own ^ i;
+        if (edges == 4 && own % 2 == 0) continue;
+        corner += edges;
+        area += 1000 * own;
+      }
+      CHECK(got_areas[t] == area);
+      CHECK(got_corners[t] == corner);
+    }
+  });
+}
 
 TEST_CASE("program: recursion with locals of every frame") {
   run_program("recursion_frames", [](Session& s) {
