@@ -29,11 +29,12 @@ EMULATED_TARGET = "sm_80"
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
 _SHORT = 8  # query rows up to which the kernel that splits keys is used
 
+_dispatch_modes = torch._C._len_torch_dispatch_stack
 _lock = threading.Lock()
 _runtimes: dict[int, Runtime] = {}
 _kernels: dict[tuple, tuple[Kernel, str]] = {}
 _by_text: dict[tuple[int, str], Kernel] = {}
-_counts: dict[tuple[int, int], torch.Tensor] = {}
+_offsets: dict[tuple[int, int, int], torch.Tensor] = {}
 
 
 def _refuse(what: str) -> Error:
@@ -62,9 +63,8 @@ def _target(index: int) -> str:
     return found.target
 
 
-@torch.compiler.assume_constant_result
 def _config(index: int, case: tuple) -> str:
-    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, sink, lse = case
+    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, sink, many, lse = case
     config: dict[str, Any] = {"target": _target(index), "operation": operation, "dtype": dtype, "depth": depth, "lse": lse}
     if kv_dtype != dtype:
         config["kv_dtype"] = kv_dtype
@@ -79,6 +79,8 @@ def _config(index: int, case: tuple) -> str:
         config["score_mod"] = score_mod if score_mod == "alibi" else {"expr": score_mod}
     if sink:
         config["sink"] = True
+    if many and config["target"] == "sm_90a":  # tiles of other targets have the same rows for all
+        config["queries"] = 4
     return json.dumps(config)
 
 
@@ -117,65 +119,84 @@ def _mask(causal: bool, window: Optional[int], chunk: Optional[int], bits) -> An
     return "custom" if bits is not None else "causal" if causal else "none"
 
 
-def _sequence_offsets(batch: int, device: torch.device) -> torch.Tensor:
-    """0, 1, .. batch: the offsets of one query row each."""
-    key = (-1 if device.type == "cpu" else device.index, batch)
-    if key not in _counts:
-        _counts[key] = torch.arange(batch + 1, dtype=torch.int32, device=device)
-    return _counts[key]
+def _many(q: torch.Tensor, k: torch.Tensor, queries: int) -> bool:
+    """Rows of a decode tile, query tokens times query heads of a KV head, for which a kernel of 64 is faster than one of 16."""
+    return 16 < q.shape[-2] // max(k.shape[-2], 1) * queries and queries <= _SHORT
+
+
+def row_offsets(batch: int, rows: int, like: torch.Tensor) -> torch.Tensor:
+    """int32 [batch + 1] on the device of `like`: the offsets of `batch` sequences of `rows` rows each. Kept, but for a graph that is traced,
+    whose tensors are its own."""
+    if torch.compiler.is_compiling():
+        return torch.arange(batch + 1, dtype=torch.int32, device=like.device) * rows
+    key = (like.get_device(), batch, rows)
+    found = _offsets.get(key)
+    if found is None:
+        found = _offsets[key] = torch.arange(batch + 1, dtype=torch.int32, device=like.device) * rows
+    return found
 
 
 def _traced(q: torch.Tensor) -> bool:
-    return torch.compiler.is_compiling() or type(q) not in (torch.Tensor, torch.nn.Parameter) or torch._C._len_torch_dispatch_stack() > 0
+    if torch.compiler.is_compiling():
+        return True
+    return type(q) is not torch.Tensor and type(q) is not torch.nn.Parameter or _dispatch_modes() > 0
 
 
-def _check_gradients(*tensors) -> None:
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+def _check_gradients(q, k, v) -> None:
+    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
         raise NotImplementedError("kiln has no backward pass: call under torch.no_grad() or torch.inference_mode(), or detach() q, k and v")
 
 
-def _attend(case, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse):
-    index = q.get_device() if q.is_cuda else -1
+def _case(what, q, k, v, sink, max_seqlen_q) -> tuple:
+    """What a kernel depends on: what was chosen (operation, kind, mask, softcap, score_mod, lse) and the tensors."""
+    operation, kind, mask, softcap, score_mod, with_lse = what
+    many = operation == "decode" and _many(q, k, max_seqlen_q or q.shape[1])
+    return (operation, _dtype("q", q), _dtype("k", k), q.shape[-1], v.shape[-1], kind, k.shape[1] if kind == "paged" else 0, mask, softcap, score_mod,
+            sink is not None, many, with_lse)
+
+
+def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse):
+    operation, kind, mask, softcap, score_mod, with_lse = what
     if not _traced(q):
-        kernel, _ = _kernel(index, case)
+        index, case = q.get_device(), _case(what, q, k, v, sink, max_seqlen_q)
+        kernel, _ = _kernels.get((index, case)) or _kernel(index, case)
         if out is None:
-            out = q.new_empty((*q.shape[:-1], case[4]))
-        if case[-1] and lse is None:
+            out = torch.empty_like(q, memory_format=torch.contiguous_format) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+        if with_lse and lse is None:
             lse = q.new_empty(_lse_shape(q), dtype=torch.float32)
         kernel(q, k, v, out, lse=lse, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, seqlens_k=seqlens_k,
                sink=sink, mask_bits=mask_bits, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks)
         return out, lse
+    mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q,
-                                         max_seqlen_k, scale, max_blocks, case[4], case[-1], _config(index, case))
+                                         max_seqlen_k, scale, max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse)
     if out is not None:
         got = out.copy_(got)
-    if lse is not None and case[-1]:
+    if lse is not None and with_lse:
         got_lse = lse.copy_(got_lse)
-    return got, (got_lse if case[-1] else None)
+    return got, (got_lse if with_lse else None)
 
 
 def _lse_shape(q):
     return (q.shape[0], q.shape[2], q.shape[1]) if q.dim() == 4 else (q.shape[1], q.shape[0])
 
 
+# What a config needs of shapes is taken from the tensors when the operator runs: while a graph is traced a size may be a symbol.
 @torch.library.custom_op("kiln::attend", mutates_args=())
 def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: Optional[torch.Tensor], cu_seqlens_k: Optional[torch.Tensor],
                page_table: Optional[torch.Tensor], seqlens_k: Optional[torch.Tensor], sink: Optional[torch.Tensor],
-               mask_bits: Optional[torch.Tensor], max_seqlen_q: int, max_seqlen_k: int, scale: Optional[float], max_blocks: int, ov_depth: int,
-               with_lse: bool, config: str) -> tuple[torch.Tensor, torch.Tensor]:
-    kernel = _load(q.get_device() if q.is_cuda else -1, config)
-    out = q.new_empty((*q.shape[:-1], ov_depth))
-    lse = q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
-    kernel(q, k, v, out, lse=lse if with_lse else None, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table,
-           seqlens_k=seqlens_k, sink=sink, mask_bits=mask_bits, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale,
-           max_blocks=max_blocks)
-    return out, lse
+               mask_bits: Optional[torch.Tensor], max_seqlen_q: int, max_seqlen_k: int, scale: Optional[float], max_blocks: int, operation: str,
+               kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse)
+    out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale,
+                       max_blocks, None, None)
+    return out, lse if with_lse else q.new_empty((0,), dtype=torch.float32)
 
 
 @_attend_op.register_fake
-def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, ov_depth, with_lse,
-      config):
-    return q.new_empty((*q.shape[:-1], ov_depth)), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
+def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, operation, kind,
+      mask, mask_size, softcap, score_mod, with_lse):
+    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Optional[int] = None,
@@ -207,10 +228,10 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     ragged = q.dim() == 3
     if softcap and score_mod:
         raise _refuse("of softcap and score_mod one can be given")
-    short = not ragged and q.shape[1] <= _SHORT and mask_bits is None
-    case = ("decode" if short else "prefill", _dtype("q", q), _dtype("k", k), int(q.shape[-1]), int(v.shape[-1]), "ragged" if ragged else "contiguous", 0,
-            _mask(causal, window, chunk, mask_bits), softcap, score_mod, sink is not None, return_lse or lse is not None)
-    got, got_lse = _attend(case, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
+    short = not ragged and q.shape[1] <= _SHORT
+    what = ("decode" if short else "prefill", "ragged" if ragged else "contiguous", _mask(causal, window, chunk, mask_bits), softcap, score_mod,
+            return_lse or lse is not None)
+    got, got_lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
                            lse)
     return (got, got_lse) if return_lse else got
 
@@ -236,14 +257,13 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
     if cu_seqlens_q is None:
         if max_seqlen_q != 1:
             raise _refuse(f"max_seqlen_q: {max_seqlen_q} without cu_seqlens_q; 1 is needed")
-        cu_seqlens_q = _sequence_offsets(q.shape[0], q.device)
+        cu_seqlens_q = row_offsets(q.shape[0], 1, q)
     if softcap and score_mod:
         raise _refuse("of softcap and score_mod one can be given")
     masked = causal and max_seqlen_q > 1  # one row sees every key
-    case = ("decode" if max_seqlen_q <= _SHORT else "prefill", _dtype("q", q), _dtype("k", k), int(q.shape[-1]), int(v.shape[-1]), "continuous" if continuous else "paged",
-            0 if continuous else int(k.shape[1]),
-            _mask(masked, window, chunk, None), softcap, score_mod, sink is not None, return_lse or lse is not None)
-    got, got_lse = _attend(case, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
+    what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", _mask(masked, window, chunk, None), softcap,
+            score_mod, return_lse or lse is not None)
+    got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
                            lse)
     return (got, got_lse) if return_lse else got
 
@@ -252,20 +272,21 @@ def pack_mask(mask: torch.Tensor) -> torch.Tensor:
     """A boolean mask [batch or 1, heads or 1, seqlen_q, seqlen_k] (True: seen) as the words of `mask_bits`."""
     if mask.dtype != torch.bool or mask.dim() != 4:
         raise _refuse(f"mask: {str(mask.dtype)[6:]} {list(mask.shape)}; bool [batch or 1, heads or 1, seqlen_q, seqlen_k] is needed")
-    padded = torch.nn.functional.pad(mask, (0, -mask.shape[-1] % 32)).unflatten(-1, (-1, 32)).to(torch.int64)
-    words = (padded << torch.arange(32, device=mask.device)).sum(-1)
+    padded = torch.nn.functional.pad(mask, (0, -mask.shape[-1] % 32))
+    words = (padded.reshape(*mask.shape[:3], -1, 32).to(torch.int64) << torch.arange(32, device=mask.device)).sum(-1)
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
 
 
 def warmup(cases: Iterable[dict[str, Any]], device: Union[torch.device, str, int] = "cuda", progress: bool = True) -> None:
     """Compiles the kernels of later calls ahead. A case has the keywords that choose a kernel: operation ("prefill" or "decode"), dtype
     (torch.bfloat16), depth, and where they differ from the default ov_depth, kind ("contiguous", "ragged", "paged"), page_size, causal,
-    window, chunk, softcap, score_mod, sink, lse. Says on standard error which one is being compiled."""
+    window, chunk, softcap, score_mod, sink, many (decode: more than 16 query tokens times query heads of a KV head), lse. Says on standard
+    error which one is being compiled."""
     import sys
 
     index = -1 if torch.device(device).type == "cpu" else torch.device(device).index or 0
     defaults = dict(operation="prefill", dtype=torch.bfloat16, depth=128, ov_depth=None, kind="contiguous", page_size=0, causal=False,
-                    window=None, chunk=None, softcap=0.0, score_mod=None, sink=False, lse=False)
+                    window=None, chunk=None, softcap=0.0, score_mod=None, sink=False, many=False, lse=False)
     cases = list(cases)
     for number, given in enumerate(cases, 1):
         unknown = set(given) - set(defaults)
@@ -276,7 +297,8 @@ def warmup(cases: Iterable[dict[str, Any]], device: Union[torch.device, str, int
             raise _refuse(f"dtype: {one['dtype']}; torch.bfloat16 or torch.float16 is needed")
         dtype = _DTYPES[one["dtype"]]
         case = (one["operation"], dtype, dtype, one["depth"], one["ov_depth"] or one["depth"], one["kind"], one["page_size"],
-                _mask(one["causal"], one["window"], one["chunk"], None), one["softcap"], one["score_mod"], one["sink"], one["lse"])
+                _mask(one["causal"], one["window"], one["chunk"], None), one["softcap"], one["score_mod"], one["sink"],
+                one["operation"] == "decode" and one["many"], one["lse"])
         if progress:
             print(f"kiln: kernel {number} of {len(cases)}: {_config(index, case)}", file=sys.stderr, flush=True)
         _kernel(index, case)

@@ -11,7 +11,7 @@ if torch is not None:
     import kiln.compat.flash_attn as fa
 
 
-def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softcap=0.0):
+def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softcap=0.0, mask=None, sink=None):
     """One sequence, [seqlen, heads, depth]: out and log-sum-exp [heads, seqlen]."""
     q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[0] // x.shape[0], 0) for x in (k, v))
@@ -20,7 +20,7 @@ def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softc
         s = softcap * torch.tanh(s / softcap)
     rows = torch.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1]
     keys = torch.arange(k.shape[1])[None]
-    seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool)
+    seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool) if mask is None else mask.clone()
     if causal or window[1] == 0:
         seen &= keys <= rows
     if window[0] >= 0:
@@ -28,6 +28,9 @@ def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softc
     if chunk:
         seen &= keys // chunk == rows // chunk
     s = s.masked_fill(~seen, float("-inf"))
+    if sink is not None:
+        s = torch.cat((s, sink.double()[:, None, None].expand(-1, s.shape[1], 1)), 2)
+        v = torch.cat((v, torch.zeros_like(v[:, :1])), 1)
     return (s.softmax(-1).nan_to_num(0.0) @ v).transpose(0, 1), s.logsumexp(-1)
 
 

@@ -89,6 +89,9 @@ class Torch(unittest.TestCase):
             with kt.sdpa(strict=True):
                 self.close(f.scaled_dot_product_attention(q, k, v, enable_gqa=True, **keywords), wanted)
         self.assertIs(f.scaled_dot_product_attention, original)
+        for rows in (1, 3):  # the kernel that splits keys
+            wanted = original(*(x.double() for x in (q[:, :, :rows], k, v)), mask[:, :, :rows], enable_gqa=True)
+            self.close(kt.scaled_dot_product_attention(q[:, :, :rows], k, v, mask[:, :, :rows], enable_gqa=True), wanted)
         additive = torch.randn(20, 20, dtype=torch.float16)
         with kt.sdpa():  # torch's own
             self.close(f.scaled_dot_product_attention(q, k, v, additive, enable_gqa=True).double(),
@@ -100,13 +103,18 @@ class Torch(unittest.TestCase):
 
     def test_operator(self):
         q, k, v = self.make((1, 20, 4, 64), (1, 20, 2, 64), (1, 20, 2, 64))
-        text = kt._kernel(-1, ("prefill", "fp16", "fp16", 64, 64, "contiguous", 0, "causal", 0.0, None, False, True))[1]
-        arguments = (q, k, v, None, None, None, None, None, None, 0, 0, None, 0, 64, True, text)
+        arguments = (q, k, v, None, None, None, None, None, None, 0, 0, None, 0, "prefill", "contiguous", "causal", 0, 0.0, None, True)
         torch.library.opcheck(torch.ops.kiln.attend.default, arguments,
                               test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
         compiled = torch.compile(lambda q, k, v: kt.attention(q * 2, k, v, causal=True) + 1, fullgraph=True, backend="aot_eager")
         with torch.no_grad():
             self.close(compiled(q, k, v), reference(q * 2, k, v, causal=True)[0] + 1)
+            # Every size a symbol, a window, and a mask of bits.
+            mask = torch.ones(1, 1, 20, 20, dtype=torch.bool).tril()
+            for keywords in (dict(window=7), dict(mask_bits=kt.pack_mask(mask))):
+                compiled = torch.compile(lambda q, k, v: kt.attention(q, k, v, return_lse=True, **keywords), fullgraph=True, backend="aot_eager",
+                                         dynamic=True)
+                self.close(compiled(q, k, v)[0], kt.attention(q, k, v, **keywords))
 
         class Model(torch.nn.Module):
             def forward(self, q, k, v):

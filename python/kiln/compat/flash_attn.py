@@ -20,7 +20,6 @@ from ..serving import AppendKernel
 __all__ = ["flash_attn_combine", "flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func", "flash_attn_with_kvcache",
            "get_scheduler_metadata"]
 
-_offsets: dict[tuple, torch.Tensor] = {}
 _appends: dict[tuple, AppendKernel] = {}
 
 
@@ -65,15 +64,6 @@ def _max_blocks(device: torch.device, sm_margin: int) -> int:
     if not 0 < sm_margin < sms:
         raise Error("bad_input", f"sm_margin: {sm_margin}; 0 to {sms - 1} is needed")
     return sms - sm_margin
-
-
-def _steps(batch: int, rows: int, device: torch.device) -> torch.Tensor:
-    """Offsets of `batch` sequences of `rows` rows."""
-    key = (batch, rows, device)
-    if key not in _offsets:
-        _offsets[key] = torch.arange(0, batch * rows + 1, rows, dtype=torch.int32, device=device) if rows else \
-            torch.zeros(batch + 1, dtype=torch.int32, device=device)
-    return _offsets[key]
 
 
 def _result(out, lse, wanted: bool):
@@ -189,7 +179,7 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
     table = page_table
     if table is None:
         # A cache of one block for each sequence.
-        table = cache_batch_idx.view(-1, 1) if cache_batch_idx is not None else _steps(batch, 1, device)[:batch].view(-1, 1)
+        table = cache_batch_idx.view(-1, 1) if cache_batch_idx is not None else kt.row_offsets(batch, 1, q)[:batch].view(-1, 1)
     elif cache_batch_idx is not None:
         raise Error("bad_input", "cache_batch_idx: given with page_table; one of them is needed")
     rows = max_seqlen_q if ragged else q.shape[1]
@@ -206,12 +196,12 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
             offsets_new = cu_seqlens_k_new
         else:
             lengths = cache_seqlens + new_rows
-            offsets_new = _steps(batch, new_rows, device)
+            offsets_new = kt.row_offsets(batch, new_rows, q)
             k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
         _append(q, k, v, k_cache, v_cache, table, lengths, offsets_new, new_rows, page_size)
     flat = q if ragged else q.reshape(-1, *q.shape[2:])
     mask.setdefault("causal", False)
-    got = kt.decode(flat, k_cache, v_cache, page_table=table, seqlens_k=lengths, cu_seqlens_q=cu_seqlens_q if ragged else _steps(batch, rows, device),
+    got = kt.decode(flat, k_cache, v_cache, page_table=table, seqlens_k=lengths, cu_seqlens_q=cu_seqlens_q if ragged else kt.row_offsets(batch, rows, q),
                     max_seqlen_q=rows, **mask, softcap=softcap, scale=softmax_scale, return_lse=return_softmax_lse,
                     continuous=page_table is None, max_blocks=_max_blocks(device, sm_margin))
     out, lse = got if return_softmax_lse else (got, None)
