@@ -16,7 +16,7 @@ namespace kiln {
 
 struct Decimal {
   double value = 0;
-  std::size_t length = 0;  ///< characters read; 0: no number stands at the beginning of the text
+  std::size_t length = 0;  ///< characters read; 0: the text does not begin with a number
 };
 
 /// The number at the beginning of `text`: [-]digits[.digits][e[+-]digits], or inf or nan. Beyond the range of

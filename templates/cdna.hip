@@ -318,7 +318,7 @@ DEVICE float from_lane(int lane4, float x) {
 
 //@ section warp_names needs types
 // Threads and warps, as text for NVIDIA and AMD names them. Such text works with 32 lanes: both halves of a wave do the
-// same. `lane` of broadcast is the same in all lanes; ballot has the lower 32.
+// same. `lane` of broadcast is the same in all lanes; warp_ballot has the lower 32.
 #define UNROLL_4 _Pragma("clang loop vectorize(disable) unroll_count(4)")
 DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
 DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
@@ -327,11 +327,52 @@ DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __bu
 DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
 DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
 #if __has_builtin(__builtin_amdgcn_ballot_w64)
-DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+DEVICE u32 warp_ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
 #else
-DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+DEVICE u32 warp_ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
 #endif
 DEVICE int first_set(u32 bits) { return __builtin_ffs(bits) - 1; }
+
+//@ section lane_floats needs warp_names any
+// Floats across the 32 lanes of such text. any_lane is of the whole wave; one half of it writes.
+DEVICE float lane_float(float x, int lane) { return as_float((u32)broadcast((int)as_bits(x), lane)); }
+DEVICE bool any_lane(bool x) { return any(x); }
+DEVICE int same(int x) { return __builtin_amdgcn_readfirstlane(x); }
+DEVICE bool writes_rows() { return (thread_id() & 32) == 0; }
+DEVICE float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += as_float((u32)shuffle_xor((int)as_bits(x), step));
+  return x;
+}
+DEVICE float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = __builtin_fmaxf(x, as_float((u32)shuffle_xor((int)as_bits(x), step)));
+  return x;
+}
+DEVICE int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max_of(x, shuffle_xor(x, step));
+  return x;
+}
+
+//@ section halves_bf16 needs types
+// The two elements of a register, and whether those of `count` registers are all finite.
+DEVICE float low_half(u32 two) { return as_float(two << 16); }
+DEVICE float high_half(u32 two) { return as_float(two & 0xffff0000u); }
+DEVICE bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
+//@ section halves_fp16 needs types
+// The two elements of a register, and whether those of `count` registers are all finite.
+DEVICE float low_half(u32 two) { return (float)__builtin_bit_cast(_Float16, (u16)two); }
+DEVICE float high_half(u32 two) { return low_half(two >> 16); }
+DEVICE bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7c00u) != 0x7c00u && (at[i] & 0x7c000000u) != 0x7c000000u;
+  return finite;
+}
 
 //@ section global_16 needs types
 DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }

@@ -224,6 +224,11 @@ __device__ __forceinline__ u32 own_register(u32 x) {
   return y;
 }
 
+//@ section hidden needs types
+// What all lanes of the warp have, as the compiler cannot know before: else it computes the descriptors that differ from it
+// by constants outside of a loop, and has no registers to keep them in.
+__device__ __forceinline__ u32 hidden(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+
 //@ section bf16_to_fp16 needs pack_fp16
 // Eight BF16 to FP16: exact from 2^-14 to 65504; smaller ones lose bits, larger ones become infinite.
 __device__ __forceinline__ u32 bf16x2_to_fp16(u32 x) { return pack_fp16(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)); }
@@ -259,6 +264,14 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
   return before;
+}
+
+//@ section load_acquire
+// What is at an address that others add to; what they did before (atomic_add_acq_rel) is visible after.
+__device__ __forceinline__ int load_acquire(const int* at) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
 }
 
 //@ section load_16_bytes needs types

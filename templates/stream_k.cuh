@@ -128,7 +128,7 @@ __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
       const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = ballot(range.position < start + sum * range.slots);
+    const unsigned past = warp_ballot(range.position < start + sum * range.slots);
     if (past != 0) {
       const int found = first_set(past);
       range.batch = base + found;
@@ -325,7 +325,7 @@ __device__ __forceinline__ bool next_segment(const Problem& problem, Range& rang
       const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = ballot(number < range.batch_start + sum);
+    const unsigned past = warp_ballot(number < range.batch_start + sum);
     if (past != 0) {
       const int found = first_set(past);
       range.batch += found;

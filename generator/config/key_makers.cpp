@@ -48,7 +48,7 @@ std::optional<SwizzleKey> read_xor_swizzle(const Json& value, const ReadContext&
     good = good && read.has_value();
   };
   // Wide enough for every legal swizzle; V11 says which combinations are.
-  field("bits", swizzle.bits, {0, 8});
+  field("bits", swizzle.bits, {1, 8});
   field("base", swizzle.base, {0, 12});
   field("shift", swizzle.shift, {1, 12});
   if (value.contains("domain")) {
@@ -143,7 +143,7 @@ Json enum_schema(std::span<const std::string_view> names) {
   return {{"enum", list}};
 }
 
-Json object_schema(Json properties, std::vector<std::string> required) {
+Json object_schema(Json properties, const std::vector<std::string>& required) {
   Json schema{{"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", false}};
   if (!required.empty()) schema["required"] = required;
   return schema;
@@ -234,7 +234,7 @@ KeySpec dtype_key(std::string_view name, std::optional<DType> Config::*member,
 
 KeySpec swizzle_key(std::string_view name, std::optional<SwizzleKey> Config::*member, TargetSet targets,
                     std::string_view doc) {
-  const Json object = object_schema({{"bits", int_schema({0, 8})},
+  const Json object = object_schema({{"bits", int_schema({1, 8})},
                                      {"base", int_schema({0, 12})},
                                      {"shift", int_schema({1, 12})},
                                      {"domain", {{"enum", {"vector", "element"}}}}},

@@ -27,7 +27,7 @@ bool check_members(const Json& object, std::span<const std::string_view> known, 
 
 Json int_schema(IntRange range);
 Json enum_schema(std::span<const std::string_view> names);
-Json object_schema(Json properties, std::vector<std::string> required = {});
+Json object_schema(Json properties, const std::vector<std::string>& required = {});
 
 KeySpec int_key(std::string_view name, std::optional<int> Config::*member, IntRange range, TargetSet targets,
                 std::string_view doc);

@@ -116,8 +116,8 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
     if (value == "sliding_window" || value == "chunked") {
       const std::string name = value.get<std::string>();
       context.fail(value, name + " wants its length", "{\"" + name + "\": 4096}");
-    } else if (!value.is_string() ||
-               std::find(std::begin(names), std::end(names), value) == std::end(names)) {
+    } else if (!value.is_string() || std::find(std::begin(names), std::end(names),
+                                               value.get_ref<const std::string&>()) == std::end(names)) {
       context.fail(value, "wants none, causal, custom, {\"sliding_window\": N} or {\"chunked\": N}",
                    value.is_string() ? std::string(nearest(value.get<std::string>(), names)) : "");
     } else {
@@ -266,6 +266,10 @@ std::vector<KeySpec> semantic_keys() {
       bool_key("sink", &Config::sink, kAllTargets, "per-head attention sink logit; default false"),
       auto_int_key("group", &Config::group, {1, 128}, kAllTargets,
                    "query heads per KV head packed into one tile; default auto"),
+      auto_int_key(
+          "queries", &Config::queries, {1, 64}, kAllTargets,
+          "query tokens of a sequence in decode, drafted ones too, which with `group` make the rows of a "
+          "tile; others are right, too; default auto"),
       auto_int_key("split_kv", &Config::split_kv, {1, 1024}, kAllTargets, "splits of the keys; default auto"),
       bool_key("lse", &Config::lse, kAllTargets, "write the log-sum-exp; default false"),
       scale_key(),

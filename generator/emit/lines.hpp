@@ -21,11 +21,11 @@ class Lines {
  public:
   Lines() = default;
 
-  /// Adds `text` (any number of lines, the last one's newline may be missing), all from one place.
-  void add(std::string_view text, const LineOrigin& origin) {
+  /// Adds `text` (any number of lines, the last one's newline may be missing) behind `indent` blanks, all from one place.
+  void add(std::string_view text, const LineOrigin& origin, int indent = 0) {
     while (!text.empty()) {
       const auto end = text.find('\n');
-      add_line(text.substr(0, end), 0, origin);
+      add_line(text.substr(0, end), indent, origin);
       if (end == std::string_view::npos) break;
       text.remove_prefix(end + 1);
     }

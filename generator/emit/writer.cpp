@@ -10,13 +10,7 @@ void Writer::put(std::string_view text, Here here) {
 }
 
 void Writer::raw(std::string_view text, Here here) {
-  const LineOrigin origin{here.file, here.line};
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    lines_.add_line(text.substr(0, end), 2 * indent_, origin);
-    if (end == std::string_view::npos) break;
-    text.remove_prefix(end + 1);
-  }
+  lines_.add(text, {here.file, here.line}, 2 * indent_);
 }
 
 }  // namespace kiln

@@ -44,7 +44,7 @@ bool is_written_out_default(const Json& config, const std::string& name, const J
   if (is_neutral(name, value, config["depth"].get<int>())) return true;
   if (name == "pv_operand") return value == "registers";
   if (name == "v_layout") return value == "flat";
-  if (name == "split_kv" || name == "group") return prefill && value == 1;
+  if (name == "split_kv" || name == "group" || name == "queries") return prefill && value == 1;
   if (name == "operand") return value == Json{{"page_size", 0}};
   if (name == "reg_chunk_keys") return resolved.contains("WN") && value >= resolved["WN"];
   return name == "swizzle" && resolved.contains("swizzle_k");  // the same value for each of two keys
@@ -61,7 +61,7 @@ Json spelled_out(const Json& value) {
 /// What a config says of its rows and heads, from which a kernel that is right for all of them need not
 /// differ.
 bool is_statement(std::string_view name) {
-  return name == "group" || name == "rope_depth" || name == "nope_depth";
+  return name == "group" || name == "queries" || name == "rope_depth" || name == "nope_depth";
 }
 
 /// Lists, true and false: the values of a schema that can all be named.

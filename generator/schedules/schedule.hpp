@@ -35,6 +35,8 @@ class Schedule {
   virtual Timeline timeline() const { return {}; }
   /// KV tiles a block from which on the end of the work goes to the blocks that are done first; 0: never.
   virtual int dealt_from_tiles() const { return 0; }
+  /// V of a key that the mask hides from a row may hold anything (generator/systems/hidden_values.hpp).
+  virtual bool guards_hidden_values() const { return false; }
 };
 
 struct ScheduleEntry {

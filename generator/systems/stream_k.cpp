@@ -24,6 +24,21 @@ std::vector<StreamK::Member> StreamK::members() const {
   return m;
 }
 
+std::vector<StreamK::Member> StreamK::of_segments() const {
+  if (by_rows())
+    return {{"int", "range.round"},       {"int", "range.total"}, {"int", "range.batch"},
+            {"int", "range.batch_start"}, {"int", "s.kv_head"},   {"int", "s.sequence.q_start"}};
+  std::vector<Member> m;
+  for (const char* role : {"range.position", "range.end", "range.total", "range.teams", "range.cell",
+                           "range.batch_start", "s.item_start"})
+    m.push_back({"unsigned", role});
+  for (const char* role : {"range.slots", "range.m_blocks", "range.batch", "range.first", "s.batch",
+                           "s.kv_head", "s.item", "s.whole", "s.sequence.q_start", "s.sequence.num_tiles"})
+    m.push_back({"int", role});
+  m.push_back({"int", fixed() ? "s.part" : "s.second_slot"});
+  return m;
+}
+
 void StreamK::use(Prelude& prelude) {
   prelude.use("warp_names");
 }

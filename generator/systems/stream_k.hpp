@@ -53,7 +53,7 @@ class StreamK {
     bool dynamic = false;  ///< the end of the work goes to the blocks that are done first
     /// Of a fixed number of parts: each is an item of its own, written whole, those without keys, too.
     bool separate = false;
-    /// Many query rows, as in prefill: items are whole and dealt to the blocks in turn, and each reads the
+    /// Many query rows, as in prefill: items are whole and assigned to the blocks in turn, and each reads the
     /// tiles that some row of it sees.
     bool by_rows = false;
     /// Emitted function that shows the compiler a value to be the same in all lanes, where it cannot see
@@ -87,6 +87,8 @@ class StreamK {
   /// `range`, this block's part of the work; all 32 lanes of a warp together. First, since it waits for the
   /// lengths from memory.
   void emit_range(Writer& w) const { w.line("Range range = first_range(problem);"); }
+  /// Members of `range` and `s` that no tile of a segment asks for, but what comes after them.
+  std::vector<Member> of_segments() const;
   /// Opens the loop over the segments `s` of `range`; all 32 lanes of a warp walk it together.
   void emit_loop_open(Writer& w) const;
   /// How a part's slot of the workspace is counted. What of the number depends on no item is computed before the

@@ -81,6 +81,7 @@ struct Config {
   std::optional<ScoreMod> score_mod;
   std::optional<bool> sink;
   std::optional<int> group;     ///< absent means "auto"
+  std::optional<int> queries;   ///< of a sequence in decode, at most; absent means "auto"
   std::optional<int> split_kv;  ///< absent means "auto"
   std::optional<bool> lse;
   std::optional<double> scale;

@@ -379,8 +379,7 @@ bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& probl
          (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
 }
 
-/// Parts of 64 rows of a latent cache's output, sm_90a's two warpgroups: adding one up takes as long as two
-/// tiles of keys. Nobody has measured what other targets do best there.
+/// Parts of 64 rows of a latent cache's output, sm_90a's two warpgroups, which all blocks add up together.
 bool has_large_parts(const Manifest& manifest) {
   return manifest.target == "sm_90a" && manifest.grid.block_rows >= 64 && manifest.ov_depth > 256;
 }
@@ -402,10 +401,7 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
   const bool few =
       problem.alone || (manifest.target == "sm_90a" && !manifest.stages && size_of(manifest.kv_dtype) > 1 &&
                         problem.num_tiles * problem.kv_tiles < kFewTiles * most);
-  constexpr std::int64_t kLargeParts = 8;  // of an item; bench/NOTES.md 118
-  std::int64_t blocks = few ? std::max(num_sms, 1) : most;
-  if (has_large_parts(manifest))
-    blocks = std::min(blocks, kLargeParts * std::max<std::int64_t>(problem.num_tiles, 1));
+  const std::int64_t blocks = few ? std::max(num_sms, 1) : most;
   return problem.max_blocks > 0 ? std::min(blocks, problem.max_blocks) : blocks;
 }
 
@@ -424,6 +420,13 @@ std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int n
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
   const std::int64_t team = std::max<std::int64_t>(problem.team_heads, 1);
   const std::int64_t teams = blocks / team, items = problem.num_tiles / team;
+  constexpr std::int64_t kFewTiles = 4;
+  if (has_large_parts(manifest) && items > 0 && problem.max_blocks == 0 && items <= teams) {
+    // As few parts as leave the longest as short: of few tiles, one more is a large share.
+    const std::int64_t each = (problem.kv_tiles + teams / items - 1) / (teams / items);
+    const std::int64_t parts = (problem.kv_tiles + each - 1) / each;
+    if (each <= kFewTiles || 20 * items * parts >= 19 * teams) return items * parts * team;
+  }
   if (items == 0 || problem.max_blocks > 0 || !reads_at_most(most_megabytes, manifest, problem, num_sms))
     return blocks;
   for (std::int64_t t = teams; 20 * t >= 19 * teams && t > 0; --t) {

@@ -101,7 +101,8 @@ std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int n
 
 /// Blocks of a stream_k grid whose Problem::team_heads is settled: stream_blocks(), or for short launches up
 /// to a twentieth fewer where items of one length are then cut evenly: a team has whole items, or an item
-/// whole teams, no more than the 32 parts that lanes hold. Cuts elsewhere leave more parts to combine.
+/// whole teams, no more than the 32 parts that lanes hold. Cuts elsewhere leave more parts to combine. Parts that
+/// all blocks add up are as many as leave the longest item's as short as all blocks could.
 std::int64_t even_blocks(const Manifest& manifest, const Problem& problem, int num_sms);
 
 /// True for a program that itself waits (griddepcontrol.wait, one of the manifest's expectations) for the

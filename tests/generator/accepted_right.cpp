@@ -60,7 +60,7 @@ std::vector<Json> shipped_amd() {
   return out;
 }
 
-/// How often `what` stands in the first block that opens with the comment `comment`.
+/// How often `what` occurs in the first block that opens with the comment `comment`.
 int count_in_block(const std::string& text, const std::string& comment, const std::string& what) {
   std::size_t at = text.find(comment);
   if (at == std::string::npos) return 0;

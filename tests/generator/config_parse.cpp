@@ -36,7 +36,7 @@ const char* const kSamples[][2] = {
      R"json({"name": "k_1", "kv_dtype": "fp8_e4m3", "out_dtype": "f32", "ov_depth": 64, "q_depth": 128,
                    "cache_depth": 256, "head_dim_offset": 64, "rope_depth": 64, "nope_depth": 64, "v_from_k": false,
                    "num_q_heads": 32, "kv_num_heads": 8, "BM": 192, "BN": 128, "num_threads": 512, "swizzle": "128B",
-                   "mma_shape": [64, 128, 16], "group": 4, "split_kv": 2, "lse": true, "scale": 0.125, "sink": true,
+                   "mma_shape": [64, 128, 16], "group": 4, "queries": 8, "split_kv": 2, "lse": true, "scale": 0.125, "sink": true,
                    "operand": {"kind": "paged", "page_size": 16,
                                "quantization": {"granularity": 64, "scale_dtype": "f32"}},
                    "mask": {"sliding_window": 4096}, "score_mod": {"softcap": 30.5}, "num_kv_stages": 3,

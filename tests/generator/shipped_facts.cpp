@@ -71,6 +71,12 @@ TEST_CASE("shipped sm_90a prefill configs: matrix instructions of a tile") {
     const int bodies =
         (clean ? 1 : 0) + (below || kind == MaskConfig::Kind::causal ? 1 : 0) + (below ? 1 : 0);
     const int step = c.dtype == DType::fp8_e4m3 ? 32 : 16;
+    if (*c.schedule == "sm90_wide_prefill" && c.v_from_k.value_or(false)) {
+      // Two warpgroups with tiles in turns, each with text of its own: QK of its first tile and in the loop, PV of
+      // its own P and of the other's at five places.
+      CHECK(expected(generate(plan).manifest) == 4 * c.depth / step + 10 * *c.BN / step + 5);
+      continue;
+    }
     if (*c.schedule == "sm90_wide_prefill") {  // one body, and waits for the launch before
       const int waits = c.operand->kind == OperandKind::contiguous ? 3 : 4;
       CHECK(expected(generate(plan).manifest) == c.depth / step + *c.BN / step + waits);

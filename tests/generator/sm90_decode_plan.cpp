@@ -44,6 +44,16 @@ TEST_CASE(
   CHECK(Json::parse(plan_of({{"depth", 64}}).to_json())["resolved"]["num_kv_stages"] == 3);  // half the bytes
   CHECK(r["num_threads"] == 160);
   CHECK(r["mma_shape"] == Json::array({64, 16, 16}));
+  // Rows are query tokens times query heads; more than 16 of 16-bit keys stand on the M side.
+  const auto rows = [](Json more) {
+    return Json::parse(plan_of(more).to_json())["resolved"]["BM"].get<int>();
+  };
+  CHECK(rows({{"group", 4}}) == 8);
+  CHECK(rows({{"group", 4}, {"queries", 2}}) == 8);
+  CHECK(rows({{"group", 4}, {"queries", 4}}) == 16);
+  CHECK(rows({{"group", 4}, {"queries", 8}}) == 64);
+  CHECK(rows({{"queries", 2}}) == 64);
+  CHECK(rows({{"group", 4}, {"queries", 8}, {"kv_dtype", "fp8_e4m3"}}) == 32);
   const Manifest manifest = generate(plan_of(Json::object())).manifest;
   CHECK(manifest.grid.ctas_per_sm == 2);
   CHECK(manifest.smem_bytes == plan["resources"]["smem_bytes"]);

@@ -28,7 +28,7 @@ __device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
 __device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 __device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 __device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
-__device__ __forceinline__ u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 __device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
 #define UNROLL_4 _Pragma("unroll 4")
 
@@ -347,7 +347,7 @@ __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
       const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = ballot(range.position < start + sum * range.slots);
+    const unsigned past = warp_ballot(range.position < start + sum * range.slots);
     if (past != 0) {
       const int found = first_set(past);
       range.batch = base + found;

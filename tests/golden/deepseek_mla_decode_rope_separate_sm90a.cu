@@ -1,13 +1,15 @@
 // deepseek_mla_decode_rope_separate_sm90a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"deepseek_mla_decode_rope_separate_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":512,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":1,"shared_ring":true,"tma_fold":"none","rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm90_decode"}
+// Config: {"name":"deepseek_mla_decode_rope_separate_sm90a","target":"sm_90a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":576,"ov_depth":512,"rope_depth":64,"nope_depth":512,"q_depth":576,"cache_depth":512,"head_dim_offset":0,"v_from_k":true,"operand":{"kind":"paged","page_size":64},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.041666666666666664,"mma_shape":[64,64,16],"BM":64,"BN":64,"BK":256,"num_threads":384,"swizzle":"128B","num_kv_stages":2,"num_qk_stages":2,"shared_ring":true,"tma_fold":"none","rope":{"layout":"separate","dtype":"bf16"},"schedule":"sm90_decode"}
 // Schedule sm90_decode: 64 packed query rows by 64 keys a tile, 2 KV stages, 1 blocks a multiprocessor.
-// Shared memory (221296 bytes):
+// Shared memory (223152 bytes):
 //         0 ..  147456  k          K stages
 //    147456 ..  221184  q          Q: the packed query rows
-//    221184 ..  221280  mbar       K, V and cell rings
-//    221280 ..  221288  cells      cells handed to the consumers
-//    221288 ..  221296  flag       arrivals at the item before this block
+//    221184 ..  222208  rows       bases and sums of each row, of each warpgroup
+//    222208 ..  222976  kept       numbers of the item at hand, each warp's
+//    222976 ..  223136  mbar       K, V and cell rings
+//    223136 ..  223144  cells      cells handed to the consumers
+//    223144 ..  223152  flag       arrivals at the item before this block
 //
 // Regenerate: kiln generate deepseek_mla_decode_rope_separate_sm90a.json --out .
 // Compile: nvcc -gencode=arch=compute_90a,code=sm_90a -cubin deepseek_mla_decode_rope_separate_sm90a.cu
@@ -25,7 +27,7 @@ __device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
 __device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 __device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
 __device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
-__device__ __forceinline__ u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 __device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
 #define UNROLL_4 _Pragma("unroll 4")
 
@@ -143,6 +145,10 @@ __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_grou
 // 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
 __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
 
+// What all lanes of the warp have, as the compiler cannot know before: else it computes the descriptors that differ from it
+// by constants outside of a loop, and has no registers to keep them in.
+__device__ __forceinline__ u32 hidden(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
+
 // Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2),
@@ -155,6 +161,13 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   int before;
   asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], %2;" : "=r"(before) : "l"(at), "r"(value) : "memory");
   return before;
+}
+
+// What is at an address that others add to; what they did before (atomic_add_acq_rel) is visible after.
+__device__ __forceinline__ int load_acquire(const int* at) {
+  int value;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
+  return value;
 }
 
 // Global to shared memory.
@@ -205,6 +218,38 @@ __device__ __forceinline__ void wgmma_m64n256k16_rs(float (&d)[128], u32 a0, u32
         "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), 
         "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
+}
+
+// d += A (64 x 16, shared memory) * B (16 x 256, N contiguous) in bf16.
+__device__ __forceinline__ void wgmma_m64n256k16_ss(float (&d)[128], u64 a, u64 b) {
+  asm volatile(
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "
+      "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "
+      "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+      "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+      "}, %128, %129, 1, 1, 1, 0, 1;\n"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), 
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), 
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
+        "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), 
+        "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), 
+        "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
+        "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), 
+        "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), 
+        "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), 
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), 
+        "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), 
+        "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), 
+        "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), 
+        "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), 
+        "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), 
+        "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127])
+      : "l"(a), "l"(b));
 }
 
 // d += A (64 x 16, shared memory) * B (16 x 64, K contiguous) in bf16.
@@ -317,7 +362,7 @@ __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
       const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = ballot(range.position < start + sum * range.slots);
+    const unsigned past = warp_ballot(range.position < start + sum * range.slots);
     if (past != 0) {
       const int found = first_set(past);
       range.batch = base + found;
@@ -420,8 +465,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
   extern __shared__ __align__(1024) unsigned char smem_bytes[];
   const u32 smem = smem_address(smem_bytes);
   const u32 smem_k = smem + 0, smem_v = smem + 0, smem_q = smem + 147456, smem_o = smem + 147456;
-  const u32 mbar_k_full = smem + 221184, mbar_k_empty = smem + 221200;
-  const u32 mbar_v_empty = smem + 221200;
+  const u32 mbar_k_full = smem + 222976, mbar_k_empty = smem + 223008;
+  const u32 mbar_v_empty = smem + 223008;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
   const int lane = threadIdx.x % 32;
 
@@ -429,16 +474,20 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     prefetch_tensor_map(&k_map); prefetch_tensor_map(&k_rope_map);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_full + 16, 1);
+    mbarrier_init(mbar_k_full + 24, 1);
     mbarrier_init(mbar_k_empty + 0, 8);
     mbarrier_init(mbar_k_empty + 8, 8);
+    mbarrier_init(mbar_k_empty + 16, 8);
+    mbarrier_init(mbar_k_empty + 24, 8);
     fence_mbarrier_init();
   }
-  Range range = first_range(problem);
   __syncthreads();
 
   if (threadIdx.x >= 256) {
     SETMAXNREG_DEC(56);
     if (threadIdx.x >= 288) return;
+    Range range = first_range(problem);
 
     // ---- producer warp of K: tiles are read once, so first out of L2
     u32 k_stage = 0;
@@ -487,18 +536,22 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         }
         const int page = __shfl_sync(0xffffffffu, pages, turn);
         // K(n) into the next slot
-        mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 73728);
+        mbarrier_wait(mbar_k_empty + k_stage * 16, k_phase);
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 16, 32768);
         if (lane == 0) {
-          tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 8192, &k_map, mbar_k_full + k_stage * 8, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 16384, &k_map, mbar_k_full + k_stage * 8, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 8, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 8, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 8, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
-          tma_load(smem_k + k_stage * 73728 + 65536, &k_rope_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 16, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 8192, &k_map, mbar_k_full + k_stage * 16, 64, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 16384, &k_map, mbar_k_full + k_stage * 16, 128, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 16, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
+        }
+        mbarrier_wait(mbar_k_empty + k_stage * 16 + 8, k_phase);
+        if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 16 + 8, 40960);
+        if (lane == 0) {
+          tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 16 + 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 40960, &k_map, mbar_k_full + k_stage * 16 + 8, 320, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 49152, &k_map, mbar_k_full + k_stage * 16 + 8, 384, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 57344, &k_map, mbar_k_full + k_stage * 16 + 8, 448, 0, s.kv_head, page, 0x12F0000000000000ull);
+          tma_load(smem_k + k_stage * 73728 + 65536, &k_rope_map, mbar_k_full + k_stage * 16 + 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
         k_phase ^= k_stage; k_stage ^= 1;
       }
@@ -509,15 +562,15 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
 
     // ---- consumer warpgroups, one for each half of V's columns
     SETMAXNREG_INC(224);
+    Range range = first_range(problem);
     if (launch_before != 2) wait_for_launch_before();
     const int warp = threadIdx.x / 32 % 4, half = threadIdx.x / 128;
-    if (half == 1) named_barrier_arrive(2, 256);  // the first turn
     const int group = heads_q / heads_kv;  // query heads of a KV head
     const float factor = scale_log2;  // from scores to log2 units
     const u32 q_desc = (smem_q >> 4) | 0x10000u;
     const u32 k_desc = (smem_k >> 4) | 0x10000u;
     const u32 v_desc = (smem_v >> 4) | 0x2000000u;
-    int* const arrivals_before = (int*)(smem_bytes + 221288);
+    int* const arrivals_before = (int*)(smem_bytes + 223144);
     u32 k_stage = 0;
     u32 k_phase = 0;
     u32 v_stage = 0;
@@ -525,6 +578,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     float s_acc[32];  // S: 64 rows, 64 keys
     float o_acc[128];  // O: 64 rows, 256 columns
     u32 p[16];  // P as the A operand of O += P V
+    float* const row_bases = (float*)(smem_bytes + 221184);  // of each warpgroup's rows; then sums
     Segment s;
     #pragma unroll 1
     while (next_segment(problem, range, s)) {
@@ -575,225 +629,1463 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       o_acc[120] = o_acc[121] = o_acc[122] = o_acc[123] = 0.0f;
       o_acc[124] = o_acc[125] = o_acc[126] = o_acc[127] = 0.0f;
       const int clean_end = min(s.sequence.seqlen_k, (s.sequence.seqlen_k - s.sequence.seqlen_q + s.m_block * 64 / group) + 1);  // keys before it are hidden from no row by their end
-      #pragma unroll 1
-      for (int n = s.tile_begin; n < s.tile_end; ++n) {
-        // S = Q K(n)'
-        mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
-        const u32 k_low = k_desc + k_stage * 4608;
-        named_barrier_sync(2 + half, 256);  // in turns: one's softmax beside the other's products
-        wgmma_fence();
-        wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2048, 0x40000040u), descriptor(k_low + 2048, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2050, 0x40000040u), descriptor(k_low + 2050, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2052, 0x40000040u), descriptor(k_low + 2052, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2054, 0x40000040u), descriptor(k_low + 2054, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2560, 0x40000040u), descriptor(k_low + 2560, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2562, 0x40000040u), descriptor(k_low + 2562, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2564, 0x40000040u), descriptor(k_low + 2564, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2566, 0x40000040u), descriptor(k_low + 2566, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3072, 0x40000040u), descriptor(k_low + 3072, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3074, 0x40000040u), descriptor(k_low + 3074, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3076, 0x40000040u), descriptor(k_low + 3076, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3078, 0x40000040u), descriptor(k_low + 3078, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3584, 0x40000040u), descriptor(k_low + 3584, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3586, 0x40000040u), descriptor(k_low + 3586, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3588, 0x40000040u), descriptor(k_low + 3588, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3590, 0x40000040u), descriptor(k_low + 3590, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4096, 0x40000040u), descriptor(k_low + 4096, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4098, 0x40000040u), descriptor(k_low + 4098, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4100, 0x40000040u), descriptor(k_low + 4100, 0x40000040u));
-        wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4102, 0x40000040u), descriptor(k_low + 4102, 0x40000040u));
-        wgmma_commit();
-        named_barrier_arrive(3 - half, 256);
-        WGMMA_WAIT(0);
-        k_phase ^= k_stage; k_stage ^= 1;
-        if ((n + 1) * 64 > clean_end) {
-          // keys past the row's own position or the end of the sequence do not count
-          const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-          const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
-          if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
-          if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
-          if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
-          if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
-          if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
-          if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
-          if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
-          if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
-          if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
-          if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
-          if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
-          if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
-          if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
-          if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
-          if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
-          if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
-        }
-        // P(n) = exp2(S - max), O follows the maximum
-        float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
-        max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
-        max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
-        max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
-        max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
-        max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
-        max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
-        max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
-        float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
-        max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
-        max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
-        max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
-        float alpha_0 = 1.0f, alpha_1 = 1.0f;
-        // Keep the old maximum while no row of the warp grew by more than 2^8.
-        const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
-        const bool rescale = __any_sync(0xffffffffu, grew);
-        if (rescale) {
-          alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
-          alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
-        }
-        float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
-        float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
-        if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
-          const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
-          if (is_steep(shift_0)) shift_0 = 0.0f;
-          const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
-          if (is_steep(shift_1)) shift_1 = 0.0f;
-          s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
-          s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
-          s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
-          s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
-          s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
-          s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
-          s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
-          s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
-        }
-        if (rescale) {
-          o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
-          o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
-          o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
-          o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
-          o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
-          o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
-          o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
-          o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
-          o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
-          o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
-          o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
-          o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
-          o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
-          o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
-          o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
-          o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
-          o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
-          o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
-          o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
-          o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
-          o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
-          o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
-          o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
-          o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
-          o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
-          o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
-          o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
-          o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
-          o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
-          o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
-          o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
-          o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
-        }
-        s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
-        s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
-        s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
-        s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
-        s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
-        s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
-        s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
-        s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
-        s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
-        s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
-        s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
-        s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
-        s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
-        s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
-        s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
-        s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
-        // row sums, two chains each
-        float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
-        float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
-        sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
-        sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
-        sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
-        sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
-        sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
-        sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
-        sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
-        row_sum_0 += sum_0a_0 + sum_0b_0;
-        row_sum_1 += sum_1a_0 + sum_1b_0;
-        p[0] = pack_bf16(s_acc[0], s_acc[1]);
-        p[1] = pack_bf16(s_acc[2], s_acc[3]);
-        p[2] = pack_bf16(s_acc[4], s_acc[5]);
-        p[3] = pack_bf16(s_acc[6], s_acc[7]);
-        p[4] = pack_bf16(s_acc[8], s_acc[9]);
-        p[5] = pack_bf16(s_acc[10], s_acc[11]);
-        p[6] = pack_bf16(s_acc[12], s_acc[13]);
-        p[7] = pack_bf16(s_acc[14], s_acc[15]);
-        p[8] = pack_bf16(s_acc[16], s_acc[17]);
-        p[9] = pack_bf16(s_acc[18], s_acc[19]);
-        p[10] = pack_bf16(s_acc[20], s_acc[21]);
-        p[11] = pack_bf16(s_acc[22], s_acc[23]);
-        p[12] = pack_bf16(s_acc[24], s_acc[25]);
-        p[13] = pack_bf16(s_acc[26], s_acc[27]);
-        p[14] = pack_bf16(s_acc[28], s_acc[29]);
-        p[15] = pack_bf16(s_acc[30], s_acc[31]);
-        // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-        const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
-        if (v_rows < 64) {
-          named_barrier_sync(1, 256);  // all products with K are done
-          for (int i = v_rows * 8 + threadIdx.x; i < 512; i += 256) {
-            zero_16_bytes(smem_v + v_stage * 73728 + 0 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 8192 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 16384 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 24576 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 32768 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 40960 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 49152 + i * 16);
-            zero_16_bytes(smem_v + v_stage * 73728 + 57344 + i * 16);
-          }
-          fence_proxy_async();
-          named_barrier_sync(1, 256);
-        }
-        // O += P(n) V(n)
-        const u32 v_low = v_desc + v_stage * 4608 + half * 2048;
-        wgmma_fence();
-        wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
-        wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
-        wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
-        wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
-        wgmma_commit();
-        // back at once: the slot is the next tile's, and the other warpgroup has products to do
-        WGMMA_WAIT(0);
-        if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 8);
-        v_phase ^= v_stage; v_stage ^= 1;
+      // what only the item's end asks for waits in shared memory: products take all registers
+      volatile int* const kept = (volatile int*)(smem_bytes + 222208) + threadIdx.x / 32 * 24;
+      if (lane == 0) {
+        kept[0] = (int)range.position;
+        kept[1] = (int)range.end;
+        kept[2] = (int)range.total;
+        kept[3] = (int)range.teams;
+        kept[4] = (int)range.cell;
+        kept[5] = (int)range.batch_start;
+        kept[6] = (int)s.item_start;
+        kept[7] = (int)range.slots;
+        kept[8] = (int)range.m_blocks;
+        kept[9] = (int)range.batch;
+        kept[10] = (int)range.first;
+        kept[11] = (int)s.batch;
+        kept[12] = (int)s.kv_head;
+        kept[13] = (int)s.item;
+        kept[14] = (int)s.whole;
+        kept[15] = (int)s.sequence.q_start;
+        kept[16] = (int)s.sequence.num_tiles;
+        kept[17] = (int)s.second_slot;
       }
+      __syncwarp();
+      int n = s.tile_begin;
+      k_stage = v_stage; k_phase = v_phase;
+      if (half == 0) {
+        // S = Q K'
+        mbarrier_wait(mbar_k_full + k_stage * 16, k_phase);
+        {
+          const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+          {
+            const u32 q_desc = q_low;
+            wgmma_fence();
+            wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+            wgmma_commit();
+          }
+        }
+        mbarrier_wait(mbar_k_full + k_stage * 16 + 8, k_phase);
+        {
+          const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+          {
+            const u32 q_desc = q_low;
+            wgmma_fence();
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2048, 0x40000040u), descriptor(k_low + 2048, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2050, 0x40000040u), descriptor(k_low + 2050, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2052, 0x40000040u), descriptor(k_low + 2052, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2054, 0x40000040u), descriptor(k_low + 2054, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2560, 0x40000040u), descriptor(k_low + 2560, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2562, 0x40000040u), descriptor(k_low + 2562, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2564, 0x40000040u), descriptor(k_low + 2564, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2566, 0x40000040u), descriptor(k_low + 2566, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3072, 0x40000040u), descriptor(k_low + 3072, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3074, 0x40000040u), descriptor(k_low + 3074, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3076, 0x40000040u), descriptor(k_low + 3076, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3078, 0x40000040u), descriptor(k_low + 3078, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3584, 0x40000040u), descriptor(k_low + 3584, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3586, 0x40000040u), descriptor(k_low + 3586, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3588, 0x40000040u), descriptor(k_low + 3588, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3590, 0x40000040u), descriptor(k_low + 3590, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4096, 0x40000040u), descriptor(k_low + 4096, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4098, 0x40000040u), descriptor(k_low + 4098, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4100, 0x40000040u), descriptor(k_low + 4100, 0x40000040u));
+            wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4102, 0x40000040u), descriptor(k_low + 4102, 0x40000040u));
+            wgmma_commit();
+          }
+        }
+        if (n + 1 < s.tile_end) named_barrier_arrive(2, 256);
+        WGMMA_WAIT(0);
+        #pragma unroll 1
+        for (; n + 2 < s.tile_end; n += 2) {
+          {
+            // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+            const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+            if (v_rows < 64) {
+              named_barrier_sync(6, 128);  // all products with K are done
+              for (int i = v_rows * 8 + threadIdx.x % 128; i < 512; i += 128) {
+                zero_16_bytes(smem_k + k_stage * 73728 + 0 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 8192 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 16384 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 24576 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 32768 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 40960 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 49152 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 57344 + i * 16);
+              }
+              fence_proxy_async();
+            }
+            if ((n + 1) * 64 > clean_end) {
+              // keys past the row's own position or the end of the sequence do not count
+              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+              if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+              if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+              if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+              if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+              if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+              if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+              if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+              if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+              if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+              if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+              if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+              if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+              if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+              if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+              if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+            }
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+            float alpha_0 = 1.0f, alpha_1 = 1.0f;
+            // Keep the old maximum while no row of the warp grew by more than 2^8.
+            const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
+            const bool rescale = __any_sync(0xffffffffu, grew);
+            if (rescale) {
+              alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
+              alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
+            }
+            float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
+            float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
+            if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+              const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+              if (is_steep(shift_0)) shift_0 = 0.0f;
+              const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+              if (is_steep(shift_1)) shift_1 = 0.0f;
+              s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+              s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+              s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+              s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+              s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+              s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+              s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+              s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+            }
+            if (rescale) {
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            p[0] = pack_bf16(s_acc[0], s_acc[1]);
+            p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]);
+            p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]);
+            p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]);
+            p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]);
+            p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]);
+            p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]);
+            p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]);
+            p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            // P and its base, for the other warpgroup
+            if ((lane & 3) == 0) {
+              row_bases[0 + 16 * warp + (lane >> 2)] = row_max_0; row_bases[8 + 16 * warp + (lane >> 2)] = row_max_1;
+            }
+            named_barrier_sync(6, 128);  // all products with K are done: P takes the place of a panel
+            const u32 p_row = smem_k + k_stage * 73728 + 65536 + (16 * warp + (lane & 15)) * 128;
+            stmatrix_x4(p_row + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), p[0], p[1], p[2], p[3]);
+            stmatrix_x4(p_row + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), p[4], p[5], p[6], p[7]);
+            stmatrix_x4(p_row + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), p[8], p[9], p[10], p[11]);
+            stmatrix_x4(p_row + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), p[12], p[13], p[14], p[15]);
+            fence_proxy_async();
+            named_barrier_arrive(4, 256);
+            {
+              const u32 v_low = hidden(v_desc + v_stage * 4608 + 0);
+              wgmma_fence();
+              wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(0);
+          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          {
+            named_barrier_sync(5, 256);
+            const float top_0 = row_bases[64 + 16 * warp + (lane >> 2)], top_1 = row_bases[72 + 16 * warp + (lane >> 2)];
+            if (__any_sync(0xffffffffu, top_0 != row_max_0 || top_1 != row_max_1)) {
+              const float alpha_0 = rescale_factor(row_max_0, top_0, factor); row_sum_0 *= alpha_0; row_max_0 = top_0;
+              const float alpha_1 = rescale_factor(row_max_1, top_1, factor); row_sum_1 *= alpha_1; row_max_1 = top_1;
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            const u32 v_low = hidden(v_desc + v_stage * 4608 + 0);
+            const u32 p_low = hidden(((smem_k + v_stage * 73728 + 65536) >> 4) | 0x10000u);
+            wgmma_fence();
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 0, 0x40000040u), descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 2, 0x40000040u), descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 4, 0x40000040u), descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 6, 0x40000040u), descriptor(v_low + 384, 0x40000040u));
+            wgmma_commit();
+          }
+          k_phase ^= k_stage; k_stage ^= 1;
+          k_phase ^= k_stage; k_stage ^= 1;
+          // S = Q K'
+          mbarrier_wait(mbar_k_full + k_stage * 16, k_phase);
+          {
+            const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+            {
+              const u32 q_desc = q_low;
+              wgmma_fence();
+              wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(1);
+          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          mbarrier_wait(mbar_k_full + k_stage * 16 + 8, k_phase);
+          {
+            const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+            {
+              const u32 q_desc = q_low;
+              wgmma_fence();
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2048, 0x40000040u), descriptor(k_low + 2048, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2050, 0x40000040u), descriptor(k_low + 2050, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2052, 0x40000040u), descriptor(k_low + 2052, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2054, 0x40000040u), descriptor(k_low + 2054, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2560, 0x40000040u), descriptor(k_low + 2560, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2562, 0x40000040u), descriptor(k_low + 2562, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2564, 0x40000040u), descriptor(k_low + 2564, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2566, 0x40000040u), descriptor(k_low + 2566, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3072, 0x40000040u), descriptor(k_low + 3072, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3074, 0x40000040u), descriptor(k_low + 3074, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3076, 0x40000040u), descriptor(k_low + 3076, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3078, 0x40000040u), descriptor(k_low + 3078, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3584, 0x40000040u), descriptor(k_low + 3584, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3586, 0x40000040u), descriptor(k_low + 3586, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3588, 0x40000040u), descriptor(k_low + 3588, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3590, 0x40000040u), descriptor(k_low + 3590, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4096, 0x40000040u), descriptor(k_low + 4096, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4098, 0x40000040u), descriptor(k_low + 4098, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4100, 0x40000040u), descriptor(k_low + 4100, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4102, 0x40000040u), descriptor(k_low + 4102, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          if (n + 3 < s.tile_end) named_barrier_arrive(2, 256);
+          WGMMA_WAIT(0);
+        }
+        if (n + 1 < s.tile_end) {
+          {
+            // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+            const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+            if (v_rows < 64) {
+              named_barrier_sync(6, 128);  // all products with K are done
+              for (int i = v_rows * 8 + threadIdx.x % 128; i < 512; i += 128) {
+                zero_16_bytes(smem_k + k_stage * 73728 + 0 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 8192 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 16384 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 24576 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 32768 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 40960 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 49152 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 57344 + i * 16);
+              }
+              fence_proxy_async();
+            }
+            if ((n + 1) * 64 > clean_end) {
+              // keys past the row's own position or the end of the sequence do not count
+              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+              if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+              if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+              if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+              if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+              if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+              if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+              if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+              if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+              if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+              if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+              if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+              if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+              if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+              if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+              if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+            }
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+            float alpha_0 = 1.0f, alpha_1 = 1.0f;
+            // Keep the old maximum while no row of the warp grew by more than 2^8.
+            const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
+            const bool rescale = __any_sync(0xffffffffu, grew);
+            if (rescale) {
+              alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
+              alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
+            }
+            float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
+            float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
+            if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+              const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+              if (is_steep(shift_0)) shift_0 = 0.0f;
+              const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+              if (is_steep(shift_1)) shift_1 = 0.0f;
+              s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+              s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+              s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+              s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+              s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+              s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+              s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+              s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+            }
+            if (rescale) {
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            p[0] = pack_bf16(s_acc[0], s_acc[1]);
+            p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]);
+            p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]);
+            p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]);
+            p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]);
+            p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]);
+            p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]);
+            p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]);
+            p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            // P and its base, for the other warpgroup
+            if ((lane & 3) == 0) {
+              row_bases[0 + 16 * warp + (lane >> 2)] = row_max_0; row_bases[8 + 16 * warp + (lane >> 2)] = row_max_1;
+            }
+            named_barrier_sync(6, 128);  // all products with K are done: P takes the place of a panel
+            const u32 p_row = smem_k + k_stage * 73728 + 65536 + (16 * warp + (lane & 15)) * 128;
+            stmatrix_x4(p_row + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), p[0], p[1], p[2], p[3]);
+            stmatrix_x4(p_row + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), p[4], p[5], p[6], p[7]);
+            stmatrix_x4(p_row + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), p[8], p[9], p[10], p[11]);
+            stmatrix_x4(p_row + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), p[12], p[13], p[14], p[15]);
+            fence_proxy_async();
+            named_barrier_arrive(4, 256);
+            {
+              const u32 v_low = hidden(v_desc + v_stage * 4608 + 0);
+              wgmma_fence();
+              wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(0);
+          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          {
+            named_barrier_sync(5, 256);
+            const float top_0 = row_bases[64 + 16 * warp + (lane >> 2)], top_1 = row_bases[72 + 16 * warp + (lane >> 2)];
+            if (__any_sync(0xffffffffu, top_0 != row_max_0 || top_1 != row_max_1)) {
+              const float alpha_0 = rescale_factor(row_max_0, top_0, factor); row_sum_0 *= alpha_0; row_max_0 = top_0;
+              const float alpha_1 = rescale_factor(row_max_1, top_1, factor); row_sum_1 *= alpha_1; row_max_1 = top_1;
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            const u32 v_low = hidden(v_desc + v_stage * 4608 + 0);
+            const u32 p_low = hidden(((smem_k + v_stage * 73728 + 65536) >> 4) | 0x10000u);
+            wgmma_fence();
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 0, 0x40000040u), descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 2, 0x40000040u), descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 4, 0x40000040u), descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 6, 0x40000040u), descriptor(v_low + 384, 0x40000040u));
+            wgmma_commit();
+          }
+          WGMMA_WAIT(0);
+          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+        } else {
+          // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+          const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+          if (v_rows < 64) {
+            named_barrier_sync(6, 128);  // all products with K are done
+            for (int i = v_rows * 8 + threadIdx.x % 128; i < 512; i += 128) {
+              zero_16_bytes(smem_k + k_stage * 73728 + 0 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 8192 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 16384 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 24576 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 32768 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 40960 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 49152 + i * 16);
+              zero_16_bytes(smem_k + k_stage * 73728 + 57344 + i * 16);
+            }
+            fence_proxy_async();
+          }
+          if ((n + 1) * 64 > clean_end) {
+            // keys past the row's own position or the end of the sequence do not count
+            const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+            const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+            if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+            if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+            if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+            if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+            if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+            if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+            if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+            if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+            if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+            if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+            if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+            if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+            if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+            if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+            if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+            if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+          }
+          float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+          max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+          max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+          max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+          max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+          max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+          max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+          max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+          float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+          max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+          max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+          float alpha_0 = 1.0f, alpha_1 = 1.0f;
+          // Keep the old maximum while no row of the warp grew by more than 2^8.
+          const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
+          const bool rescale = __any_sync(0xffffffffu, grew);
+          if (rescale) {
+            alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
+            alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
+          }
+          float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
+          float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
+          if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+            const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+            if (is_steep(shift_0)) shift_0 = 0.0f;
+            const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+            if (is_steep(shift_1)) shift_1 = 0.0f;
+            s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+            s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+            s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+            s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+            s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+            s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+            s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+            s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+          }
+          if (rescale) {
+            o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+            o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+            o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+            o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+            o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+            o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+            o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+            o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+            o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+            o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+            o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+            o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+            o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+            o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+            o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+            o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+            o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+            o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+            o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+            o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+            o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+            o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+            o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+            o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+            o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+            o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+            o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+            o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+            o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+            o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+            o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+            o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+          }
+          s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
+          s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
+          s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
+          s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
+          s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
+          s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
+          s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
+          s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
+          s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
+          s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
+          s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
+          s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
+          s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
+          s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
+          s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
+          s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
+          // row sums, two chains each
+          float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+          float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+          sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+          sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+          sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+          sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+          sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+          sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+          sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+          row_sum_0 += sum_0a_0 + sum_0b_0;
+          row_sum_1 += sum_1a_0 + sum_1b_0;
+          p[0] = pack_bf16(s_acc[0], s_acc[1]);
+          p[1] = pack_bf16(s_acc[2], s_acc[3]);
+          p[2] = pack_bf16(s_acc[4], s_acc[5]);
+          p[3] = pack_bf16(s_acc[6], s_acc[7]);
+          p[4] = pack_bf16(s_acc[8], s_acc[9]);
+          p[5] = pack_bf16(s_acc[10], s_acc[11]);
+          p[6] = pack_bf16(s_acc[12], s_acc[13]);
+          p[7] = pack_bf16(s_acc[14], s_acc[15]);
+          p[8] = pack_bf16(s_acc[16], s_acc[17]);
+          p[9] = pack_bf16(s_acc[18], s_acc[19]);
+          p[10] = pack_bf16(s_acc[20], s_acc[21]);
+          p[11] = pack_bf16(s_acc[22], s_acc[23]);
+          p[12] = pack_bf16(s_acc[24], s_acc[25]);
+          p[13] = pack_bf16(s_acc[26], s_acc[27]);
+          p[14] = pack_bf16(s_acc[28], s_acc[29]);
+          p[15] = pack_bf16(s_acc[30], s_acc[31]);
+          // P and its base, for the other warpgroup
+          if ((lane & 3) == 0) {
+            row_bases[0 + 16 * warp + (lane >> 2)] = row_max_0; row_bases[8 + 16 * warp + (lane >> 2)] = row_max_1;
+          }
+          named_barrier_sync(6, 128);  // all products with K are done: P takes the place of a panel
+          const u32 p_row = smem_k + k_stage * 73728 + 65536 + (16 * warp + (lane & 15)) * 128;
+          stmatrix_x4(p_row + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), p[0], p[1], p[2], p[3]);
+          stmatrix_x4(p_row + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), p[4], p[5], p[6], p[7]);
+          stmatrix_x4(p_row + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), p[8], p[9], p[10], p[11]);
+          stmatrix_x4(p_row + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), p[12], p[13], p[14], p[15]);
+          fence_proxy_async();
+          named_barrier_arrive(4, 256);
+          {
+            const u32 v_low = hidden(v_desc + v_stage * 4608 + 0);
+            wgmma_fence();
+            wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+            wgmma_commit();
+          }
+          WGMMA_WAIT(0);
+          if (lane < 2) mbarrier_arrive(mbar_v_empty + v_stage * 16);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+        }
+      } else {
+        if (n + 1 < s.tile_end) {
+          k_phase ^= k_stage; k_stage ^= 1;
+          named_barrier_sync(2, 256);
+          // S = Q K'
+          mbarrier_wait(mbar_k_full + k_stage * 16, k_phase);
+          {
+            const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+            {
+              const u32 q_desc = q_low;
+              wgmma_fence();
+              wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          mbarrier_wait(mbar_k_full + k_stage * 16 + 8, k_phase);
+          {
+            const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+            {
+              const u32 q_desc = q_low;
+              wgmma_fence();
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2048, 0x40000040u), descriptor(k_low + 2048, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2050, 0x40000040u), descriptor(k_low + 2050, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2052, 0x40000040u), descriptor(k_low + 2052, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2054, 0x40000040u), descriptor(k_low + 2054, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2560, 0x40000040u), descriptor(k_low + 2560, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2562, 0x40000040u), descriptor(k_low + 2562, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2564, 0x40000040u), descriptor(k_low + 2564, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2566, 0x40000040u), descriptor(k_low + 2566, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3072, 0x40000040u), descriptor(k_low + 3072, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3074, 0x40000040u), descriptor(k_low + 3074, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3076, 0x40000040u), descriptor(k_low + 3076, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3078, 0x40000040u), descriptor(k_low + 3078, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3584, 0x40000040u), descriptor(k_low + 3584, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3586, 0x40000040u), descriptor(k_low + 3586, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3588, 0x40000040u), descriptor(k_low + 3588, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3590, 0x40000040u), descriptor(k_low + 3590, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4096, 0x40000040u), descriptor(k_low + 4096, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4098, 0x40000040u), descriptor(k_low + 4098, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4100, 0x40000040u), descriptor(k_low + 4100, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4102, 0x40000040u), descriptor(k_low + 4102, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(0);
+        }
+        #pragma unroll 1
+        for (; n + 3 < s.tile_end; n += 2) {
+          {
+            named_barrier_sync(4, 256);
+            const float top_0 = row_bases[0 + 16 * warp + (lane >> 2)], top_1 = row_bases[8 + 16 * warp + (lane >> 2)];
+            if (__any_sync(0xffffffffu, top_0 != row_max_0 || top_1 != row_max_1)) {
+              const float alpha_0 = rescale_factor(row_max_0, top_0, factor); row_sum_0 *= alpha_0; row_max_0 = top_0;
+              const float alpha_1 = rescale_factor(row_max_1, top_1, factor); row_sum_1 *= alpha_1; row_max_1 = top_1;
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            const u32 v_low = hidden(v_desc + v_stage * 4608 + 2048);
+            const u32 p_low = hidden(((smem_k + v_stage * 73728 + 65536) >> 4) | 0x10000u);
+            wgmma_fence();
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 0, 0x40000040u), descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 2, 0x40000040u), descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 4, 0x40000040u), descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 6, 0x40000040u), descriptor(v_low + 384, 0x40000040u));
+            wgmma_commit();
+          }
+          const int own = n + 1;
+          {
+            const int n = own;
+            // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+            const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+            if (v_rows < 64) {
+              named_barrier_sync(7, 128);  // all products with K are done
+              for (int i = v_rows * 8 + threadIdx.x % 128; i < 512; i += 128) {
+                zero_16_bytes(smem_k + k_stage * 73728 + 0 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 8192 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 16384 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 24576 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 32768 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 40960 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 49152 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 57344 + i * 16);
+              }
+              fence_proxy_async();
+            }
+            if ((n + 1) * 64 > clean_end) {
+              // keys past the row's own position or the end of the sequence do not count
+              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+              if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+              if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+              if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+              if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+              if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+              if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+              if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+              if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+              if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+              if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+              if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+              if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+              if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+              if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+              if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+            }
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+            float alpha_0 = 1.0f, alpha_1 = 1.0f;
+            // Keep the old maximum while no row of the warp grew by more than 2^8.
+            const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
+            const bool rescale = __any_sync(0xffffffffu, grew);
+            if (rescale) {
+              alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
+              alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
+            }
+            float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
+            float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
+            if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+              const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+              if (is_steep(shift_0)) shift_0 = 0.0f;
+              const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+              if (is_steep(shift_1)) shift_1 = 0.0f;
+              s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+              s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+              s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+              s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+              s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+              s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+              s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+              s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+            }
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            p[0] = pack_bf16(s_acc[0], s_acc[1]);
+            p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]);
+            p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]);
+            p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]);
+            p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]);
+            p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]);
+            p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]);
+            p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]);
+            p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            // P and its base, for the other warpgroup
+            if ((lane & 3) == 0) {
+              row_bases[64 + 16 * warp + (lane >> 2)] = row_max_0; row_bases[72 + 16 * warp + (lane >> 2)] = row_max_1;
+            }
+            named_barrier_sync(7, 128);  // all products with K are done: P takes the place of a panel
+            const u32 p_row = smem_k + k_stage * 73728 + 65536 + (16 * warp + (lane & 15)) * 128;
+            stmatrix_x4(p_row + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), p[0], p[1], p[2], p[3]);
+            stmatrix_x4(p_row + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), p[4], p[5], p[6], p[7]);
+            stmatrix_x4(p_row + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), p[8], p[9], p[10], p[11]);
+            stmatrix_x4(p_row + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), p[12], p[13], p[14], p[15]);
+            fence_proxy_async();
+            named_barrier_arrive(5, 256);
+            WGMMA_WAIT(0);
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+            v_phase ^= v_stage; v_stage ^= 1;
+            if (rescale) {
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            {
+              const u32 v_low = hidden(v_desc + v_stage * 4608 + 2048);
+              wgmma_fence();
+              wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          k_phase ^= k_stage; k_stage ^= 1;
+          k_phase ^= k_stage; k_stage ^= 1;
+          named_barrier_sync(2, 256);
+          // S = Q K'
+          mbarrier_wait(mbar_k_full + k_stage * 16, k_phase);
+          {
+            const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+            {
+              const u32 q_desc = q_low;
+              wgmma_fence();
+              wgmma_m64n64k16_ss_first(s_acc, descriptor(q_desc + 0, 0x40000040u), descriptor(k_low + 0, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2, 0x40000040u), descriptor(k_low + 2, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4, 0x40000040u), descriptor(k_low + 4, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 6, 0x40000040u), descriptor(k_low + 6, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 512, 0x40000040u), descriptor(k_low + 512, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 514, 0x40000040u), descriptor(k_low + 514, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 516, 0x40000040u), descriptor(k_low + 516, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 518, 0x40000040u), descriptor(k_low + 518, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1024, 0x40000040u), descriptor(k_low + 1024, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1026, 0x40000040u), descriptor(k_low + 1026, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1028, 0x40000040u), descriptor(k_low + 1028, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1030, 0x40000040u), descriptor(k_low + 1030, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1536, 0x40000040u), descriptor(k_low + 1536, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1538, 0x40000040u), descriptor(k_low + 1538, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1540, 0x40000040u), descriptor(k_low + 1540, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 1542, 0x40000040u), descriptor(k_low + 1542, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          mbarrier_wait(mbar_k_full + k_stage * 16 + 8, k_phase);
+          {
+            const u32 k_low = hidden(k_desc + k_stage * 4608), q_low = hidden(q_desc);
+            {
+              const u32 q_desc = q_low;
+              wgmma_fence();
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2048, 0x40000040u), descriptor(k_low + 2048, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2050, 0x40000040u), descriptor(k_low + 2050, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2052, 0x40000040u), descriptor(k_low + 2052, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2054, 0x40000040u), descriptor(k_low + 2054, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2560, 0x40000040u), descriptor(k_low + 2560, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2562, 0x40000040u), descriptor(k_low + 2562, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2564, 0x40000040u), descriptor(k_low + 2564, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 2566, 0x40000040u), descriptor(k_low + 2566, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3072, 0x40000040u), descriptor(k_low + 3072, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3074, 0x40000040u), descriptor(k_low + 3074, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3076, 0x40000040u), descriptor(k_low + 3076, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3078, 0x40000040u), descriptor(k_low + 3078, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3584, 0x40000040u), descriptor(k_low + 3584, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3586, 0x40000040u), descriptor(k_low + 3586, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3588, 0x40000040u), descriptor(k_low + 3588, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 3590, 0x40000040u), descriptor(k_low + 3590, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4096, 0x40000040u), descriptor(k_low + 4096, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4098, 0x40000040u), descriptor(k_low + 4098, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4100, 0x40000040u), descriptor(k_low + 4100, 0x40000040u));
+              wgmma_m64n64k16_ss(s_acc, descriptor(q_desc + 4102, 0x40000040u), descriptor(k_low + 4102, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(0);
+        }
+        if (n + 1 < s.tile_end) {
+          {
+            named_barrier_sync(4, 256);
+            const float top_0 = row_bases[0 + 16 * warp + (lane >> 2)], top_1 = row_bases[8 + 16 * warp + (lane >> 2)];
+            if (__any_sync(0xffffffffu, top_0 != row_max_0 || top_1 != row_max_1)) {
+              const float alpha_0 = rescale_factor(row_max_0, top_0, factor); row_sum_0 *= alpha_0; row_max_0 = top_0;
+              const float alpha_1 = rescale_factor(row_max_1, top_1, factor); row_sum_1 *= alpha_1; row_max_1 = top_1;
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            const u32 v_low = hidden(v_desc + v_stage * 4608 + 2048);
+            const u32 p_low = hidden(((smem_k + v_stage * 73728 + 65536) >> 4) | 0x10000u);
+            wgmma_fence();
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 0, 0x40000040u), descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 2, 0x40000040u), descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 4, 0x40000040u), descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 6, 0x40000040u), descriptor(v_low + 384, 0x40000040u));
+            wgmma_commit();
+          }
+          const int own = n + 1;
+          {
+            const int n = own;
+            // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+            const int v_rows = max(s.sequence.seqlen_k - n * 64, 0);
+            if (v_rows < 64) {
+              named_barrier_sync(7, 128);  // all products with K are done
+              for (int i = v_rows * 8 + threadIdx.x % 128; i < 512; i += 128) {
+                zero_16_bytes(smem_k + k_stage * 73728 + 0 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 8192 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 16384 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 24576 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 32768 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 40960 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 49152 + i * 16);
+                zero_16_bytes(smem_k + k_stage * 73728 + 57344 + i * 16);
+              }
+              fence_proxy_async();
+            }
+            if ((n + 1) * 64 > clean_end) {
+              // keys past the row's own position or the end of the sequence do not count
+              const int end_0 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 0 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              const int end_1 = min(s.sequence.seqlen_k, (s.m_block * 64 + 16 * warp + 8 + (lane >> 2)) / group + s.sequence.seqlen_k - s.sequence.seqlen_q + 1) - (n * 64) - 2 * (lane & 3);
+              if (0 >= end_0) s_acc[0] = -kInfinity; if (1 >= end_0) s_acc[1] = -kInfinity;
+              if (0 >= end_1) s_acc[2] = -kInfinity; if (1 >= end_1) s_acc[3] = -kInfinity;
+              if (8 >= end_0) s_acc[4] = -kInfinity; if (9 >= end_0) s_acc[5] = -kInfinity;
+              if (8 >= end_1) s_acc[6] = -kInfinity; if (9 >= end_1) s_acc[7] = -kInfinity;
+              if (16 >= end_0) s_acc[8] = -kInfinity; if (17 >= end_0) s_acc[9] = -kInfinity;
+              if (16 >= end_1) s_acc[10] = -kInfinity; if (17 >= end_1) s_acc[11] = -kInfinity;
+              if (24 >= end_0) s_acc[12] = -kInfinity; if (25 >= end_0) s_acc[13] = -kInfinity;
+              if (24 >= end_1) s_acc[14] = -kInfinity; if (25 >= end_1) s_acc[15] = -kInfinity;
+              if (32 >= end_0) s_acc[16] = -kInfinity; if (33 >= end_0) s_acc[17] = -kInfinity;
+              if (32 >= end_1) s_acc[18] = -kInfinity; if (33 >= end_1) s_acc[19] = -kInfinity;
+              if (40 >= end_0) s_acc[20] = -kInfinity; if (41 >= end_0) s_acc[21] = -kInfinity;
+              if (40 >= end_1) s_acc[22] = -kInfinity; if (41 >= end_1) s_acc[23] = -kInfinity;
+              if (48 >= end_0) s_acc[24] = -kInfinity; if (49 >= end_0) s_acc[25] = -kInfinity;
+              if (48 >= end_1) s_acc[26] = -kInfinity; if (49 >= end_1) s_acc[27] = -kInfinity;
+              if (56 >= end_0) s_acc[28] = -kInfinity; if (57 >= end_0) s_acc[29] = -kInfinity;
+              if (56 >= end_1) s_acc[30] = -kInfinity; if (57 >= end_1) s_acc[31] = -kInfinity;
+            }
+            float max_0a = s_acc[0], max_0b = s_acc[1], max_1a = s_acc[2], max_1b = s_acc[3];
+            max_0a = fmaxf(max_0a, s_acc[4]); max_0b = fmaxf(max_0b, s_acc[5]); max_1a = fmaxf(max_1a, s_acc[6]); max_1b = fmaxf(max_1b, s_acc[7]);
+            max_0a = fmaxf(max_0a, s_acc[8]); max_0b = fmaxf(max_0b, s_acc[9]); max_1a = fmaxf(max_1a, s_acc[10]); max_1b = fmaxf(max_1b, s_acc[11]);
+            max_0a = fmaxf(max_0a, s_acc[12]); max_0b = fmaxf(max_0b, s_acc[13]); max_1a = fmaxf(max_1a, s_acc[14]); max_1b = fmaxf(max_1b, s_acc[15]);
+            max_0a = fmaxf(max_0a, s_acc[16]); max_0b = fmaxf(max_0b, s_acc[17]); max_1a = fmaxf(max_1a, s_acc[18]); max_1b = fmaxf(max_1b, s_acc[19]);
+            max_0a = fmaxf(max_0a, s_acc[20]); max_0b = fmaxf(max_0b, s_acc[21]); max_1a = fmaxf(max_1a, s_acc[22]); max_1b = fmaxf(max_1b, s_acc[23]);
+            max_0a = fmaxf(max_0a, s_acc[24]); max_0b = fmaxf(max_0b, s_acc[25]); max_1a = fmaxf(max_1a, s_acc[26]); max_1b = fmaxf(max_1b, s_acc[27]);
+            max_0a = fmaxf(max_0a, s_acc[28]); max_0b = fmaxf(max_0b, s_acc[29]); max_1a = fmaxf(max_1a, s_acc[30]); max_1b = fmaxf(max_1b, s_acc[31]);
+            float max_0 = fmaxf(max_0a, max_0b), max_1 = fmaxf(max_1a, max_1b);
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 1)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 1));
+            max_0 = fmaxf(max_0, __shfl_xor_sync(0xffffffffu, max_0, 2)); max_1 = fmaxf(max_1, __shfl_xor_sync(0xffffffffu, max_1, 2));
+            max_0 = fmaxf(max_0, row_max_0); max_1 = fmaxf(max_1, row_max_1);
+            float alpha_0 = 1.0f, alpha_1 = 1.0f;
+            // Keep the old maximum while no row of the warp grew by more than 2^8.
+            const bool grew = (max_0 - row_max_0) * factor > 8.0f || (max_1 - row_max_1) * factor > 8.0f;
+            const bool rescale = __any_sync(0xffffffffu, grew);
+            if (rescale) {
+              alpha_0 = rescale_factor(row_max_0, max_0, factor); row_sum_0 *= alpha_0; row_max_0 = max_0;
+              alpha_1 = rescale_factor(row_max_1, max_1, factor); row_sum_1 *= alpha_1; row_max_1 = max_1;
+            }
+            float shift_0 = row_max_0 == -kInfinity ? 0.0f : row_base(row_max_0, factor);
+            float shift_1 = row_max_1 == -kInfinity ? 0.0f : row_base(row_max_1, factor);
+            if (__any_sync(0xffffffffu, is_steep(shift_0) || is_steep(shift_1))) {
+              const float steep_0 = is_steep(shift_0) && row_max_0 != -kInfinity ? row_max_0 : 0.0f;
+              if (is_steep(shift_0)) shift_0 = 0.0f;
+              const float steep_1 = is_steep(shift_1) && row_max_1 != -kInfinity ? row_max_1 : 0.0f;
+              if (is_steep(shift_1)) shift_1 = 0.0f;
+              s_acc[0] -= steep_0; s_acc[1] -= steep_0; s_acc[2] -= steep_1; s_acc[3] -= steep_1;
+              s_acc[4] -= steep_0; s_acc[5] -= steep_0; s_acc[6] -= steep_1; s_acc[7] -= steep_1;
+              s_acc[8] -= steep_0; s_acc[9] -= steep_0; s_acc[10] -= steep_1; s_acc[11] -= steep_1;
+              s_acc[12] -= steep_0; s_acc[13] -= steep_0; s_acc[14] -= steep_1; s_acc[15] -= steep_1;
+              s_acc[16] -= steep_0; s_acc[17] -= steep_0; s_acc[18] -= steep_1; s_acc[19] -= steep_1;
+              s_acc[20] -= steep_0; s_acc[21] -= steep_0; s_acc[22] -= steep_1; s_acc[23] -= steep_1;
+              s_acc[24] -= steep_0; s_acc[25] -= steep_0; s_acc[26] -= steep_1; s_acc[27] -= steep_1;
+              s_acc[28] -= steep_0; s_acc[29] -= steep_0; s_acc[30] -= steep_1; s_acc[31] -= steep_1;
+            }
+            s_acc[0] = exp2_approx(fmaf(s_acc[0], factor, -shift_0)); s_acc[1] = exp2_approx(fmaf(s_acc[1], factor, -shift_0));
+            s_acc[2] = exp2_approx(fmaf(s_acc[2], factor, -shift_1)); s_acc[3] = exp2_approx(fmaf(s_acc[3], factor, -shift_1));
+            s_acc[4] = exp2_approx(fmaf(s_acc[4], factor, -shift_0)); s_acc[5] = exp2_approx(fmaf(s_acc[5], factor, -shift_0));
+            s_acc[6] = exp2_approx(fmaf(s_acc[6], factor, -shift_1)); s_acc[7] = exp2_approx(fmaf(s_acc[7], factor, -shift_1));
+            s_acc[8] = exp2_approx(fmaf(s_acc[8], factor, -shift_0)); s_acc[9] = exp2_approx(fmaf(s_acc[9], factor, -shift_0));
+            s_acc[10] = exp2_approx(fmaf(s_acc[10], factor, -shift_1)); s_acc[11] = exp2_approx(fmaf(s_acc[11], factor, -shift_1));
+            s_acc[12] = exp2_approx(fmaf(s_acc[12], factor, -shift_0)); s_acc[13] = exp2_approx(fmaf(s_acc[13], factor, -shift_0));
+            s_acc[14] = exp2_approx(fmaf(s_acc[14], factor, -shift_1)); s_acc[15] = exp2_approx(fmaf(s_acc[15], factor, -shift_1));
+            s_acc[16] = exp2_approx(fmaf(s_acc[16], factor, -shift_0)); s_acc[17] = exp2_approx(fmaf(s_acc[17], factor, -shift_0));
+            s_acc[18] = exp2_approx(fmaf(s_acc[18], factor, -shift_1)); s_acc[19] = exp2_approx(fmaf(s_acc[19], factor, -shift_1));
+            s_acc[20] = exp2_approx(fmaf(s_acc[20], factor, -shift_0)); s_acc[21] = exp2_approx(fmaf(s_acc[21], factor, -shift_0));
+            s_acc[22] = exp2_approx(fmaf(s_acc[22], factor, -shift_1)); s_acc[23] = exp2_approx(fmaf(s_acc[23], factor, -shift_1));
+            s_acc[24] = exp2_approx(fmaf(s_acc[24], factor, -shift_0)); s_acc[25] = exp2_approx(fmaf(s_acc[25], factor, -shift_0));
+            s_acc[26] = exp2_approx(fmaf(s_acc[26], factor, -shift_1)); s_acc[27] = exp2_approx(fmaf(s_acc[27], factor, -shift_1));
+            s_acc[28] = exp2_approx(fmaf(s_acc[28], factor, -shift_0)); s_acc[29] = exp2_approx(fmaf(s_acc[29], factor, -shift_0));
+            s_acc[30] = exp2_approx(fmaf(s_acc[30], factor, -shift_1)); s_acc[31] = exp2_approx(fmaf(s_acc[31], factor, -shift_1));
+            // row sums, two chains each
+            float sum_0a_0 = s_acc[0], sum_0b_0 = s_acc[1];
+            float sum_1a_0 = s_acc[2], sum_1b_0 = s_acc[3];
+            sum_0a_0 += s_acc[4]; sum_0b_0 += s_acc[5]; sum_1a_0 += s_acc[6]; sum_1b_0 += s_acc[7];
+            sum_0a_0 += s_acc[8]; sum_0b_0 += s_acc[9]; sum_1a_0 += s_acc[10]; sum_1b_0 += s_acc[11];
+            sum_0a_0 += s_acc[12]; sum_0b_0 += s_acc[13]; sum_1a_0 += s_acc[14]; sum_1b_0 += s_acc[15];
+            sum_0a_0 += s_acc[16]; sum_0b_0 += s_acc[17]; sum_1a_0 += s_acc[18]; sum_1b_0 += s_acc[19];
+            sum_0a_0 += s_acc[20]; sum_0b_0 += s_acc[21]; sum_1a_0 += s_acc[22]; sum_1b_0 += s_acc[23];
+            sum_0a_0 += s_acc[24]; sum_0b_0 += s_acc[25]; sum_1a_0 += s_acc[26]; sum_1b_0 += s_acc[27];
+            sum_0a_0 += s_acc[28]; sum_0b_0 += s_acc[29]; sum_1a_0 += s_acc[30]; sum_1b_0 += s_acc[31];
+            row_sum_0 += sum_0a_0 + sum_0b_0;
+            row_sum_1 += sum_1a_0 + sum_1b_0;
+            p[0] = pack_bf16(s_acc[0], s_acc[1]);
+            p[1] = pack_bf16(s_acc[2], s_acc[3]);
+            p[2] = pack_bf16(s_acc[4], s_acc[5]);
+            p[3] = pack_bf16(s_acc[6], s_acc[7]);
+            p[4] = pack_bf16(s_acc[8], s_acc[9]);
+            p[5] = pack_bf16(s_acc[10], s_acc[11]);
+            p[6] = pack_bf16(s_acc[12], s_acc[13]);
+            p[7] = pack_bf16(s_acc[14], s_acc[15]);
+            p[8] = pack_bf16(s_acc[16], s_acc[17]);
+            p[9] = pack_bf16(s_acc[18], s_acc[19]);
+            p[10] = pack_bf16(s_acc[20], s_acc[21]);
+            p[11] = pack_bf16(s_acc[22], s_acc[23]);
+            p[12] = pack_bf16(s_acc[24], s_acc[25]);
+            p[13] = pack_bf16(s_acc[26], s_acc[27]);
+            p[14] = pack_bf16(s_acc[28], s_acc[29]);
+            p[15] = pack_bf16(s_acc[30], s_acc[31]);
+            // P and its base, for the other warpgroup
+            if ((lane & 3) == 0) {
+              row_bases[64 + 16 * warp + (lane >> 2)] = row_max_0; row_bases[72 + 16 * warp + (lane >> 2)] = row_max_1;
+            }
+            named_barrier_sync(7, 128);  // all products with K are done: P takes the place of a panel
+            const u32 p_row = smem_k + k_stage * 73728 + 65536 + (16 * warp + (lane & 15)) * 128;
+            stmatrix_x4(p_row + (((0 + (lane >> 4)) ^ (lane & 7)) << 4), p[0], p[1], p[2], p[3]);
+            stmatrix_x4(p_row + (((2 + (lane >> 4)) ^ (lane & 7)) << 4), p[4], p[5], p[6], p[7]);
+            stmatrix_x4(p_row + (((4 + (lane >> 4)) ^ (lane & 7)) << 4), p[8], p[9], p[10], p[11]);
+            stmatrix_x4(p_row + (((6 + (lane >> 4)) ^ (lane & 7)) << 4), p[12], p[13], p[14], p[15]);
+            fence_proxy_async();
+            named_barrier_arrive(5, 256);
+            WGMMA_WAIT(0);
+            if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+            v_phase ^= v_stage; v_stage ^= 1;
+            if (rescale) {
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            {
+              const u32 v_low = hidden(v_desc + v_stage * 4608 + 2048);
+              wgmma_fence();
+              wgmma_m64n256k16_rs(o_acc, p[0], p[1], p[2], p[3], descriptor(v_low + 0, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[4], p[5], p[6], p[7], descriptor(v_low + 128, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[8], p[9], p[10], p[11], descriptor(v_low + 256, 0x40000040u));
+              wgmma_m64n256k16_rs(o_acc, p[12], p[13], p[14], p[15], descriptor(v_low + 384, 0x40000040u));
+              wgmma_commit();
+            }
+          }
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+          n += 2;
+        }
+        if (n < s.tile_end) {
+          {
+            named_barrier_sync(4, 256);
+            const float top_0 = row_bases[0 + 16 * warp + (lane >> 2)], top_1 = row_bases[8 + 16 * warp + (lane >> 2)];
+            if (__any_sync(0xffffffffu, top_0 != row_max_0 || top_1 != row_max_1)) {
+              const float alpha_0 = rescale_factor(row_max_0, top_0, factor); row_sum_0 *= alpha_0; row_max_0 = top_0;
+              const float alpha_1 = rescale_factor(row_max_1, top_1, factor); row_sum_1 *= alpha_1; row_max_1 = top_1;
+              o_acc[0] *= alpha_0; o_acc[1] *= alpha_0; o_acc[2] *= alpha_1; o_acc[3] *= alpha_1;
+              o_acc[4] *= alpha_0; o_acc[5] *= alpha_0; o_acc[6] *= alpha_1; o_acc[7] *= alpha_1;
+              o_acc[8] *= alpha_0; o_acc[9] *= alpha_0; o_acc[10] *= alpha_1; o_acc[11] *= alpha_1;
+              o_acc[12] *= alpha_0; o_acc[13] *= alpha_0; o_acc[14] *= alpha_1; o_acc[15] *= alpha_1;
+              o_acc[16] *= alpha_0; o_acc[17] *= alpha_0; o_acc[18] *= alpha_1; o_acc[19] *= alpha_1;
+              o_acc[20] *= alpha_0; o_acc[21] *= alpha_0; o_acc[22] *= alpha_1; o_acc[23] *= alpha_1;
+              o_acc[24] *= alpha_0; o_acc[25] *= alpha_0; o_acc[26] *= alpha_1; o_acc[27] *= alpha_1;
+              o_acc[28] *= alpha_0; o_acc[29] *= alpha_0; o_acc[30] *= alpha_1; o_acc[31] *= alpha_1;
+              o_acc[32] *= alpha_0; o_acc[33] *= alpha_0; o_acc[34] *= alpha_1; o_acc[35] *= alpha_1;
+              o_acc[36] *= alpha_0; o_acc[37] *= alpha_0; o_acc[38] *= alpha_1; o_acc[39] *= alpha_1;
+              o_acc[40] *= alpha_0; o_acc[41] *= alpha_0; o_acc[42] *= alpha_1; o_acc[43] *= alpha_1;
+              o_acc[44] *= alpha_0; o_acc[45] *= alpha_0; o_acc[46] *= alpha_1; o_acc[47] *= alpha_1;
+              o_acc[48] *= alpha_0; o_acc[49] *= alpha_0; o_acc[50] *= alpha_1; o_acc[51] *= alpha_1;
+              o_acc[52] *= alpha_0; o_acc[53] *= alpha_0; o_acc[54] *= alpha_1; o_acc[55] *= alpha_1;
+              o_acc[56] *= alpha_0; o_acc[57] *= alpha_0; o_acc[58] *= alpha_1; o_acc[59] *= alpha_1;
+              o_acc[60] *= alpha_0; o_acc[61] *= alpha_0; o_acc[62] *= alpha_1; o_acc[63] *= alpha_1;
+              o_acc[64] *= alpha_0; o_acc[65] *= alpha_0; o_acc[66] *= alpha_1; o_acc[67] *= alpha_1;
+              o_acc[68] *= alpha_0; o_acc[69] *= alpha_0; o_acc[70] *= alpha_1; o_acc[71] *= alpha_1;
+              o_acc[72] *= alpha_0; o_acc[73] *= alpha_0; o_acc[74] *= alpha_1; o_acc[75] *= alpha_1;
+              o_acc[76] *= alpha_0; o_acc[77] *= alpha_0; o_acc[78] *= alpha_1; o_acc[79] *= alpha_1;
+              o_acc[80] *= alpha_0; o_acc[81] *= alpha_0; o_acc[82] *= alpha_1; o_acc[83] *= alpha_1;
+              o_acc[84] *= alpha_0; o_acc[85] *= alpha_0; o_acc[86] *= alpha_1; o_acc[87] *= alpha_1;
+              o_acc[88] *= alpha_0; o_acc[89] *= alpha_0; o_acc[90] *= alpha_1; o_acc[91] *= alpha_1;
+              o_acc[92] *= alpha_0; o_acc[93] *= alpha_0; o_acc[94] *= alpha_1; o_acc[95] *= alpha_1;
+              o_acc[96] *= alpha_0; o_acc[97] *= alpha_0; o_acc[98] *= alpha_1; o_acc[99] *= alpha_1;
+              o_acc[100] *= alpha_0; o_acc[101] *= alpha_0; o_acc[102] *= alpha_1; o_acc[103] *= alpha_1;
+              o_acc[104] *= alpha_0; o_acc[105] *= alpha_0; o_acc[106] *= alpha_1; o_acc[107] *= alpha_1;
+              o_acc[108] *= alpha_0; o_acc[109] *= alpha_0; o_acc[110] *= alpha_1; o_acc[111] *= alpha_1;
+              o_acc[112] *= alpha_0; o_acc[113] *= alpha_0; o_acc[114] *= alpha_1; o_acc[115] *= alpha_1;
+              o_acc[116] *= alpha_0; o_acc[117] *= alpha_0; o_acc[118] *= alpha_1; o_acc[119] *= alpha_1;
+              o_acc[120] *= alpha_0; o_acc[121] *= alpha_0; o_acc[122] *= alpha_1; o_acc[123] *= alpha_1;
+              o_acc[124] *= alpha_0; o_acc[125] *= alpha_0; o_acc[126] *= alpha_1; o_acc[127] *= alpha_1;
+            }
+            const u32 v_low = hidden(v_desc + v_stage * 4608 + 2048);
+            const u32 p_low = hidden(((smem_k + v_stage * 73728 + 65536) >> 4) | 0x10000u);
+            wgmma_fence();
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 0, 0x40000040u), descriptor(v_low + 0, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 2, 0x40000040u), descriptor(v_low + 128, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 4, 0x40000040u), descriptor(v_low + 256, 0x40000040u));
+            wgmma_m64n256k16_ss(o_acc, descriptor(p_low + 6, 0x40000040u), descriptor(v_low + 384, 0x40000040u));
+            wgmma_commit();
+          }
+          WGMMA_WAIT(0);
+          if (lane == 0) mbarrier_arrive(mbar_v_empty + v_stage * 16 + 8);
+          v_phase ^= v_stage; v_stage ^= 1;
+        }
+      }
+      range.position = (unsigned)kept[0];
+      range.end = (unsigned)kept[1];
+      range.total = (unsigned)kept[2];
+      range.teams = (unsigned)kept[3];
+      range.cell = (unsigned)kept[4];
+      range.batch_start = (unsigned)kept[5];
+      s.item_start = (unsigned)kept[6];
+      range.slots = (int)kept[7];
+      range.m_blocks = (int)kept[8];
+      range.batch = (int)kept[9];
+      range.first = (int)kept[10];
+      s.batch = (int)kept[11];
+      s.kv_head = (int)kept[12];
+      s.item = (int)kept[13];
+      s.whole = (int)kept[14];
+      s.sequence.q_start = (int)kept[15];
+      s.sequence.num_tiles = (int)kept[16];
+      s.second_slot = (int)kept[17];
 
       // ---- row sums over the lanes and warps
       row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
       row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 1);
       row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 2);
       row_sum_1 += __shfl_xor_sync(0xffffffffu, row_sum_1, 2);
+      // each warpgroup has the sums of its own tiles
+      float* const row_sums = row_bases + 128;
+      if ((lane & 3) == 0) {
+        row_sums[half * 64 + 16 * warp + (lane >> 2) + 0] = row_sum_0;
+        row_sums[half * 64 + 16 * warp + (lane >> 2) + 8] = row_sum_1;
+      }
+      named_barrier_sync(1, 256);
+      row_sum_0 = row_sums[16 * warp + (lane >> 2) + 0] + row_sums[64 + 16 * warp + (lane >> 2) + 0];
+      row_sum_1 = row_sums[16 * warp + (lane >> 2) + 8] + row_sums[64 + 16 * warp + (lane >> 2) + 8];
 
       // ---- output
       if (s.whole) {
@@ -839,217 +2131,139 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       } else {
         // this block's part
         float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 32896;
-        if (16 * warp + (lane >> 2) < rows) {
-          float* const at = part + (16 * warp + (lane >> 2)) * 512 + half * 256 + 2 * (lane & 3);
-          *(float2*)(at + 0) = make_float2(o_acc[0], o_acc[1]);
-          *(float2*)(at + 8) = make_float2(o_acc[4], o_acc[5]);
-          *(float2*)(at + 16) = make_float2(o_acc[8], o_acc[9]);
-          *(float2*)(at + 24) = make_float2(o_acc[12], o_acc[13]);
-          *(float2*)(at + 32) = make_float2(o_acc[16], o_acc[17]);
-          *(float2*)(at + 40) = make_float2(o_acc[20], o_acc[21]);
-          *(float2*)(at + 48) = make_float2(o_acc[24], o_acc[25]);
-          *(float2*)(at + 56) = make_float2(o_acc[28], o_acc[29]);
-          *(float2*)(at + 64) = make_float2(o_acc[32], o_acc[33]);
-          *(float2*)(at + 72) = make_float2(o_acc[36], o_acc[37]);
-          *(float2*)(at + 80) = make_float2(o_acc[40], o_acc[41]);
-          *(float2*)(at + 88) = make_float2(o_acc[44], o_acc[45]);
-          *(float2*)(at + 96) = make_float2(o_acc[48], o_acc[49]);
-          *(float2*)(at + 104) = make_float2(o_acc[52], o_acc[53]);
-          *(float2*)(at + 112) = make_float2(o_acc[56], o_acc[57]);
-          *(float2*)(at + 120) = make_float2(o_acc[60], o_acc[61]);
-          *(float2*)(at + 128) = make_float2(o_acc[64], o_acc[65]);
-          *(float2*)(at + 136) = make_float2(o_acc[68], o_acc[69]);
-          *(float2*)(at + 144) = make_float2(o_acc[72], o_acc[73]);
-          *(float2*)(at + 152) = make_float2(o_acc[76], o_acc[77]);
-          *(float2*)(at + 160) = make_float2(o_acc[80], o_acc[81]);
-          *(float2*)(at + 168) = make_float2(o_acc[84], o_acc[85]);
-          *(float2*)(at + 176) = make_float2(o_acc[88], o_acc[89]);
-          *(float2*)(at + 184) = make_float2(o_acc[92], o_acc[93]);
-          *(float2*)(at + 192) = make_float2(o_acc[96], o_acc[97]);
-          *(float2*)(at + 200) = make_float2(o_acc[100], o_acc[101]);
-          *(float2*)(at + 208) = make_float2(o_acc[104], o_acc[105]);
-          *(float2*)(at + 216) = make_float2(o_acc[108], o_acc[109]);
-          *(float2*)(at + 224) = make_float2(o_acc[112], o_acc[113]);
-          *(float2*)(at + 232) = make_float2(o_acc[116], o_acc[117]);
-          *(float2*)(at + 240) = make_float2(o_acc[120], o_acc[121]);
-          *(float2*)(at + 248) = make_float2(o_acc[124], o_acc[125]);
-          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max_0, row_sum_0);
-        }
-        if (16 * warp + 8 + (lane >> 2) < rows) {
-          float* const at = part + (16 * warp + 8 + (lane >> 2)) * 512 + half * 256 + 2 * (lane & 3);
-          *(float2*)(at + 0) = make_float2(o_acc[2], o_acc[3]);
-          *(float2*)(at + 8) = make_float2(o_acc[6], o_acc[7]);
-          *(float2*)(at + 16) = make_float2(o_acc[10], o_acc[11]);
-          *(float2*)(at + 24) = make_float2(o_acc[14], o_acc[15]);
-          *(float2*)(at + 32) = make_float2(o_acc[18], o_acc[19]);
-          *(float2*)(at + 40) = make_float2(o_acc[22], o_acc[23]);
-          *(float2*)(at + 48) = make_float2(o_acc[26], o_acc[27]);
-          *(float2*)(at + 56) = make_float2(o_acc[30], o_acc[31]);
-          *(float2*)(at + 64) = make_float2(o_acc[34], o_acc[35]);
-          *(float2*)(at + 72) = make_float2(o_acc[38], o_acc[39]);
-          *(float2*)(at + 80) = make_float2(o_acc[42], o_acc[43]);
-          *(float2*)(at + 88) = make_float2(o_acc[46], o_acc[47]);
-          *(float2*)(at + 96) = make_float2(o_acc[50], o_acc[51]);
-          *(float2*)(at + 104) = make_float2(o_acc[54], o_acc[55]);
-          *(float2*)(at + 112) = make_float2(o_acc[58], o_acc[59]);
-          *(float2*)(at + 120) = make_float2(o_acc[62], o_acc[63]);
-          *(float2*)(at + 128) = make_float2(o_acc[66], o_acc[67]);
-          *(float2*)(at + 136) = make_float2(o_acc[70], o_acc[71]);
-          *(float2*)(at + 144) = make_float2(o_acc[74], o_acc[75]);
-          *(float2*)(at + 152) = make_float2(o_acc[78], o_acc[79]);
-          *(float2*)(at + 160) = make_float2(o_acc[82], o_acc[83]);
-          *(float2*)(at + 168) = make_float2(o_acc[86], o_acc[87]);
-          *(float2*)(at + 176) = make_float2(o_acc[90], o_acc[91]);
-          *(float2*)(at + 184) = make_float2(o_acc[94], o_acc[95]);
-          *(float2*)(at + 192) = make_float2(o_acc[98], o_acc[99]);
-          *(float2*)(at + 200) = make_float2(o_acc[102], o_acc[103]);
-          *(float2*)(at + 208) = make_float2(o_acc[106], o_acc[107]);
-          *(float2*)(at + 216) = make_float2(o_acc[110], o_acc[111]);
-          *(float2*)(at + 224) = make_float2(o_acc[114], o_acc[115]);
-          *(float2*)(at + 232) = make_float2(o_acc[118], o_acc[119]);
-          *(float2*)(at + 240) = make_float2(o_acc[122], o_acc[123]);
-          *(float2*)(at + 248) = make_float2(o_acc[126], o_acc[127]);
-          if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + 8 + (lane >> 2))) = make_float2(row_max_1, row_sum_1);
-        }
+        float4* const at = (float4*)part + (half * 4 + warp) * 1024 + lane;
+        at[0] = make_float4(o_acc[0], o_acc[1], o_acc[4], o_acc[5]);
+        at[32] = make_float4(o_acc[2], o_acc[3], o_acc[6], o_acc[7]);
+        at[64] = make_float4(o_acc[8], o_acc[9], o_acc[12], o_acc[13]);
+        at[96] = make_float4(o_acc[10], o_acc[11], o_acc[14], o_acc[15]);
+        at[128] = make_float4(o_acc[16], o_acc[17], o_acc[20], o_acc[21]);
+        at[160] = make_float4(o_acc[18], o_acc[19], o_acc[22], o_acc[23]);
+        at[192] = make_float4(o_acc[24], o_acc[25], o_acc[28], o_acc[29]);
+        at[224] = make_float4(o_acc[26], o_acc[27], o_acc[30], o_acc[31]);
+        at[256] = make_float4(o_acc[32], o_acc[33], o_acc[36], o_acc[37]);
+        at[288] = make_float4(o_acc[34], o_acc[35], o_acc[38], o_acc[39]);
+        at[320] = make_float4(o_acc[40], o_acc[41], o_acc[44], o_acc[45]);
+        at[352] = make_float4(o_acc[42], o_acc[43], o_acc[46], o_acc[47]);
+        at[384] = make_float4(o_acc[48], o_acc[49], o_acc[52], o_acc[53]);
+        at[416] = make_float4(o_acc[50], o_acc[51], o_acc[54], o_acc[55]);
+        at[448] = make_float4(o_acc[56], o_acc[57], o_acc[60], o_acc[61]);
+        at[480] = make_float4(o_acc[58], o_acc[59], o_acc[62], o_acc[63]);
+        at[512] = make_float4(o_acc[64], o_acc[65], o_acc[68], o_acc[69]);
+        at[544] = make_float4(o_acc[66], o_acc[67], o_acc[70], o_acc[71]);
+        at[576] = make_float4(o_acc[72], o_acc[73], o_acc[76], o_acc[77]);
+        at[608] = make_float4(o_acc[74], o_acc[75], o_acc[78], o_acc[79]);
+        at[640] = make_float4(o_acc[80], o_acc[81], o_acc[84], o_acc[85]);
+        at[672] = make_float4(o_acc[82], o_acc[83], o_acc[86], o_acc[87]);
+        at[704] = make_float4(o_acc[88], o_acc[89], o_acc[92], o_acc[93]);
+        at[736] = make_float4(o_acc[90], o_acc[91], o_acc[94], o_acc[95]);
+        at[768] = make_float4(o_acc[96], o_acc[97], o_acc[100], o_acc[101]);
+        at[800] = make_float4(o_acc[98], o_acc[99], o_acc[102], o_acc[103]);
+        at[832] = make_float4(o_acc[104], o_acc[105], o_acc[108], o_acc[109]);
+        at[864] = make_float4(o_acc[106], o_acc[107], o_acc[110], o_acc[111]);
+        at[896] = make_float4(o_acc[112], o_acc[113], o_acc[116], o_acc[117]);
+        at[928] = make_float4(o_acc[114], o_acc[115], o_acc[118], o_acc[119]);
+        at[960] = make_float4(o_acc[120], o_acc[121], o_acc[124], o_acc[125]);
+        at[992] = make_float4(o_acc[122], o_acc[123], o_acc[126], o_acc[127]);
+        if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32768 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max_0, row_sum_0);
+        if (half == 0 && (lane & 3) == 0) *(float2*)(part + 32784 + 2 * (16 * warp + (lane >> 2))) = make_float2(row_max_1, row_sum_1);
         named_barrier_sync(1, 256);
         const Split split = split_of(range, s);
-        if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+        if (threadIdx.x == 0) {
+          int* const counter = item_counters + s.item;
+          int seen = atomic_add_acq_rel(counter, 1) + 1 & 0x3ff;
+          // with nothing left to do, a while for the other parts
+          #pragma unroll 1
+          for (int look = 0; range.position >= range.end && seen < split.parts && look < 96; ++look) {
+            __nanosleep(64);
+            seen = load_acquire(counter) & 0x3ff;
+          }
+          *arrivals_before = seen;
+        }
         named_barrier_sync(1, 256);
-        if (*arrivals_before == split.parts - 1) {
-          // the last block of the item adds the parts up, in order, and leaves the counter as it was found
-          if (threadIdx.x == 0) item_counters[s.item] = 0;
+        if (*arrivals_before == split.parts) {
+          // all parts are there: slices of units, to whoever claims them
           const long long stride = problem.team_heads * 2ll * 32896;
           const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 32896;
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
+          int slices = 2;
+          while (2 * slices <= min(split.parts, 64)) slices *= 2;
+          const int slice_units = 256 / slices, row_groups = max(8 / slices, 1);
+          float* const weights = (float*)(smem_bytes + 147456);  // where Q was
           #pragma unroll 1
-          for (int r = 4 * (threadIdx.x / 32); r < rows; r += 32) {
-            float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i % 8 of row r + i / 8
+          for (;;) {
+            if (threadIdx.x == 0) arrivals_before[1] = atomicAdd(item_counters + s.item, 1024) / 1024 & 0x7ff;
+            named_barrier_sync(1, 256);
+            const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;
+            if (begin >= 256) break;
+            // weights of the parts of each row
             #pragma unroll 1
-            for (int c = lane; c - lane < 128; c += 32) {
-              // the first parts are on their way while the rows' maxima are found
-              float4 ahead[16];
+            for (int r = threadIdx.x / 32; r < 8 * row_groups; r += 8) {
+              const int row = 8 * (begin / 32) + r;
+              float2 first[4];
+              float top = -kInfinity, sum = 0.0f;
               #pragma unroll
-              for (int j = 0; j < 16; ++j) {
-                const int i = j % 4, row = r + j / 4;
-                ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                if (i < split.parts && row < rows) ahead[j] = __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + row * 512 + 4 * c));
+              for (int j = 0; j < 4; ++j) {
+                const int i = lane + 32 * j;
+                first[j] = i < split.parts ? __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)) : make_float2(-kInfinity, 0.0f);
+                top = fmaxf(top, first[j].x);
               }
-              if (c == lane) {
-                // maximum and sum of a row over all parts: a part a lane
-                const int row = min(r + lane / 8, rows - 1);
-                float top = -kInfinity, sum = 0.0f, first = -kInfinity;
-                #pragma unroll 1
-                for (int i = lane % 8; i < split.parts; i += 8) {
-                  const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row));
-                  if (i < 8) first = other.x;
-                  const float higher = fmaxf(top, other.x);
-                  sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);
-                  top = higher;
-                }
-                all = top;
-                for (int step = 4; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
-                sum *= rescale_factor(top, all, factor);
-                for (int step = 4; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-                const float total = sum;
-                {
-                  const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
-                  const float top = all * (factor * 0.693147181f), sum = total;
-                  inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                  if (lane % 8 == 0 && r + lane / 8 < rows && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
-                }
-                weight = rescale_factor(first, all, factor);
+              #pragma unroll 1
+              for (int i = lane + 128; i < split.parts; i += 32) top = fmaxf(top, __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x);
+              float all = top, inverse = 0.0f;
+              for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+              #pragma unroll
+              for (int j = 0; j < 4; ++j) sum += first[j].y * rescale_factor(first[j].x, all, factor);
+              #pragma unroll 1
+              for (int i = lane + 128; i < split.parts; i += 32) {
+                const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row));
+                sum += other.y * rescale_factor(other.x, all, factor);
               }
+              for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+              const float total = sum;
               {
-                const int row = r + 0;
-                const float row_top = __shfl_sync(0xffffffffu, all, 0);
-                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 0);
-                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                  const float w = __shfl_sync(0xffffffffu, weight, 0 + i);
-                  sum.x += w * ahead[0 + i].x; sum.y += w * ahead[0 + i].y; sum.z += w * ahead[0 + i].z; sum.w += w * ahead[0 + i].w;
-                }
-                if (row < rows && c < 128) {
-                  #pragma unroll 4
-                  for (int i = 4; i < split.parts; ++i) {
-                    const float* const other = parts + i * stride;
-                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
-                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
-                  }
-                  const int packed = s.m_block * 64 + row;
-                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
-                }
+                const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
+                const float top = all * (factor * 0.693147181f), sum = total;
+                inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
+                if (lane == 0 && begin % 32 == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
               }
-              {
-                const int row = r + 1;
-                const float row_top = __shfl_sync(0xffffffffu, all, 8);
-                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 8);
-                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                  const float w = __shfl_sync(0xffffffffu, weight, 8 + i);
-                  sum.x += w * ahead[4 + i].x; sum.y += w * ahead[4 + i].y; sum.z += w * ahead[4 + i].z; sum.w += w * ahead[4 + i].w;
-                }
-                if (row < rows && c < 128) {
-                  #pragma unroll 4
-                  for (int i = 4; i < split.parts; ++i) {
-                    const float* const other = parts + i * stride;
-                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
-                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
-                  }
-                  const int packed = s.m_block * 64 + row;
-                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
-                }
+              #pragma unroll
+              for (int j = 0; j < 4; ++j) {
+                const int i = lane + 32 * j;
+                if (i < split.parts) weights[r * split.parts + i] = rescale_factor(first[j].x, all, factor) * inverse;
               }
-              {
-                const int row = r + 2;
-                const float row_top = __shfl_sync(0xffffffffu, all, 16);
-                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 16);
-                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                  const float w = __shfl_sync(0xffffffffu, weight, 16 + i);
-                  sum.x += w * ahead[8 + i].x; sum.y += w * ahead[8 + i].y; sum.z += w * ahead[8 + i].z; sum.w += w * ahead[8 + i].w;
-                }
-                if (row < rows && c < 128) {
-                  #pragma unroll 4
-                  for (int i = 4; i < split.parts; ++i) {
-                    const float* const other = parts + i * stride;
-                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
-                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
-                  }
-                  const int packed = s.m_block * 64 + row;
-                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
-                }
-              }
-              {
-                const int row = r + 3;
-                const float row_top = __shfl_sync(0xffffffffu, all, 24);
-                const float row_inverse = __shfl_sync(0xffffffffu, inverse, 24);
-                float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-                #pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                  const float w = __shfl_sync(0xffffffffu, weight, 24 + i);
-                  sum.x += w * ahead[12 + i].x; sum.y += w * ahead[12 + i].y; sum.z += w * ahead[12 + i].z; sum.w += w * ahead[12 + i].w;
-                }
-                if (row < rows && c < 128) {
-                  #pragma unroll 4
-                  for (int i = 4; i < split.parts; ++i) {
-                    const float* const other = parts + i * stride;
-                    const float4 o = __ldcg((const float4*)(other + row * 512 + 4 * c));
-                    const float w = rescale_factor(__ldcg(other + 32768 + 2 * row), row_top, factor);
-                    sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
-                  }
-                  const int packed = s.m_block * 64 + row;
-                  *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
-                }
-              }
+              #pragma unroll 1
+              for (int i = lane + 128; i < split.parts; i += 32) weights[r * split.parts + i] = rescale_factor(__ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x, all, factor) * inverse;
             }
+            named_barrier_sync(1, 256);
+            #pragma unroll 1
+            for (int unit = begin + threadIdx.x / 32; unit < end; unit += 8) {
+              const int rows_8 = unit / 32, c = unit % 32, row = 8 * rows_8 + (lane >> 2);
+              const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
+              const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
+              float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+              #pragma unroll 1
+              for (int base = 0; base < split.parts; base += 16) {
+                float4 x[16];
+                #pragma unroll
+                for (int j = 0; j < 16; ++j) {
+                  const int i = base + j;
+                  x[j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                }
+                #pragma unroll
+                for (int j = 0; j < 16; ++j) {
+                  const float w = row_weights[min(base + j, split.parts - 1)];
+                  sum.x += w * x[j].x; sum.y += w * x[j].y; sum.z += w * x[j].z; sum.w += w * x[j].w;
+                }
+              }
+              const int packed = s.m_block * 64 + row, column = 16 * c + 2 * (lane & 3);
+              if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sum.x, sum.y); };
+              if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sum.z, sum.w); };
+            }
+            named_barrier_sync(1, 256);  // every thread knows its slice and has read its weights
           }
         }
+        // the last block that is done leaves the counter as it was found
+        if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, 2097152) / 2097152u == split.parts - 1u) atomicExch(item_counters + s.item, 0);
       }
     }
   }

@@ -165,7 +165,7 @@ DEVICE float from_lane(int lane4, float x) {
 }
 
 // Threads and warps, as text for NVIDIA and AMD names them. Such text works with 32 lanes: both halves of a wave do the
-// same. `lane` of broadcast is the same in all lanes; ballot has the lower 32.
+// same. `lane` of broadcast is the same in all lanes; warp_ballot has the lower 32.
 #define UNROLL_4 _Pragma("clang loop vectorize(disable) unroll_count(4)")
 DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
 DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
@@ -174,11 +174,39 @@ DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __bu
 DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
 DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
 #if __has_builtin(__builtin_amdgcn_ballot_w64)
-DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+DEVICE u32 warp_ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
 #else
-DEVICE u32 ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+DEVICE u32 warp_ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
 #endif
 DEVICE int first_set(u32 bits) { return __builtin_ffs(bits) - 1; }
+
+// Floats across the 32 lanes of such text. any_lane is of the whole wave; one half of it writes.
+DEVICE float lane_float(float x, int lane) { return as_float((u32)broadcast((int)as_bits(x), lane)); }
+DEVICE bool any_lane(bool x) { return any(x); }
+DEVICE int same(int x) { return __builtin_amdgcn_readfirstlane(x); }
+DEVICE bool writes_rows() { return (thread_id() & 32) == 0; }
+DEVICE float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += as_float((u32)shuffle_xor((int)as_bits(x), step));
+  return x;
+}
+DEVICE float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = __builtin_fmaxf(x, as_float((u32)shuffle_xor((int)as_bits(x), step)));
+  return x;
+}
+DEVICE int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max_of(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+DEVICE float low_half(u32 two) { return as_float(two << 16); }
+DEVICE float high_half(u32 two) { return as_float(two & 0xffff0000u); }
+DEVICE bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
 
 DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }
 DEVICE f32x4 load_global_16(const float* p) { return *(const f32x4*)p; }
@@ -284,7 +312,7 @@ __device__ __forceinline__ void seek(const Problem& problem, Range& range) {
       const int below = shuffle_up(sum, step);
       if (lane >= step) sum += below;
     }
-    const unsigned past = ballot(range.position < start + sum * range.slots);
+    const unsigned past = warp_ballot(range.position < start + sum * range.slots);
     if (past != 0) {
       const int found = first_set(past);
       range.batch = base + found;
@@ -353,6 +381,12 @@ __device__ __forceinline__ Split split_of(const Range& range, const Segment& s) 
   return split;
 }
 
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 16];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
+}
+
 extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(128, 128)))
 void kiln_gpt_oss_decode_gfx942(const u16* q,
     const u16* k,
@@ -399,6 +433,7 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
   const u32 p_read_2 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 2) * 16;
   const u32 p_read_4 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 4) * 16;
   const u32 p_read_6 = 8192 + p_read_col % 8 * 2 + ((p_read_vector ^ (p_read_vector >> 3 & 7)) ^ 6) * 16;
+  if (thread == 0) *(LDS int*)(lds + 10372) = 0;
   const int group = heads_q / heads_kv;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads};
   Range range = first_range(problem);
@@ -776,7 +811,15 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
     row_sum += lds_read_float(exchange + 64 + (lane & 15) * 4);
 
     // ---- output
+    bool odd = false;  // some column of O is not finite
     if (uniform((int)s.whole)) {
+      // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
+      float odd_0 = 0.0f, odd_1 = 0.0f;
+      odd_0 = fmaf(o_acc[0][0], o_acc[0][1], odd_0);
+      odd_1 = fmaf(o_acc[0][2], o_acc[0][3], odd_1);
+      odd_0 = fmaf(o_acc[1][0], o_acc[1][1], odd_0);
+      odd_1 = fmaf(o_acc[1][2], o_acc[1][3], odd_1);
+      odd = !((odd_0 + odd_1) * 0.0f == 0.0f);
       float top = row_max * (factor * 0.693147181f), sum = row_sum, own = 1.0f;
       // the sink is one more logit, without a value; a row that sees no key has no use for it
       if (sum != 0.0f) {
@@ -864,8 +907,108 @@ void kiln_gpt_oss_decode_gfx942(const u16* q,
             sum += load_global_16(other + r * 64 + 4 * c) * rescale_factor(other[1024 + 2 * r], all, factor);
           }
           sum *= inverse;
+          odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
           *(u32x2*)(o_head + (row / group) * o_stride_seq + row % group * o_stride_head + 4 * c) = u32x2{pack_bf16(sum.x, sum.y), pack_bf16(sum.z, sum.w)};
         }
+      }
+    }
+    if (same(1)) {
+      if (any_lane(odd) && lane == 0) *(LDS int*)(lds + 10372) = 1;
+      WAIT_LOADS_AND_SYNC(0);
+      const int again = *(LDS int*)(lds + 10372);
+      // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+      if (same(again)) {
+        const int lane_32 = (int)thread_id() & 31, row_begin = same(m_block * 16 + min(warp * ((rows + 1) / 2), rows)), row_end = same(m_block * 16 + min((warp + 1) * ((rows + 1) / 2), rows));
+        // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+        int highest = -1, lowest = 0x7fffffff;
+        {
+          const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 64, keys)) - 1;
+      #pragma unroll 1
+          for (int first = same(max(min(keys, (row / group + keys - queries) + 1), 0)); first <= last; first += 32) {
+            const int key = min(first + lane_32, last);
+            const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
+            highest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? highest : key;
+          }
+          highest = same(largest_of_lanes(highest));
+        }
+        {
+          const int row = row_end - 1, last = same(max((row / group + keys - queries) - 127, 0)) - 1;
+      #pragma unroll 1
+          for (int first = same(s.sequence.first_tile * 64); first <= last; first += 32) {
+            const int key = min(first + lane_32, last);
+            const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
+            lowest = found < 0 || finite_halves((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? lowest : min(lowest, key);
+          }
+          lowest = same(-largest_of_lanes(-lowest));
+        }
+      #pragma unroll 1
+        for (int row = row_begin; row < row_end; ++row) {
+          const int begin = same(max((row / group + keys - queries) - 127, 0)), end = same(min(keys, (row / group + keys - queries) + 1));
+          if (highest < end && lowest >= begin) continue;
+          const u32* const query_words = (const u32*)(q + (q_start + row / group) * q_stride_seq + (kv_head * group + row % group) * q_stride_head);
+          float maximum = -kInfinity, sum = 0.0f, out[2];
+      #pragma unroll
+          for (int i = 0; i < 2; ++i) out[i] = 0.0f;
+          // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+          bool left = end > begin;
+      #pragma unroll 1
+          for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+            float score[1] = {0.0f};
+            {
+              const int key = max(min(first + lane_32, end - 1), begin);
+              const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
+              const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+              UNROLL_4
+              for (int i = 0; i < 32; ++i) {
+                score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
+                score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+              }
+              score[0] = found < 0 ? 0.0f : score[0];
+              score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+            }
+            const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+            const float base = largest == -kInfinity ? 0.0f : largest;
+            const float shrink = exp2_approx((maximum - base) * scale_log2);
+            const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+            sum = fmaf(sum, shrink, sum_of_lanes(weight));
+            maximum = largest;
+      #pragma unroll
+            for (int i = 0; i < 2; ++i) out[i] *= shrink;
+      #pragma unroll 1
+            for (int j = 0; j < 32; ++j) {
+              const int key = max(min(first + j, end - 1), begin);
+              const float p = lane_float(weight, j);
+              const int found = key < keys ? page_of(page_table, page_table_stride, num_pages, batch_index, key) : -1, page = max(found, 0);
+              const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+              const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+      #pragma unroll
+              for (int i = 0; i < 2; i += 2) {
+                u32 two = value_words[min(lane_32 + 16 * i, 31)];
+                two = seen ? two : 0u;
+                out[i] = fmaf(p, low_half(two), out[i]);
+                out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+              }
+            }
+            // what the row itself sees may leave nothing to compute
+            bool finite = false;
+      #pragma unroll
+            for (int i = 0; i < 2; ++i) finite |= out[i] * 0.0f == 0.0f;
+            left = any_lane(finite);
+          }
+          sum += maximum > -kInfinity ? exp2_approx(sink[kv_head * group + row % group] * 1.44269504f - maximum * scale_log2) : 0.0f;
+          const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+          u16* const to = o + (q_start + row / group) * o_stride_seq + (kv_head * group + row % group) * o_stride_head;
+      #pragma unroll
+          for (int i = 0; i < 2; i += 2) {
+            const int column = 2 * lane_32 + 32 * i;
+            const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+            if (column < 64 && writes_rows()) *(u32*)(to + column) = two;
+          }
+        }
+      }
+      if (same(again)) {
+        WAIT_LOADS_AND_SYNC(0);
+        if (thread_id() == 0) *(LDS int*)(lds + 10372) = 0;
       }
     }
   }

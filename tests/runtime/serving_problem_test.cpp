@@ -118,6 +118,23 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   even.max_blocks = 264;
   CHECK(blocks(64) == 264);
 
+  // Parts that all blocks add up: as few as leave the longest as short as all blocks could.
+  Manifest latent = m;
+  latent.target = "sm_90a", latent.ov_depth = 512, latent.depth = 576;
+  latent.grid = {GridRule::Kind::stream_k, 64, 1, 64};
+  const auto latent_blocks = [&](std::int64_t items, std::int64_t tiles) {
+    Problem one = even;
+    one.max_blocks = 0, one.team_heads = 1, one.num_tiles = items, one.kv_tiles = tiles;
+    return even_blocks(latent, one, 132);
+  };
+  CHECK(latent_blocks(2, 128) == 128);  // 64 parts of 2 tiles, not 66
+  CHECK(latent_blocks(2, 64) == 128);   // one tile each
+  CHECK(latent_blocks(2, 79) == 80);    // 2 tiles each: 132 blocks would be no sooner done
+  CHECK(latent_blocks(2, 512) == 128);  // 8
+  CHECK(latent_blocks(64, 64) == 128);
+  CHECK(latent_blocks(48, 64) == 132);  // 96 would leave too many idle
+  CHECK(latent_blocks(264, 64) == 132);
+
   // No more blocks than the caller allows, and teams that fit them.
   Problem beside = p;
   beside.max_blocks = 10;

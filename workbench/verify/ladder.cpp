@@ -2,6 +2,7 @@
 #include "workbench/verify/ladder.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/compiler/compiler.hpp"
 #include "workbench/analysis/amd_checks.hpp"
@@ -85,6 +86,20 @@ PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cas
                       std::int64_t heads_q) {
   return posed_with(resolved, random_workload(shape_of(resolved, cases, heads_q), resolved, seed),
                     tolerance_of(resolved));
+}
+
+PosedCases pose_hidden_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                             std::int64_t heads_q) {
+  Workload work = random_workload(shape_of(resolved, cases, heads_q), resolved, seed);
+  auto& values = work.v.empty() ? work.k : work.v;  // V may be the first columns of K's rows
+  const std::int64_t width = work.shape.heads_kv * (work.v.empty() ? work.shape.depth : work.shape.ov_depth);
+  std::int64_t rows = 0;
+  for (const std::int64_t keys : work.shape.lengths_k) {
+    if (keys > 0)
+      values[static_cast<std::size_t>((rows + keys - 1) * width)] = std::numeric_limits<float>::quiet_NaN();
+    rows += keys;
+  }
+  return posed_with(resolved, std::move(work), tolerance_of(resolved));
 }
 
 bool has_exact_cases(const Config& resolved) {

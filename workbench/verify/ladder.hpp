@@ -37,6 +37,10 @@ struct PosedCases {
 PosedCases pose_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
                       std::int64_t heads_q);
 
+/// NaN in V of each sequence's last key, which a kernel that guards hidden values keeps from the rows before.
+PosedCases pose_hidden_cases(const Config& resolved, const std::vector<LadderCase>& cases, std::uint64_t seed,
+                             std::int64_t heads_q);
+
 /// FP8 products leave a result that is off by up to 4 %, and so is one that took a few keys' rows of V for
 /// others'. Of exact_workload a right kernel is off by O's rounding only. For configs that have it.
 bool has_exact_cases(const Config& resolved);

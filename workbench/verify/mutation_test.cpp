@@ -128,6 +128,18 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
   return out;
 }
 
+/// NaN in V of keys that the mask hides from rows of their tile, under every policy: what an item does about it.
+void add_hidden_values(std::vector<Exercise>& exercises, const Plan& plan, const MutationOptions& options) {
+  if (!plan.schedule().guards_hidden_values()) return;
+  const Config& c = plan.resolved();
+  const std::int64_t bn = c.BN.value_or(64),
+                     rows = c.operation == Operation::decode ? 4 : c.BM.value_or(64) + 8;
+  const auto most =
+      std::max_element(exercises.begin(), exercises.end(),
+                       [](const Exercise& a, const Exercise& b) { return a.runs.size() < b.runs.size(); });
+  exercises.push_back({pose_hidden_cases(c, {{rows, 3 * bn - 9}}, options.seed, 2), most->runs});
+}
+
 /// What a run has against the kernel; empty: nothing.
 struct Verdict {
   std::string kind, message;
@@ -244,6 +256,7 @@ std::size_t MutationReport::killed() const {
 MutationReport test_mutants(const Plan& plan, const KernelSource& source, const Binary& binary,
                             const MutationOptions& options) {
   std::vector<Exercise> exercises = make_exercises(plan, source.manifest, options);
+  add_hidden_values(exercises, plan, options);
   MutationReport report;
 
   // The unchanged kernel first: it must be clean, and its length bounds what a mutant may take.

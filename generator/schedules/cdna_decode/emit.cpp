@@ -73,6 +73,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   if (p.scales) {
     for (const char* name : p.factors()) w.line("const float given_{0} = {0};", name);
   }
+  if (p.hidden) w.line("if (thread == 0) *(LDS int*)(lds + {}) = 0;", p.smem_flag + 4);
   w.line("const int group = heads_q / heads_kv;");
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);
@@ -341,6 +342,7 @@ Prelude prelude_of(const DecodePlan& p) {
   }
   p.q->use(prelude);
   p.modifier->use(prelude);
+  if (p.hidden) p.hidden->use(prelude);
   p.stream->use(prelude);
   prelude.use("buffer_store_8");
   if (p.q_bytes()) prelude.use("lds_write_4");
@@ -359,6 +361,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.raw(prelude_of(p).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
+  if (p.hidden) MHAOperand(p.kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
             parameter_list(params, {.q_bytes = p.q_bytes(),

@@ -39,6 +39,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               "false");
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
+  check.takes_any_queries();
   check.takes(*m.BM == 16 && *m.WM == 16, "/BM", "packs 16 query rows", "16");
   check.takes(c.depth <= 512, "/depth", "takes depth up to 512", "64, 128, 256, 512");
   return check.passed();
@@ -106,6 +107,9 @@ DecodePlan decode_plan_of(const Config& c) {
   if (p.WN % 32 != 0) scores.lane_bit = "(first_key & 16) + " + scores.lane_column;  // half a word of a mask
   p.mask.emplace(*c.mask, scores);
   p.modifier.emplace(*c.score_mod, scores, score_dialect());
+  const HiddenValues::Shape shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, QTile::pack_of(*c.out_dtype)};
+  if (HiddenValues::guards(*c.mask) && size_of(*c.kv_dtype) == 2)
+    p.hidden.emplace(shape, *c.mask, *c.score_mod, score_dialect());
   return p;
 }
 
@@ -135,6 +139,11 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
   p.ov_columns = columns * p.num_warps;
   if (!blocked && !flat) {
     refuse(kName, {"/v_layout", "/depth"}, "flat rows of V are a power of two columns", "blocked");
+    return false;
+  }
+  if (blocked && p.ov_depth <= p.BK) {
+    refuse(kName, {"/v_layout"}, fmt::format("a row of V is one block of BK ({}), as flat rows are", p.BK),
+           "flat");
     return false;
   }
   if (p.num_warps != p.BN / p.WN) {

@@ -8,6 +8,7 @@
 #include "generator/systems/cdna/decode_streaming.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
 #include "generator/systems/cdna/row_scales.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/stream_k.hpp"
@@ -44,6 +45,7 @@ struct DecodePlan {
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// The emitted names that masks and score modifiers read: a lane's packed row has its position and head.
   ScoreContext score_context() const {

@@ -32,6 +32,7 @@ class CdnaDecode final : public Schedule {
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return cdna::emit_decode(plan_); }
+  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
     for (auto& proof : plan_.streaming ? plan_.v->proofs() : plan_.v_tile->proofs())
@@ -55,6 +56,7 @@ std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& 
   return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the registry's signature
 std::unique_ptr<Schedule> make_cdna_decode(Config config, Violations& out) {
   auto plan = cdna::plan_tile_decode(config, out);
   return plan ? std::make_unique<CdnaDecode>(std::move(*plan)) : nullptr;

@@ -29,6 +29,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               "reg_staged");
   check.takes_rows_of_depth();
   check.takes_positive_scale();
+  check.takes_any_queries();
   check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
   check.takes(c.shared_kv.value_or(false) <= (*m.v_from_k || !two_stages(m)), "/shared_kv",
               "has K and V in turn in one stage", "false");
@@ -43,6 +44,8 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
   check.takes(c.depth % piece == 0, "/depth", "takes rows of whole 16 bytes",
               std::to_string(align_up(c.depth, piece)));
+  check.takes(*m.ov_depth % piece == 0, "/ov_depth", "takes rows of whole 16 bytes",
+              std::to_string(align_up(*m.ov_depth, piece)));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   return check.passed();
 }

@@ -33,6 +33,15 @@ XorSwizzle default_swizzle_v(const Config& c) {
   return (*c.mma_shape)[0] == 16 ? XorSwizzle{1, 1, 3, false} : XorSwizzle{};
 }
 
+/// Blocks of one strip, in a ring of their own: no stages of whole tiles.
+void check_blocks(const MeaningCheck& check, const Config& user, const Config& filled) {
+  check.takes(*filled.bk_smem == *filled.BK, "/bk_smem", "has blocks of one strip",
+              std::to_string(*filled.BK));
+  for (const auto& [pointer, set] : {std::pair{"/double_buffer", user.double_buffer},
+                                     std::pair{"/double_buffer_k_only", user.double_buffer_k_only}})
+    check.takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
+}
+
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const bool pingpong = c.schedule == "cdna_prefill_pingpong";
@@ -61,7 +70,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
                 staged ? "sends blocks by way of registers through a ring of 2 stages"
                        : "sends blocks through a ring of 2 to 4 stages",
                 staged ? "2" : "2, 3, 4");
-    check.takes(*m.bk_smem == *m.BK, "/bk_smem", "has blocks of one strip", std::to_string(*m.BK));
+    check_blocks(check, c, m);
     check.takes(*m.ov_depth % *m.bk_smem == 0, "/ov_depth",
                 fmt::format("takes whole blocks of {} columns", *m.bk_smem),
                 std::to_string(align_up(*m.ov_depth, *m.bk_smem)));

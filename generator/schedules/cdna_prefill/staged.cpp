@@ -1,4 +1,4 @@
-// The main loops of cdna_prefill with `dma` reg_staged: what is on its way stands in
+// The main loops of cdna_prefill with `dma` reg_staged: what is on its way waits in
 // registers, which the compiler waits for, and is written to LDS where the direct loops wait for copies. The
 // next rows are asked for right after that, so a stage is only taken while it is read: with one stage of K
 // and of V each, a barrier before and one after the softmax keep readers and writers apart; with two of each

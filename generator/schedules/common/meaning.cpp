@@ -23,10 +23,10 @@ MeaningCheck::MeaningCheck(const Config& user, const Config& filled, std::string
 
 void MeaningCheck::keys(std::initializer_list<std::string_view> own_keys) const {
   std::vector<std::string_view> keys{
-      "kv_dtype",    "out_dtype",      "ov_depth",  "mma_shape", "BM",          "BN",         "num_threads",
-      "operand",     "mask",           "score_mod", "sink",      "lse",         "scale",      "split_kv",
-      "num_q_heads", "kv_num_heads",   "group",     "q_depth",   "cache_depth", "nope_depth", "rope_depth",
-      "v_from_k",    "head_dim_offset"};
+      "kv_dtype",    "out_dtype",   "ov_depth",    "mma_shape",    "BM",       "BN",
+      "num_threads", "operand",     "mask",        "score_mod",    "sink",     "lse",
+      "scale",       "split_kv",    "num_q_heads", "kv_num_heads", "group",    "queries",
+      "q_depth",     "cache_depth", "nope_depth",  "rope_depth",   "v_from_k", "head_dim_offset"};
   keys.insert(keys.end(), own_keys);
   refuse_unsupported(user_, schedule_, keys, out_);
 }
@@ -109,6 +109,12 @@ void MeaningCheck::takes_one_scale_a_row() const {
 void MeaningCheck::takes_whole_prefill() const {
   takes(user_.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   takes(user_.group.value_or(1) == 1, "/group", "packs no heads", "1");
+  takes(user_.queries.value_or(1) == 1, "/queries", "packs no heads", "1");
+}
+
+void MeaningCheck::takes_any_queries() const {
+  takes(user_.queries.value_or(1) == 1, "/queries",
+        "has tiles of the same rows, however many the queries are", "1");
 }
 
 void MeaningCheck::takes_positive_scale() const {

@@ -40,6 +40,8 @@ class MeaningCheck {
   void takes_one_scale_a_row() const;
   /// One pass over the keys, one query head a row.
   void takes_whole_prefill() const;
+  /// Tiles of as many rows, whatever `queries` says.
+  void takes_any_queries() const;
   void takes_positive_scale() const;
 
   /// Nothing was refused since the check was made.

@@ -31,7 +31,7 @@ nlohmann::ordered_json DecodeBase::operand_constants() const {
   return operand->constants(BN, static_cast<int>(size_of(*config.kv_dtype)), depth);
 }
 
-void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns) {
+void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns, bool repairs) {
   // Registers allow eight warps a multiprocessor.
   const TargetInfo& target = target_info(Target::sm_80);
   ctas_per_sm =
@@ -47,6 +47,9 @@ void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns) 
   shape.score_regs = keys / 2;
   shape.output_regs = output_columns / 2;
   softmax.emplace(shape);
+  const HiddenValues::Shape of_hidden{depth, ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)};
+  if (HiddenValues::guards(*c.mask) && size_of(*c.kv_dtype) == 2 && repairs)
+    hidden.emplace(of_hidden, *c.mask, *c.score_mod, ScoreModifier::Dialect());
 }
 
 std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelParam> cache) {
@@ -186,6 +189,7 @@ void emit_combine(Writer& w, const DecodeBase& p) {
   w.line("maximum = top;");
   w.close();
   w.line("const float factor = finish(row, maximum, sum, c == 0);");
+  if (p.hidden) HiddenValues::emit_look_at(w, "out");
   w.line("{}", store_four(p.out(), "output_row(row) + 4 * c", "out.x * factor", "out.y * factor",
                           "out.z * factor", "out.w * factor"));
   w.close();
@@ -214,6 +218,7 @@ void use_common(Prelude& prelude, const DecodeBase& p) {
   if (p.lse) prelude.use("log2_approx");
   p.softmax->use(prelude);
   p.modifier->use(prelude);
+  if (p.hidden) p.hidden->use(prelude);
   p.stream->use(prelude);
 }
 

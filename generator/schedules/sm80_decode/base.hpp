@@ -8,6 +8,7 @@
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/mha_operand.hpp"
 #include "generator/systems/online_softmax.hpp"
@@ -29,6 +30,7 @@ struct DecodeBase {
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   bool ragged() const { return config.operand->kind != OperandKind::contiguous; }
   DType out() const { return *config.out_dtype; }
@@ -42,7 +44,8 @@ struct DecodeBase {
 
   /// Once BM, BN and smem_bytes stand: blocks a multiprocessor and the systems, for a warp that has
   /// `keys` of a tile and `output_columns` of O. `c`: the resolved config, not yet in place.
-  void set_row_systems(const Config& c, int keys, int output_columns);
+  /// `repairs`: its text ends with what `hidden` emits.
+  void set_row_systems(const Config& c, int keys, int output_columns, bool repairs = false);
 };
 
 /// Parameters in order; `cache`: those of K and V and their scales.

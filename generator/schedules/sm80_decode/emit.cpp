@@ -1,4 +1,4 @@
-// The text of an sm80_decode kernel, in the order it stands in the kernel; the epilogue has its own file.
+// The text of an sm80_decode kernel, in the order of the kernel; the epilogue has its own file.
 #include "generator/emit/cache_rows.hpp"
 #include "generator/schedules/sm80_decode/plan.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -33,6 +33,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line(
       "float2* const warp_rows = (float2*)(smem_bytes + {});  // maximum and sum of each row, of each warp",
       p.smem_rows);
+  if (p.hidden) w.line("if (thread == 0) *(int*)(smem_bytes + {}) = 0;", p.smem_flag() + 8);
   emit_problem(w, p);
   if (!p.q_in_registers)
     w.line("const u32 smem_q = smem_address(smem_bytes) + {} + lane * 16;  // Q as this lane's fragments",

@@ -21,6 +21,40 @@ void emit_exchange(Writer& w, const DecodePlan& p, int first_column) {
   }
 }
 
+/// Columns `first + c` to `first + c + 3` of this thread: the warps' sum, to O or to the part.
+void emit_columns(Writer& w, const DecodePlan& p, int first, int c) {
+  const std::string sum = fmt::format("sum_{}", c);
+  w.line("float4 {} = make_float4(0.0f, 0.0f, 0.0f, 0.0f);", sum);
+  for (int i = 0; i < p.num_warps; ++i) {
+    w.open("");
+    w.line("const float4 x = *(const float4*)(exchange + ({} + out_row) * {} + out_column + {});", i * p.BM,
+           p.kExchangeStride, c);
+    w.line("{0}.x += x.x; {0}.y += x.y; {0}.z += x.z; {0}.w += x.w;", sum);
+    w.close();
+  }
+  w.open("if (s.whole)");
+  if (p.hidden) HiddenValues::emit_look_at(w, sum);
+  const auto of = [&](const char* member) { return sum + "." + member + " * out_factor"; };
+  w.line("{}", store_four(p.out(), fmt::format("output_row(out_row) + {} + out_column", first + c), of("x"),
+                          of("y"), of("z"), of("w")));
+  w.reopen("else");
+  w.line("*(float4*)(part + out_row * {} + {} + out_column) = {};", p.depth, first + c, sum);
+  w.close();
+}
+
+/// Rows that V of keys has reached which the mask hides from them.
+void emit_repair(Writer& w, const DecodePlan& p) {
+  if (!p.hidden) return;
+  const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), p.num_warps, p.BN};
+  const HiddenValues::Place place =
+      HiddenValues::place_of(p.config,
+                             {"s.batch", "", "s.kv_head", "s.sequence.q_start", "s.sequence.k_start",
+                              "s.sequence.seqlen_q", "s.sequence.seqlen_k"},
+                             packed);
+  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag() + 8),
+                              "__syncthreads();");
+}
+
 /// Where this block's part of an item goes. At depth 256 no register is left beside O.
 std::string part_of(const DecodePlan& p) {
   return p.stream->splits() ? p.stream->part(p.partial_floats(), StreamK::SlotNumber::bits_32) : "workspace";
@@ -65,6 +99,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.line("const bool out_real = out_row < rows;");
   w.line("float* const part = {};", part_of(p));
   w.line("float out_factor = 0.0f;");
+  if (p.hidden) w.line("bool odd = false;  // some column of O is not finite");
   for (int first = 0; first < p.depth; first += p.kExchangeColumns) {
     const int columns = std::min(p.kExchangeColumns, p.depth - first);
     if (first > 0) w.line("__syncthreads();");
@@ -78,31 +113,18 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
     w.open("if (out_real{})",
            columns < p.kExchangeColumns ? fmt::format(" && out_column < {}", columns) : "");
     for (int c = 0; c < each; c += 4) {
-      w.line("float4 sum_{} = make_float4(0.0f, 0.0f, 0.0f, 0.0f);", c);
-      for (int i = 0; i < p.num_warps; ++i) {
-        w.open("");
-        w.line("const float4 x = *(const float4*)(exchange + ({} + out_row) * {} + out_column + {});",
-               i * p.BM, p.kExchangeStride, c);
-        w.line("sum_{0}.x += x.x; sum_{0}.y += x.y; sum_{0}.z += x.z; sum_{0}.w += x.w;", c);
-        w.close();
-      }
-      w.open("if (s.whole)");
-      const auto of = [c](const char* member) { return fmt::format("sum_{}.{} * out_factor", c, member); };
-      w.line("{}", store_four(p.out(), fmt::format("output_row(out_row) + {} + out_column", first + c),
-                              of("x"), of("y"), of("z"), of("w")));
-      w.reopen("else");
-      w.line("*(float4*)(part + out_row * {} + {} + out_column) = sum_{};", p.depth, first + c, c);
-      w.close();
+      emit_columns(w, p, first, c);
     }
     w.close();
   }
 
-  if (!p.stream->splits()) return;
+  if (!p.stream->splits()) return emit_repair(w, p);
   w.banner("a part of an item: the last to arrive combines");
   w.open("if (!s.whole)");
   w.line("if (out_real && out_column == 0) *((float2*)(part + {}) + out_row) = out_stats;", p.BM * p.depth);
   emit_arrival(w, p);
   w.close();
+  emit_repair(w, p);
 }
 
 }  // namespace kiln::sm80

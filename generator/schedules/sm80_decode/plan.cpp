@@ -36,6 +36,7 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();
+  check.takes_any_queries();
   const int step = size_of(*m.kv_dtype) == 1 ? 32 : 16;
   if (c.depth % step != 0 || c.depth < step || c.depth > 256) {
     break_rule(c, kName, {"/depth"}, fmt::format("depth is a multiple of {} between {} and 256", step, step),
@@ -140,7 +141,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     return std::nullopt;
   }
   set_memory(p);
-  p.set_row_systems(c, p.WN, p.depth);
+  p.set_row_systems(c, p.WN, p.depth, true);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);
   return p;

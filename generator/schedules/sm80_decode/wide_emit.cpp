@@ -1,4 +1,4 @@
-// The text of sm80_decode and sm80_wide_prefill over wide rows, in the order it stands in the kernel.
+// The text of sm80_decode and sm80_wide_prefill over wide rows, in the order of the kernel.
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_decode/wide.hpp"

@@ -32,6 +32,7 @@ bool check_meaning(const Config& c, Violations& out) {
   if (c.operation == Operation::prefill)
     check.takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   check.takes_positive_scale();
+  check.takes_any_queries();
   if (!alias) {
     check.takes_plain_rows();
     check.takes_ov_depth_of_depth();

@@ -273,7 +273,18 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
+// Rows that V of keys has reached which the mask hides from them.
+void emit_repair(Writer& w, const PrefillPlan& p) {
+  if (!p.hidden) return;
+  HiddenValues::Place place = HiddenValues::place_of(p.config, {});
+  place.first_row = "m_start + 16 * warp", place.end_row = "min(m_start + 16 * warp + 16, seqlen_q)";
+  place.visited_begin = p.first_key();
+  place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);
+  p.hidden->emit_repair(w, place, "any_lane(odd)", "__syncwarp();  // before rows are written again");
+}
+
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
+  if (p.hidden) HiddenValues::emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
   if (p.lse) {
@@ -292,12 +303,16 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   const DType out = *p.config.out_dtype;
   const char* scale = p.head_scale() ? "out_scale" : "inv_sum";
   const char *first = "o_head + 16 * warp * o_stride_seq", *rows = "seqlen_q - m_start - 16 * warp";
-  if (out == DType::f32) return p.o->emit_store_floats(w, first, "o_stride_seq", rows, scale);
+  if (out == DType::f32) {
+    p.o->emit_store_floats(w, first, "o_stride_seq", rows, scale);
+    return emit_repair(w, p);
+  }
   w.comment("This warp's rows of Q's shared memory are its own: O takes their place.");
   // With one stage the block has met since they were read, before V; with bytes, before K, unless Q was read
   // since.
   if (p.narrow() ? !p.q_in_registers : p.num_stages > 1) w.line("__syncwarp();");
   p.o->emit_store(w, pack_name(out), first, "o_stride_seq", rows, scale);
+  emit_repair(w, p);
 }
 
 std::string head_facts(const PrefillPlan& p) {
@@ -348,6 +363,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   p.v->use(prelude);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
+  if (p.hidden) p.hidden->use(prelude);
 
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   KernelSource source;

@@ -1,5 +1,6 @@
 #include "generator/schedules/sm80_prefill/plan.hpp"
 
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm80_prefill/resolve.hpp"
 
 namespace kiln::sm80 {
@@ -47,6 +48,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   softmax.output_regs = p.ov_depth / 2;
   p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
+  if (HiddenValues::guards(*c.mask) && !p.narrow())
+    p.hidden.emplace(HiddenValues::Shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)},
+                     *c.mask, *c.score_mod, ScoreModifier::Dialect());
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = {"sink[head]", "sink[head]"};

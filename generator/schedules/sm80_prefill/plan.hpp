@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
 #include "generator/systems/score_mod.hpp"
@@ -35,6 +36,7 @@ struct PrefillPlan {
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {

@@ -307,19 +307,44 @@ void emit_pv(Writer& w, const DecodePlan& p) {
   }
 }
 
-}  // namespace
+/// All tiles of a segment, one after the other.
+void emit_tiles(Writer& w, const DecodePlan& p) {
+  w.line("#pragma unroll 1");
+  w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
+  p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
+  emit_qk(w, p);
+  if (p.upright) {
+    emit_upright_probabilities(w, p);
+    emit_zero_tail(w, p);
+  } else {
+    emit_scores(w, p);
+    emit_max(w, p);
+    emit_probabilities(w, p);
+  }
+  emit_pv(w, p);
+  w.close();
+}
 
-void emit_decode_consumer(Writer& w, const DecodePlan& p) {
+/// The warps' places, and the start of the work.
+void emit_consumer_head(Writer& w, const DecodePlan& p) {
   w.banner("{}",
            p.warpgroups > 1 ? "consumer warpgroups, one for each half of V's columns" : "consumer warpgroup");
   if (p.warpgroups > 1) w.line("SETMAXNREG_INC({});", DecodePlan::kConsumerRegisters);
+  if (p.range_by_role()) p.stream->emit_range(w);
   w.line("if (launch_before != 2) wait_for_launch_before();");
   if (p.warpgroups > 1) {
     w.line("const int warp = threadIdx.x / 32 % 4, half = threadIdx.x / 128;");
-    w.line("if (half == 1) named_barrier_arrive(2, {});  // the first turn", p.consumer_threads());
+    if (!p.seesaw)
+      w.line("if (half == 1) named_barrier_arrive(2, {});  // the first turn", p.consumer_threads());
   } else {
     w.line("const int warp = threadIdx.x / 32;");
   }
+}
+
+}  // namespace
+
+void emit_decode_consumer(Writer& w, const DecodePlan& p) {
+  emit_consumer_head(w, p);
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
   // A scale for the whole item joins the factor where scores are not modified before it.
   const bool scaled = p.scale_in_factor();
@@ -346,6 +371,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   p.v->ring().emit_state(w, false);
   if (p.upright) {
     emit_upright_state(w, p);
+    if (p.seesaw) emit_seesaw_state(w, p);
   } else {
     for (int i = 0; i < p.key_blocks(); ++i)
       w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
@@ -373,20 +399,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   emit_load_q(w, p);
   emit_reset(w, p);
   emit_limits(w, p);
-  w.line("#pragma unroll 1");
-  w.open("for (int n = s.tile_begin; n < s.tile_end; ++n)");
-  p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
-  emit_qk(w, p);
-  if (p.upright) {
-    emit_upright_probabilities(w, p);
-    emit_zero_tail(w, p);
-  } else {
-    emit_scores(w, p);
-    emit_max(w, p);
-    emit_probabilities(w, p);
-  }
-  emit_pv(w, p);
-  w.close();
+  p.seesaw ? emit_seesaw(w, p) : emit_tiles(w, p);
   if (!p.narrow && p.warpgroups == 1) emit_release_v(w, p);
   emit_decode_epilogue(w, p);
   p.stream->emit_loop_close(w, p.cells, false, p.cell_slots_free());

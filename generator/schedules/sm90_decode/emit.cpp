@@ -14,6 +14,29 @@ namespace {
 
 using Kind = KernelParam::Kind;
 
+bool has_role(const std::vector<KernelParam>& params, const std::string& role) {
+  return std::any_of(params.begin(), params.end(), [&](const KernelParam& param) {
+    return param.role == role && param.kind != Kind::tensor_map;
+  });
+}
+
+/// K and V as pointers with strides, for rows that are computed again.
+void add_hidden_params(std::vector<KernelParam>& params, const DecodePlan& p) {
+  if (!p.hidden) return;
+  for (const KernelParam& param : kiln::MHAOperand(p.config.operand->kind, 1, 1).params())
+    if (!has_role(params, param.role) && (!p.v_in_k || param.role.front() != 'v')) params.push_back(param);
+}
+
+/// Those of Q and O.
+void add_strides(std::vector<KernelParam>& params, bool ragged) {
+  for (const char* tensor : {"q", "o"}) {
+    for (const char* axis : {"batch", "seq", "head"}) {
+      if (ragged && std::string_view(axis) == "batch") continue;
+      params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
+    }
+  }
+}
+
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
   params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128, p.k_fold)});
@@ -42,12 +65,8 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
     add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
   const bool ragged = p.stream->ragged_q();
   if (p.lse && ragged) add(Kind::i32, "total_q");
-  for (const char* tensor : {"q", "o"}) {
-    for (const char* axis : {"batch", "seq", "head"}) {
-      if (ragged && std::string_view(axis) == "batch") continue;
-      params.push_back({Kind::i64, fmt::format("{}_stride_{}", tensor, axis), {}});
-    }
-  }
+  add_strides(params, ragged);
+  add_hidden_params(params, p);
   for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return params;
@@ -90,8 +109,9 @@ void emit_setup(Writer& w, const DecodePlan& p) {
     // empty: all warps but the one that fetches
     p.cells.emit_init(w, 1, p.cell_slots_free() ? 0 : 4 + p.producer_warps - 1);
   w.line("fence_mbarrier_init();");
+  if (p.hidden) w.line("*(int*)(smem_bytes + {}) = 0;", p.smem_flag + 4);
   w.close();
-  p.stream->emit_range(w);
+  if (!p.range_by_role()) p.stream->emit_range(w);
   w.line("__syncthreads();");
 }
 
@@ -223,6 +243,12 @@ void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v) {
 
 namespace {
 
+void use_two_warpgroups(Prelude& prelude, const DecodePlan& p) {
+  prelude.use("setmaxnreg");
+  if (p.shares_combine() && p.stream->splits()) prelude.use("load_acquire");
+  if (p.seesaw) prelude.use("hidden"), p.pv_shared->add_to(prelude, false);
+}
+
 Prelude prelude_of(const DecodePlan& p) {
   Prelude prelude("sm90.cuh");
   for (const char* section : {"types",
@@ -261,10 +287,11 @@ Prelude prelude_of(const DecodePlan& p) {
   }
   prelude.use("tma_prefetch");
   if (p.k_fold > 1 || p.v_fold > 1) prelude.use("tma_load_5d"), prelude.use("tma_prefetch_5d");
-  if (p.warpgroups > 1) prelude.use("setmaxnreg");
+  if (p.warpgroups > 1) use_two_warpgroups(prelude, p);
   use_output(prelude, *p.config.out_dtype);
   if (p.lse) prelude.use("log2_approx");
   p.modifier->use(prelude);
+  if (p.hidden) p.hidden->use(prelude);
   p.stream->use(prelude);
   if (p.grouped()) {
     prelude.use("ldmatrix"), prelude.use("mma_fp16"), prelude.use("mma_fp16_first");
@@ -285,6 +312,7 @@ void emit_roles(Writer& w, const DecodePlan& p) {
   if (p.warpgroups > 1) {
     w.line("SETMAXNREG_DEC({});", DecodePlan::kProducerRegisters);
     w.line("if (threadIdx.x >= {}) return;", p.consumer_threads() + 32);
+    p.stream->emit_range(w);
   }
   emit_decode_producer(w, p, together, !p.v_in_k);
   if (!together) {
@@ -308,6 +336,8 @@ void expect_products(Manifest& m, const DecodePlan& p) {
     expect(p.BM, 32, p.key_blocks() * p.qk_steps()), expect(p.BM, 16, p.out_blocks() * pv);
   } else if (!p.upright) {
     expect(p.BM, 16, p.key_blocks() * qk + p.out_blocks() * pv);
+  } else if (p.seesaw) {
+    expect(p.BN, 16, 4 * qk), expect(p.ov_columns(), 16, 10 * pv);  // two loops, what comes before and after
   } else if (p.BN == p.ov_columns()) {
     expect(p.BN, 16, qk + pv);
   } else {
@@ -328,7 +358,8 @@ Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
   m.params = params;
   expect_products(m, p);
   m.expectations.push_back(
-      {"griddepcontrol.wait", (p.stream->range_reads_lengths() ? 3 : 2) + p.producer_warps});
+      {"griddepcontrol.wait",
+       2 + (p.stream->range_reads_lengths() ? 1 + p.range_by_role() : 0) + p.producer_warps});
   return m;
 }
 
@@ -343,6 +374,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.raw(prelude_of(p).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
+  if (p.hidden)
+    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
             p.room_beside ? 2 : p.ctas_per_sm);
   body.open("{}({})", entry_name(name),

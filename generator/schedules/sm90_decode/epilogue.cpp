@@ -4,7 +4,7 @@
 //   part: O' not yet divided by the sum, [BM][ov] floats, then (maximum, sum) of each row
 //
 // in its workspace and arrives at the item's counter; the last one to arrive adds all parts up, in their
-// order.
+// order, or all that are free do (shared_combine.cpp).
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
@@ -27,16 +27,6 @@ void emit_transposed(Writer& w, const DecodePlan& p, const std::string& at, cons
            pair(r + 6));
 }
 
-namespace {
-
-constexpr int kAhead = 16;  // parts in flight at once: one way to L2 and back for most items
-
-void sync(Writer& w, const DecodePlan& p) {
-  w.line("named_barrier_sync(1, {});", p.consumer_threads());
-}
-
-/// Maximum `top` and sum of `row` (expressions) in, the inverse sum out; `writer` (a condition) says which
-/// threads write the log-sum-exp.
 void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, const std::string& top,
                      const std::string& sum, const std::string& inverse, const std::string& writer) {
   w.open("");
@@ -80,6 +70,14 @@ std::string output_address(const DecodePlan& p) {
       "o_stride_head",
       p.stream->ragged_q() ? "" : "s.batch * o_stride_batch + ",
       p.separate ? "(long long)s.part * total_q + " : "");
+}
+
+namespace {
+
+constexpr int kAhead = 16;  // parts in flight at once: one way to L2 and back for most items
+
+void sync(Writer& w, const DecodePlan& p) {
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
 }
 
 /// Rows of floats leave as the accumulators hold them. Columns past the last are none.
@@ -126,7 +124,29 @@ void emit_output_floats(Writer& w, const DecodePlan& p) {
   }
 }
 
+/// Whether V of some key has made a column of O NaN or infinite: that of all rows.
+void emit_look(Writer& w, const DecodePlan& p) {
+  std::vector<std::string> elements;
+  if (p.upright) elements = HiddenValues::first_rows("o_acc", p.ov_columns() / 2);
+  for (int j = 0; !p.upright && j < p.out_blocks(); ++j)
+    for (int r : {0, 2}) elements.push_back(fmt::format("o_acc_{}[{}]", j, r));
+  HiddenValues::emit_look(w, elements, "odd");
+}
+
+void emit_repair(Writer& w, const DecodePlan& p) {
+  HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4 * p.warpgroups, p.BN};
+  if (p.warpgroups > 1) packed.warp = "((int)threadIdx.x / 32)";
+  const HiddenValues::Place place =
+      HiddenValues::place_of(p.config,
+                             {"s.batch", "", "s.kv_head", "s.sequence.q_start", "s.sequence.k_start",
+                              "s.sequence.seqlen_q", "s.sequence.seqlen_k"},
+                             packed);
+  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag + 4),
+                              fmt::format("named_barrier_sync(1, {});", p.consumer_threads()));
+}
+
 void emit_whole(Writer& w, const DecodePlan& p) {
+  if (p.hidden) emit_look(w, p);
   w.comment("the whole item{}",
             p.o_floats() ? "" : ": through shared memory, so that rows leave in 16-byte words");
   w.line("float inv_sum[{}];", p.upright ? 2 : p.columns());
@@ -161,7 +181,8 @@ void emit_whole(Writer& w, const DecodePlan& p) {
 void emit_part(Writer& w, const DecodePlan& p) {
   w.comment("this block's part");
   w.line("float* const part = {};", p.stream->part(p.partial_floats()));
-  if (p.upright) emit_upright_part(w, p);
+  if (p.shares_combine()) emit_shared_part(w, p);
+  if (p.upright && !p.shares_combine()) emit_upright_part(w, p);
   for (int c = 0; !p.upright && c < p.columns(); ++c) {
     w.open("if ({} + 2 * (lane & 3) < rows)", row_of(c));
     w.line("float* const at = part + ({} + 2 * (lane & 3)) * {} + 16 * warp + {};", row_of(c), p.padded_ov(),
@@ -182,6 +203,7 @@ void emit_part(Writer& w, const DecodePlan& p) {
   }
   sync(w, p);
   w.line("const Split split = split_of(range, s);");
+  if (p.shares_combine()) return emit_shared_arrival(w, p);
   w.line("if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);");
   sync(w, p);
 }
@@ -190,17 +212,25 @@ void emit_add_weighted(Writer& w, const std::string& o) {
   w.line("sum.x += w * {0}.x; sum.y += w * {0}.y; sum.z += w * {0}.z; sum.w += w * {0}.w;", o);
 }
 
+/// Four columns of a row, from `sum`.
+void emit_store_sum(Writer& w, const DecodePlan& p) {
+  if (p.hidden) HiddenValues::emit_look_at(w, "sum");
+  w.line("const int packed = s.m_block * {} + row;", p.BM);
+  w.line("{}", store_four(*p.config.out_dtype, output_address(p) + " + 4 * c", "sum.x * row_inverse",
+                          "sum.y * row_inverse", "sum.z * row_inverse", "sum.w * row_inverse"));
+}
+
 void emit_combine(Writer& w, const DecodePlan& p) {
   w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
   w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
   p.stream->emit_parts(w, p.partial_floats());
   // Many rows go four to a warp at once: their loads and shuffles overlap.
   const int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
-  const int in_flight = p.upright && p.warpgroups == 1 ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
-  const std::string part_of = "parts + i * stride + (i == 0 ? shift : 0)";
+  const int in_flight = p.upright ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
+  const std::string part_of = part_of_item("i");
   w.line("#pragma unroll 1");
-  w.open("for (int r = {}{}; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "",
-         p.warpgroups > 1 ? "(threadIdx.x / 32)" : "warp", 4 * p.warpgroups * at_once);
+  w.open("for (int r = {}{}; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "", "warp",
+         4 * at_once);
   w.line("float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i{}",
          at_once > 1 ? fmt::format(" % {0} of row r + i / {0}", lanes) : "");
   w.line("#pragma unroll 1");
@@ -253,7 +283,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
     emit_add_weighted(w, fmt::format("ahead[{} + i]", g * ahead));
     w.close();
     w.open("if (row < rows && c < {})", quads);
-    w.line("#pragma unroll {}", 8 / p.warpgroups);  // in registers
+    w.line("#pragma unroll 8");  // in registers
     w.open("for (int i = {}; i < split.parts; ++i)", ahead);
     w.line("const float* const other = parts + i * stride;");
     w.line("const float4 o = __ldcg((const float4*)(other + row * {} + 4 * c));", p.padded_ov());
@@ -261,9 +291,7 @@ void emit_combine(Writer& w, const DecodePlan& p) {
            p.BM * p.padded_ov());
     emit_add_weighted(w, "o");
     w.close();
-    w.line("const int packed = s.m_block * {} + row;", p.BM);
-    w.line("{}", store_four(*p.config.out_dtype, output_address(p) + " + 4 * c", "sum.x * row_inverse",
-                            "sum.y * row_inverse", "sum.z * row_inverse", "sum.w * row_inverse"));
+    emit_store_sum(w, p);
     w.close();
     w.close();
   }
@@ -277,6 +305,7 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
   w.banner("row sums over the lanes and warps");
   if (p.upright) {
     emit_upright_sums(w);
+    if (p.seesaw) emit_seesaw_sums(w, p);
   } else {
     for (int step : {4, 8, 16})
       for (int c = 0; c < p.columns(); ++c)
@@ -294,16 +323,22 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
           c, row_of(c), p.BM + row_of(c), 2 * p.BM + row_of(c), 3 * p.BM + row_of(c));
   }
   w.banner("output");
+  if (p.hidden) w.line("bool odd = false;  // some column of O is not finite");
   w.open("if (s.whole)");
   emit_whole(w, p);
   if (p.stream->splits()) {
     w.reopen("else");
     emit_part(w, p);
-    w.open("if (*arrivals_before == split.parts - 1)");
-    emit_combine(w, p);
-    w.close();
+    if (p.shares_combine()) {
+      emit_shared_combine(w, p);
+    } else {
+      w.open("if (*arrivals_before == split.parts - 1)");
+      emit_combine(w, p);
+      w.close();
+    }
   }
   w.close();
+  if (p.hidden) emit_repair(w, p);
 }
 
 }  // namespace kiln::sm90

@@ -3,6 +3,7 @@
 
 #include "generator/emit/writer.hpp"
 #include "generator/schedules/sm90_decode/plan.hpp"
+#include "generator/systems/online_softmax.hpp"
 
 namespace kiln::sm90 {
 
@@ -56,6 +57,8 @@ void emit_pv_grouped(Writer& w, const DecodePlan& p);
 
 // Rows on the M side of wgmma (sm90_decode_upright.cpp), where there are 64 of them.
 /// S, O, P, maxima and sums as registers hold them, and their start values.
+/// The softmax of 64 rows on the M side.
+OnlineSoftmax softmax_of(const DecodePlan& p);
 void emit_upright_state(Writer& w, const DecodePlan& p);
 void emit_upright_reset(Writer& w, const DecodePlan& p);
 /// The products of S with chunk `qk` of K, between fence and commit.
@@ -69,10 +72,29 @@ void emit_upright_sums(Writer& w);
 void emit_upright_output(Writer& w, const DecodePlan& p);
 void emit_upright_part(Writer& w, const DecodePlan& p);
 
+// Latent rows, scores once (sm90_decode/seesaw.cpp).
+void emit_seesaw_state(Writer& w, const DecodePlan& p);
+/// All tiles of a segment.
+void emit_seesaw(Writer& w, const DecodePlan& p);
+/// After emit_upright_sums: those of both warpgroups.
+void emit_seesaw_sums(Writer& w, const DecodePlan& p);
+
 /// Body of a warp that keeps the ring of K, of V or both full.
 void emit_decode_producer(Writer& w, const DecodePlan& p, bool k, bool v);
 /// Body of the first four warps: scores, softmax, output.
 void emit_decode_consumer(Writer& w, const DecodePlan& p);
+/// Maximum `top` and sum of `row` (expressions) in, the inverse sum out; `writer` (a condition) says which
+/// threads write the log-sum-exp.
+void emit_finish_row(Writer& w, const DecodePlan& p, const std::string& row, const std::string& top,
+                     const std::string& sum, const std::string& inverse, const std::string& writer);
+/// Where the row of O of the emitted `packed` begins.
+std::string output_address(const DecodePlan& p);
+/// Where part `i` (an expression) of the item at hand begins, after StreamK::emit_parts.
+std::string part_of_item(const std::string& i);
+/// Parts that all blocks add up (sm90_decode/shared_combine.cpp): this one; it is there; and the rest.
+void emit_shared_part(Writer& w, const DecodePlan& p);
+void emit_shared_arrival(Writer& w, const DecodePlan& p);
+void emit_shared_combine(Writer& w, const DecodePlan& p);
 /// End of a segment: the output of a whole item, or a partial result, its arrival and the combination.
 void emit_decode_epilogue(Writer& w, const DecodePlan& p);
 

@@ -6,6 +6,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/targets/target.hpp"
 
@@ -143,11 +144,24 @@ int default_keys(const DecodePlan& p, const Config& c) {
 void set_scores(DecodePlan& p, const Config& c) {
   p.upright = !p.narrow && p.BM == 64 && (p.padded_ov() <= 256 || halves(p, c));
   p.warpgroups = p.upright && p.padded_ov() > 256 ? 2 : 1;
+  // P takes the place of a panel of K past V's columns. What alibi and bits keep for a row finds no registers.
+  p.seesaw = p.warpgroups == 2 && p.v_in_k && !p.separate && p.BN == 64 &&
+             p.k_panels + p.rope_panels() > p.v_panels && c.score_mod->kind != ScoreMod::Kind::alibi &&
+             c.mask->kind != MaskConfig::Kind::custom;
   ScoreModifier::Dialect dialect;
   dialect.tanh = "";  // decode has time for the exact one
   const ScoreLayout layout = p.upright ? mma_score_layout(p.BN / 2) : transposed_layout(p);
   p.mask.emplace(*c.mask, layout);
   p.modifier.emplace(*c.score_mod, layout, dialect);
+}
+
+/// Parts that are results of their own, latent rows and bytes have no second way.
+void set_hidden(DecodePlan& p, const Config& c) {
+  if (!HiddenValues::guards(*c.mask) || p.narrow || p.v_in_k || p.separate || p.rope > 0) return;
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";
+  const HiddenValues::Shape shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)};
+  p.hidden.emplace(shape, *c.mask, *c.score_mod, dialect);
 }
 
 /// Registers of a thread that S', O', fragments, masks and modifiers take at once.
@@ -183,21 +197,24 @@ bool rows_fit(DecodePlan p, const Config& c, int rows) {
   return !one_block && registers_of(p) + names <= RegisterLimits::kKeysOnM;
 }
 
-/// Packed query rows of a tile, unless asked. 16 rows hold the usual groups with a few drafted tokens. A group
-/// that is known, by name or by head counts, and has at most 8 heads takes 8: half of the exponentials
-/// (bench/NOTES.md 106). All heads read the same rows of a latent cache, many as a rule: 64 (118). Larger groups
-/// take as many rows as leave a thread its registers, wide outputs 16.
+/// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. 16 hold the usual groups
+/// with a few drafted tokens. Where at most 8 are known, by name or by head counts, 8: half of the exponentials
+/// (bench/NOTES.md 106). More than 16 rows of 16-bit keys do best on the M side (133). All heads read the same rows
+/// of a latent cache, many as a rule: 64 (118). Other groups take as many rows as leave a thread its registers,
+/// wide outputs 16.
 int default_rows(const DecodePlan& p, const Config& c) {
   if (is_prefill(c)) return 64;
   const bool counted = c.num_q_heads && c.kv_num_heads;
   const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
-  if (heads <= 8 && !p.grouped()) return 8;
+  const int rows = heads * c.queries.value_or(1);
+  if (rows <= 8 && !p.grouped()) return 8;
   if (p.v_in_k && halves(p, c) && p.ov_depth > 256 && registers_beside_scores(c) <= 24) return 64;
   const int most = p.ov_depth <= 256 ? 64 : 16;
-  const int wanted = std::min(most, (heads + 15) / 16 * 16);
+  const int wanted = std::min(most, (rows + 15) / 16 * 16);
+  if (wanted > 16 && !p.narrow && rows_fit(p, c, 64)) return 64;
   if (wanted <= 32) return wanted;
-  for (int rows : {wanted, 64, 32})
-    if (rows <= std::min(most, wanted + 16) && rows_fit(p, c, rows)) return rows;
+  for (int tile : {wanted, 64, 32})
+    if (tile <= std::min(most, wanted + 16) && rows_fit(p, c, tile)) return tile;
   return 16;
 }
 
@@ -255,7 +272,10 @@ void choose_rings(DecodePlan& p, Config& c, const Refusals& refuse) {
   if (p.v_in_k && c.shared_ring == false)
     refuse(name_of(c), {"/shared_ring", "/v_from_k"}, "V lies in K's stages", "true");
   c.shared_ring = p.one_ring();
-  p.num_qk_stages = c.num_qk_stages.value_or(1);
+  p.num_qk_stages = c.num_qk_stages.value_or(!p.seesaw             ? 1
+                                             : p.k_panels % 3 == 0 ? 3
+                                             : p.k_panels % 2 == 0 ? 2
+                                                                   : 1);
   if (p.num_qk_stages > 1 && p.shared_ring) {
     refuse("V26", {"/num_qk_stages", "/shared_ring"},
            "slots that K and V take in turns have one barrier each", "1");
@@ -437,6 +457,11 @@ bool set_memory(DecodePlan& p, const Storage& s, const Refusals& refuse) {
   if (s.scales > 0)
     p.smem_scales = p.smem.add("scales", s.scales * p.num_kv_stages, p.scale_tiles() ? 128 : 16,
                                "scales of each key: K stages, V stages");
+  if (p.seesaw) {
+    p.smem_max = p.smem.add("rows", 4 * 4 * p.BM, 16, "bases and sums of each row, of each warpgroup");
+    p.smem_kept =
+        p.smem.add("kept", 8 * 4 * DecodePlan::kKept, 16, "numbers of the item at hand, each warp's");
+  }
   if (!p.upright) p.smem_max = p.smem.add("max", 4 * 4 * p.BM, 16, "maximum of each row, of each warp");
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
@@ -456,6 +481,7 @@ void set_products(DecodePlan& p, const Config& c) {
   if (p.upright) {
     p.qk.emplace(p.math, p.BN, Wgmma::A::smem, false);
     p.pv.emplace(p.math, p.ov_columns(), Wgmma::A::registers, true);
+    if (p.seesaw) p.pv_shared.emplace(p.math, p.ov_columns(), Wgmma::A::smem, true);
     return;
   }
   p.qk.emplace(p.fp8_q ? c.dtype : p.math, p.BM, p.k_in_registers() ? a : Wgmma::A::smem, false);
@@ -490,6 +516,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   p.ctas_per_sm =
       std::clamp(target.processor_smem() / (p.shared_smem_used() + target.smem_reserved), 1, p.ctas_per_sm);
   set_products(p, c);
+  set_hidden(p, c);
   p.config = std::move(c);
   return p;
 }

@@ -5,6 +5,7 @@
 
 #include "generator/config/quantization.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
@@ -28,6 +29,7 @@ struct DecodePlan {
   bool narrow = false;    ///< K and V of one byte an element, turned into fp16 on their way to the registers
   bool upright = false;   ///< query rows, 64 of them, on the M side of wgmma, not keys
   int warpgroups = 1;     ///< consumers; each has the scores of all rows and its share of V's columns
+  bool seesaw = false;    ///< each of two has the scores of every other tile
   DType math;             ///< type of P V, and of Q K unless Q is FP8: dtype, or fp16 for narrow K and V
   bool fp8_q = false;     ///< Q K in FP8; narrow, but K goes to the tensor cores as it is
   bool shared_ring = false;        ///< K and V take slots of one ring in turns: num_kv_stages are those slots
@@ -54,15 +56,17 @@ struct DecodePlan {
   bool stages_at_launch() const { return shared_stages != num_kv_stages; }
 
   SmemMap smem;
-  int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_scales, smem_barriers, smem_flag, smem_cells;
+  int smem_q, smem_k, smem_v, smem_p, smem_o, smem_max, smem_kept, smem_scales, smem_barriers, smem_flag,
+      smem_cells;
 
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<MHAOperand> operand;
   std::optional<StreamK> stream;
   StagedPipeline cells{"cell", 2, 1};  ///< cells of the stream-K plan handed to the consumers
-  std::optional<Wgmma> qk, pv, qk_rope;
+  std::optional<Wgmma> qk, pv, pv_shared, qk_rope;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// Shared memory of a block that has a multiprocessor to itself, or with room beside it for another kind,
   /// and of each of `ctas_per_sm`. Both ask for so much that no block more fits: one more, the next launch's,
@@ -81,7 +85,12 @@ struct DecodePlan {
   int consumer_threads() const { return 128 * warpgroups; }
   /// Two consumer warpgroups take registers from a third, of which one warp produces.
   int num_threads() const { return warpgroups > 1 ? 384 : consumer_threads() + 32 * producer_warps; }
+  static constexpr int kKept = 24;  ///< numbers of a warp's item that wait in shared memory (seesaw)
   static constexpr int kProducerRegisters = 56, kConsumerRegisters = 224;
+  /// Parts are so long that one block would take too long to add them up.
+  bool shares_combine() const { return warpgroups > 1; }
+  /// `range` is worked out where the warps have the registers of their role: before, it would be kept in memory.
+  bool range_by_role() const { return warpgroups > 1; }
   /// Columns of V and O of one warpgroup.
   int ov_columns() const { return padded_ov() / warpgroups; }
   /// O leaves by way of Q's rows, which a latent cache leaves no room beside.

@@ -22,6 +22,8 @@ constexpr int half_of(int reg) {
   return reg / 2 % 2;
 }
 
+}  // namespace
+
 OnlineSoftmax softmax_of(const DecodePlan& p) {
   OnlineSoftmax::Shape shape;
   shape.score_regs = p.BN / 2;
@@ -29,8 +31,6 @@ OnlineSoftmax softmax_of(const DecodePlan& p) {
   shape.scale_log2 = "factor";
   return OnlineSoftmax(shape);
 }
-
-}  // namespace
 
 void emit_upright_state(Writer& w, const DecodePlan& p) {
   w.line("float s_acc[{}];  // S: 64 rows, {} keys", p.BN / 2, p.BN);
@@ -92,12 +92,11 @@ void emit_upright_output(Writer& w, const DecodePlan& p) {
 void emit_upright_part(Writer& w, const DecodePlan& p) {
   for (int h = 0; h < 2; ++h) {
     w.open("if ({} < rows)", row_of_half(h));
-    w.line("float* const at = part + ({}) * {} + {}2 * (lane & 3);", row_of_half(h), p.padded_ov(),
-           p.warpgroups > 1 ? fmt::format("half * {} + ", p.ov_columns()) : "");
+    w.line("float* const at = part + ({}) * {} + 2 * (lane & 3);", row_of_half(h), p.padded_ov());
     for (int i = 2 * h; i < p.ov_columns() / 2; i += 4)
       w.line("*(float2*)(at + {}) = make_float2(o_acc[{}], o_acc[{}]);", 2 * (i - 2 * h), i, i + 1);
-    w.line("if ({}(lane & 3) == 0) *(float2*)(part + {} + 2 * ({})) = make_float2(row_max_{}, row_sum_{});",
-           p.warpgroups > 1 ? "half == 0 && " : "", p.BM * p.padded_ov(), row_of_half(h), h, h);
+    w.line("if ((lane & 3) == 0) *(float2*)(part + {} + 2 * ({})) = make_float2(row_max_{}, row_sum_{});",
+           p.BM * p.padded_ov(), row_of_half(h), h, h);
     w.close();
   }
 }

@@ -280,7 +280,23 @@ void emit_zero_tail(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
+// Rows that V of keys has reached which the mask hides from them.
+void emit_repair(Writer& w, const PrefillPlan& p) {
+  if (!p.hidden) return;
+  HiddenValues::Place place =
+      HiddenValues::place_of(p.config, {p.late("batch"), p.late("head"), "work.kv_head", p.late("q_start"),
+                                        p.late("k_start"), p.late("seqlen_q"), p.late("seqlen_k")});
+  place.first_row = p.late("m_start") + " + 64 * consumer + 16 * warp";
+  place.end_row = fmt::format("min({} + 16, {})", place.first_row, p.late("seqlen_q"));
+  place.visited_begin = fmt::format("{} * {}", p.first_block(), p.BN);
+  place.visited_end = fmt::format("min(work.num_blocks * {}, {})", p.BN, p.late("seqlen_k"));
+  p.hidden->emit_repair(
+      w, place, "any_lane(odd)",
+      p.o_floats ? "__syncwarp();" : "bulk_wait();  // the store has been written\n__syncwarp();");
+}
+
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
+  if (p.hidden) HiddenValues::emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
   if (p.head_scale()) {
@@ -302,7 +318,10 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
     }
     w.close();
   }
-  if (p.o_floats) return emit_store_floats(w, p, scale);
+  if (p.o_floats) {
+    emit_store_floats(w, p, scale);
+    return emit_repair(w, p);
+  }
   const char* pack = pack_name(*p.config.out_dtype);
   const int chunks = p.o_span / 16;  // 16-byte chunks of a span; two of them per stmatrix of 16 columns
   w.comment(
@@ -329,6 +348,7 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
   emit_store(w, p);
+  emit_repair(w, p);
 }
 
 // After the peeled first tile: tiles with an upper end of some row's keys, clean ones, tiles with a lower

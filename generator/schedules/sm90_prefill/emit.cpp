@@ -43,6 +43,31 @@ std::vector<KernelParam> tensor_maps(const PrefillPlan& p) {
   return params;
 }
 
+/// What follows a tensor's name in those of its strides.
+std::vector<std::string> stride_axes(const PrefillPlan& p, std::string_view tensor) {
+  const bool query = tensor == "q" || tensor == "o";
+  std::vector<std::string> axes{"_stride_seq", "_stride_head"};
+  if (!p.ragged) axes.insert(axes.begin(), "_stride_batch");
+  if (!query && p.operand->table()) axes.insert(axes.begin(), "_stride_page");
+  return axes;
+}
+
+/// Tensors that are read or written by address: O's rows one by one, and all of rows that are computed again.
+std::vector<std::string> by_address(const PrefillPlan& p) {
+  if (p.hidden) return {"q", "k", "v", "o"};
+  return p.ragged || p.o_floats ? std::vector<std::string>{"o"} : std::vector<std::string>{};
+}
+
+void add_pointers(std::vector<KernelParam>& params, const PrefillPlan& p) {
+  for (const std::string& tensor : by_address(p)) params.push_back({KernelParam::Kind::pointer, tensor, {}});
+}
+
+void add_strides(std::vector<KernelParam>& params, const PrefillPlan& p) {
+  for (const std::string& tensor : by_address(p))
+    for (const std::string& axis : stride_axes(p, tensor))
+      params.push_back({KernelParam::Kind::i64, tensor + axis, {}});
+}
+
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   std::vector<KernelParam> params = tensor_maps(p);
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
@@ -58,7 +83,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     }
   }
   if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
-  if (p.ragged || p.o_floats) add(Kind::pointer, "o");
+  add_pointers(params, p);
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   if (p.dynamic) add(Kind::pointer, "tile_counter");
@@ -72,8 +97,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     if (p.dynamic) add(Kind::i32, "section_heads");
   }
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
-  if (!p.ragged && p.o_floats) add(Kind::i64, "o_stride_batch");
-  if (p.ragged || p.o_floats) add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
+  add_strides(params, p);
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
@@ -108,6 +132,8 @@ void emit_decode_tile(Writer& w, const PrefillPlan& p) {
 
 // Work item -> query tile, head, sequence and the range of KV tiles. Producer and consumers decode alike.
 void emit_work(Writer& w, const PrefillPlan& p) {
+  if (p.hidden)
+    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(w);
   w.comment("One work item: {} query rows of one head of one sequence, and the KV tiles they see.", p.BM);
   w.open("struct Work");
   w.line("int m_start;      // first query row of the tile");
@@ -251,6 +277,7 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   use_copies(prelude, p);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
+  if (p.hidden) p.hidden->use(prelude);
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);

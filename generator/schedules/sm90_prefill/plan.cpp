@@ -7,6 +7,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -87,6 +88,16 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
     if (live_registers(c, p.BN) + part <= limit) return parts;
   }
   return 0;
+}
+
+/// What becomes of scores, once the width of a tile stands.
+void set_scores(PrefillPlan& p, const Config& c) {
+  p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
+  p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
+  const HiddenValues::Shape shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)};
+  // O of more columns leaves no registers for a second way.
+  if (HiddenValues::guards(*c.mask) && !p.converts() && std::max(p.depth, p.ov_depth) <= 128)
+    p.hidden.emplace(shape, *c.mask, *c.score_mod, ScoreModifier::Dialect());
 }
 
 /// The measured width, narrowed until mask and score modifier find registers beside O, S and P.
@@ -340,8 +351,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, bool ping_pong, Violations& ou
 
   // Blocks of a cluster walk the same KV tiles in step, so their query tiles must see the same keys.
   p.cluster = c.cluster.value_or(1);
-  p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
-  p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
+  set_scores(p, c);
   const bool own_tiles = p.mask->bounded_above() || p.ragged;
   if (p.cluster != 1 && (p.cluster != 2 || own_tiles || p.converts())) {
     refuse("sm90_prefill", {"/cluster"},

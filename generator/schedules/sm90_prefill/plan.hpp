@@ -10,6 +10,7 @@
 
 #include "generator/config/quantization.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/online_softmax.hpp"
 #include "generator/systems/score_mod.hpp"
@@ -56,6 +57,7 @@ struct PrefillPlan {
   std::optional<StagedPipeline> raw;   ///< ring of tiles as copied: narrow K and V in turn, V of FP8
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
   std::optional<OnlineSoftmax> softmax;
   std::optional<Wgmma> qk, pv;
 

@@ -1,0 +1,181 @@
+// Parts of many columns, added up by all blocks that have arrived and have nothing else to do: one block alone takes
+// as long for a part of 64 rows of 512 floats as for two tiles of keys (bench/NOTES.md 118).
+//
+// A part lies in the workspace as the registers hold it, 16 bytes a lane: a unit is what a warp stores at once, 8 rows
+// of 16 columns, and what a warp adds up at once. Behind the units are (maximum, sum) of each row.
+//
+// The counter of an item has three fields: blocks that left a part, slices of units that were claimed, and blocks that
+// are done with the item. A block whose range ends with the part waits for the others for a bounded number of looks,
+// so that no block depends on another's being resident; the last to arrive waits for nobody and claims whatever slices
+// are left. Who adds up a slice does not show in the result: parts are added in their order. The last block that is
+// done leaves the counter as it was found.
+#include "generator/emit/output_elements.hpp"
+#include "generator/schedules/sm90_decode/parts.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+constexpr int kLooks = 96;      ///< at a counter, 0.7 us each on a H200
+constexpr int kFieldBits = 10;  ///< arrivals; claims have one more, blocks done the rest
+constexpr int kClaims = 1 << kFieldBits, kDone = 1 << (2 * kFieldBits + 1);
+constexpr int kInFlight = 16;  ///< loads of a lane at once
+constexpr int kAtOnce = 4;     ///< parts of a lane whose maxima are loaded at once
+constexpr int kMostSlices = 64;
+
+/// Units of 8 rows.
+int units_of_rows(const DecodePlan& p) {
+  return p.padded_ov() / 16;
+}
+
+/// Weights of all parts for the slice's rows, divided by the rows' sums, to `weights`; and log-sum-exps.
+void emit_weights(Writer& w, const DecodePlan& p) {
+  const auto pair = [&](const std::string& i) {
+    return fmt::format("__ldcg((const float2*)({} + {} + 2 * row))", part_of_item(i), p.BM * p.padded_ov());
+  };
+  w.comment("weights of the parts of each row");
+  w.line("#pragma unroll 1");
+  w.open("for (int r = threadIdx.x / 32; r < 8 * row_groups; r += {})", 4 * p.warpgroups);
+  w.line("const int row = 8 * (begin / {}) + r;", units_of_rows(p));
+  w.line("float2 first[{}];", kAtOnce);
+  w.line("float top = -kInfinity, sum = 0.0f;");
+  w.line("#pragma unroll");
+  w.open("for (int j = 0; j < {}; ++j)", kAtOnce);
+  w.line("const int i = lane + 32 * j;");
+  w.line("first[j] = i < split.parts ? {} : make_float2(-kInfinity, 0.0f);", pair("i"));
+  w.line("top = fmaxf(top, first[j].x);");
+  w.close();
+  w.line("#pragma unroll 1");
+  w.line("for (int i = lane + {}; i < split.parts; i += 32) top = fmaxf(top, {}.x);", 32 * kAtOnce,
+         pair("i"));
+  w.line("float all = top, inverse = 0.0f;");
+  w.line(
+      "for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));");
+  w.line("#pragma unroll");
+  w.line("for (int j = 0; j < {}; ++j) sum += first[j].y * rescale_factor(first[j].x, all, factor);",
+         kAtOnce);
+  w.line("#pragma unroll 1");
+  w.open("for (int i = lane + {}; i < split.parts; i += 32)", 32 * kAtOnce);
+  w.line("const float2 other = {};", pair("i"));
+  w.line("sum += other.y * rescale_factor(other.x, all, factor);");
+  w.close();
+  w.line("for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
+  w.line("const float total = sum;");
+  emit_finish_row(w, p, "row", "all", "total", "inverse",
+                  fmt::format("lane == 0 && begin % {} == 0 && ", units_of_rows(p)));
+  w.line("#pragma unroll");
+  w.open("for (int j = 0; j < {}; ++j)", kAtOnce);
+  w.line("const int i = lane + 32 * j;");
+  w.line(
+      "if (i < split.parts) weights[r * split.parts + i] = rescale_factor(first[j].x, all, factor) * inverse;");
+  w.close();
+  w.line("#pragma unroll 1");
+  w.line(
+      "for (int i = lane + {}; i < split.parts; i += 32) weights[r * split.parts + i] = rescale_factor({}.x, "
+      "all, factor) * inverse;",
+      32 * kAtOnce, pair("i"));
+  w.close();
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
+}
+
+/// The sums of the slice's units, a warp each.
+void emit_units(Writer& w, const DecodePlan& p) {
+  const int columns = units_of_rows(p), of_half = columns / 2;
+  w.line("#pragma unroll 1");
+  w.open("for (int unit = begin + threadIdx.x / 32; unit < end; unit += {})", 4 * p.warpgroups);
+  w.line("const int rows_8 = unit / {0}, c = unit % {0}, row = 8 * rows_8 + (lane >> 2);", columns);
+  w.line("const int at = ((c / {0} * 4 + rows_8 / 2) * {1} + c % {0} * 2 + rows_8 % 2) * 128 + 4 * lane;",
+         of_half, columns);
+  w.line("const float* const row_weights = weights + (row - 8 * (begin / {})) * split.parts;", columns);
+  w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
+  w.line("#pragma unroll 1");
+  w.open("for (int base = 0; base < split.parts; base += {})", kInFlight);
+  w.line("float4 x[{}];", kInFlight);
+  w.line("#pragma unroll");
+  w.open("for (int j = 0; j < {}; ++j)", kInFlight);
+  w.line("const int i = base + j;");
+  w.line("x[j] = i < split.parts ? __ldcg((const float4*)({} + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);",
+         part_of_item("i"));
+  w.close();
+  w.line("#pragma unroll");
+  w.open("for (int j = 0; j < {}; ++j)", kInFlight);
+  w.line("const float w = row_weights[min(base + j, split.parts - 1)];");
+  w.line("sum.x += w * x[j].x; sum.y += w * x[j].y; sum.z += w * x[j].z; sum.w += w * x[j].w;");
+  w.close();
+  w.close();
+  w.line("const int packed = s.m_block * {} + row, column = 16 * c + 2 * (lane & 3);", p.BM);
+  const bool whole = p.padded_ov() == p.ov_depth;
+  for (int e = 0; e < 2; ++e)
+    w.line("if (row < rows{}) {};", whole ? "" : fmt::format(" && column + {} < {}", 8 * e, p.ov_depth),
+           fmt::format("{{ {} }}", store_two(*p.config.out_dtype,
+                                             fmt::format("{} + column + {}", output_address(p), 8 * e),
+                                             e == 0 ? "sum.x" : "sum.z", e == 0 ? "sum.y" : "sum.w")));
+  w.close();
+}
+
+}  // namespace
+
+std::string part_of_item(const std::string& i) {
+  return fmt::format("parts + {0} * stride + ({0} == 0 ? shift : 0)", i);
+}
+
+void emit_shared_part(Writer& w, const DecodePlan& p) {
+  const int units = units_of_rows(p);
+  w.line("float4* const at = (float4*)part + (half * 4 + warp) * {} + lane;", 32 * units);
+  for (int k = 0; k < units / 2; ++k)
+    for (int h = 0; h < 2; ++h)
+      w.line("at[{}] = make_float4(o_acc[{}], o_acc[{}], o_acc[{}], o_acc[{}]);", 32 * (2 * k + h),
+             8 * k + 2 * h, 8 * k + 2 * h + 1, 8 * k + 2 * h + 4, 8 * k + 2 * h + 5);
+  for (int h = 0; h < 2; ++h)
+    w.line(
+        "if (half == 0 && (lane & 3) == 0) *(float2*)(part + {} + 2 * (16 * warp + (lane >> 2))) = "
+        "make_float2(row_max_{}, row_sum_{});",
+        p.BM * p.padded_ov() + 16 * h, h, h);
+}
+
+void emit_shared_arrival(Writer& w, const DecodePlan& p) {
+  const int arrivals = kClaims - 1;
+  w.open("if (threadIdx.x == 0)");
+  w.line("int* const counter = item_counters + s.item;");
+  w.line("int seen = atomic_add_acq_rel(counter, 1) + 1 & {:#x};", arrivals);
+  w.comment("with nothing left to do, a while for the other parts");
+  w.line("#pragma unroll 1");
+  w.open("for (int look = 0; range.position >= range.end && seen < split.parts && look < {}; ++look)",
+         kLooks);
+  w.line("__nanosleep(64);");
+  w.line("seen = load_acquire(counter) & {:#x};", arrivals);
+  w.close();
+  w.line("*arrivals_before = seen;");
+  w.close();
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
+}
+
+void emit_shared_combine(Writer& w, const DecodePlan& p) {
+  const int units = 8 * units_of_rows(p);
+  w.open("if (*arrivals_before == split.parts)");
+  w.comment("all parts are there: slices of units, to whoever claims them");
+  p.stream->emit_parts(w, p.partial_floats());
+  w.line("int slices = 2;");
+  w.line("while (2 * slices <= min(split.parts, {})) slices *= 2;", kMostSlices);
+  w.line("const int slice_units = {} / slices, row_groups = max(8 / slices, 1);", units);
+  w.line("float* const weights = (float*)(smem_bytes + {});  // where Q was", p.smem_q);
+  w.line("#pragma unroll 1");
+  w.open("for (;;)");
+  w.line("if (threadIdx.x == 0) arrivals_before[1] = atomicAdd(item_counters + s.item, {0}) / {0} & {1:#x};",
+         kClaims, 2 * kClaims - 1);
+  w.line("named_barrier_sync(1, {});", p.consumer_threads());
+  w.line("const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;");
+  w.line("if (begin >= {}) break;", units);
+  emit_weights(w, p);
+  emit_units(w, p);
+  w.line("named_barrier_sync(1, {});  // every thread knows its slice and has read its weights",
+         p.consumer_threads());
+  w.close();
+  w.close();
+  w.comment("the last block that is done leaves the counter as it was found");
+  w.line(
+      "if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, {0}) / {0}u == split.parts - 1u) "
+      "atomicExch(item_counters + s.item, 0);",
+      kDone);
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,161 @@
+// NaN and infinity in V of keys that a mask hides from some rows of a tile and not from others: in the rows that
+// see the key, and in no others. The matrix instructions multiply whole tiles, and 0 x NaN is NaN.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <kiln/kiln.hpp>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "workbench/reference/check.hpp"
+#include "workbench/verify/runner.hpp"
+
+using namespace kiln;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+Runtime& emulated() {
+  static Runtime runtime([] {
+    RuntimeOptions options;
+    options.device = "emulated";
+    return options;
+  }());
+  return runtime;
+}
+
+struct Case {
+  const char* target;
+  const char* operation;
+  const char* keys;
+  std::int64_t rows_q = 150, heads = 2;
+};
+constexpr const char *kPrefill = "prefill", *kDecode = "decode";
+const Case kCases[] = {
+    {"sm_80", kPrefill, R"("mask": "causal")"},
+    {"sm_80", kPrefill, R"("mask": {"sliding_window": 40}, "dtype": "fp16", "sink": true)"},
+    {"sm_80", kPrefill,
+     R"("mask": "causal", "depth": 96, "out_dtype": "f32", "operand": {"kind": "paged", "page_size": 16})"},
+    {"sm_90a", kPrefill, R"("mask": "causal")"},
+    {"sm_90a", kPrefill, R"("mask": "causal", "depth": 128, "operand": {"kind": "paged", "page_size": 16})"},
+    {"sm_90a", kPrefill, R"("mask": {"sliding_window": 40}, "sink": true, "operand": {"kind": "ragged"})"},
+    {"sm_90a", kPrefill, R"("mask": {"chunked": 48}, "dtype": "fp16", "score_mod": {"softcap": 20})"},
+    {"sm_90a", kPrefill, R"("mask": "causal", "score_mod": "alibi", "operand": {"kind": "continuous"})"},
+    {"sm_90a", kPrefill,
+     R"x("mask": "causal", "out_dtype": "f32", "score_mod": {"expr": "where(k % 7 == 3, -inf, score)"})x"},
+    {"sm_80", kDecode, R"("mask": "causal", "operand": {"kind": "ragged"})", 4, 4},
+    {"sm_80", kDecode,
+     R"("mask": {"sliding_window": 40}, "sink": true, "operand": {"kind": "paged", "page_size": 16})", 1},
+    {"sm_80", kDecode, R"("mask": "causal", "depth": 128, "out_dtype": "f32", "split_kv": 3)", 5},
+    {"sm_90a", kDecode, R"("mask": "causal", "operand": {"kind": "ragged"})", 4, 4},
+    {"sm_90a", kDecode,
+     R"("mask": {"sliding_window": 40}, "sink": true, "operand": {"kind": "paged", "page_size": 16})", 1},
+    {"sm_90a", kDecode, R"("mask": "causal", "depth": 128, "out_dtype": "f32", "split_kv": 3)", 5},
+    {"sm_90a", kDecode, R"("mask": "causal", "score_mod": {"softcap": 20}, "BM": 64)", 20, 4},
+    {"gfx942", kDecode, R"("mask": "causal", "operand": {"kind": "ragged"})", 4, 4},
+    {"gfx950", kDecode,
+     R"("mask": {"sliding_window": 40}, "sink": true, "operand": {"kind": "paged", "page_size": 16})", 1},
+    {"gfx90a", kDecode, R"("mask": "causal", "schedule": "cdna_decode", "out_dtype": "f32", "split_kv": 3)",
+     5},
+    {"gfx942", kDecode, R"("mask": {"chunked": 48}, "score_mod": "alibi", "operand": {"kind": "ragged"})", 4,
+     4},
+    {"gfx950", kDecode,
+     R"x("mask": "causal", "score_mod": {"expr": "score - 0.01 * (q - k)"}, "operand": {"kind": "ragged"})x",
+     4, 4},
+    {"sm_90a", kPrefill, R"("mask": "causal", "depth": 512)", 70},
+    {"gfx90a", kDecode,
+     R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true, "operand": {"kind": "ragged"})", 4,
+     16},
+};
+
+Plan plan_of(const Case& c) {
+  nlohmann::ordered_json config = {
+      {"target", c.target}, {"operation", c.operation}, {"dtype", "bf16"}, {"depth", 64}, {"lse", true}};
+  config.update(nlohmann::ordered_json::parse(std::string("{") + c.keys + "}"));
+  return make_plan(parse_config(config.dump(), "test"));
+}
+
+Workload workload_of(const Config& config, const Case& c) {
+  ProblemShape shape;
+  shape.heads_q = c.heads, shape.heads_kv = 1;
+  shape.depth = config.depth, shape.ov_depth = *config.ov_depth;
+  shape.ragged = true;
+  shape.lengths_q.assign(2, c.rows_q), shape.lengths_k.assign(2, 170);
+  return random_workload(shape, config, 11);
+}
+
+bool special(float x) {
+  return !std::isfinite(x);
+}
+
+/// O and LSE are the reference's, NaN and infinity where it has them: how many it has.
+std::size_t check(const Case& c, const Workload& work) {
+  const Plan plan = plan_of(c);
+  EmulatorOptions emulator;
+  emulator.num_sms = 5;
+  RunOptions options;
+  options.emulator = &emulator;
+  const RunResult result = run_workload(emulated(), *emulated().load(generate(plan)), work, options);
+  for (const auto& finding : result.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  CHECK(result.output.unwritten == 0);
+  const Semantics semantics = semantics_of(plan.resolved(), work);
+  const Reference reference =
+      reference_attention(work, semantics, choose_rows(work.shape, semantics.mask, 1e300, 0));
+  const CheckReport report = check_output(work, result.output, reference, tolerance_of(plan.resolved()));
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  const auto count = [](const auto& values) {
+    return std::count_if(values.begin(), values.end(),
+                         [](double x) { return special(static_cast<float>(x)); });
+  };
+  CHECK(count(result.output.o) == count(reference.o));
+  CHECK(count(result.output.lse) == count(reference.lse));
+  return static_cast<std::size_t>(count(reference.o));
+}
+
+}  // namespace
+
+TEST_CASE("NaN and infinity of V do not reach rows from which the mask hides the key") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.target);
+    CAPTURE(c.keys);
+    const Workload clean = workload_of(plan_of(c).resolved(), c);
+    // A row of a latent cache is K, too.
+    const bool latent = clean.v.empty();
+    const std::int64_t columns = clean.shape.ov_depth, length = latent ? clean.shape.depth : columns;
+    const auto element = [&](Workload& work, std::int64_t request, std::int64_t key,
+                             std::int64_t column) -> float& {
+      return (latent ? work.k : work.v)[static_cast<std::size_t>((170 * request + key) * length + column)];
+    };
+    // Single elements, in the middle of tiles and at their ends; and two rows of nothing else.
+    Workload work = clean;
+    if (latent) {
+      element(work, 0, 168, 5) = kNaN;
+      element(work, 1, 169, 300) = kNaN;
+    } else {
+      element(work, 0, 37, 5) = kNaN;
+      element(work, 0, 100, columns - 1) = INFINITY;
+      element(work, 0, 128, 0) = kNaN;
+      element(work, 0, 169, 9) = -INFINITY;
+      for (std::int64_t column = 0; column < columns; ++column) {
+        element(work, 1, 90, column) = kNaN;
+        element(work, 1, 91, column) = column % 2 == 0 ? kNaN : INFINITY;
+      }
+    }
+    const std::size_t seen = check(c, work);
+    CHECK(seen > 0);
+    CHECK(seen < 2 * static_cast<std::size_t>(c.rows_q * c.heads * columns));
+  }
+}
+
+TEST_CASE("a V of nothing but NaN, and NaN in Q beside it") {
+  for (const Case& c : kCases) {
+    if (!KILN_LONG_SWEEPS && std::string_view(c.keys) != R"("mask": "causal")") continue;
+    CAPTURE(c.target);
+    CAPTURE(c.keys);
+    Workload work = workload_of(plan_of(c).resolved(), c);
+    std::fill(work.v.begin(), work.v.begin() + static_cast<std::ptrdiff_t>(work.v.size() / 2), kNaN);
+    CHECK(check(c, work) > 0);
+  }
+}
