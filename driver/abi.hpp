@@ -173,6 +173,11 @@ struct CUmemAccessDesc {
   CUmemLocation location;
   unsigned flags;
 };
+struct CUmulticastObjectProp {
+  unsigned numDevices;
+  std::size_t size;
+  unsigned long long handleTypes, flags;
+};
 struct CUmemAllocationProp {
   int type, requestedHandleTypes;
   CUmemLocation location;

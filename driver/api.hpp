@@ -169,6 +169,18 @@ KILN_API CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* out,
 KILN_API CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* out,
                                                          CUmemGenericAllocationHandle handle);
 
+// multicast.cpp
+KILN_API CUresult cuMulticastCreate(CUmemGenericAllocationHandle* out, const CUmulticastObjectProp* p);
+KILN_API CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice device);
+KILN_API CUresult cuMulticastBindMem(CUmemGenericAllocationHandle handle, std::size_t offset,
+                                     CUmemGenericAllocationHandle memory, std::size_t memory_offset,
+                                     std::size_t bytes, unsigned long long flags);
+KILN_API CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle handle, std::size_t offset,
+                                      CUdeviceptr memory, std::size_t bytes, unsigned long long flags);
+KILN_API CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, std::size_t offset,
+                                    std::size_t bytes);
+KILN_API CUresult cuMulticastGetGranularity(std::size_t* out, const CUmulticastObjectProp* p, unsigned);
+
 // linking.cpp
 KILN_API CUresult cuLinkCreate_v2(unsigned count, int* options, void** values, CUlinkState* out);
 KILN_API CUresult cuLinkAddData_v2(CUlinkState link, int type, void* data, std::size_t bytes,
@@ -297,10 +309,18 @@ KILN_API CUresult cuOccupancyAvailableDynamicSMemPerBlock(std::size_t* out, CUfu
                                                           int threads);
 KILN_API CUresult cuOccupancyMaxPotentialClusterSize(int* out, CUfunction f, const CUlaunchConfig* config);
 KILN_API CUresult cuOccupancyMaxActiveClusters(int* out, CUfunction f, const CUlaunchConfig* config);
+
+// tensor_maps.cpp
 KILN_API CUresult cuTensorMapEncodeTiled(void* map, unsigned type, std::uint32_t rank, void* address,
                                          const std::uint64_t* dims, const std::uint64_t* strides,
                                          const std::uint32_t* box, const std::uint32_t* element_strides,
                                          unsigned interleave, unsigned swizzle, unsigned, unsigned fill);
+KILN_API CUresult cuTensorMapEncodeIm2col(void* map, unsigned type, std::uint32_t rank, void* address,
+                                          const std::uint64_t* dims, const std::uint64_t* strides,
+                                          const int* lower_corner, const int* upper_corner,
+                                          std::uint32_t channels, std::uint32_t pixels,
+                                          const std::uint32_t* element_strides, unsigned interleave,
+                                          unsigned swizzle, unsigned, unsigned fill);
 KILN_API CUresult cuTensorMapReplaceAddress(void* map, void* address);
 
 // graphs.cpp

@@ -197,6 +197,8 @@ int attribute(const Gpu& gpu, int number) {
       return -1;
     case 102:  // virtual memory management
       return 1;
+    case 132:  // multicast objects, of one device
+      return hopper;
     default:
       return image_attribute(number);
   }

@@ -102,6 +102,24 @@ struct Mapping {
   unsigned access = 0;
 };
 
+/// cuMulticastCreate: what is bound, by offset in the object. A `handle` with an offset into it, or an address.
+struct MulticastObject {
+  struct Binding {
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+  };
+  std::size_t bytes = 0;
+  int uses = 1, devices = 0;
+  std::map<std::size_t, Binding> bound;
+};
+/// Addresses that a multicast object has.
+struct MulticastView {
+  CUmemGenericAllocationHandle handle = 0;
+  std::size_t bytes = 0, offset = 0;
+  unsigned access = 0;
+};
+
 struct Function {
   Module* module = nullptr;
   std::string name;
@@ -297,6 +315,8 @@ struct Driver {
   std::map<CUmemGenericAllocationHandle, Physical> physical;
   std::map<CUdeviceptr, std::size_t> reserved;
   std::map<CUdeviceptr, Mapping> mappings;
+  std::map<CUmemGenericAllocationHandle, MulticastObject> multicasts;
+  std::map<CUdeviceptr, MulticastView> multicast_views;
   bool graphs_own_memory = false;
   std::unordered_set<const Function*> functions;
 

@@ -4,13 +4,13 @@
 #include <cstring>
 
 #include "driver/api.hpp"
+#include "driver/multicast.hpp"
 #include "driver/state.hpp"
 #include "emulator/machine/memory.hpp"
 
 namespace kiln::driver {
 namespace {
 
-constexpr std::size_t kGranule = std::size_t{2} << 20;
 constexpr int kPinned = 1, kDeviceLocation = 1, kHostLocation = 2, kHostNuma = 3, kHostNumaCurrent = 4;
 
 void check(Driver& d, const CUmemAllocationProp* p) {
@@ -74,6 +74,7 @@ void set_access(Driver& d, CUdeviceptr at, Mapping& m, unsigned access) {
     std::memset(shadow, em::kUnallocated, m.bytes);
   }
   m.access = access;
+  refresh_multicast(d);
 }
 
 void map(Driver& d, CUdeviceptr at, std::size_t bytes, CUmemGenericAllocationHandle handle) {
@@ -155,6 +156,8 @@ KILN_API CUresult cuMemAddressFree(CUdeviceptr p, std::size_t bytes) {
     require(it != d.reserved.end() && it->second == bytes);
     const auto mapped = d.mappings.lower_bound(p);
     require(mapped == d.mappings.end() || mapped->first >= p + bytes);
+    const auto view = d.multicast_views.lower_bound(p);
+    require(view == d.multicast_views.end() || view->first >= p + bytes);
     d.reserved.erase(it);
     const std::lock_guard lock(d.memory.impl().mutex);
     --d.memory.impl().live;
@@ -177,17 +180,23 @@ KILN_API CUresult cuMemCreate(CUmemGenericAllocationHandle* out, std::size_t byt
   });
 }
 KILN_API CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
-  return on_device([&](Driver& d) { drop(d, handle); });
+  return on_device([&](Driver& d) {
+    if (!release_multicast(d, handle)) drop(d, handle);
+  });
 }
 KILN_API CUresult cuMemMap(CUdeviceptr p, std::size_t bytes, std::size_t offset,
                            CUmemGenericAllocationHandle handle, unsigned long long flags) {
   return on_device([&](Driver& d) {
-    require(offset == 0 && flags == 0);
+    require(flags == 0);
+    if (map_multicast(d, p, bytes, offset, handle)) return;
+    require(offset == 0);
     map(d, p, bytes, handle);
   });
 }
 KILN_API CUresult cuMemUnmap(CUdeviceptr p, std::size_t bytes) {
-  return on_device([&](Driver& d) { for_mappings(d, p, bytes, [&](auto it) { unmap(d, it); }); });
+  return on_device([&](Driver& d) {
+    if (!unmap_multicast(d, p, bytes)) for_mappings(d, p, bytes, [&](auto it) { unmap(d, it); });
+  });
 }
 KILN_API CUresult cuMemSetAccess(CUdeviceptr p, std::size_t bytes, const CUmemAccessDesc* access,
                                  std::size_t count) {
@@ -197,6 +206,7 @@ KILN_API CUresult cuMemSetAccess(CUdeviceptr p, std::size_t bytes, const CUmemAc
       require(access[i].flags == 0 || access[i].flags == 1 || access[i].flags == 3);
       if (access[i].location.type != kDeviceLocation) continue;
       check_device(access[i].location.id);
+      if (set_multicast_access(d, p, bytes, access[i].flags)) continue;
       for_mappings(d, p, bytes, [&](auto it) { set_access(d, it->first, it->second, access[i].flags); });
     }
   });

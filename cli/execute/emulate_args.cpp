@@ -10,6 +10,7 @@
 #include <cstring>
 #include <kiln/error.hpp>
 #include <optional>
+#include <type_traits>
 
 #include "runtime/support/files.hpp"
 #include "runtime/support/memory.hpp"
@@ -246,17 +247,20 @@ void numbers(const std::string& map, const Json& json, const char* key, std::siz
   if (!json.contains(key) || !json[key].is_array() || json[key].size() != count)
     fail(fmt::format("tensor map '{}': {} must be an array of {} numbers", map, key, count));
   for (std::size_t i = 0; i < count; ++i) {
-    if (!json[key][i].is_number_unsigned())
-      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number from 0", map, key, i, json[key][i].dump()));
-    out[i] = static_cast<T>(json[key][i].get<std::uint64_t>());
+    const Json& value = json[key][i];
+    if (std::is_signed_v<T> ? !value.is_number_integer() : !value.is_number_unsigned())
+      fail(fmt::format("tensor map '{}': {}[{}] = {} is no number{}", map, key, i, value.dump(),
+                       std::is_signed_v<T> ? "" : " from 0"));
+    out[i] = static_cast<T>(value.get<std::int64_t>());
   }
 }
 
 }  // namespace
 
 void EmulateArgs::add_tensor_map(const std::string& name, const Json& map) {
-  static constexpr std::string_view kKeys[] = {"buffer",          "type",    "dims",       "strides", "box",
-                                               "element_strides", "swizzle", "interleave", "oob_fill"};
+  static constexpr std::string_view kKeys[] = {
+      "buffer",  "type",       "dims",     "strides",      "box",         "element_strides",
+      "swizzle", "interleave", "oob_fill", "lower_corner", "upper_corner"};
   if (!map.is_object()) fail(fmt::format("tensor map '{}' is no object", name));
   for (const auto& [key, value] : map.items())
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
@@ -273,7 +277,13 @@ void EmulateArgs::add_tensor_map(const std::string& name, const Json& map) {
   if (rank < 1 || rank > 5) fail(fmt::format("tensor map '{}': {} dims, 1 to 5 are possible", name, rank));
   r.rank = static_cast<std::uint32_t>(rank);
   numbers(name, map, "dims", rank, r.dims);
-  numbers(name, map, "box", rank, r.box);
+  if (map.contains("lower_corner") || map.contains("upper_corner")) {
+    if (rank < 3) fail(fmt::format("tensor map '{}': corners are of maps of images, with 3 to 5 dims", name));
+    r.mode = emulator::TensorMapMode::im2col;
+    numbers(name, map, "lower_corner", rank - 2, r.lower_corner);
+    numbers(name, map, "upper_corner", rank - 2, r.upper_corner);
+  }
+  numbers(name, map, "box", r.mode == emulator::TensorMapMode::tiled ? rank : 2, r.box);
   if (rank > 1) numbers(name, map, "strides", rank - 1, r.strides);
   if (map.contains("element_strides")) numbers(name, map, "element_strides", rank, r.element_strides);
   r.swizzle = static_cast<emulator::Swizzle>(choice(name, map, "swizzle", {"none", "32B", "64B", "128B"}));

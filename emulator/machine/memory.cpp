@@ -75,6 +75,14 @@ std::string GlobalMemory::Impl::describe(std::uint64_t address) const {
   return "in no allocation";
 }
 
+std::uint64_t GlobalMemory::Impl::bound_at(std::uint64_t address, std::size_t bytes) const {
+  auto it = multicast.upper_bound(address);
+  if (it == multicast.begin()) return 0;
+  const auto& [begin, bound] = *--it;
+  const std::uint64_t at = address - begin;
+  return at < bound.bytes && bytes <= bound.bytes - at ? bound.memory + at : 0;
+}
+
 void GlobalMemory::Impl::check(std::uint64_t address, std::size_t bytes, const char* what) const {
   if (contains(address, bytes)) {
     const std::uint8_t* s = shadow_at(address);

@@ -59,6 +59,14 @@ struct GlobalMemory::Impl {
   std::map<std::uint64_t, Allocation> allocations;
   std::map<const void*, std::map<std::string, std::uint64_t>> module_variables;
   TextureTable images;
+  /// Addresses of multicast objects, which are no memory themselves, and the memory bound there.
+  struct Bound {
+    std::size_t bytes = 0;
+    std::uint64_t memory = 0;
+  };
+  std::map<std::uint64_t, Bound> multicast;
+  /// The address of what is bound at [address, address + bytes) of a multicast object; 0: nothing is.
+  std::uint64_t bound_at(std::uint64_t address, std::size_t bytes) const;
   mutable std::mutex mutex;
 };
 

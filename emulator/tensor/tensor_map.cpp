@@ -1,4 +1,4 @@
-// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and the emulated device's 128-byte format.
+// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, and the emulated device's 128-byte format.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,9 +17,10 @@ struct Encoded {
   std::uint64_t address;
   std::uint64_t dims[5];
   std::uint64_t strides[4];
-  std::uint16_t box_minus_one[5];  // boxes reach 256
+  std::uint16_t box_minus_one[5];  // boxes reach 256, columns 1024 pixels
   std::uint8_t element_strides[5];
-  std::uint8_t type, rank, interleave, swizzle, oob_fill;
+  std::uint8_t type, rank, interleave, swizzle, oob_fill, mode;
+  std::int16_t lower_corner[3], upper_corner[3];
 };
 static_assert(sizeof(Encoded) <= 128);
 /// tensormap.replace.elemtype has its own numbers (PTX ISA, "tensormap.replace"), not those of
@@ -39,6 +40,11 @@ Encoded pack(const TensorMapRequest& request) {
   e.interleave = static_cast<std::uint8_t>(request.interleave);
   e.swizzle = static_cast<std::uint8_t>(request.swizzle);
   e.oob_fill = static_cast<std::uint8_t>(request.oob_fill);
+  e.mode = static_cast<std::uint8_t>(request.mode);
+  for (std::size_t i = 0; i < 3; ++i) {
+    e.lower_corner[i] = static_cast<std::int16_t>(request.lower_corner[i]);
+    e.upper_corner[i] = static_cast<std::int16_t>(request.upper_corner[i]);
+  }
   for (std::size_t i = 0; i < 5; ++i) {
     e.dims[i] = request.dims[i];
     e.box_minus_one[i] = static_cast<std::uint16_t>(request.box[i] - 1);
@@ -56,7 +62,8 @@ std::string rule(const char* what, std::size_t dimension, std::uint64_t value, c
 std::string check_dimensions(const TensorMapRequest& r) {
   for (std::size_t i = 0; i < r.rank; ++i) {
     if (r.dims[i] == 0 || r.dims[i] > 1ull << 32) return rule("globalDim", i, r.dims[i], "must be 1 to 2^32");
-    if (r.box[i] == 0 || r.box[i] > 256) return rule("boxDim", i, r.box[i], "must be 1 to 256");
+    if (r.mode == TensorMapMode::tiled && (r.box[i] == 0 || r.box[i] > 256))
+      return rule("boxDim", i, r.box[i], "must be 1 to 256");
     if (r.element_strides[i] == 0 || r.element_strides[i] > 8) {
       return rule("elementStrides", i, r.element_strides[i], "must be 1 to 8");
     }
@@ -70,6 +77,41 @@ std::string check_dimensions(const TensorMapRequest& r) {
     }
   }
   return {};
+}
+
+/// What cuTensorMapEncodeIm2col asks for besides.
+std::string check_images(const TensorMapRequest& r) {
+  if (r.rank < 3) return "im2col maps need tensorRank 3 to 5";
+  if (r.interleave != TensorInterleave::none)
+    return "im2col maps of interleaved layouts are not there";  // what they mean is in no public text
+  if (r.box[0] == 0 || r.box[0] > 256)
+    return "channelsPerPixel = " + std::to_string(r.box[0]) + ": must be 1 to 256";
+  if (r.box[1] == 0 || r.box[1] > 1024)
+    return "pixelsPerColumn = " + std::to_string(r.box[1]) + ": must be 1 to 1024";
+  const std::int32_t limit = r.rank == 3 ? 32768 : r.rank == 4 ? 128 : 16;
+  const std::string range = "must be " + std::to_string(-limit) + " to " + std::to_string(limit - 1);
+  const auto corner = [&](const char* what, std::size_t i, std::int32_t value) {
+    return std::string(what) + "[" + std::to_string(i) + "] = " + std::to_string(value) + ": ";
+  };
+  for (std::size_t i = 0; i + 2 < r.rank; ++i) {
+    const std::int32_t low = r.lower_corner[i], high = r.upper_corner[i];
+    if (low < -limit || low >= limit) return corner("pixelBoxLowerCorner", i, low) + range;
+    if (high < -limit || high >= limit) return corner("pixelBoxUpperCorner", i, high) + range;
+    if (static_cast<std::int64_t>(r.dims[1 + i]) - 1 + high < low)
+      return corner("pixelBoxUpperCorner", i, high) + "the bounding box is empty";
+  }
+  return {};
+}
+
+/// A map can be made from nothing, field by field: zeros are a map of zeros.
+bool is_blank(std::span<const std::byte, 128> map) {
+  return std::all_of(map.begin(), map.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+TensorMapRequest blank_map() {
+  TensorMapRequest r;
+  r.rank = 1;
+  r.box.fill(1);
+  return r;
 }
 
 }  // namespace
@@ -99,6 +141,8 @@ std::string check_tensor_map(const TensorMapRequest& r) {
   if (r.address % alignment != 0)
     return "globalAddress must be aligned to " + std::to_string(alignment) + " bytes";
   if (std::string text = check_dimensions(r); !text.empty()) return text;
+  if (r.mode == TensorMapMode::im2col)
+    if (std::string text = check_images(r); !text.empty()) return text;
   const std::uint32_t inner = r.box[0] * bytes_of(r.type);
   if (r.interleave == TensorInterleave::none) {
     if (inner % 16 != 0)
@@ -129,7 +173,7 @@ TensorMapBytes encode_tensor_map(const TensorMapRequest& request) {
 std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128> map) {
   Encoded e;
   std::memcpy(&e, map.data(), sizeof e);
-  if (e.magic != kMagic || e.rank < 1 || e.rank > 5) return std::nullopt;
+  if (e.magic != kMagic || e.rank < 1 || e.rank > 5 || e.mode > 1) return std::nullopt;
   TensorMapRequest r;
   r.type = static_cast<TensorType>(e.type);
   r.rank = e.rank;
@@ -137,6 +181,9 @@ std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128
   r.interleave = static_cast<TensorInterleave>(e.interleave);
   r.swizzle = static_cast<Swizzle>(e.swizzle);
   r.oob_fill = static_cast<OobFill>(e.oob_fill);
+  r.mode = static_cast<TensorMapMode>(e.mode);
+  std::copy_n(e.lower_corner, 3, r.lower_corner.begin());
+  std::copy_n(e.upper_corner, 3, r.upper_corner.begin());
   for (std::size_t i = 0; i < 5; ++i) {
     r.dims[i] = e.dims[i];
     r.box[i] = static_cast<std::uint16_t>(e.box_minus_one[i] + 1);
@@ -148,21 +195,9 @@ std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128
 
 bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
                               std::uint64_t value) {
-  // A map can be made from nothing, field by field: zeros are a map of zeros.
   const std::optional<TensorMapRequest> decoded = decode_tensor_map(map);
-  const bool blank = std::all_of(map.begin(), map.end(), [](std::byte b) { return b == std::byte{0}; });
-  if (!decoded && !blank) return false;
-  TensorMapRequest r;
-  if (decoded) {
-    r = *decoded;
-  } else {
-    r.rank = 1;
-    for (std::size_t i = 0; i < 5; ++i) {
-      r.dims[i] = 0;
-      r.box[i] = r.element_strides[i] = 1;
-      if (i < 4) r.strides[i] = 0;
-    }
-  }
+  if (decoded ? decoded->mode != TensorMapMode::tiled : !is_blank(map)) return false;
+  TensorMapRequest r = decoded ? *decoded : blank_map();
   const bool has_ordinal = field == TensorMapField::box_dim || field == TensorMapField::global_dim ||
                            field == TensorMapField::global_stride || field == TensorMapField::element_stride;
   if (has_ordinal && ordinal >= (field == TensorMapField::global_stride ? 4u : 5u)) return false;

@@ -121,6 +121,7 @@ void reduce_floats(ReduceOp op, FloatFormat format, bool ftz, std::byte* destina
 }  // namespace
 
 std::uint32_t box_bytes(const TensorMapRequest& map) {
+  if (map.mode == TensorMapMode::im2col) return bytes_of(map.type) * map.box[0] * map.box[1];
   std::uint32_t bytes = bytes_of(map.type);
   for (std::uint32_t i = 0; i < map.rank; ++i) bytes *= visited(map, i);
   return bytes;
@@ -142,37 +143,47 @@ std::string check_coordinates(const TensorMapRequest& map, std::span<const std::
          std::to_string(begin) + " of the row: must be a multiple of 16 bytes";
 }
 
+ImageRows::ImageRows(const TensorMapRequest& map, std::int32_t begin, std::uint32_t shared, bool store,
+                     std::vector<BoxRun>& out)
+    : out_(out), first_(out.size()), swizzle_(map.swizzle), pitch_(row_pitch(map)), shared_(shared) {
+  const std::uint32_t element = bytes_of(map.type);
+  const auto extent = static_cast<std::int64_t>(map.dims[0]);
+  // The part of a row that lies inside dimension 0, in elements from the row's start.
+  const std::int64_t low = std::clamp<std::int64_t>(-std::int64_t{begin}, 0, map.box[0]);
+  const std::int64_t high = std::clamp<std::int64_t>(extent - begin, low, map.box[0]);
+  row_ = map.box[0] * element;
+  inside_begin_ = static_cast<std::uint32_t>(low) * element;
+  inside_end_ = static_cast<std::uint32_t>(high) * element;
+  if (store) inside_end_ = std::min(row_, (inside_end_ + 15) / 16 * 16);
+  begin_ = static_cast<std::uint64_t>(std::int64_t{begin}) * element;
+}
+
+void ImageRows::add(bool inside, std::uint64_t global) {
+  if (inside && inside_end_ > inside_begin_) {
+    append_swizzled(out_, first_, swizzle_, {0, shared_, inside_begin_, true});
+    append_swizzled(
+        out_, first_, swizzle_,
+        {global + begin_ + inside_begin_, shared_ + inside_begin_, inside_end_ - inside_begin_, false});
+    append_swizzled(out_, first_, swizzle_, {0, shared_ + inside_end_, row_ - inside_end_, true});
+  } else {
+    append_swizzled(out_, first_, swizzle_, {0, shared_, row_, true});
+  }
+  shared_ += pitch_;
+}
+
 void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
               std::uint32_t shared_address, std::vector<BoxRun>& out, bool store) {
-  const std::size_t first = out.size();
-  const std::uint32_t element = bytes_of(map.type), row = map.box[0] * element, pitch = row_pitch(map);
-  const std::int64_t begin = coordinates[0], extent = static_cast<std::int64_t>(map.dims[0]);
-  // The part of a row that lies inside dimension 0, in elements from the row's start.
-  const std::int64_t low = std::clamp<std::int64_t>(-begin, 0, map.box[0]);
-  const std::int64_t high = std::clamp<std::int64_t>(extent - begin, low, map.box[0]);
-  const auto inside_begin = static_cast<std::uint32_t>(low) * element;
-  auto inside_end = static_cast<std::uint32_t>(high) * element;
-  if (store) inside_end = std::min(row, (inside_end + 15) / 16 * 16);
-
+  ImageRows rows(map, coordinates[0], shared_address, store, out);
   std::array<std::uint32_t, 5> step{};
-  std::uint32_t shared = shared_address;
   for (;;) {
     bool inside = true;
-    std::uint64_t global = map.address + static_cast<std::uint64_t>(begin) * element;
+    std::uint64_t global = map.address;
     for (std::uint32_t i = 1; i < map.rank; ++i) {
       const std::int64_t at = coordinates[i] + static_cast<std::int64_t>(step[i]) * map.element_strides[i];
       inside = inside && at >= 0 && at < static_cast<std::int64_t>(map.dims[i]);
       global += static_cast<std::uint64_t>(at) * map.strides[i - 1];
     }
-    if (inside && inside_end > inside_begin) {
-      append_swizzled(out, first, map.swizzle, {0, shared, inside_begin, true});
-      append_swizzled(out, first, map.swizzle,
-                      {global + inside_begin, shared + inside_begin, inside_end - inside_begin, false});
-      append_swizzled(out, first, map.swizzle, {0, shared + inside_end, row - inside_end, true});
-    } else {
-      append_swizzled(out, first, map.swizzle, {0, shared, row, true});
-    }
-    shared += pitch;
+    rows.add(inside, global);
     std::uint32_t dimension = 1;
     while (dimension < map.rank && ++step[dimension] == visited(map, dimension)) step[dimension++] = 0;
     if (dimension >= map.rank) return;

@@ -36,7 +36,7 @@ enum class TensorMapField : std::uint8_t {
 };
 /// Sets one field (ordinal: the dimension, where the field has one; rank: the value is rank - 1, as in PTX).
 /// No checks but the ordinal's and the enumerators' ranges: returns false when they are broken or the bytes
-/// are no map. 128 zero bytes are a map to be filled in.
+/// are no map in tiled mode. 128 zero bytes are a map to be filled in.
 bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
                               std::uint64_t value);
 
@@ -77,6 +77,31 @@ std::string check_coordinates(const TensorMapRequest& map, std::span<const std::
 /// written too (an H200 does; the row pitch, a multiple of 16, leaves room for them).
 void box_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
               std::uint32_t shared_address, std::vector<BoxRun>& out, bool store = false);
+/// The pixels that an im2col copy visits, as box_runs does for a box: `coordinates` as of the map's dimensions, of which
+/// those of W, H and D name where the filter's corner is, and `offsets` along W, H, D within the filter. A copy that
+/// reaches the end of the bounding box goes on in the next row, plane and image.
+void im2col_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+                 std::span<const std::uint16_t> offsets, std::uint32_t shared_address,
+                 std::vector<BoxRun>& out, bool store = false);
+/// As check_coordinates: the filter's corner has to be in the bounding box, and offsets fit 16, 8 or 5 bits by rank.
+std::string check_im2col(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+                         std::span<const std::uint16_t> offsets);
+/// The rows of a copy's image in shared memory, one below the other: box[0] elements from coordinate `begin` of
+/// dimension 0 on, each row cut where the tensor and the swizzle cut it.
+class ImageRows {
+ public:
+  ImageRows(const TensorMapRequest& map, std::int32_t begin, std::uint32_t shared, bool store,
+            std::vector<BoxRun>& out);
+  /// `global`: address of the row's element 0 of dimension 0; `inside`: the other coordinates are in the tensor.
+  void add(bool inside, std::uint64_t global);
+
+ private:
+  std::vector<BoxRun>& out_;
+  std::size_t first_;
+  Swizzle swizzle_;
+  std::uint32_t row_, pitch_, inside_begin_, inside_end_, shared_;
+  std::uint64_t begin_;  ///< bytes from element 0 of dimension 0, as a signed number
+};
 /// The byte pattern that fills out-of-bounds elements, repeated to 8 bytes.
 std::uint64_t oob_pattern(const TensorMapRequest& map);
 

@@ -97,6 +97,29 @@ TEST_CASE("managed memory, grid synchronisation, clusters") {
   CHECK(r.out == "hopper: right\n");
 }
 
+TEST_CASE("a convolution by im2col copies") {
+  const std::string program = compile("im2col");
+  if (program.empty()) return;
+  for (const char* policy : {"eager", "lazy", "random"}) {
+    const CommandResult r = emulate(program, std::string("--gpu H100 --policy ") + policy);
+    CHECK(r.status == 0);
+    CHECK_MESSAGE(r.out == "im2col: right\n", r.out, r.err);
+  }
+}
+
+TEST_CASE("a multicast object of one device") {
+  const std::string program =
+      compile("multicast", std::string(kPtx90) + " -L/usr/local/cuda/lib64/stubs -lcuda");
+  if (program.empty()) return;
+  const CommandResult r = emulate(program);
+  CHECK(r.status == 0);
+  CHECK_MESSAGE(r.out == "multicast: right\n", r.out, r.err);
+  const CommandResult plain = emulate(program + " plain");
+  CHECK(plain.status == 1);
+  CHECK(plain.out == "multicast: right\n");
+  CHECK_MESSAGE(plain.err.find("in no multicast object") != std::string::npos, plain.err);
+}
+
 TEST_CASE("a missing barrier is reported with its line") {
   const std::string program = compile("race");
   if (program.empty()) return;

@@ -1,64 +1,17 @@
-// Bulk and tensor copies, their groups.
+// Execution of bulk and tensor copies: what a copy moves, checked and begun.
 #include <algorithm>
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
+#include "emulator/ptx/decode/bulk.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
-#include "emulator/ptx/decode/reduction.hpp"
 #include "emulator/ptx/decode/warp_access.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
 
 using u64 = std::uint64_t;
-
-// --- bulk groups: of the executing thread ---
-void run_bulk_commit(Warp& w, const Op&) {
-  each_lane(w, [&](int l) { ++w.bulk_group[static_cast<std::size_t>(l)]; });
-}
-void run_bulk_wait(Warp& w, const Op& op) {
-  retire_groups(w, static_cast<std::uint32_t>(Unit::bulk_store), op.imm, w.bulk_group.data());
-  if (op.flags == 0)  // not .read
-    retire_groups(w, static_cast<std::uint32_t>(Unit::bulk_write), op.imm, w.bulk_group.data());
-  Cluster& c = *w.block->cluster;
-  for (std::size_t i = 0; i < c.bulk.size();) {
-    BulkCopy& b = c.bulk[i];
-    const bool mine =
-        b.kind == BulkCopy::Kind::store && b.warp == &w && (w.exec >> b.lane & 1) != 0 &&
-        static_cast<std::int64_t>(b.group) + op.imm < static_cast<std::int64_t>(w.bulk_group[b.lane]);
-    if (!mine) {
-      ++i;
-    } else if (op.flags != 0) {  // .read: the source may be reused, the writes stay late
-      read_bulk_source(b);
-      ++i;
-    } else {
-      complete_bulk(c, i);
-    }
-  }
-}
-
-// --- bulk copies ---
-struct Bulk {
-  bool tensor = false, to_shared = false, from_shared_cta = false, reduce = false, multicast = false,
-       prefetch = false;
-  bool rows4 = false;        ///< tile::gather4, tile::scatter4: a column and four rows
-  bool pair = false;         ///< cta_group::2: the mbarrier may be that of the pair's other CTA
-  bool dst_cluster = false;  ///< destination addresses may name another block
-  ReduceOp reduce_op = ReduceOp::add;
-  TensorType type = TensorType::u8;
-  int rank = 0;
-  struct Part {
-    Ref ref = kNoRef;
-    int size = 0;
-    std::int64_t offset = 0;
-  };
-  Part dst, src, mbar;
-  Ref bytes = kNoRef, mask = kNoRef;
-  int mask_size = 2;
-  std::vector<Ref> coordinates;
-  bool generic_mbar = false;
-};
 
 u64 part(const Warp& w, const Bulk::Part& p, int lane) {
   return w.value(p.ref, static_cast<std::uint8_t>(p.size), lane) + static_cast<u64>(p.offset);
@@ -234,6 +187,16 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   b.published = r.published(w, lane, unit, epoch);
 }
 
+/// A copy of pixels with a map of a box, or the reverse.
+bool check_mode(Warp& w, const Op& op, int lane, const TensorMapRequest& map) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  if (map.mode == d.mode) return true;
+  report(w, op, lane, "bad-tensor-map",
+         map.mode == TensorMapMode::tiled ? "an im2col copy with a tiled map"
+                                          : "a copy in tiled mode with an im2col map");
+  return false;
+}
+
 /// The pieces of a tensor copy; false (reported): the hardware does not take its coordinates.
 bool tensor_runs(Warp& w, const Op& op, int lane, const TensorMapRequest& map, std::uint32_t offset,
                  std::vector<BoxRun>& runs) {
@@ -246,11 +209,20 @@ bool tensor_runs(Warp& w, const Op& op, int lane, const TensorMapRequest& map, s
     return true;
   }
   const std::span at(coordinates, static_cast<std::size_t>(d.rank));
-  if (const std::string text = check_coordinates(map, at, !d.to_shared); !text.empty()) {
+  std::uint16_t offsets[3] = {};
+  for (std::size_t i = 0; i < d.offsets.size(); ++i)
+    offsets[i] = static_cast<std::uint16_t>(w.value(d.offsets[i], 2, lane));
+  const std::span by(offsets, d.offsets.size());
+  const bool pixels = d.mode == TensorMapMode::im2col;
+  const std::string text = pixels ? check_im2col(map, at, by) : check_coordinates(map, at, !d.to_shared);
+  if (!text.empty()) {
     report(w, op, lane, "bad-coordinates", text);
     return false;
   }
-  box_runs(map, at, offset, runs, !d.to_shared);
+  if (pixels)
+    im2col_runs(map, at, by, offset, runs, !d.to_shared);
+  else
+    box_runs(map, at, offset, runs, !d.to_shared);
   return true;
 }
 
@@ -284,6 +256,73 @@ void report_unfenced(Warp& w, const Op& op, int lane, Block& owner, const MBarri
   report(*w.block->cluster, std::move(f));
 }
 
+/// The copy's tensor map, and what follows from it alone; false (reported): the copy has no such map.
+bool take_map(Warp& w, const Op& op, BulkCopy& b, TensorMapRequest& map) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  const int lane = b.lane;
+  if (!read_map(w, op, lane, part(w, d.to_shared ? d.src : d.dst, lane), map)) return false;
+  if (static_cast<int>(map.rank) != d.rank) {
+    report(
+        w, op, lane, "bad-tensor-map",
+        "a " + std::to_string(d.rank) + "-dimensional copy with a map of rank " + std::to_string(map.rank));
+    return false;
+  }
+  if (!check_mode(w, op, lane, map) || (d.rows4 && !check_rows(w, op, lane, map))) return false;
+  b.bytes = moved_bytes(d, map);
+  b.type = map.type;
+  b.pattern = oob_pattern(map);
+  return true;
+}
+
+/// The blocks that a load writes: `home`, or those of a multicast.
+bool add_targets(Warp& w, const Op& op, BulkCopy& b, Block* home) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  const Cluster& c = *w.block->cluster;
+  if (!d.multicast) {
+    b.targets.push_back(home);
+    return true;
+  }
+  const u64 mask = w.value(d.mask, static_cast<std::uint8_t>(d.mask_size), b.lane);
+  for (std::size_t i = 0; i < 16; ++i) {
+    if ((mask >> i & 1) == 0) continue;
+    if (i >= c.blocks.size()) {
+      report(
+          w, op, b.lane, "out-of-bounds",
+          "multicast to block " + std::to_string(i) + " of a cluster of " + std::to_string(c.blocks.size()));
+      return false;
+    }
+    b.targets.push_back(c.blocks[i].get());
+  }
+  return true;
+}
+
+/// The mbarrier that a load completes on, in its targets or the block that has it for them.
+bool find_barrier(Warp& w, const Op& op, BulkCopy& b) {
+  const auto& d = *static_cast<const Bulk*>(op.aux);
+  Cluster& c = *w.block->cluster;
+  const u64 mbar = part(w, d.mbar, b.lane);
+  Block* where = mbar <= 0xffffffffu ? shared_block(w, mbar, true) : nullptr;
+  b.mbarrier = static_cast<std::uint32_t>(mbar) & 0xffffffu;
+  if (where == nullptr) {
+    report(w, op, b.lane, "invalid-mbarrier",
+           "mbarrier address " + std::to_string(mbar) + " is not in the cluster");
+    return false;
+  }
+  b.mbarrier_block = barrier_block(c, d, b, where);
+  if (b.targets.empty()) return true;
+  Block& first = b.mbarrier_block != nullptr ? *b.mbarrier_block : *b.targets.front();
+  MBarrier* m = find_mbarrier(w, op, b.lane, first, b.mbarrier);
+  if (m == nullptr) return false;
+  if (c.findings && !m->fenced) {
+    report_unfenced(w, op, b.lane, first, *m);
+    m->fenced = true;
+  }
+  b.phase = m->phase;
+  return true;
+}
+
+}  // namespace
+
 void run_bulk(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto& d = *static_cast<const Bulk*>(op.aux);
@@ -304,17 +343,7 @@ void run_bulk(Warp& w, const Op& op) {
     const u64 shared = part(w, shared_side, l);
     TensorMapRequest map;
     if (d.tensor) {
-      if (!read_map(w, op, l, part(w, d.to_shared ? d.src : d.dst, l), map)) return abort_cluster(c);
-      if (static_cast<int>(map.rank) != d.rank) {
-        report(w, op, l, "bad-tensor-map",
-               "a " + std::to_string(d.rank) + "-dimensional copy with a map of rank " +
-                   std::to_string(map.rank));
-        return abort_cluster(c);
-      }
-      if (d.rows4 && !check_rows(w, op, l, map)) return abort_cluster(c);
-      b.bytes = moved_bytes(d, map);
-      b.type = map.type;
-      b.pattern = oob_pattern(map);
+      if (!take_map(w, op, b, map)) return abort_cluster(c);
     } else {
       b.bytes = static_cast<std::uint32_t>(w.value(d.bytes, 4, l));
       if (b.bytes % 16 != 0) {
@@ -349,45 +378,15 @@ void run_bulk(Warp& w, const Op& op) {
       if (!check_global(w, op, l, b.runs, d.to_shared)) return abort_cluster(c);
       if (d.to_shared) {
         b.kind = BulkCopy::Kind::load;
-        if (d.multicast) {
-          const u64 mask = w.value(d.mask, static_cast<std::uint8_t>(d.mask_size), l);
-          for (std::size_t i = 0; i < 16; ++i) {
-            if ((mask >> i & 1) == 0) continue;
-            if (i >= c.blocks.size()) {
-              report(w, op, l, "out-of-bounds",
-                     "multicast to block " + std::to_string(i) + " of a cluster of " +
-                         std::to_string(c.blocks.size()));
-              return abort_cluster(c);
-            }
-            b.targets.push_back(c.blocks[i].get());
-          }
-        } else {
-          b.targets.push_back(home);
-        }
+        if (!add_targets(w, op, b, home)) return abort_cluster(c);
       } else {
         b.kind = BulkCopy::Kind::store;
         b.source = home;
       }
     }
     if (b.kind != BulkCopy::Kind::store) {
-      const u64 mbar = part(w, d.mbar, l);
-      Block* where = mbar <= 0xffffffffu ? shared_block(w, mbar, true) : nullptr;
-      b.mbarrier = static_cast<std::uint32_t>(mbar) & 0xffffffu;
-      if (where == nullptr) {
-        report(w, op, l, "invalid-mbarrier",
-               "mbarrier address " + std::to_string(mbar) + " is not in the cluster");
-        return abort_cluster(c);
-      }
-      b.mbarrier_block = barrier_block(c, d, b, where);
+      if (!find_barrier(w, op, b)) return abort_cluster(c);
       if (b.targets.empty()) return;
-      Block& first = b.mbarrier_block != nullptr ? *b.mbarrier_block : *b.targets.front();
-      MBarrier* m = find_mbarrier(w, op, l, first, b.mbarrier);
-      if (m == nullptr) return abort_cluster(c);
-      if (c.findings && !m->fenced) {
-        report_unfenced(w, op, l, first, *m);
-        m->fenced = true;
-      }
-      b.phase = m->phase;
     }
     if (c.races) {
       const bool repeated =
@@ -401,106 +400,6 @@ void run_bulk(Warp& w, const Op& op) {
     ++c.progress;
     if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);
   });
-}
-
-Bulk::Part part_of(Decoder& d, const Operand& o, Space s) {
-  const auto a = d.address(o, s);
-  return {a.ref, a.size, a.offset};
-}
-
-void decode_reduction(Decoder& d, Bulk& b) {
-  const int op = d.which({"add", "min", "max", "inc", "dec", "and", "or", "xor"});
-  if (op < 0 || (b.to_shared && !b.from_shared_cta)) d.unsupported();
-  b.reduce_op = static_cast<ReduceOp>(op);
-  if (b.tensor) return;
-  b.type = reduced_type(d);
-  if (!reduce_supported(b.reduce_op, b.type) || (b.to_shared && is_floating(b.type))) d.unsupported();
-}
-
-}  // namespace
-
-TensorType reduced_type(const Decoder& d) {
-  switch (d.last_type()) {
-    case Type::u32:
-    case Type::b32:
-      return TensorType::u32;
-    case Type::s32:
-      return TensorType::s32;
-    case Type::u64:
-    case Type::b64:
-      return TensorType::u64;
-    case Type::s64:
-      return TensorType::s64;
-    case Type::f16:
-      return TensorType::f16;
-    case Type::bf16:
-      return TensorType::bf16;
-    case Type::f32:
-      return TensorType::f32;
-    case Type::f64:
-      return TensorType::f64;
-    default:
-      d.unsupported();
-  }
-}
-
-void decode_bulk(Decoder& d) {
-  if (d.has("commit_group")) {
-    d.emit(run_bulk_commit, Kind::bulk_copy);
-    return;
-  }
-  if (d.has("wait_group")) {
-    Op& op = d.emit(run_bulk_wait, Kind::bulk_copy);
-    op.imm = d.operand(0).value;
-    op.flags = d.has("read");
-    return;
-  }
-  if (d.which({"im2col", "im2col_no_offs", "cp_mask"}) >= 0) d.unsupported();
-  Bulk b;
-  b.rows4 = d.has("tile::gather4") || d.has("tile::scatter4"), b.pair = d.has("cta_group::2");
-  b.tensor = d.has("tensor");
-  b.prefetch = d.has("prefetch"), b.reduce = d.in->opcode == "cp" && d.has("reduce");
-  b.multicast = d.has("multicast::cluster");
-  const int rank = d.which({"1d", "2d", "3d", "4d", "5d"});
-  b.rank = rank + 1;
-  if (b.tensor && rank < 0) d.unsupported();
-  std::vector<std::string_view> spaces;
-  for (const auto m : d.in->modifiers)
-    if (m == "global" || m == "shared::cta" || m == "shared::cluster") spaces.push_back(m);
-  if (b.prefetch) {
-    d.emit(run_bulk, Kind::bulk_copy).aux = d.own(b);
-    return;
-  }
-  if (spaces.size() != 2) d.unsupported();
-  b.to_shared = spaces[0] != "global";
-  b.dst_cluster = spaces[0] == "shared::cluster";
-  b.from_shared_cta = b.to_shared && spaces[1] == "shared::cta";
-  if (b.reduce) decode_reduction(d, b);
-  std::size_t i = 0;
-  const auto tensor_part = [&](const Operand& o) {
-    if (o.kind != Operand::Kind::address || o.items.size() != 2 || o.items[1].kind != Operand::Kind::vector)
-      d.fail("expected [map, {coordinates}] in");
-    Operand base = o;
-    base.items.resize(1);
-    for (const Operand& c : o.items[1].items) b.coordinates.push_back(d.src(c, 4));
-    if (static_cast<int>(b.coordinates.size()) != (b.rows4 ? 5 : b.rank))
-      d.fail("wrong number of coordinates in");
-    return part_of(d, base, Space::param);
-  };
-  const Operand& to = d.operand(i++);
-  const Operand& from = d.operand(i++);
-  b.dst = b.tensor && !b.to_shared ? tensor_part(to)
-                                   : part_of(d, to, b.to_shared ? Space::shared : Space::global);
-  b.src = b.tensor && b.to_shared
-              ? tensor_part(from)
-              : part_of(d, from, b.to_shared && !b.from_shared_cta ? Space::global : Space::shared);
-  if (!b.tensor) b.bytes = d.src(d.operand(i++), 4);
-  if (b.to_shared) b.mbar = part_of(d, d.operand(i++), Space::shared);
-  if (b.multicast) {
-    b.mask_size = d.size_of_register(d.operand(i), 2);
-    b.mask = d.src(d.operand(i++), b.mask_size);
-  }
-  d.emit(run_bulk, Kind::bulk_copy).aux = d.own(b);
 }
 
 }  // namespace kiln::emulator::ptx

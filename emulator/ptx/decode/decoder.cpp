@@ -25,7 +25,8 @@ const std::unordered_map<std::string_view, DecodeFn>& table() {
          {integer_table(), float_table(),   convert_table(), memory_table(),       control_table(),
           sync_table(),    async_table(),   matrix_table(),  extended_table(),     bits_table(),
           atomics_table(), wmma_table(),    remote_table(),  exchange_table(),     video_table(),
-          stack_table(),   texture_table(), surface_table(), packed_video_table(), tcgen05_table()})
+          stack_table(),   texture_table(), surface_table(), packed_video_table(), tcgen05_table(),
+          multimem_table()})
       for (const DecodeEntry& e : group) m[e.opcode] = e.decode;
     return m;
   }();

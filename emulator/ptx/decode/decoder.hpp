@@ -188,6 +188,7 @@ std::vector<DecodeEntry> stack_table();
 std::vector<DecodeEntry> texture_table();
 std::vector<DecodeEntry> surface_table();
 std::vector<DecodeEntry> packed_video_table();
+std::vector<DecodeEntry> multimem_table();
 
 /// Bytes from the lower half of a 128-bit register to its upper one.
 inline constexpr std::uint32_t kHalfRow = 32 * 8;

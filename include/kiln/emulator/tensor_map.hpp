@@ -34,9 +34,15 @@ enum class TensorType : std::uint8_t {
 enum class TensorInterleave : std::uint8_t { none, b16, b32 };
 enum class OobFill : std::uint8_t { zeros, nan };
 
+/// How a copy walks the tensor: over a box, or over the pixels of images (cuTensorMapEncodeIm2col).
+enum class TensorMapMode : std::uint8_t { tiled, im2col };
+
 /// Arguments of cuTensorMapEncodeTiled, fastest dimension first. strides[i] is the byte stride of dimension i
-/// + 1.
+/// + 1. Of an im2col map dimensions are C, W, H, D, N (rank 3 has W, rank 4 W and H), `box` holds the channels of a
+/// pixel and the pixels of a column, and the corners bound W, H, D: from `lower_corner` to the last pixel plus
+/// `upper_corner`.
 struct TensorMapRequest {
+  TensorMapMode mode = TensorMapMode::tiled;
   TensorType type = TensorType::bf16;
   std::uint32_t rank = 0;
   std::uint64_t address = 0;
@@ -47,6 +53,7 @@ struct TensorMapRequest {
   TensorInterleave interleave = TensorInterleave::none;
   Swizzle swizzle = Swizzle::none;
   OobFill oob_fill = OobFill::zeros;
+  std::array<std::int32_t, 3> lower_corner{}, upper_corner{};
   bool operator==(const TensorMapRequest&) const = default;
 };
 using TensorMapBytes = std::array<std::byte, 128>;
