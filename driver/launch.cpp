@@ -1,6 +1,7 @@
 // Launches, and what the occupancy functions say of them.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "driver/api.hpp"
@@ -175,6 +176,7 @@ bool run_kernel(Driver& d, const KernelWork& w, bool after_release) {
   launch.instruction_budget = d.options.budget;
   launch.host_threads = d.options.threads;
   launch.num_sms = static_cast<std::uint32_t>(d.options.gpu.sms);
+  launch.stop_at_finding = d.options.end_at_finding;
   // Only a kernel that lets others begin can be overlapped with.
   launch.programmatic = w.programmatic && after_release;
   const Registered registered(d);
@@ -190,7 +192,12 @@ bool run_kernel(Driver& d, const KernelWork& w, bool after_release) {
     std::fwrite(report.output.data(), 1, report.output.size(), stdout);
     std::fflush(stdout);
   }
+  if (d.options.tell_launches)
+    d.report.launched(launch.kernel, report.counters.warp_instructions, module.id, module.name, module.text);
   d.report.launch(report, module.id, module.code, module.name, module.text);
+  const bool wrong = std::any_of(report.findings.begin(), report.findings.end(),
+                                 [](const em::Finding& f) { return f.severity != em::Severity::note; });
+  if (d.options.end_at_finding && wrong) std::_Exit(1);
   if (fatal(report)) d.sticky = failure_of(report);
   return report.released_dependents;
 }

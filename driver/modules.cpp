@@ -52,6 +52,7 @@ Module* load(Driver& d, const void* code, unsigned count = 0, const int* options
     throw Failure{CUDA_ERROR_NO_BINARY_FOR_GPU};
   }
   define_set_conditional(image.ptx);
+  d.options.change.apply(image.ptx);
   try {
     auto module = std::make_unique<Module>();
     module->code = em::Module::from_ptx_by_kernel(image.ptx, image.name);

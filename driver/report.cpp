@@ -103,6 +103,25 @@ void Report::line(const Json& json) {
   close(file);
 }
 
+void Report::name_module(std::uint64_t module, const std::string& name, const std::string& ptx) {
+  if (!std::exchange(modules_[module].named, true))
+    line({{"type", "module"}, {"process", getpid()}, {"module", module}, {"name", name}, {"ptx", ptx}});
+}
+
+void Report::launched(const std::string& kernel, std::uint64_t instructions, std::uint64_t module,
+                      const std::string& name, const std::string& ptx) {
+  auto& longest = modules_[module].longest;
+  const auto [known, first] = longest.try_emplace(kernel, instructions);
+  if (!first && instructions <= known->second) return;
+  known->second = instructions;
+  name_module(module, name, ptx);
+  line({{"type", "launch"},
+        {"process", getpid()},
+        {"module", module},
+        {"kernel", kernel},
+        {"instructions", instructions}});
+}
+
 void Report::launch(const em::Report& report, std::uint64_t module, const em::Module& code,
                     const std::string& name, const std::string& ptx) {
   ++launches_;
@@ -112,8 +131,7 @@ void Report::launch(const em::Report& report, std::uint64_t module, const em::Mo
     if (!known.mistakes.add(f, em::causes_of(code.impl(), f))) continue;
     if (path_.empty())
       std::fprintf(stderr, "kiln: %s: %s, in %s\n", f.kind.c_str(), f.message.c_str(), f.site.kernel.c_str());
-    if (!std::exchange(known.named, true))
-      line({{"type", "module"}, {"process", getpid()}, {"module", module}, {"name", name}, {"ptx", ptx}});
+    name_module(module, name, ptx);
     line({{"type", "finding"}, {"process", getpid()}, {"module", module}, {"finding", to_json(f)}});
   }
 }

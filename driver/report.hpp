@@ -25,6 +25,9 @@ class Report {
   /// A launch of the module's kernel; `ptx` is what findings point into.
   void launch(const emulator::Report& report, std::uint64_t module, const emulator::Module& code,
               const std::string& name, const std::string& ptx);
+  /// A launch of `kernel` took so many warp instructions; said when it is the first or the longest of that kernel.
+  void launched(const std::string& kernel, std::uint64_t instructions, std::uint64_t module,
+                const std::string& name, const std::string& ptx);
   /// Once for each `what`: a function or a feature that is not implemented.
   void unsupported(const std::string& what, const std::string& reason);
   /// Counters, and the findings once more: one for each mistake of all launches.
@@ -32,10 +35,13 @@ class Report {
 
  private:
   void line(const Json& json);
+  /// The module's text, once.
+  void name_module(std::uint64_t module, const std::string& name, const std::string& ptx);
 
   /// A module of the program and its mistakes in all launches.
   struct Known {
-    bool named = false;  ///< its text is in the report
+    bool named = false;                              ///< its text is in the report
+    std::map<std::string, std::uint64_t> longest{};  ///< launch of each kernel
     emulator::Mistakes mistakes{kMostMistakes};
   };
   static constexpr std::size_t kMostMistakes = 1000;

@@ -14,6 +14,8 @@ namespace {
 // The command hands its options over as "gpu=H100;policy=lazy;seed=3" in this variable.
 constexpr const char* kOptions = "KILN_DRIVER_OPTIONS";
 constexpr const char* kReport = "KILN_DRIVER_REPORT";
+// A file with a change of one module (driver/change.hpp).
+constexpr const char* kChange = "KILN_DRIVER_CHANGE";
 
 template <class T>
 void number(std::string_view text, T& to) {
@@ -46,8 +48,13 @@ Options read_options() {
       o.findings = value != "off";
     } else if (key == "threads") {
       number(value, o.threads);
+    } else if (key == "launches") {
+      o.tell_launches = value == "on";
+    } else if (key == "end_at_finding") {
+      o.end_at_finding = value == "on";
     }
   }
+  if (const char* path = std::getenv(kChange)) o.change = Change::read(path);
   return o;
 }
 

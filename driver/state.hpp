@@ -17,6 +17,7 @@
 
 #include <kiln/emulator/textures.hpp>
 #include "driver/abi.hpp"
+#include "driver/change.hpp"
 #include "driver/gpus.hpp"
 #include "driver/report.hpp"
 #include "emulator/machine/module.hpp"
@@ -39,6 +40,9 @@ struct Options {
   std::uint64_t seed = 0, budget = std::uint64_t{1} << 40;
   bool findings = true;
   int threads = 0;
+  bool tell_launches = false;   ///< the report has every kernel that is launched, and its module
+  bool end_at_finding = false;  ///< the first finding but a note ends the process
+  Change change{};
 };
 
 struct Context {

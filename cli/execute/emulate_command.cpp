@@ -12,6 +12,7 @@
 #include "cli/execute/emulate_launches.hpp"
 #include "cli/execute/emulate_mutants.hpp"
 #include "cli/execute/emulate_program.hpp"
+#include "cli/execute/emulate_program_mutants.hpp"
 #include "cli/execute/emulate_report.hpp"
 #include "cli/execute/emulate_session.hpp"
 #include "cli/generate/diagnostics.hpp"
@@ -52,7 +53,7 @@ LaunchFile launches_of(const EmulateOptions& options) {
 
 int emulate(const EmulateOptions& options, bool json) {
   const LaunchFile file = launches_of(options);
-  if (options.mutate) return emulate_mutants(options, file, json);
+  if (options.mutants.mutate) return emulate_mutants(options, file, json);
   EmulateSession session(options, file);
   const bool several = file.launches.size() > 1;
   bool good = true, completed = true;
@@ -78,13 +79,19 @@ int emulate(const EmulateOptions& options, bool json) {
   return good ? 0 : 1;
 }
 
-void add_mutants(CLI::App& command, EmulateOptions& options) {
+void add_mutants(CLI::App& command, MutantOptions& options) {
   command.add_flag(
       "--mutate", options.mutate,
       "Remove or weaken each synchronisation in turn and count what findings and results tell of");
-  command.add_flag("--all-mutants", options.all_mutants,
-                   "With --mutate: list the killed ones too, and by what");
+  command.add_flag("--all-mutants", options.all, "With --mutate: list the killed ones too, and by what");
   command.add_option("--only", options.only, "With --mutate: only statements that contain this text");
+  command.add_option(
+      "--kinds", options.kinds,
+      "With --mutate: kinds of mutants, with commas between, or all (default: synchronisation)");
+  command
+      .add_option("--sample", options.sample,
+                  "With --mutate: at most so many of each kind, spread over the program")
+      ->check(CLI::Range(1, 1000000));
 }
 
 void add_program_options(CLI::App& command, ProgramOptions& program) {
@@ -123,7 +130,7 @@ Action add_emulate(CLI::App& command, Common& common) {
       ->check(CLI::IsMember({"on", "off"}));
   command.add_option("--threads", options->threads, "Host threads (default: all cores)")
       ->check(CLI::Range(1, 1024));
-  add_mutants(command, *options);
+  add_mutants(command, options->mutants);
   command.add_option("--max-instructions", options->budget, "Stop after this many warp instructions");
   add_program_options(command, options->program);
   command.footer(
@@ -140,7 +147,6 @@ Action add_emulate(CLI::App& command, Common& common) {
       throw Error(
           ErrorCode::bad_input,
           fmt::format("'{}': options of kiln go before --, FILE is for kernels alone", options->file));
-    if (options->mutate) throw Error(ErrorCode::bad_input, "--mutate is for kernels, not for programs");
     ProgramOptions& program = options->program;
     program.sms = options->sms;
     program.policy = options->policy;
@@ -148,6 +154,8 @@ Action add_emulate(CLI::App& command, Common& common) {
     program.budget = options->budget;
     program.findings = options->findings;
     program.threads = options->threads;
+    if (options->mutants.mutate)
+      return mutate_program(program, options->mutants, common.program, common.json);
     return emulate_program(program, common.program, common.json);
   };
 }

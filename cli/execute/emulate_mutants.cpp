@@ -122,45 +122,20 @@ class Baseline {
   std::set<std::size_t> loose_;
 };
 
-/// Where the text of `kernels` and of functions is: mutants of other kernels are not run.
-std::vector<std::pair<std::size_t, std::size_t>> regions(const std::string& ptx,
-                                                         const std::set<std::string>& kernels) {
-  std::vector<std::pair<std::size_t, std::size_t>> out;
-  for (std::size_t at = 0; (at = ptx.find("\n.", at)) != std::string::npos; ++at) {
-    const std::size_t end = std::min(ptx.find('\n', at + 1), ptx.size());
-    const std::string line = ptx.substr(at + 1, end - at - 1);
-    const std::size_t entry = line.find(".entry ");
-    if (entry == std::string::npos && line.find(".func") == std::string::npos) continue;
-    std::string name = entry == std::string::npos ? "" : line.substr(entry + 7);
-    name = name.substr(0, name.find_first_of("( \t"));
-    if (!out.empty() && out.back().second == std::string::npos) out.back().second = at;
-    if (entry == std::string::npos || kernels.contains(name)) out.emplace_back(at, std::string::npos);
-  }
-  return out;
-}
-
 /// A module of the launch file, by the number that its candidates have as owner.
 struct Program {
   std::string module, text;
 };
 
-std::vector<Candidate> candidates_of(const Program& program, const std::set<std::string>& kernels) {
+std::vector<Candidate> candidates_of(const Program& program, const std::set<std::string>& kernels,
+                                     const MutantOptions& options) {
   const ProgramKind kind = program_kind(program.text);
   if (kind == ProgramKind::amd_assembly)
     throw Error(ErrorCode::bad_input, program.module + ": --mutate needs the code object, not assembly text");
+  if (kind == ProgramKind::ptx) return kernel_candidates(program.text, kernels, options);
   std::vector<Candidate> out;
-  if (kind != ProgramKind::ptx) {
-    for (const std::string& kernel : kernels)
-      std::ranges::move(code_object_candidates(program.text, program.module, kernel),
-                        std::back_inserter(out));
-    return out;
-  }
-  out = ptx_candidates(program.text);
-  const auto where = regions(program.text, kernels);
-  std::erase_if(out, [&](const Candidate& c) {
-    return std::ranges::none_of(
-        where, [&](const auto& r) { return r.first <= c.ptx->begin && c.ptx->begin < r.second; });
-  });
+  for (const std::string& kernel : kernels)
+    std::ranges::move(code_object_candidates(program.text, program.module, kernel), std::back_inserter(out));
   return out;
 }
 
@@ -173,13 +148,13 @@ class Mutants {
     for (const LaunchPlan& plan : file.launches) kernels[plan.module].insert(session.kernel_of(plan));
     for (const auto& [module, names] : kernels) {
       programs_.push_back({module, session.text(module)});
-      for (Candidate& c : candidates_of(programs_.back(), names)) {
+      for (Candidate& c : candidates_of(programs_.back(), names, options.mutants)) {
         c.owner = static_cast<int>(programs_.size()) - 1;
+        c.module = module;
         all.push_back(std::move(c));
       }
     }
-    std::erase_if(all,
-                  [&](const Candidate& c) { return c.statement.find(options.only) == std::string::npos; });
+    choose(all, options.mutants);
   }
 
   /// Judges every mutant, on as many host threads as are allowed.
@@ -188,10 +163,7 @@ class Mutants {
       progress(fmt::format("mutant {} of {}, {} survive", done, total, survivors));
     };
     judge(all, [this] { return [this](const Candidate& c) { return killer(c); }; },
-          {.threads = options_.threads, .progress = told});
-  }
-  const std::string& module_of(const Candidate& c) const {
-    return programs_[static_cast<std::size_t>(c.owner)].module;
+          {.threads = options_.threads, .progress = told, .reach_first = true});
   }
   std::vector<Candidate> all;
 
@@ -220,19 +192,6 @@ class Mutants {
   std::vector<Program> programs_;
 };
 
-std::string describe(const std::string& module, const Candidate& m) {
-  std::string text = fmt::format("{}: {} ({}:{}", m.change, m.statement, module, m.line);
-  if (m.source_line > 0)
-    text += fmt::format(", {}:{}", m.source_file.empty() ? "source" : m.source_file, m.source_line);
-  return text + ")";
-}
-
-Json to_json(const std::string& module, const Candidate& m) {
-  return {{"module", module},         {"change", m.change},           {"statement", m.statement},
-          {"line", m.line},           {"source_file", m.source_file}, {"source_line", m.source_line},
-          {"killed_by", m.killed_by}, {"equivalent", m.equivalent},   {"reached", m.reached}};
-}
-
 }  // namespace
 
 int emulate_mutants(const EmulateOptions& options, const LaunchFile& file, bool json) {
@@ -244,34 +203,9 @@ int emulate_mutants(const EmulateOptions& options, const LaunchFile& file, bool 
   Mutants mutants(options, file, baseline);
   mutants.run();
   progress("");
-  const auto killed =
-      std::ranges::count_if(mutants.all, [](const Candidate& m) { return !m.killed_by.empty(); });
-  const auto survivors = std::ranges::count_if(mutants.all, [](const Candidate& m) { return m.survives(); });
-  const auto unreached = std::ranges::count_if(mutants.all, [](const Candidate& m) { return !m.reached; });
-  if (json) {
-    Json list = Json::array();
-    for (const Candidate& m : mutants.all)
-      if (options.all_mutants || m.killed_by.empty()) list.push_back(to_json(mutants.module_of(m), m));
-    print_json({{"mutants", mutants.all.size()},
-                {"killed", killed},
-                {"survivors", survivors},
-                {"unreached", unreached},
-                {"list", list}});
-    return survivors == 0 ? 0 : 1;
-  }
-  for (const Candidate& m : mutants.all) {
-    if (m.survives())
-      fmt::print("{}{}{}\n", bad("survives "), describe(mutants.module_of(m), m),
-                 m.reached ? "" : ", which no launch reaches");
-    else if (options.all_mutants)
-      fmt::print("{}: {}\n", m.killed_by.empty() ? m.equivalent : m.killed_by,
-                 describe(mutants.module_of(m), m));
-  }
-  if (!baseline.has_outputs()) fmt::print("no array has a file: results were not compared\n");
-  fmt::print("{} of {} mutants killed, {} equivalent, {} survive ({} of them not reached), in {:.0f} s\n",
-             killed, mutants.all.size(), static_cast<std::ptrdiff_t>(mutants.all.size()) - killed - survivors,
-             survivors, unreached, watch.ms() / 1000);
-  return survivors == 0 ? 0 : 1;
+  return print_mutants(mutants.all, options.mutants, json,
+                       baseline.has_outputs() ? "" : "no array has a file: results were not compared",
+                       watch.ms());
 }
 
 }  // namespace kiln::cli

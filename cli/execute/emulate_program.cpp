@@ -8,9 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <kiln/error.hpp>
 #include <map>
@@ -19,10 +17,10 @@
 
 #include "base/printable.hpp"
 #include "cli/execute/emulate_report.hpp"
+#include "cli/execute/program_environment.hpp"
 #include "cli/generate/diagnostics.hpp"
 #include "cli/output.hpp"
 #include "cli/signals.hpp"
-#include "driver/gpus.hpp"
 #include "driver/report.hpp"
 #include "runtime/support/scratch.hpp"
 
@@ -30,59 +28,15 @@ namespace kiln::cli {
 namespace {
 
 namespace em = kiln::emulator;
-namespace fs = std::filesystem;
-
-constexpr const char* kDriver = "libcuda.so.1";
-constexpr const char* kRuntime = "libcudart.so.13";
-
-/// The stand-ins' folder: in the build folder, or where the package has it.
-fs::path library_folder() {
-  std::error_code ignored;
-  const fs::path here = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& folder :
-       {here / "kiln-driver", here.parent_path() / KILN_INSTALL_LIBDIR / "kiln" / "driver"})
-    if (fs::exists(folder / kDriver, ignored)) return folder;
-  throw Error(
-      ErrorCode::environment,
-      fmt::format("no {} of kiln beside {}: it is built and installed with kiln", kDriver, here.string()));
-}
-
-const driver::Gpu& chosen_gpu(const ProgramOptions& o) {
-  if (!o.gpu.empty() && !o.arch.empty())
-    throw Error(ErrorCode::bad_input, "--gpu and --arch say the same: give one of them");
-  const bool by_arch = !o.arch.empty();
-  const std::string& name = by_arch ? o.arch : o.gpu;
-  if (name.empty()) return driver::gpus().front();
-  const driver::Gpu* gpu = by_arch && !name.starts_with("sm_") ? nullptr : driver::find_gpu(name);
-  if (gpu == nullptr)
-    throw Error(ErrorCode::bad_input,
-                by_arch ? fmt::format("--arch: no '{}'; there are sm_75, sm_80, sm_86, sm_89, sm_90", name)
-                        : fmt::format("--gpu: no '{}'; there are {}", name, gpu_names()));
-  return *gpu;
-}
-
-std::string before(const char* variable, const std::string& value, char separator) {
-  const char* const now = std::getenv(variable);
-  return fmt::format("{}={}{}", variable, value,
-                     now == nullptr || *now == '\0' ? "" : separator + std::string(now));
-}
 
 std::vector<std::string> environment(const ProgramOptions& o, const driver::Gpu& gpu,
                                      const std::string& report) {
-  const std::string folder = library_folder().string();
-  std::vector<std::string> out = {
-      before("LD_LIBRARY_PATH", folder, ':'), before("LD_PRELOAD", folder + "/" + kRuntime, ':'),
-      fmt::format("KILN_DRIVER_REPORT={}", report),
-      fmt::format("KILN_DRIVER_OPTIONS=gpu={};policy={};seed={};budget={};findings={};threads={}{}", gpu.name,
-                  o.policy, o.seed, o.budget, o.findings ? "on" : "off", o.threads,
-                  o.sms == 0 ? "" : fmt::format(";sms={}", o.sms)),
-      // Where Triton looks for the driver, and what it takes its "machine code" from.
-      fmt::format("TRITON_LIBCUDA_PATH={}", folder), fmt::format("TRITON_PTXAS_PATH={}/ptxas", folder),
-      fmt::format("TRITON_PTXAS_BLACKWELL_PATH={}/ptxas", folder)};
-  // CuPy's CUB is machine code; without it, it reduces with kernels that it compiles.
-  if (std::getenv("CUPY_ACCELERATORS") == nullptr) out.emplace_back("CUPY_ACCELERATORS=");
+  std::vector<std::string> out;
   std::set<std::string> names;
-  for (const std::string& one : out) names.insert(one.substr(0, one.find('=')));
+  for (const auto& [name, value] : program_environment(o, gpu, report)) {
+    out.push_back(fmt::format("{}={}", name, value));
+    names.insert(name);
+  }
   for (char** at = environ; *at != nullptr; ++at) {
     const std::string one = *at;
     if (names.count(one.substr(0, one.find('='))) == 0) out.push_back(one);
@@ -213,12 +167,6 @@ Json document(const Outcome& out, const std::vector<std::string>& program, const
 }
 
 }  // namespace
-
-std::string gpu_names() {
-  std::string out;
-  for (const driver::Gpu& gpu : driver::gpus()) out += (out.empty() ? "" : ", ") + std::string(gpu.name);
-  return out;
-}
 
 int emulate_program(const ProgramOptions& options, const std::vector<std::string>& program, bool json) {
   if (program[0].empty()) throw Error(ErrorCode::bad_input, "no program after --");

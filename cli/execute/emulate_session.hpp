@@ -10,6 +10,7 @@
 #include <kiln/emulator/emulator.hpp>
 #include "cli/execute/emulate_args.hpp"
 #include "cli/execute/emulate_launches.hpp"
+#include "cli/execute/mutant_report.hpp"
 
 namespace kiln::cli {
 
@@ -20,8 +21,7 @@ struct EmulateOptions {
   int threads = 0;
   std::uint64_t seed = 0, budget = std::uint64_t{1} << 36;
   std::vector<std::string> args;
-  bool mutate = false, all_mutants = false;
-  std::string only;
+  MutantOptions mutants;
   bool stop_at_finding = false;  ///< a mutant is dead at its first
 };
 

@@ -30,32 +30,37 @@ class Collector {
   void visit(std::size_t at, int line) {
     const Inst& in = impl_.program.code[at];
     const std::uint32_t word = word_at(in.address);
-    const auto add = [&](const char* change, std::uint32_t changed, std::string equivalent = {}) {
-      found.push_back(
-          {change, line, in.text, in.source_line, offset_of(in.address), changed, std::move(equivalent)});
+    const auto add = [&](MutationKind kind, const char* change, std::uint32_t changed,
+                         std::string equivalent = {}) {
+      found.push_back({kind, change, line, in.text, in.source_line, offset_of(in.address), changed,
+                       std::move(equivalent)});
     };
     if (in.cls == Class::barrier) {
-      add("removed", kNop);
+      add(MutationKind::barrier_removed, "removed", kNop);
     } else if (in.cls == Class::wait && word >> 16 == 0xbf8c) {
       // Of a wait for all but the most that a counter counts, both mutants are the same.
       const int vm = in.mod.vmcnt, lgkm = in.mod.lgkmcnt, exp = static_cast<int>(word >> 4 & 7);
       if (vm < kNoVm) {
-        add("vmcnt not waited", waitcnt(kNoVm, exp, lgkm), proofs_.idle(at, true, vm + 1 == kNoVm));
-        add("vmcnt + 1", waitcnt(vm + 1, exp, lgkm), proofs_.idle(at, true, true));
+        add(MutationKind::wait_removed, "vmcnt not waited", waitcnt(kNoVm, exp, lgkm),
+            proofs_.idle(at, true, vm + 1 == kNoVm));
+        add(MutationKind::group_wait_count, "vmcnt + 1", waitcnt(vm + 1, exp, lgkm),
+            proofs_.idle(at, true, true));
       }
       if (lgkm < kNoLgkm) {
-        add("lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm), proofs_.idle(at, false, lgkm + 1 == kNoLgkm));
-        add("lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1), proofs_.idle(at, false, true));
+        add(MutationKind::wait_removed, "lgkmcnt not waited", waitcnt(vm, exp, kNoLgkm),
+            proofs_.idle(at, false, lgkm + 1 == kNoLgkm));
+        add(MutationKind::group_wait_count, "lgkmcnt + 1", waitcnt(vm, exp, lgkm + 1),
+            proofs_.idle(at, false, true));
       }
     } else if (writes_m0(in) && in.size == 8) {
       // The literal follows the instruction: where the next copy to LDS lands.
-      found.push_back({"M0 + 256", line, in.text, in.source_line, offset_of(in.address) + 4,
-                       word_at(in.address + 4) + 256, ""});
+      found.push_back({MutationKind::operand_address, "M0 + 256", line, in.text, in.source_line,
+                       offset_of(in.address) + 4, word_at(in.address + 4) + 256, ""});
     } else if ((in.cls == Class::lds_read || in.cls == Class::lds_write) && in.bytes >= 8) {
       const bool pair = in.text.starts_with("ds_read2") || in.text.starts_with("ds_write2");
       const bool rows = in.text.find("st64") != std::string::npos;
       // Of a pair, the first offset counts in units of 8 bytes, or of 512.
-      if (!rows) add("offset ^ 16", word ^ (pair ? 2U : 16U));
+      if (!rows) add(MutationKind::operand_address, "offset ^ 16", word ^ (pair ? 2U : 16U));
     }
   }
   std::vector<Mutation> found;

@@ -10,11 +10,13 @@
 #include <vector>
 
 #include <kiln/emulator/amdgcn.hpp>
+#include "emulator/mutate/kinds.hpp"
 
 namespace kiln::emulator::amdgcn {
 
 /// One change: the 32-bit word at `offset` of the file becomes `word`.
 struct Mutation {
+  MutationKind kind = MutationKind::barrier_removed;
   std::string change;   ///< "removed", "vmcnt + 1", "offset ^ 16", ...
   int line = 0;         ///< of Module::disassembly(), from 1
   std::string text;     ///< the instruction as it was

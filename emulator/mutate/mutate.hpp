@@ -8,10 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "emulator/mutate/kinds.hpp"
+
 namespace kiln::emulator {
 
 /// One change of the text: bytes [begin, end) become `replacement`. Line numbers stay as they are.
 struct Mutation {
+  MutationKind kind = MutationKind::barrier_removed;
   std::string change;  ///< what is done: "removed", "count + 1", "parity flipped", ...
   int ptx_line = 0;
   std::string ptx_text;  ///< the statement, one line
@@ -25,21 +28,14 @@ struct Mutation {
   std::string with_zeros;
 };
 
-/// All mutants of the defined functions of a module, in the order of the text. Throws Error for text that is
-/// no PTX. What is changed:
-///   barriers, bar.warp.sync, cluster barriers   removed
-///   mbarrier.init                               arrival count + 1 and - 1
-///   mbarrier.arrive, expect_tx                  removed; done twice; bytes + 16 and - 16
-///   mbarrier waits                              not waited; parity flipped
-///   fences, griddepcontrol.wait                 removed
-///   commit groups                               removed
-///   wait groups                                 removed; N + 1
-///   wgmma descriptors                           one swizzle bit; start address + 32 bytes
-///   tcgen05.mma                                 descriptors 32 bytes on, a swizzle bit, a sign, accumulation flipped, scales
-///   tcgen05.commit, wait, dealloc, cp, alloc    removed; another multicast mask; half the columns
-///   ldmatrix, stmatrix, shared addresses of cp.async    bit 4 (which 16-byte chunk) flipped
-///   acquire, release, acq_rel of atomics        relaxed
-std::vector<Mutation> mutations(std::string_view ptx);
+enum class MutationSet : std::uint8_t {
+  synchronisation,  ///< synchronisation and operands of matrix instructions
+  all,              ///< and mistakes in indices, bounds, guards, masks, scopes and atomics
+};
+
+/// All mutants of the defined functions of a module, in the order of the text; mutation_kinds() says which there are.
+/// Throws Error for text that is no PTX.
+std::vector<Mutation> mutations(std::string_view ptx, MutationSet set = MutationSet::synchronisation);
 
 /// The text with one mutation applied.
 std::string apply_mutation(std::string_view ptx, const Mutation& mutation);

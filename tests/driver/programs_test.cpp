@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <map>
 #include <string>
 
 #include "tests/driver/compile.hpp"
@@ -196,4 +197,33 @@ TEST_CASE("programs that are none") {
   CHECK(plain.status == 7);
   CHECK(plain.out == "a\n");
   CHECK(emulate("/bin/sh -c 'kill -9 $$'").status == 137);
+}
+
+TEST_CASE("mutants of a program: each synchronisation that it needs is noticed") {
+  const std::string program = compile("exchange");
+  if (program.empty()) return;
+  const auto json = emulate(program, "--gpu H100 --mutate --kinds all --all-mutants --json").json();
+  // Of `exchange` alone: `unused` is never launched.
+  std::map<std::string, std::string> killed;
+  for (const auto& m : json.at("list"))
+    if (m.at("killed_by") != "") killed[m.at("kind")] = m.at("killed_by");
+  CHECK(killed["barrier-removed"] == "uninitialized-read (lazy)");
+  CHECK(killed["atomic-split"] == "warp-race (lazy)");
+  CHECK(killed["shared-index"] == "out-of-bounds (lazy)");
+  CHECK(killed["bound-off-by-one"] == "wrong-output (lazy)");
+  CHECK(json.at("kinds").at("barrier-removed").at("mutants") == 1);
+  CHECK(json.at("kinds").at("barrier-removed").at("killed") == 1);
+  CHECK(json.at("kinds").at("global-index").at("survivors") == 0);
+  const CommandResult only = emulate(program, "--gpu H100 --mutate --kinds barrier-removed --sample 1");
+  CHECK(only.status == 0);
+  CHECK(only.err.empty());
+  CHECK(only.out.find("1 of 1 mutants killed") != std::string::npos);
+  CHECK(emulate(program, "--gpu H100 --mutate --kinds nothing").status == 2);
+}
+
+TEST_CASE("mutants need a program that launches a kernel and ends") {
+  CHECK(emulate("/bin/true", "--mutate").status == 2);
+  const CommandResult killed = emulate("/bin/sh -c 'kill -9 $$'", "--mutate");
+  CHECK(killed.status == 2);
+  CHECK(kiln::test::is_one_line(killed.err));
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <span>
 #include <thread>
@@ -18,22 +19,48 @@ std::string with(const Killer& killer, const Candidate& c, const std::string& re
   return killer(other);
 }
 
-void judge_one(Candidate& c, const Killer& killer) {
+/// Which statements some run comes by, found out once for each.
+class Reach {
+ public:
+  bool of(const Candidate& c, const Killer& killer) {
+    if (!c.ptx && !c.patch) return true;
+    const std::pair place(c.owner, c.ptx ? c.ptx->begin : c.patch->offset);
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = known_.find(place); found != known_.end()) return found->second;
+    }
+    const bool reached = !with(killer, c, "trap;").empty();
+    const std::scoped_lock lock(mutex_);
+    return known_[place] = reached;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, std::size_t>, bool> known_;
+};
+
+void judge_one(Candidate& c, const Killer& killer, Reach& reach, bool reach_first) {
+  if (reach_first && !reach.of(c, killer)) {
+    c.reached = false;
+    if (c.patch) c.equivalent = c.patch->equivalent;
+    return;
+  }
   c.killed_by = killer(c);
   if (!c.killed_by.empty()) return;
   if (c.patch) c.equivalent = c.patch->equivalent;
   if (c.ptx)
     c.equivalent = emulator::equivalent_reason(
         *c.ptx, [&](const std::string& text) { return !with(killer, c, text).empty(); });
-  if (c.survives() && (c.ptx || c.patch)) c.reached = !with(killer, c, "trap;").empty();
+  if (c.survives()) c.reached = reach.of(c, killer);
 }
 
 }  // namespace
 
-std::vector<Candidate> ptx_candidates(const std::string& text) {
+std::vector<Candidate> ptx_candidates(const std::string& text, emulator::MutationSet set) {
   std::vector<Candidate> out;
-  for (emulator::Mutation& m : emulator::mutations(text)) {
-    Candidate c{.change = m.change,
+  for (emulator::Mutation& m : emulator::mutations(text, set)) {
+    Candidate c{.kind = std::string(emulator::info(m.kind).name),
+                .change = m.change,
                 .statement = m.ptx_text,
                 .line = m.ptx_line,
                 .source_file = m.source_file,
@@ -50,7 +77,11 @@ std::vector<Candidate> code_object_candidates(const std::string& image, const st
   const auto module = emulator::amdgcn::Module::from_code_object(bytes, name);
   std::vector<Candidate> out;
   for (emulator::amdgcn::Mutation& m : emulator::amdgcn::mutations(module, kernel)) {
-    Candidate c{.change = m.change, .statement = m.text, .line = m.line, .source_line = m.source_line};
+    Candidate c{.kind = std::string(emulator::info(m.kind).name),
+                .change = m.change,
+                .statement = m.text,
+                .line = m.line,
+                .source_line = m.source_line};
     c.patch = std::move(m);
     out.push_back(std::move(c));
   }
@@ -67,10 +98,11 @@ void judge(std::vector<Candidate>& candidates, const std::function<Killer()>& ma
   std::atomic<std::size_t> next{0};
   std::size_t done = 0, survivors = 0;
   std::mutex mutex;
+  Reach reach;
   const auto work = [&] {
     const Killer killer = make_killer();
     for (std::size_t i; (i = next++) < candidates.size();) {
-      judge_one(candidates[i], killer);
+      judge_one(candidates[i], killer, reach, options.reach_first);
       const std::scoped_lock lock(mutex);
       ++done;
       survivors += candidates[i].survives() ? 1 : 0;

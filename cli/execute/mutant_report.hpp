@@ -1,0 +1,30 @@
+// What `emulate --mutate` of kernels and of programs have in common: which mutants are tried, and what is printed of them.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "cli/output.hpp"
+#include "workbench/verify/mutants.hpp"
+
+namespace kiln::cli {
+
+struct MutantOptions {
+  bool mutate = false, all = false;  ///< all: the killed ones are listed, too
+  std::string only;                  ///< statements that contain this
+  std::string kinds;                 ///< names with commas between, "all", or "" for those of synchronisation
+  int sample = 0;                    ///< at most so many of each kind, spread over the program; 0: all
+};
+
+/// Mutants of `kernels` and of functions, which any kernel may call. Throws Error for a kind that there is not.
+std::vector<Candidate> kernel_candidates(const std::string& ptx, const std::set<std::string>& kernels,
+                                         const MutantOptions& options);
+/// Removes what the options do not want, of several programs together.
+void choose(std::vector<Candidate>& candidates, const MutantOptions& options);
+
+/// Prints what became of them, with `remark` before the last line; exit status 0: none survives.
+int print_mutants(const std::vector<Candidate>& mutants, const MutantOptions& options, bool json,
+                  const std::string& remark, double ms);
+
+}  // namespace kiln::cli
