@@ -134,6 +134,7 @@ struct Warp {
   LaneClock lanes;
   GlobalWords global_words;
   std::uint32_t launches_before = 0;           ///< lanes that waited for them (griddepcontrol.wait)
+  std::uint32_t futile = 0;                    ///< atomics in a row that changed nothing: lanes may spin
   std::uint32_t fence_epoch = 1;               ///< counts wgmma.fence
   std::array<std::uint32_t, 32> bulk_group{};  ///< committed groups of each lane
 

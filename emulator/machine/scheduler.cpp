@@ -16,6 +16,8 @@ constexpr std::uint64_t kSlice = 4'000'000;
 constexpr std::uint64_t kCooperativeSlice = 20'000;
 /// Instructions without anything that others could see, after which a cluster is spinning: others have a turn.
 constexpr std::uint64_t kSpinning = 100'000;
+/// Atomics in a row that changed nothing, after which lanes of a warp may be waiting for another one of it.
+constexpr std::uint32_t kFutile = 256;
 /// Rounds of time-outs without progress after which waiting is hopeless.
 constexpr int kHopeless = 64;
 
@@ -279,7 +281,7 @@ bool run_slice(Cluster& c) {
     if (c.aborted || state.stop.load(std::memory_order_relaxed)) return true;
     const std::size_t start = c.random() % warps.size();
     bool alive = false;
-    Warp* const chosen = choose_warp(warps, start, alive);
+    Warp* chosen = choose_warp(warps, start, alive);
     if (!alive) {
       while (complete_one(c, false)) {
       }
@@ -292,6 +294,11 @@ bool run_slice(Cluster& c) {
     }
     const std::uint32_t quantum = 1 + static_cast<std::uint32_t>(c.random() % longest);
     ran += run_warp(*chosen, quantum);
+    // Lanes that try for a lock let the lane of their warp go on that has it.
+    if (chosen->futile >= kFutile) {
+      chosen->futile = 0;
+      yield_all(std::span(&chosen, 1));
+    }
     if (std::exchange(c.slept, false)) break;  // what it looks at may be another block's to write
     if (c.progress != last_progress) {
       last_progress = c.progress;

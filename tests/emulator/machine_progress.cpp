@@ -33,6 +33,27 @@ TEST_CASE("lanes that spin let the lane go on that they wait for") {
   }
 }
 
+TEST_CASE("each lane takes a lock, and those that try in vain let the one go on that has it") {
+  // The loop is below the critical section, so that lanes without the lock would be chosen first.
+  for (const std::string& acquire :
+       {std::string("atom.shared.cas.b32 %r1, [s], 0, 1;"), std::string("atom.shared.exch.b32 %r1, [s], 1;")})
+    for (const Policy policy : kPolicies) {
+      const Outcome o =
+          run(kernel("mov.u32 %r9, 0; setp.eq.u32 %p1, %t, 0; @%p1 st.shared.u32 [s], %r9;\n"
+                     "@%p1 st.shared.u32 [s+4], %r9; bar.sync 0;\n"
+                     "again: " +
+                         acquire +
+                         " setp.ne.u32 %p2, %r1, 0; @%p2 bra again;\n"
+                         "fence.acq_rel.cta; ld.shared.u32 %r2, [s+4]; add.u32 %r2, %r2, 1;\n"
+                         "st.shared.u32 [s+4], %r2; fence.acq_rel.cta; atom.shared.exch.b32 %r3, [s], 0;\n"
+                         "bar.sync 0; ld.shared.u32 %r2, [s+4]; st.global.u32 [%o], %r2;",
+                     kShared),
+              {.block = {64, 1, 1}, .policy = policy, .budget = 2'000'000});
+      clean(o);
+      for (std::uint32_t i = 0; i < 64; ++i) CHECK(o.out[i] == 64);
+    }
+}
+
 TEST_CASE("kernels allocate memory") {
   const Outcome o = run(kernel("add.u32 %r1, %t, 1; mul.wide.u32 %d2, %r1, 4;\n" + std::string(kMalloc) +
                                    "mov.u64 %d3, %d1; mov.u32 %r2, 0;\n"

@@ -76,8 +76,8 @@ u64 combine(const Op& op, u64 old, u64 v, u64 compare) {
   return old;
 }
 
-/// exch and cas of 128 bits: both halves or neither.
-void exchange_wide(Warp& w, const Op& op, int lane, std::uint8_t* data) {
+/// exch and cas of 128 bits: both halves or neither. Whether the memory changed.
+bool exchange_wide(Warp& w, const Op& op, int lane, std::uint8_t* data) {
   const Program& p = *w.block->cluster->program;
   u64 old[2], fresh[2];
   std::memcpy(old, data, 16);
@@ -88,51 +88,70 @@ void exchange_wide(Warp& w, const Op& op, int lane, std::uint8_t* data) {
   }
   std::memcpy(data, fresh, 16);
   for (std::uint32_t i = 0; i < 2; ++i) w.set(p.lists[op.d + i], 8, lane, old[i]);
+  return !std::equal(old, old + 2, fresh);
 }
 
-/// What a lane does to its memory.
-void update(Warp& w, const Op& op, int l, std::uint8_t* data) {
+/// What a lane does to its memory; whether that changes.
+bool update(Warp& w, const Op& op, int l, std::uint8_t* data) {
   const Program& p = *w.block->cluster->program;
+  bool changed = false;
   if (static_cast<Type>(op.csize) == Type::b128) return exchange_wide(w, op, l, data);
   for (std::uint32_t i = 0; i < op.count; ++i) {
     u64 old = 0;
     std::memcpy(&old, data + std::size_t{i} * op.width, op.width);
     const u64 v = w.value(p.lists[op.target + i], op.width, l);
     const u64 fresh = combine(op, old, v, op.e == kNoRef ? 0 : w.value(op.e, op.width, l));
+    changed = changed || std::memcmp(&old, &fresh, op.width) != 0;
     std::memcpy(data + std::size_t{i} * op.width, &fresh, op.width);
     if (op.d != kNoRef) w.set(p.lists[op.d + i], op.dsize, l, old);
   }
+  return changed;
 }
 
 /// Of all lanes, whose memory is in `data`.
-void update_lanes(Warp& w, const Op& op, std::uint8_t* const* data) {
+bool update_lanes(Warp& w, const Op& op, std::uint8_t* const* data) {
   const auto t = static_cast<Type>(op.csize);
   const bool words = t == Type::u32 || t == Type::s32 || t == Type::b32;
-  if (static_cast<Atom>(op.bsize) != Atom::add || !words || op.count != 1)
-    return each_lane(w, [&](int l) { update(w, op, l, data[l]); });
+  bool changed = false;
+  if (static_cast<Atom>(op.bsize) != Atom::add || !words || op.count != 1) {
+    each_lane(w, [&](int l) { changed = update(w, op, l, data[l]) || changed; });
+    return changed;
+  }
   const Program& p = *w.block->cluster->program;
   const std::uint32_t* const add = w.in<std::uint32_t>(p.lists[op.target]);
   std::uint32_t old[32];
   each_lane(w, [&](int l) {
     std::memcpy(old + l, data[l], 4);
     const std::uint32_t sum = old[l] + add[l];
+    changed = changed || add[l] != 0;
     std::memcpy(data[l], &sum, 4);
   });
-  if (op.d == kNoRef) return;
+  if (op.d == kNoRef) return changed;
   std::uint32_t* const out = w.out<std::uint32_t>(p.lists[op.d]);
   each_lane(w, [&](int l) { out[l] = old[l]; });
+  return changed;
+}
+
+/// Lanes that try for a lock in vain bring nobody on.
+void note_progress(Warp& w, bool changed) {
+  if (changed) {
+    ++w.block->cluster->progress;
+    w.futile = 0;
+  } else {
+    ++w.futile;
+  }
 }
 
 void run_atomic(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
-  ++c.progress;
   const auto space = static_cast<Space>(op.c);
   const std::uint32_t bytes = std::uint32_t{op.width} * op.count;
   ++w.lanes.issue;
   u64 address[32];
   std::uint8_t* data[32];
   lane_addresses(w, op, address);
-  if (plain_atomics(w, op, bytes, address, data)) return update_lanes(w, op, data);
+  if (plain_atomics(w, op, bytes, address, data)) return note_progress(w, update_lanes(w, op, data));
+  bool changed = false;
   each_lane(w, [&](int l) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;
@@ -146,9 +165,10 @@ void run_atomic(Warp& w, const Op& op) {
       w.global_words.access(w, op, l, address[l], bytes, {true, true, false});
       publish_global(w, op, l, address[l], true);
     }
-    update(w, op, l, place.data);
+    changed = update(w, op, l, place.data) || changed;
     if (strong) observe_global(w, op, l, address[l]);
   });
+  note_progress(w, changed);
 }
 
 void decode_atom(Decoder& d) {
