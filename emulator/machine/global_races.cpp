@@ -172,6 +172,79 @@ void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address,
   judge(a, address, bytes);
 }
 
+void GlobalRaces::check_proxy_fence(Warp& w, const Op& op, int lane, std::uint64_t address,
+                                    std::uint32_t bytes) {
+  if (address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
+  const Judged a = judged(w, op, false, 0, 0);
+  const Cluster& c = *w.block->cluster;
+  PageLock lock(locks_);
+  for (std::uint64_t at = (address - base_) & ~15ull; at < address - base_ + bytes; at += 16) {
+    lock.take(at);
+    const Slot s = cells_[at / 16].write;
+    // Of other clusters' writes their fences are not known here; what nothing orders is a race.
+    if (s.epoch == 0 || s.cluster != a.by.cluster || s.agent % kUnits != 0) continue;
+    if (a.races.fenced_globally(w, s.agent, s.epoch) || (s.agent != a.thread && !ordered(a, s))) continue;
+    lock.release();
+    {
+      const std::lock_guard once(mutex_);
+      if (!reported_.insert({a.by.op, s.op}).second) return;
+    }
+    const Site party = a.races.remote_site(s.cluster, s.agent, s.op);
+    return report(w, op, lane, "missing-proxy-fence",
+                  "reads global memory " + c.launch->memory->describe(base_ + at) + ", which warp " +
+                      std::to_string(party.warp) +
+                      " wrote, and no fence.proxy.async came between the two proxies",
+                  party);
+  }
+}
+
+void GlobalRaces::acquire_map(Warp& w, const Op& op, std::uint64_t address) {
+  constexpr std::uint64_t kBytes = sizeof(MapWrites) / sizeof(Slot) * 16;
+  if (address - base_ >= bytes_ || kBytes > bytes_ - (address - base_)) return;
+  const Judged a = judged(w, op, false, 0, 0);
+  MapWrites writes{};
+  {
+    PageLock lock(locks_);
+    for (std::size_t i = 0; i < writes.size(); ++i) {
+      lock.take(address - base_ + 16 * i);
+      const Slot s = cells_[(address - base_) / 16 + i].write;
+      if (s.epoch != 0 && ordered(a, s)) writes[i] = s;
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  acquired_maps_[{a.by.cluster, w.block->rank, address}] = writes;
+}
+
+void GlobalRaces::check_map(Warp& w, const Op& op, int lane, std::uint64_t address) {
+  constexpr std::uint64_t kBytes = sizeof(MapWrites) / sizeof(Slot) * 16;
+  if (address - base_ >= bytes_ || kBytes > bytes_ - (address - base_)) return;
+  Judged a = judged(w, op, false, 0, 0);
+  a.lane = lane;
+  MapWrites taken{};
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = acquired_maps_.find({a.by.cluster, w.block->rank, address});
+    if (it != acquired_maps_.end()) taken = it->second;
+  }
+  PageLock lock(locks_);
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    lock.take(address - base_ + 16 * i);
+    const Slot s = cells_[(address - base_) / 16 + i].write, &t = taken[i];
+    if (s.epoch == 0 || (s.cluster == t.cluster && s.agent == t.agent && s.epoch == t.epoch)) continue;
+    lock.release();
+    if (!ordered(a, s)) return conflict(w, op, lane, address + 16 * i, s, false, true);
+    {
+      const std::lock_guard once(mutex_);
+      if (!reported_.insert({a.by.op, s.op}).second) return;
+    }
+    const Site party = a.races.remote_site(s.cluster, s.agent, s.op);
+    return report(w, op, lane, "missing-proxy-fence",
+                  "the tensor map was written by warp " + std::to_string(party.warp) +
+                      ", and no fence.proxy.tensormap::generic.acquire of its bytes came before this copy",
+                  party);
+  }
+}
+
 KILN_MULTIVERSION void GlobalRaces::access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& all,
                                                  std::uint32_t unit, std::uint32_t epoch) {
   if (unit == 0) w.global_words.access_lanes(w, all);

@@ -6,8 +6,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,6 +36,12 @@ class GlobalRaces {
   /// A weak access by the warp, or by its asynchronous unit. `silent`: a write of what is there already.
   void access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write,
               std::uint32_t unit = 0, std::uint32_t epoch = 0, bool silent = false);
+  /// Before the asynchronous proxy reads: whether what threads of the cluster wrote there is fenced for it.
+  void check_proxy_fence(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes);
+  /// The warp's block takes over a tensor map of 128 bytes as it is now (fence.proxy.tensormap::generic.acquire).
+  void acquire_map(Warp& w, const Op& op, std::uint64_t address);
+  /// Before a tensor copy reads its map: whether what the launch wrote there is ordered, and the block has taken it over.
+  void check_map(Warp& w, const Op& op, int lane, std::uint64_t address);
   /// The same of lanes of a warp, one after another.
   void access_lanes(Warp& w, const Op& op, const WarpAccess<std::uint64_t>& lanes, std::uint32_t unit = 0,
                     std::uint32_t epoch = 0);
@@ -82,6 +90,9 @@ class GlobalRaces {
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, RemotePtr> variables_;
   std::unordered_map<std::uint64_t, std::vector<Same>> same_;  ///< by cell
+  /// The latest writes of a tensor map that a block has taken over, by cluster, block and address.
+  using MapWrites = std::array<Slot, 8>;
+  std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, MapWrites> acquired_maps_;
   ValueOrder values_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };

@@ -126,9 +126,16 @@ void RaceTracker::release_fenced(Warp& w, Clock& into, std::uint32_t lanes) {
   }
 }
 
-void RaceTracker::proxy_fence(Warp& w, std::uint32_t lanes) {
-  join(proxy_fenced_[index(w)], snapshot(w, lanes));
+void RaceTracker::proxy_fence(Warp& w, std::uint32_t lanes, bool shared, bool global) {
+  if (shared) join(proxy_fenced_[index(w)], snapshot(w, lanes));
+  if (global) join(globally_fenced_[index(w)], snapshot(w, lanes));
   tick(w);
+}
+
+bool RaceTracker::fenced_globally(const Warp& w, std::uint32_t writer, std::uint32_t epoch) const {
+  constexpr std::uint32_t kAnyLane = 0;
+  return globally_fenced_[writer / kUnits].knows(writer, epoch, kAnyLane) ||
+         globally_fenced_[index(w)].knows(writer, epoch, kAnyLane);
 }
 
 }  // namespace kiln::emulator

@@ -20,8 +20,10 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
   fenced_.resize(warps);
   observed_.resize(warps);
   retired_.resize(warps);
-  proxy_fenced_.resize(warps);
-  for (Clock& c : proxy_fenced_) c.agents.assign(std::size_t{warps} * kUnits, 0);
+  for (auto* fences : {&proxy_fenced_, &globally_fenced_}) {
+    fences->resize(warps);
+    for (Clock& c : *fences) c.agents.assign(std::size_t{warps} * kUnits, 0);
+  }
   visits_.resize(cluster.blocks.size());
   for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[std::size_t{w} * kUnits] = 1;
   unit_epoch_.assign(std::size_t{warps} * kUnits, 0);

@@ -145,7 +145,11 @@ class RaceTracker {
   void fence_lanes(Warp& w, std::uint32_t lanes);
   /// What `lanes` knew at their last fence: a relaxed arrival publishes no more.
   void release_fenced(Warp& w, Clock& into, std::uint32_t lanes);
-  void proxy_fence(Warp& w, std::uint32_t lanes);
+  /// A fence between the generic and the asynchronous proxy, for shared memory, global memory or both.
+  void proxy_fence(Warp& w, std::uint32_t lanes, bool shared, bool global);
+  /// Whether a fence between the proxies covers a write of global memory by a thread of the cluster: of the writer, or
+  /// of `w`, which knows of it.
+  bool fenced_globally(const Warp& w, std::uint32_t writer, std::uint32_t epoch) const;
   /// All threads of a block have waited for each other: what they did before is known to all of them.
   void block_met(const Block& block);
   /// A thread of another block, or a bulk load, uses a block's shared memory: it must not have ended.
@@ -257,6 +261,7 @@ class RaceTracker {
   std::vector<std::uint32_t> first_warp_;  ///< of each block
   std::vector<Clock> clocks_;              ///< per warp
   std::vector<Clock> proxy_fenced_;        ///< per warp: what it knew at its fences between proxies
+  std::vector<Clock> globally_fenced_;     ///< the same of fences that cover global memory
   std::vector<std::uint32_t> unit_epoch_;
   std::vector<Cells> cells_;                                 ///< per block
   std::vector<std::vector<Pending>> pending_;                ///< per warp

@@ -128,3 +128,49 @@ TEST_CASE("counters count") {
   CHECK(o.report.counters.global_bytes_written == 128);
   CHECK(o.report.counters.by_kind.at("store-shared") == 1);
 }
+
+namespace {
+
+/// Threads write global memory, `fence`, a barrier, and thread 0 loads those bytes by a bulk copy.
+Outcome load_after_stores(const std::string& before, const std::string& after, std::uint32_t threads,
+                          Policy policy) {
+  return run(
+      shared_kernel("@%p1 mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;\n"
+                    "add.u64 %d1, %o, 1024; st.global.u32 [%d1], %t; " +
+                    before + " bar.sync 0; " + after +
+                    " add.u64 %d2, %out, 1024;\n"
+                    "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;\n"
+                    "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r3], [%d2], "
+                    "256, [%r2];\n"
+                    "W: mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0; @!%p2 bra W;\n"
+                    "ld.shared.u32 %r5, [%r1]; st.global.u32 [%o], %r5;"),
+      {.block = {threads, 1, 1}, .policy = policy});
+}
+
+}  // namespace
+
+TEST_CASE("a copy of global memory that threads wrote wants a fence between the proxies") {
+  for (const Policy policy : kPolicies) {
+    for (const char* fence : {"fence.proxy.async;", "fence.proxy.async.global;"}) {
+      clean(load_after_stores(fence, "", 64, policy));
+      clean(load_after_stores("", fence, 64, policy));  // by who starts the copy, after the barrier
+    }
+    const Outcome o = load_after_stores("fence.proxy.async.shared::cta;", "", 64, policy);
+    finds("missing-proxy-fence", o);
+    CHECK(o.report.findings.size() == 1);
+    CHECK(o.out[40] == 40);
+    finds("missing-proxy-fence", load_after_stores("", "", 64, policy));
+  }
+}
+
+TEST_CASE("a fence of global memory is none of shared memory") {
+  const auto store = [](const std::string& fence) {
+    return run(
+        shared_kernel("st.shared.u32 [%r1], %t; " + fence +
+                      " bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%out], [%r3], 128;\n"
+                      "@%p1 cp.async.bulk.commit_group; @%p1 cp.async.bulk.wait_group 0;"));
+  };
+  clean(store("fence.proxy.async;"));
+  clean(store("fence.proxy.async.shared::cta;"));
+  finds("missing-proxy-fence", store("fence.proxy.async.global;"));
+}

@@ -76,8 +76,8 @@ TEST_CASE("a bulk reduction adds in another block") {
 namespace {
 
 /// Makes a map of 1024 numbers of one that points elsewhere, by `edit` of the map at %in, and loads 32
-/// numbers from number 64 on through it.
-void check_edited_map(const std::string& edit) {
+/// numbers from number 64 on through it. `finding`: the kind of the one that is wanted.
+void check_edited_map(const std::string& edit, const std::string& finding = {}) {
   GlobalMemory memory;
   const std::uint64_t data = memory.allocate(4096), out = memory.allocate(4096), map = memory.allocate(128);
   std::vector<std::uint32_t> values(1024);
@@ -102,7 +102,9 @@ void check_edited_map(const std::string& edit) {
   launch_.block = {32, 1, 1};
   launch_.args = {bytes_of(map), bytes_of(out)};
   const Report report = launch(memory, Module::from_ptx(text), launch_);
-  for (const Finding& f : report.findings) FAIL_CHECK(f.kind << ": " << f.message);
+  for (const Finding& f : report.findings)
+    if (f.kind != finding) FAIL_CHECK(f.kind << ": " << f.message);
+  CHECK(report.findings.size() == (finding.empty() ? 0 : 1));
   std::vector<std::uint32_t> got(32);
   memory.read(out, std::as_writable_bytes(std::span(got)));
   for (std::uint32_t i = 0; i < 32; ++i) CHECK(got[i] == 64 + i);
@@ -114,7 +116,8 @@ TEST_CASE(
     "tensormap.replace edits a map, in global memory or in shared memory for cp_fenceproxy to publish") {
   check_edited_map(
       "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%in], %d1;\n"
-      "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%in], 0, 1024;\n");
+      "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%in], 0, 1024;\n"
+      "fence.proxy.tensormap::generic.release.gpu; fence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n");
   check_edited_map(
       "add.u64 %d3, %in, 0; mul.wide.u32 %d2, %t, 4; add.u64 %d3, %d3, %d2; ld.global.u32 %r5, [%d3]; "
       "st.shared.u32 [%r1+128], %r5; bar.warp.sync -1;\n"
@@ -136,6 +139,14 @@ TEST_CASE(
       "@%p1 tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%r3+128], 0; bar.warp.sync -1;\n"
       "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%in], "
       "[%r3+128], 128;\nfence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n");
+  // A map that is not taken over, or was written again since.
+  const std::string edit =
+      "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%in], %d1;\n"
+      "@%p1 tensormap.replace.tile.global_dim.global.b1024.b32 [%in], 0, 1024;\n";
+  const std::string acquire = "fence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n";
+  check_edited_map(edit, "missing-proxy-fence");
+  check_edited_map(edit + acquire);
+  check_edited_map(edit + acquire + "bar.sync 0;\n" + edit, "missing-proxy-fence");
   // A field that does not exist is refused with its line.
   CHECK_THROWS_AS(Module::from_ptx(kernel("tensormap.replace.tile.colour.global.b1024.b64 [%in], %d1;")),
                   Error);

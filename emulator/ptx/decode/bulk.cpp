@@ -79,6 +79,7 @@ bool read_map(Warp& w, const Op& op, int lane, u64 address, TensorMapRequest& ma
     from = params.data() + address;  // a parameter-space address used as it is
   } else if (c.launch->memory->contains(address, 128)) {
     from = c.launch->memory->at(address);
+    if (c.races) c.launch->globals->check_map(w, op, lane, address);
   }
   if (from == nullptr) {
     report(w, op, lane, "bad-tensor-map", "tensor map address leads nowhere");
@@ -172,8 +173,11 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
   }
   if (b.kind == BulkCopy::Kind::load)
     for (const BoxRun& run : b.runs)
-      if (!run.oob)
-        w.block->cluster->launch->globals->access(w, op, lane, run.global, run.bytes, false, unit, epoch);
+      if (!run.oob) {
+        GlobalRaces& globals = *w.block->cluster->launch->globals;
+        globals.check_proxy_fence(w, op, lane, run.global, run.bytes);
+        globals.access(w, op, lane, run.global, run.bytes, false, unit, epoch);
+      }
   if (b.kind == BulkCopy::Kind::shared_to_shared)
     r.access({w, op, lane, *b.source, b.source_offset, b.bytes, false, unit, epoch});
   for (Block* t : b.targets)

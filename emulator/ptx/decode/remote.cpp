@@ -119,6 +119,9 @@ void run_replace(Warp& w, const Op& op) {
                            w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm), 128, lane, Access::read);
     if (p.data == nullptr) return abort_cluster(c);
     if (c.races && p.block != nullptr) c.races->access({w, op, lane, *p.block, p.offset, 128, true});
+    if (c.races && p.space == Space::global)
+      c.launch->globals->access(w, op, lane, w.value(op.a, op.asize, lane) + static_cast<u64>(op.imm), 128,
+                                true);
     const auto value = w.value(op.c, op.csize, lane);
     const auto map = std::span<std::byte, 128>(reinterpret_cast<std::byte*>(p.data), 128);
     if (!replace_tensor_map_field(map, static_cast<TensorMapField>(op.width), op.target, value)) {

@@ -422,15 +422,30 @@ void run_mbarrier_fence(Warp& w, const Op&) {
 }
 void run_proxy_fence(Warp& w, const Op& op) {
   run_mbarrier_fence(w, op);
-  if (RaceTracker* r = w.block->cluster->races.get()) r->proxy_fence(w, w.exec);
+  if (RaceTracker* r = w.block->cluster->races.get())
+    r->proxy_fence(w, w.exec, (op.flags & 2) != 0, (op.flags & 4) != 0);
 }
 void run_fence(Warp& w, const Op& op) {
   RaceTracker* r = w.block->cluster->races.get();
   if (r == nullptr) return;
   r->fence_lanes(w, w.exec);
-  if (op.flags != 0) r->fence(w);
+  if ((op.flags & 1) != 0) r->fence(w);
+}
+/// fence.proxy.tensormap::generic.acquire [map], 128
+void run_map_acquire(Warp& w, const Op& op) {
+  if (w.block->cluster->races == nullptr) return;
+  GlobalRaces& globals = *w.block->cluster->launch->globals;
+  each_lane(w, [&](int l) {
+    globals.acquire_map(w, op, w.value(op.a, op.asize, l) + static_cast<std::uint64_t>(op.imm));
+  });
+}
+void decode_map_acquire(Decoder& d) {
+  const auto a = d.address(d.operand(0), Space::generic);
+  Op& op = d.emit(run_map_acquire, Kind::fence);
+  op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset;
 }
 void decode_fence(Decoder& d) {
+  if (d.has("tensormap::generic") && d.has("acquire")) return decode_map_acquire(d);
   const bool proxy = d.has("proxy");
   Op& op = d.emit(proxy && (d.has("async") || d.has("async::generic") || d.has("async.shared::cta"))
                       ? run_proxy_fence
@@ -438,7 +453,10 @@ void decode_fence(Decoder& d) {
                   : proxy                  ? nothing
                                            : run_fence,
                   Kind::fence);
-  op.flags = d.has("gpu") || d.has("sys") || d.has("gl");  // reaches other blocks
+  const bool shared = d.has("shared::cta") || d.has("shared::cluster"), global = d.has("global");
+  op.flags =
+      static_cast<std::uint16_t>((d.has("gpu") || d.has("sys") || d.has("gl") ? 1 : 0) |  // other blocks
+                                 (global ? 0 : 2) | (shared ? 0 : 4));
 }
 void decode_hint(Decoder& d) {
   d.emit(nothing, Kind::other);
