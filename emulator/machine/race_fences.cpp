@@ -119,11 +119,26 @@ void RaceTracker::fence_lanes(Warp& w, std::uint32_t lanes) {
 }
 
 void RaceTracker::release_fenced(Warp& w, Clock& into, std::uint32_t lanes) {
-  for (const Pending& p : fenced_[index(w)]) {
-    if ((p.lanes & lanes) == 0) continue;
+  const std::uint32_t own = index(w);
+  bool fenced = false;
+  for (const Pending& p : fenced_[own]) {
+    // Lanes that fenced and have met since.
+    const std::uint32_t met = w.lanes.all > p.time ? p.lanes : p.lanes & lanes;
+    if (met == 0) continue;
+    fenced = true;
     join(into, p.clock);
-    into.add({agent(w, 0), p.time, p.lanes & lanes});
+    into.add({agent(w, 0), p.time, met});
   }
+  if (!fenced) return;
+  // Every thread fences, a barrier, and one of them tells: what others had fenced before the barrier is told, too.
+  const Epochs knowledge = known(w, lanes);
+  for (std::uint32_t i = 0; i < fenced_.size(); ++i)
+    for (const Pending& p : fenced_[i])
+      if (i != own && std::size_t{i} * kUnits < knowledge.size() &&
+          knowledge[std::size_t{i} * kUnits] >= p.time) {
+        join(into, p.clock);
+        into.add({i * kUnits, p.time, p.lanes});
+      }
 }
 
 void RaceTracker::proxy_fence(Warp& w, std::uint32_t lanes, bool shared, bool global) {

@@ -141,3 +141,34 @@ TEST_CASE("atomics of one lane, plain accesses of another") {
   finds("warp-race", one_warp(global + "ld.global.u32 %r20, [%out]; st.global.u32 [%o+1024], %r20;"));
   clean(one_warp(global + "bar.warp.sync -1; ld.global.u32 %r20, [%out]; st.global.u32 [%o+1024], %r20;"));
 }
+
+TEST_CASE("every thread fences, a barrier, and one of them tells by a relaxed store") {
+  // The first warps write a word a thread; the last one waits for the flag and reads all of them.
+  const auto tell = [](const std::string& fence, const std::string& barrier, std::uint32_t threads,
+                       Policy policy) {
+    const std::string count = std::to_string(threads - 32);
+    return run(
+        shared_kernel(
+            "mov.u32 %r9, 0; @%p1 st.shared.u32 [s+2048], %r9; bar.sync 0;\n"
+            "setp.ge.u32 %p3, %t, " +
+            count +
+            "; @%p3 bra reader;\n"
+            "st.shared.u32 [%r1], %t; " +
+            fence + " " + barrier +
+            " mov.u32 %r9, 1; @%p1 st.relaxed.cta.shared.u32 [s+2048], %r9; bra end;\n"
+            "reader: ld.relaxed.cta.shared.u32 %r5, [s+2048]; setp.eq.u32 %p2, %r5, 0; @%p2 bra reader;\n"
+            "fence.acq_rel.cta; sub.u32 %r6, %t, " +
+            count + "; mul.lo.u32 %r6, %r6, " + std::to_string((threads - 32) / 32) +
+            "; shl.b32 %r6, %r6, 2; add.u32 %r6, %r6, %r3; ld.shared.u32 %r7, [%r6];\n"
+            "st.global.u32 [%o], %r7;\nend:"),
+        {.block = {threads, 1, 1}, .policy = policy});
+  };
+  for (const Policy policy : kPolicies) {
+    clean(tell("fence.acq_rel.cta;", "bar.warp.sync -1;", 64, policy));
+    clean(tell("fence.acq_rel.cta;", "bar.sync 1, 64;", 96, policy));
+    finds("shared-race", tell("", "bar.warp.sync -1;", 64, policy));
+    finds("shared-race", tell("fence.acq_rel.cta;", "", 64, policy));
+    finds("shared-race", tell("", "bar.sync 1, 64;", 96, policy));
+    finds("shared-race", tell("fence.acq_rel.cta;", "", 96, policy));
+  }
+}
