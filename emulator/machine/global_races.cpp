@@ -308,6 +308,38 @@ void GlobalRaces::observe(Warp& w, const Op& op, std::uint64_t address, Order or
   w.block->cluster->races->observe(w, published, order == Order::acquire || order == Order::acq_rel);
 }
 
+void GlobalRaces::check_scope(Warp& w, const Op& op, int lane, std::uint64_t address, bool write) {
+  const unsigned scope = op.flags & (kCtaScope | kClusterScope);
+  if (scope == 0 && !any_scoped_.load(std::memory_order_relaxed)) return;
+  Judged a = judged(w, op, write, 0, 0);
+  a.lane = lane;
+  const std::uint32_t rank = w.block->rank;
+  const auto outside = [&](const Scoped& s) {
+    if (s.by.cluster != a.by.cluster) return true;
+    return s.rank != rank && ((s.scope | scope) & kCtaScope) != 0;
+  };
+  Slot other;
+  bool other_write = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = scoped_.find(address);
+    for (const bool wrote : {true, false}) {
+      if (it == scoped_.end() || other.epoch != 0 || !(write || wrote)) continue;
+      const Scoped& s = it->second[wrote ? 0 : 1];
+      if (s.by.epoch == 0 || !outside(s) || ordered(a, s.by)) continue;
+      other = s.by;
+      other_write = wrote;
+    }
+    if (scope != 0) {
+      any_scoped_ = true;
+      scoped_[address][write ? 0 : 1] = {a.by, rank, scope};
+    }
+  }
+  if (other.epoch != 0)
+    conflict(w, op, lane, address, other, write, other_write,
+             "the scope of one of the two leaves out the other's block");
+}
+
 /// Whether the write depends on a value that depends on what was read.
 bool GlobalRaces::write_depends(const Judged& a, const Slot& read) {
   const std::lock_guard lock(mutex_);
@@ -315,7 +347,7 @@ bool GlobalRaces::write_depends(const Judged& a, const Slot& read) {
 }
 
 void GlobalRaces::conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other,
-                           bool write, bool other_write) {
+                           bool write, bool other_write, const char* why) {
   {
     const auto mine = static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data());
     const std::lock_guard lock(mutex_);
@@ -330,7 +362,7 @@ void GlobalRaces::conflict(Warp& w, const Op& op, int lane, std::uint64_t addres
              (same_block ? std::string()
                          : " of block (" + std::to_string(party.block.x) + "," +
                                std::to_string(party.block.y) + "," + std::to_string(party.block.z) + ")") +
-             (other_write ? " wrote" : " read") + ", and nothing orders the two",
+             (other_write ? " wrote" : " read") + ", and " + why,
          party);
 }
 

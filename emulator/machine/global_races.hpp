@@ -24,6 +24,9 @@ namespace kiln::emulator {
 
 struct Warp;
 
+/// Scopes of strong accesses, as flags of an Op; without either it is that of the GPU or wider.
+inline constexpr unsigned kCtaScope = 0x800, kClusterScope = 0x1000;
+
 /// Shared by all host threads of a launch.
 class GlobalRaces {
  public:
@@ -54,6 +57,8 @@ class GlobalRaces {
   void publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order, bool continues);
   /// After a strong read of `address`. (Before it, a write between the two would be seen and not known of.)
   void observe(Warp& w, const Op& op, std::uint64_t address, Order order);
+  /// A strong access meets another one of a block that is outside the scope of one of the two: they race.
+  void check_scope(Warp& w, const Op& op, int lane, std::uint64_t address, bool write);
 
  private:
   struct Slot {
@@ -77,7 +82,7 @@ class GlobalRaces {
   void judge(Judged& a, std::uint64_t address, std::uint32_t bytes);
   bool write_depends(const Judged& a, const Slot& read);
   void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
-                bool other_write);
+                bool other_write, const char* why = "nothing orders the two");
   void note_same(std::uint64_t cell, const Slot& base, const Slot& by);
   /// Whether `ordered` holds of a write that stored the same as `base`.
   template <class F>
@@ -93,6 +98,14 @@ class GlobalRaces {
   /// The latest writes of a tensor map that a block has taken over, by cluster, block and address.
   using MapWrites = std::array<Slot, 8>;
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, MapWrites> acquired_maps_;
+  /// The latest strong write and read of narrow scope.
+  struct Scoped {
+    Slot by;
+    std::uint32_t rank = 0;  ///< of the block in its cluster
+    unsigned scope = 0;
+  };
+  std::unordered_map<std::uint64_t, std::array<Scoped, 2>> scoped_;  ///< by address
+  std::atomic<bool> any_scoped_ = false;
   ValueOrder values_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };

@@ -44,10 +44,14 @@ std::string operation_of(const Statement& s, const Instruction& in, std::string_
                          std::size_t first) {
   const std::string t(type), b(s.operands[first]);
   const std::string bits = "b" + std::string(type.substr(1));
+  const auto binary = [&](std::string_view op, const std::string& of) {
+    std::string text(op);
+    return text.append(".").append(of).append(" kiln_new, kiln_old, ").append(b).append("; ");
+  };
   for (const std::string_view op : {"add", "min", "max"})
-    if (in.has(op)) return std::string(op) + "." + t + " kiln_new, kiln_old, " + b + "; ";
+    if (in.has(op)) return binary(op, t);
   for (const std::string_view op : {"and", "or", "xor"})
-    if (in.has(op)) return std::string(op) + "." + bits + " kiln_new, kiln_old, " + b + "; ";
+    if (in.has(op)) return binary(op, bits);
   if (in.has("exch")) return "mov." + bits + " kiln_new, " + b + "; ";
   if (in.has("cas") && first + 1 < s.operands.size())
     return "setp.eq." + bits + " kiln_same, kiln_old, " + b + "; selp." + bits + " kiln_new, " +

@@ -37,6 +37,30 @@ TEST_CASE("two blocks that write one place, or one that reads what the other wri
   clean(blocks("red.global.add.u32 [%in], 1;"));
 }
 
+TEST_CASE("strong accesses of two blocks need a scope that holds both") {
+  for (const Policy p : kPolicies) {
+    for (const char* scope : {"cta", "cluster"}) {
+      const std::string s(scope);
+      finds("global-race", blocks("@%p1 red.relaxed." + s + ".global.add.u32 [%in], 1;", p));
+      finds("global-race", blocks("@%p1 atom.acq_rel." + s + ".global.exch.b32 %r5, [%in], 1;", p));
+      finds("global-race", blocks("@%p1 st.relaxed." + s + ".global.u32 [%in], %r20;", p));
+      // Reads alone disturb nobody, nor do other words.
+      clean(blocks("@%p1 ld.relaxed." + s + ".global.u32 %r5, [%in];", p));
+      clean(blocks("mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %in; @%p1 red.relaxed." + s +
+                       ".global.add.u32 [%d2], 1;",
+                   p));
+    }
+    // All of a block's threads are in its scope.
+    clean(blocks("mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %in; red.relaxed.cta.global.add.u32 [%d2], 1;",
+                 p));
+    clean(blocks("red.relaxed.gpu.global.add.u32 [%in], 1;", p));
+  }
+  // One side is enough: the flag is read in the block's scope only.
+  std::string text = handover("fence.acq_rel.gpu;\n", "fence.acq_rel.gpu;\n");
+  text.replace(text.find("atom.global"), 11, "atom.relaxed.cta.global");
+  finds("global-race", blocks(text));
+}
+
 TEST_CASE("a handover between blocks needs its fences") {
   const std::string fence = "fence.acq_rel.gpu;\n", block_fence = "fence.acq_rel.cta;\n";
   for (const Policy p : kPolicies) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <span>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace kiln {
@@ -19,24 +20,28 @@ std::string with(const Killer& killer, const Candidate& c, const std::string& re
   return killer(other);
 }
 
-/// Which statements some run comes by, found out once for each.
+/// Which statements some run comes by, with lanes for which the predicate holds if it stays. Found out once for each.
 class Reach {
  public:
   bool of(const Candidate& c, const Killer& killer) {
     if (!c.ptx && !c.patch) return true;
-    const std::pair place(c.owner, c.ptx ? c.ptx->begin : c.patch->offset);
+    const bool unguarded = c.kind == emulator::info(emulator::MutationKind::guard_dropped).name;
+    const std::string guard = unguarded || !c.ptx || !c.statement.starts_with('@')
+                                  ? ""
+                                  : c.statement.substr(0, c.statement.find(' ') + 1);
+    const std::tuple place(c.owner, c.ptx ? c.ptx->begin : c.patch->offset, guard);
     {
       const std::scoped_lock lock(mutex_);
       if (const auto found = known_.find(place); found != known_.end()) return found->second;
     }
-    const bool reached = !with(killer, c, "trap;").empty();
+    const bool reached = !with(killer, c, guard + "trap;").empty();
     const std::scoped_lock lock(mutex_);
     return known_[place] = reached;
   }
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<int, std::size_t>, bool> known_;
+  std::map<std::tuple<int, std::size_t, std::string>, bool> known_;
 };
 
 void judge_one(Candidate& c, const Killer& killer, Reach& reach, bool reach_first) {

@@ -156,6 +156,7 @@ void run_atomic(Warp& w, const Op& op) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;
     std::memset(place.shadow, kWritten, bytes);
+    if (c.races && place.space == Space::global) c.launch->globals->check_scope(w, op, l, address[l], true);
     std::unique_lock lock(c.launch->atomics, std::defer_lock);
     if (place.space == Space::global) lock.lock();
     if (c.races && place.space == Space::shared)

@@ -30,7 +30,8 @@ std::uint16_t order_flags(const Decoder& d) {
                   : d.has("acquire") ? Order::acquire
                   : d.has("release") ? Order::release
                                      : Order::relaxed;
-  return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9);
+  const unsigned scope = d.has("cta") ? kCtaScope : d.has("cluster") ? kClusterScope : 0;
+  return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9 | scope);
 }
 void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues) {
   Cluster& c = *w.block->cluster;
@@ -101,6 +102,7 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
     } else if (p.space == Space::global && findings) {
       if ((op.flags & 0x100) != 0) {
         strong |= 1u << l;
+        w.block->cluster->launch->globals->check_scope(w, op, l, address[l], access == Access::write);
         w.global_words.access(w, op, l, address[l], bytes, {access == Access::write, true, false});
       } else
         w.block->cluster->launch->globals->access(w, op, l, address[l], bytes, access == Access::write, 0, 0,
