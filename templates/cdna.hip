@@ -374,6 +374,12 @@ DEVICE bool finite_halves(const u32* at, int count) {
   return finite;
 }
 
+//@ section bf16_value needs types
+DEVICE float bf16_value(u16 x) { return as_float((u32)x << 16); }
+
+//@ section fp16_value needs types
+DEVICE float fp16_value(u16 x) { return (float)__builtin_bit_cast(_Float16, x); }
+
 //@ section global_16 needs types
 DEVICE void store_global_16(float* p, f32x4 x) { *(f32x4*)p = x; }
 DEVICE f32x4 load_global_16(const float* p) { return *(const f32x4*)p; }

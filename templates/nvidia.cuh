@@ -63,6 +63,16 @@ __device__ __forceinline__ bool finite_halves(const u32* at, int count) {
   return finite;
 }
 
+//@ section bf16_value needs types
+__device__ __forceinline__ float bf16_value(u16 x) { return __uint_as_float((u32)x << 16); }
+
+//@ section fp16_value needs types
+__device__ __forceinline__ float fp16_value(u16 x) {
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+  return y;
+}
+
 //@ section smem_address needs types
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "generator/systems/score_mod.hpp"
 #include "workbench/files/npy.hpp"
 #include "workbench/files/trace.hpp"
 #include "workbench/problem/heads.hpp"
@@ -164,6 +165,8 @@ void ProblemOptions::declare(CLI::App& command, bool tensors) {
       "--mask-bits", mask_bits,
       "Custom mask as .npy: booleans [batch or 1, heads_q or 1, seqlen_q, seqlen_k], true where visible "
       "(default: random)");
+  command.add_option("--captured", captured,
+                     "NAME=FILE.npy: a tensor of the score expression (default: random); once for each");
 }
 
 void ProblemOptions::refuse_conflicts() const {
@@ -337,6 +340,34 @@ void ProblemOptions::read_extras(const Config& resolved, Workload& work) const {
     }
   } else if (!mask_bits.empty()) {
     fail("--mask-bits needs a config with \"mask\": \"custom\"");
+  }
+  read_captured(resolved, work);
+}
+
+// Captured tensors: random ones are there, where Q, K and V came from files, too.
+void ProblemOptions::read_captured(const Config& resolved, Workload& work) const {
+  const ScoreMod mod = resolved.score_mod.value_or(ScoreMod{});
+  if (!mod.tensors.empty() && work.captured.empty())
+    work.captured = random_captured(work.shape, resolved, seed);
+  const auto wanted =
+      mod.tensors.empty() ? std::vector<Manifest::Captured>() : captured_of(mod);
+  for (const std::string& option : captured) {
+    const std::size_t split = std::min(option.find('='), option.size());
+    const std::string name = option.substr(0, split);
+    const auto found = std::find_if(wanted.begin(), wanted.end(), [&](const auto& one) { return one.name == name; });
+    if (split == option.size()) fail(fmt::format("--captured {}: NAME=FILE.npy is needed", option));
+    if (found == wanted.end())
+      fail(fmt::format("--captured {}: the config's score expression has no tensor '{}'", option, name));
+    const NpyArray array = read_npy(option.substr(split + 1));
+    if (array.shape.size() != found->indices.size()) {
+      fail(fmt::format("--captured {}: shape {}, but the expression has {} ind{} for it", option,
+                       shape_text(array.shape), found->indices.size(),
+                       found->indices.size() == 1 ? "ex" : "ices"));
+    }
+    CapturedValues values{array.shape, to_floats(array)};
+    if (values.values.empty()) fail(fmt::format("--captured {}: it has no elements", option));
+    if (found->dtype == DType::bf16 || found->dtype == DType::fp16) round_to(found->dtype, values.values);
+    work.captured[static_cast<std::size_t>(found - wanted.begin())] = std::move(values);
   }
 }
 

@@ -18,6 +18,7 @@ struct ProblemOptions {
   std::optional<std::int64_t> requests, max_length;
   std::string q, k, v, page_table, sink, mask_bits;  ///< .npy files
   std::string q_scale, k_scale, v_scale;             ///< numbers or .npy files
+  std::vector<std::string> captured;                 ///< NAME=FILE.npy
   std::uint64_t seed = 0;
 
   void declare(CLI::App& command, bool tensors);
@@ -31,6 +32,7 @@ struct ProblemOptions {
   void apply_scales(const Config& resolved, Workload& work) const;
   void apply_page_table(const Config& resolved, Workload& work) const;
   void read_extras(const Config& resolved, Workload& work) const;
+  void read_captured(const Config& resolved, Workload& work) const;
   void refuse_conflicts() const;
 };
 

@@ -56,6 +56,8 @@ const char* kind_text(KernelParam::Kind kind) {
       return "i32";
     case KernelParam::Kind::i64:
       return "i64";
+    case KernelParam::Kind::captured:
+      return "struct";
     case KernelParam::Kind::f32:
       break;
   }

@@ -190,6 +190,7 @@ std::string html_report(const Plan& plan, const KernelSource& source) {
         : param.kind == KernelParam::Kind::i32   ? "i32"
         : param.kind == KernelParam::Kind::i64   ? "i64"
         : param.kind == KernelParam::Kind::f32   ? "f32"
+        : param.kind == KernelParam::Kind::captured ? "struct"
                                                  : "128 bytes";
   out += "<h2>Kernel parameters</h2>\n" + table(params);
   out += "<h2>Source</h2>\n" + outline(source.text) + source_lines(source);

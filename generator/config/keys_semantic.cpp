@@ -1,5 +1,7 @@
 // Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
 #include "generator/config/key_makers.hpp"
+#include <fmt/format.h>
+
 #include "generator/expression/expression.hpp"
 
 namespace kiln::keys {
@@ -176,19 +178,51 @@ KeySpec mask_key() {
           }};
 }
 
-void read_expr(const Json& value, Config& config, const ReadContext& context) {
+constexpr std::string_view kCapturedTypes[] = {"f32", "bf16", "fp16", "i32", "int8"};
+
+/// `tensors` of an expression; nothing where it is no such object, which is reported.
+std::optional<std::vector<CapturedTensor>> read_tensors(const Json& value, const ReadContext& context) {
+  if (!value.is_object() || value.empty() || value.size() > expression::kMaxTensors) {
+    context.fail(value, fmt::format("wants an object of one to {} names and types: {{\"bias\": \"f32\"}}",
+                                    expression::kMaxTensors));
+    return std::nullopt;
+  }
+  std::vector<CapturedTensor> out;
+  for (const auto& [name, type] : value.items()) {
+    if (const std::string problem = expression::name_problem(name); !problem.empty()) {
+      context.fail(name, problem);
+      return std::nullopt;
+    }
+    const auto dtype = read_name(type, kCapturedTypes, context.at(name));
+    if (!dtype) return std::nullopt;
+    out.push_back({name, *dtype_from(*dtype)});
+  }
+  return out;
+}
+
+void read_expr(const Json& object, Config& config, const ReadContext& context) {
+  const Json& value = object["expr"];
+  const ReadContext at = context.at("expr");
   const std::string wanted = "wants an expression over " + std::string(expression::variable_names());
-  if (!value.is_string()) return context.fail(value, wanted);
-  const auto& text = value.get_ref<const std::string&>();
-  const auto parsed = expression::parse(text);
+  if (!value.is_string()) return at.fail(value, wanted);
+  ScoreMod mod{ScoreMod::Kind::expr, 0, value.get<std::string>()};
+  std::vector<expression::Tensor> names;
+  if (object.contains("tensors")) {
+    auto tensors = read_tensors(object["tensors"], context.at("tensors"));
+    if (!tensors) return;
+    for (const CapturedTensor& tensor : *tensors) names.push_back({tensor.name, tensor.dtype});
+    mod.tensors = std::move(*tensors);
+  }
+  const std::string& text = mod.expr;
+  const auto parsed = expression::parse(text, names);
   if (const auto* error = std::get_if<expression::ParseError>(&parsed))
-    return context.fail(value, expression::describe(*error, text));
-  config.score_mod = ScoreMod{ScoreMod::Kind::expr, 0, text};
+    return at.fail(value, expression::describe(*error, text));
+  config.score_mod = std::move(mod);
 }
 
 void read_score_mod(const Json& value, Config& config, const ReadContext& context) {
   static constexpr std::string_view names[] = {"none", "alibi"};
-  static constexpr std::string_view forms[] = {"softcap", "expr"};
+  static constexpr std::string_view forms[] = {"softcap", "expr", "tensors"};
   if (!value.is_object()) {
     if (const auto name = read_name(value, names, context)) {
       config.score_mod = ScoreMod{name == "alibi" ? ScoreMod::Kind::alibi : ScoreMod::Kind::none, 0, ""};
@@ -196,28 +230,40 @@ void read_score_mod(const Json& value, Config& config, const ReadContext& contex
     return;
   }
   if (!check_members(value, forms, context)) return;
-  if (value.size() != 1) {
-    context.fail(value, "wants exactly one of softcap and expr");
+  if (value.contains("softcap") == value.contains("expr") ||
+      (value.contains("tensors") && !value.contains("expr"))) {
+    context.fail(value, "wants exactly one of softcap and expr, and tensors with expr alone");
     return;
   }
-  const Json& inner = value.begin().value();
   if (value.contains("softcap")) {
-    if (const auto cap = read_positive(inner, context.at("softcap"))) {
+    if (const auto cap = read_positive(value["softcap"], context.at("softcap"))) {
       config.score_mod = ScoreMod{ScoreMod::Kind::softcap, *cap, ""};
     }
-  } else if (value.contains("expr")) {
-    read_expr(inner, config, context.at("expr"));
+  } else {
+    read_expr(value, config, context);
   }
 }
 
+Json expr_json(const ScoreMod& mod) {
+  Json out{{"expr", mod.expr}};
+  for (const CapturedTensor& tensor : mod.tensors) out["tensors"][tensor.name] = to_string(tensor.dtype);
+  return out;
+}
+
 KeySpec score_mod_key() {
+  const Json tensors{{"type", "object"},
+                     {"minProperties", 1},
+                     {"maxProperties", expression::kMaxTensors},
+                     {"propertyNames", {{"pattern", "^[a-z][a-z0-9_]{0,31}$"}}},
+                     {"additionalProperties", {{"enum", kCapturedTypes}}}};
   const Json schema{
       {"anyOf",
        Json::array(
            {Json{{"enum", {"none", "alibi"}}},
             object_schema({{"softcap", {{"type", "number"}, {"exclusiveMinimum", 0}}}}, {"softcap"}),
             object_schema(
-                {{"expr", {{"type", "string"}, {"minLength", 1}, {"maxLength", expression::kMaxLength}}}},
+                {{"expr", {{"type", "string"}, {"minLength", 1}, {"maxLength", expression::kMaxLength}}},
+                 {"tensors", tensors}},
                 {"expr"})})}};
   return {"score_mod",
           "change of the scaled scores before the mask; default none",
@@ -235,7 +281,7 @@ KeySpec score_mod_key() {
               case ScoreMod::Kind::softcap:
                 return Json{{"softcap", config.score_mod->softcap}};
               case ScoreMod::Kind::expr:
-                return Json{{"expr", config.score_mod->expr}};
+                return expr_json(*config.score_mod);
             }
             return std::nullopt;
           }};

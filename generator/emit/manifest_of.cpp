@@ -2,6 +2,7 @@
 
 #include "generator/config/rope.hpp"
 #include "generator/emit/head.hpp"
+#include "generator/systems/score_mod.hpp"
 
 namespace kiln {
 
@@ -31,6 +32,7 @@ Manifest manifest_of(const Config& c, const std::string& prefix) {
     m.rope =
         Manifest::Rope{*c.rope_depth, c.rope->padded_depth.value_or(0), *c.rope->dtype, has_rope_tensor(c)};
   }
+  if (c.score_mod && c.score_mod->kind == ScoreMod::Kind::expr) m.captured = captured_of(*c.score_mod);
   m.writes_lse = c.lse.value_or(false);
   m.scale = *c.scale;
   return m;

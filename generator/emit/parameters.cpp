@@ -60,6 +60,8 @@ std::string parameter_text(const KernelParam& param, const ParameterStyle& style
       return constant + "long long " + param.role;
     case KernelParam::Kind::f32:
       return constant + "float " + param.role;
+    case KernelParam::Kind::captured:
+      return "const Captured " + param.role;
   }
   return {};
 }

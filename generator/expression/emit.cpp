@@ -8,8 +8,6 @@
 namespace kiln::expression {
 namespace {
 
-constexpr std::string_view kVariableText[] = {"score", "b", "h", "q", "k", "seqlen_q", "seqlen_k"};
-
 std::string float_text(double value, const Names& names) {
   if (std::isinf(value)) return value > 0 ? names.infinity : "-" + names.infinity;
   std::string text = fmt::format("{:.9g}", value);
@@ -25,7 +23,7 @@ constexpr std::size_t kLongest = 80;
 class Emitter {
  public:
   Emitter(const Expression& expression, const Names& names)
-      : nodes_(expression.nodes), names_(names), uses_(nodes_.size()), texts_(nodes_.size()) {
+      : nodes_(expression.nodes), tensors_(expression.tensors), names_(names), uses_(nodes_.size()), texts_(nodes_.size()) {
     for (const Node& node : nodes_) {
       for (const int arg : node.args) ++uses_[static_cast<std::size_t>(arg)];
     }
@@ -57,9 +55,9 @@ class Emitter {
     return text;
   }
 
-  /// A call of `name` on the operands of `n`.
-  std::string call(const Node& n, const std::string& name) const {
-    std::string args;
+  /// A call of `name` on `first` and the operands of `n`.
+  std::string call(const Node& n, const std::string& name, std::string first = "") const {
+    std::string args = std::move(first);
     for (const int arg : n.args) args += (args.empty() ? "" : ", ") + texts_[static_cast<std::size_t>(arg)];
     return fmt::format("{}({})", name, args);
   }
@@ -72,7 +70,7 @@ class Emitter {
       case Op::literal:
         return real ? float_text(n.value, names_) : fmt::format("{}", static_cast<std::int64_t>(n.value));
       case Op::variable:
-        return std::string(kVariableText[static_cast<std::size_t>(n.variable)]);
+        return std::string(variable_name(n.variable));
       case Op::to_real: {
         const Node& inner = node(n.args[0]);
         return inner.op == Op::literal ? float_text(inner.value, names_) : fmt::format("(float){}", arg(0));
@@ -124,6 +122,10 @@ class Emitter {
         return fmt::format("(!{})", arg(0));
       case Op::select:
         return fmt::format("({} ? {} : {})", arg(0), arg(1), arg(2));
+      case Op::load: {
+        const std::string& name = tensors_[static_cast<std::size_t>(n.tensor)].tensor.name;
+        return call(n, "captured_" + name, "captured");
+      }
       case Op::min:
         return call(n, real ? names_.min : names_.int_min);
       case Op::max:
@@ -155,6 +157,7 @@ class Emitter {
   const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
 
   const std::vector<Node>& nodes_;
+  const std::vector<UsedTensor>& tensors_;
   const Names& names_;
   std::vector<int> uses_;
   std::vector<std::string> texts_;

@@ -16,7 +16,8 @@ struct Names {
 };
 
 /// `expression` as the body of a function of the variables' names: lines that name what is used twice or is
-/// long (x_0, x_1, ...), and a return. The text grows as the expression does.
+/// long (x_0, x_1, ...), and a return. The text grows as the expression does. An element of a captured tensor is
+/// captured_NAME(captured, i, j).
 std::string to_cpp(const Expression& expression, const Names& names);
 
 /// True when the text calls `exp2`, `log2` or `rcp` of Names.

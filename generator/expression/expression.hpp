@@ -7,20 +7,27 @@
 //   sum      := product { ("+" | "-") product }
 //   product  := unary { ("*" | "/" | "%") unary }
 //   unary    := ("-" | "+" | "!") unary | primary
-//   primary  := number | name | name "(" expr { "," expr } ")" | "(" expr ")"
+//   primary  := number | name | name "(" expr { "," expr } ")" | name "[" expr { "," expr } "]" | "(" expr ")"
 //
 // Types: boolean, integer, real. `score` is real; b, h, q, k, seqlen_q, seqlen_k are integers. Integers
 // become real where a real is wanted, nothing else converts. `/` divides reals; idiv(a, n) and a % n take a
 // positive literal n and round towards minus infinity. Every integer node carries its range: arithmetic that
 // could leave 32 bits is done in reals, so emitted code never overflows. pow(x, n) of an integer literal n is
 // a product; of other exponents it is 2^(y log2 x), which is NaN for negative x.
+//
+// name[i, j] is an element of a captured tensor: a tensor that each launch is given. Indices are integers; one
+// outside of its dimension, on either side, takes the last element there, so a dimension of one element is
+// broadcast.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include <kiln/types.hpp>
 
 namespace kiln::expression {
 
@@ -49,6 +56,7 @@ enum class Op {
   logical_or,
   logical_not,
   select,  // condition, then, else
+  load,    // an element of a captured tensor, by its indices
   min,
   max,
   abs,
@@ -68,12 +76,29 @@ struct Node {
   Type type = Type::real;
   double value = 0;                      ///< of a literal; may be +-infinity when real
   Variable variable = Variable::score;   ///< of a variable
+  int tensor = 0;                        ///< of a load: which of Expression::tensors
   std::vector<int> args;                 ///< indices of the operands
   std::int64_t lowest = 0, highest = 0;  ///< bounds of an integer
 };
 
+/// A tensor that an expression may name.
+struct Tensor {
+  std::string name;
+  DType dtype = DType::f32;  ///< f32, bf16, fp16: reals; i32, int8: integers
+};
+bool holds_integers(DType dtype);
+
+/// A tensor that an expression names, with what the expression says of its shape.
+struct UsedTensor {
+  Tensor tensor;
+  /// One a dimension: the variable that every use has there, if it is the same one and nothing else.
+  std::vector<std::optional<Variable>> indices;
+  int rank() const { return static_cast<int>(indices.size()); }
+};
+
 struct Expression {
-  std::vector<Node> nodes;  ///< the last one is the result, a real
+  std::vector<Node> nodes;          ///< the last one is the result, a real
+  std::vector<UsedTensor> tensors;  ///< all that were declared, in their order
   bool uses(Variable variable) const;
 };
 
@@ -85,13 +110,22 @@ struct ParseError {
 /// Longest text; operands are nested 64 deep at most.
 constexpr std::size_t kMaxLength = 1024;
 
-/// One line of printable ASCII, or an error. Equal parts become one node.
-std::variant<Expression, ParseError> parse(std::string_view text);
+/// Most captured tensors of an expression, and dimensions of one.
+constexpr std::size_t kMaxTensors = 4, kMaxRank = 4;
+
+/// One line of printable ASCII over the variables and `tensors`, or an error: an unused tensor is one, too. Equal
+/// parts become one node.
+std::variant<Expression, ParseError> parse(std::string_view text, const std::vector<Tensor>& tensors = {});
+
+/// What is wrong with the name of a captured tensor; empty: nothing. Names are lower-case words of at most 32
+/// characters that the language does not use itself.
+std::string name_problem(std::string_view name);
 
 /// "at column 7 ('foo'): reason" with columns from 1 and the word that stands there.
 std::string describe(const ParseError& error, std::string_view text);
 
 /// Names that an expression may use, for messages and documentation.
+std::string_view variable_name(Variable variable);
 std::string_view variable_names();
 std::string_view function_names();
 

@@ -65,7 +65,9 @@ struct Failure {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : text_(text) {}
+  Parser(std::string_view text, const std::vector<Tensor>& tensors) : text_(text) {
+    for (const Tensor& tensor : tensors) tensors_.push_back({tensor, {}});
+  }
 
   Expression run() {
     if (text_.size() > kMaxLength)
@@ -77,6 +79,11 @@ class Parser {
     if (ended()) fail(at_, "the expression is empty");
     const int root = to_real(expression(), 0);
     if (!ended()) fail(at_, "the expression should end here");
+    for (const UsedTensor& tensor : tensors_) {
+      if (tensor.indices.empty())
+        fail(text_.size(), fmt::format("the tensor '{}' is not used: it is written {}[h, q, k]", tensor.tensor.name,
+                                       tensor.tensor.name));
+    }
     return used(root);
   }
 
@@ -123,7 +130,8 @@ class Parser {
   /// The node, or one like it that is there: equal parts of an expression are computed once.
   int add(Node node) {
     const auto [found, added] =
-        known_.try_emplace({node.op, node.type, node.value, node.variable, node.args}, nodes_.size());
+        known_.try_emplace(
+            {node.op, node.type, node.value, node.variable, node.tensor, node.args}, nodes_.size());
     if (added) nodes_.push_back(std::move(node));
     return static_cast<int>(found->second);
   }
@@ -136,6 +144,7 @@ class Parser {
       for (const int arg : node(i).args) place[static_cast<std::size_t>(arg)] = 0;
     }
     Expression out;
+    out.tensors = tensors_;
     for (int i = 0; i <= root; ++i) {
       if (place[static_cast<std::size_t>(i)] < 0) continue;
       place[static_cast<std::size_t>(i)] = static_cast<int>(out.nodes.size());
@@ -186,7 +195,8 @@ class Parser {
           low = std::max(x.lowest, y.lowest), high = std::max(x.highest, y.highest);
           break;
       }
-      if (low >= -kInt32Max && high <= kInt32Max) return make(op, Type::integer, {a, b}, low, high);
+      const bool picked = op == Op::min || op == Op::max;
+      if (picked || (low >= -kInt32Max && high <= kInt32Max)) return make(op, Type::integer, {a, b}, low, high);
     }
     const int left = to_real(a, at_a), right = to_real(b, at_b);
     return make(op, Type::real, {left, right});
@@ -339,7 +349,8 @@ class Parser {
       const std::size_t at = start();
       const int operand = unary();
       const Node x = node(operand);
-      if (x.type == Type::integer) return make(Op::negate, Type::integer, {operand}, -x.highest, -x.lowest);
+      if (x.type == Type::integer && x.lowest >= -kInt32Max)
+        return make(Op::negate, Type::integer, {operand}, -x.highest, -x.lowest);
       return make(Op::negate, Type::real, {to_real(operand, at)});
     }
     if (accept("+")) {
@@ -426,8 +437,55 @@ class Parser {
     for (const FunctionInfo& info : kFunctions) {
       if (info.name == name) return call(info);
     }
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      if (tensors_[i].tensor.name == name) return element(static_cast<int>(i));
+    }
+    if (next() == '[')
+      fail(begin, fmt::format("no tensor is called '{}': declare it in score_mod.tensors, {{\"{}\": \"f32\"}}", name, name));
     fail(begin, fmt::format("nothing is called '{}'; there are {}, inf and the functions {}", name,
                             variable_names(), function_names()));
+  }
+  bool has_wide_elements() const {
+    return std::any_of(tensors_.begin(), tensors_.end(),
+                       [](const UsedTensor& used) { return used.tensor.dtype == DType::i32; });
+  }
+  /// name[i, j, ...]
+  int element(int index) {
+    UsedTensor& tensor = tensors_[static_cast<std::size_t>(index)];
+    const std::string name = tensor.tensor.name;
+    expect("[", fmt::format("the tensor {}", name));
+    std::vector<int> args;
+    std::vector<std::optional<Variable>> indices;
+    const std::size_t begin = at_;
+    do {
+      const std::size_t at = start();
+      args.push_back(expression());
+      const Node& i = node(args.back());
+      if (i.type != Type::integer)
+        fail(at, fmt::format("an index of {} is an integer, not {}{}", name, type_text(i.type),
+                             has_wide_elements() ? "; sums and products of int32 elements are real numbers: bound "
+                                                   "the elements first, max(min(x, 1000), 0)"
+                                                 : ""));
+      indices.push_back(i.op == Op::variable ? std::optional(i.variable) : std::nullopt);
+    } while (accept(","));
+    const std::size_t end = start();
+    expect("]", fmt::format("the indices of {}", name));
+    if (args.size() > kMaxRank) fail(end, fmt::format("a tensor has at most {} dimensions", kMaxRank));
+    if (tensor.indices.empty()) tensor.indices = indices;
+    if (tensor.indices.size() != indices.size()) {
+      fail(begin, fmt::format("{} has {} dimension{} in one place and {} here", name, tensor.indices.size(),
+                              tensor.indices.size() == 1 ? "" : "s", indices.size()));
+    }
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (tensor.indices[i] != indices[i]) tensor.indices[i].reset();
+    }
+    Node load;
+    load.op = Op::load, load.args = std::move(args), load.tensor = index;
+    if (holds_integers(tensor.tensor.dtype)) {
+      const std::int64_t lowest = tensor.tensor.dtype == DType::int8 ? -128 : -kInt32Max - 1;
+      load.type = Type::integer, load.lowest = lowest, load.highest = -(lowest + 1);
+    }
+    return add(std::move(load));
   }
   int call(const FunctionInfo& info) {
     expect("(", fmt::format("the function {}", info.name));
@@ -458,7 +516,7 @@ class Parser {
         return result;
       }
       case Op::abs:
-        if (node(args[0]).type == Type::integer) {
+        if (node(args[0]).type == Type::integer && node(args[0]).lowest >= -kInt32Max) {
           const Node x = node(args[0]);
           const std::int64_t high = std::max(std::abs(x.lowest), std::abs(x.highest));
           return make(Op::abs, Type::integer, {args[0]}, x.lowest > 0 ? x.lowest : 0, high);
@@ -483,7 +541,8 @@ class Parser {
   std::size_t at_ = 0;
   int depth_ = 0;
   std::vector<Node> nodes_;
-  std::map<std::tuple<Op, Type, double, Variable, std::vector<int>>, std::size_t> known_;
+  std::vector<UsedTensor> tensors_;
+  std::map<std::tuple<Op, Type, double, Variable, int, std::vector<int>>, std::size_t> known_;
 };
 
 }  // namespace
@@ -493,9 +552,9 @@ bool Expression::uses(Variable variable) const {
                      [&](const Node& n) { return n.op == Op::variable && n.variable == variable; });
 }
 
-std::variant<Expression, ParseError> parse(std::string_view text) {
+std::variant<Expression, ParseError> parse(std::string_view text, const std::vector<Tensor>& tensors) {
   try {
-    return Parser(text).run();
+    return Parser(text, tensors).run();
   } catch (const Failure& failure) {
     return failure.error;
   }
@@ -513,6 +572,26 @@ std::string describe(const ParseError& error, std::string_view text) {
   return fmt::format("at column {} ({}): {}", error.position + 1, word, error.reason);
 }
 
+bool holds_integers(DType dtype) {
+  return dtype == DType::i32 || dtype == DType::int8;
+}
+
+std::string name_problem(std::string_view name) {
+  const bool starts = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
+  const bool word = std::all_of(name.begin(), name.end(),
+                                [](char c) { return is_word(c) && !(c >= 'A' && c <= 'Z'); });
+  if (!starts || !word || name.size() > 32)
+    return "wants a name of at most 32 lower-case letters, digits and underscores that starts with a letter";
+  const auto is_name = [&](const auto& info) { return info.name == name; };
+  if (name == "inf" || std::any_of(std::begin(kVariables), std::end(kVariables), is_name) ||
+      std::any_of(std::begin(kFunctions), std::end(kFunctions), is_name))
+    return "is a name that expressions have already";
+  return "";
+}
+
+std::string_view variable_name(Variable variable) {
+  return kVariables[static_cast<std::size_t>(variable)].name;
+}
 std::string_view variable_names() {
   return "score, b, h, q, k, seqlen_q, seqlen_k";
 }

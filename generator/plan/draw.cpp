@@ -28,6 +28,11 @@ constexpr std::array<const char*, 9> kExpressions{
     "where((k + q) % 3 == 1, -inf, score)",
     "score + exp2(0.0 - abs(k - q)) + b",
 };
+constexpr std::array<const char*, 3> kCaptured{
+    R"x({"expr": "score + bias[h, q, k]", "tensors": {"bias": "bf16"}})x",
+    R"x({"expr": "where(of[b, q] == of[b, k] || k == 0, score, -inf)", "tensors": {"of": "i32"}})x",
+    R"x({"expr": "score * (1 + 0.5 * at[h, (k - q) % 8]) + slope[h]", "tensors": {"at": "fp16", "slope": "f32"}})x",
+};
 constexpr std::array<std::array<int, 3>, 8> kShapes{{{16, 16, 16},
                                                      {16, 16, 32},
                                                      {32, 32, 8},
@@ -215,6 +220,7 @@ Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) 
     return names.empty() ? Json("auto") : Json(names[below(names.size())]);
   }
   if (key == "mma_shape") return kShapes[below(kShapes.size())];
+  if (key == "tensors") return Json::object();  // replaced with the expression
   if (key == "expr") return kExpressions[below(kExpressions.size())];
   if (schema.contains("enum")) return schema["enum"][below(schema["enum"].size())];
   if (schema.contains("const")) return schema["const"];
@@ -249,6 +255,8 @@ Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) 
     }
     // A length of pages says that there are some.
     if (out.contains("page_size")) out["kind"] = "paged";
+    // Tensors are those of their expression.
+    if (out.contains("tensors")) out = Json::parse(kCaptured[below(kCaptured.size())]);
     return out;
   }
   return "drawn";

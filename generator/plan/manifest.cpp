@@ -18,6 +18,7 @@ constexpr std::pair<KernelParam::Kind, std::string_view> kParamKinds[] = {
     {KernelParam::Kind::i32, "i32"},
     {KernelParam::Kind::i64, "i64"},
     {KernelParam::Kind::f32, "f32"},
+    {KernelParam::Kind::captured, "captured"},
 };
 
 [[noreturn]] void malformed(const std::string& why) {
@@ -149,6 +150,12 @@ void add_serving(const Manifest& m, Json& out) {
                      {"shared_smem_bytes", m.stages->shared_smem_bytes},
                      {"alone_megabytes", m.stages->alone_megabytes}};
   }
+  if (!m.captured.empty()) {
+    out["captured"] = Json::array();
+    for (const Manifest::Captured& tensor : m.captured)
+      out["captured"].push_back(
+          {{"name", tensor.name}, {"dtype", to_string(tensor.dtype)}, {"indices", tensor.indices}});
+  }
   if (m.page_size > 0) out["page_size"] = m.page_size;
   if (m.workspace_bytes_per_block > 0) out["workspace_bytes_per_block"] = m.workspace_bytes_per_block;
   if (m.workspace_bytes_per_item > 0) out["workspace_bytes_per_item"] = m.workspace_bytes_per_item;
@@ -187,7 +194,21 @@ void read_rope(const Json& from, Manifest& m) {
   m.rope = rope;
 }
 
+void read_captured(const Json& json, Manifest& m) {
+  for (const Json& from : array_of(json, "captured")) {
+    Manifest::Captured tensor{string_of(from, "name"), enum_of<DType>(from, "dtype", dtype_from), {}};
+    for (const Json& index : array_of(from, "indices")) {
+      if (!index.is_string()) malformed("'indices' holds something else than strings");
+      tensor.indices.push_back(index.get<std::string>());
+    }
+    if (tensor.indices.empty() || tensor.indices.size() > 4) malformed("'indices' is not one to four");
+    m.captured.push_back(std::move(tensor));
+  }
+  if (m.captured.size() > 4) malformed("'captured' has more than four tensors");
+}
+
 void read_serving(const Json& json, Manifest& m) {
+  if (json.contains("captured")) read_captured(json, m);
   if (json.contains("stages")) {
     const Json& from = member(json, "stages");
     if (!from.is_object()) malformed("'stages' is not an object");

@@ -1,7 +1,7 @@
 // Score modifiers as emitted code, applied to the raw scores Q K' of a tile before the mask:
 //   softcap   c * tanh(scale * s / c)
 //   alibi     scale * s + slope(head) * (key - position)
-//   expr      any expression over score, b, h, q, k (generator/expression)
+//   expr      any expression over score, b, h, q, k and captured tensors (generator/expression)
 //
 // What stands in the score registers afterwards is in a unit of its own, so that softmax's multiplication by
 // `scale_log2` inside the exponent's FMA does the rest for free: softcap leaves tanh(...) and softmax
@@ -18,8 +18,12 @@
 #include "generator/systems/score_layout.hpp"
 
 #include <kiln/config.hpp>
+#include <kiln/source.hpp>
 
 namespace kiln {
+
+/// The captured tensors of a `score_mod` of kind expr, as the manifest has them.
+std::vector<Manifest::Captured> captured_of(const ScoreMod& mod);
 
 class ScoreModifier {
  public:
@@ -45,6 +49,9 @@ class ScoreModifier {
   /// Registers that emitted code keeps through a tile, an estimate for planners: the compiler computes what
   /// depends on the column alone once for all rows, so an expression costs with its size.
   int live_registers() const;
+
+  /// The parameter that holds the captured tensors of an expression; none without such.
+  std::vector<KernelParam> params() const;
 
   /// Prelude sections, and the function of an expression.
   void use(Prelude& prelude) const;

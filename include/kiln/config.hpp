@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <vector>
 #include <string_view>
 #include <variant>
 
@@ -42,11 +43,17 @@ struct MaskConfig {
   Kind kind = Kind::none;
   int size = 0;  ///< window or chunk length in keys
 };
+/// A tensor that a score expression names, given at each launch (AttentionArgs::captured).
+struct CapturedTensor {
+  std::string name;
+  DType dtype = DType::f32;  ///< f32, bf16, fp16; i32, int8: integers
+};
 struct ScoreMod {
   enum class Kind { none, softcap, alibi, expr };
   Kind kind = Kind::none;
   double softcap = 0;
   std::string expr;
+  std::vector<CapturedTensor> tensors = {};  ///< of expr
 };
 struct Gather4 {
   int tile_height = 4;

@@ -67,6 +67,7 @@ typedef struct {
   const DLTensor* k_rope; /* K's rotary columns, of a kernel with a tensor of their own, in K's form with the
                              same pages and rows (k then has the other columns); else NULL */
   int residency; /* 0 by the amount of work, 1 one block a multiprocessor, 2 several (kiln::Residency) */
+  const DLTensor* captured[4]; /* tensors of the score expression in the config's order; else NULL */
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing

@@ -91,6 +91,10 @@ struct AttentionArgs {
   /// Rotary columns of K, where they have a tensor of their own (Manifest::own_rope): in K's form, with its
   /// pages and rows, and strides of its own.
   std::optional<Tensor> k_rope;
+  /// What the score expression names, in the order of Manifest::captured: any strides. An extent is 1, or where the
+  /// index is b, h, q or k at least the number of sequences, query heads, query rows or keys. Other indices outside
+  /// of an extent read the last element of the dimension.
+  std::array<std::optional<Tensor>, 4> captured;
 };
 
 /// Memory on the runtime's device; freed with the object. write/read/fill are complete when they return.

@@ -57,8 +57,10 @@ struct TensorMapSpec {
 ///   i64         {q,k,v,o}_stride_{batch,seq,head}, {k,v,k_rope,k_scale,v_scale}_stride_{page,batch},
 ///               k_rope_stride_{seq,head}, {k_scale,v_scale}_stride_head: strides in elements
 ///   f32         scale_log2 (softmax scale * log2 e), scale
+///   captured    captured: a struct of all of Manifest::captured, one after another; of each the address, i64
+///               strides in elements of all dimensions, i32 extents less one of all dimensions
 struct KernelParam {
-  enum class Kind { tensor_map, pointer, i32, i64, f32 };
+  enum class Kind { tensor_map, pointer, i32, i64, f32, captured };
   Kind kind = Kind::pointer;
   std::string role;
   TensorMapSpec map;  ///< for tensor_map
@@ -125,6 +127,14 @@ struct Manifest {
     bool separate = false;
   };
   std::optional<Rope> rope;
+  /// A tensor that the score expression names.
+  struct Captured {
+    std::string name;
+    DType dtype = DType::f32;
+    /// One a dimension: the index that the expression has there where it is one of b, h, q, k alone; else "".
+    std::vector<std::string> indices;
+  };
+  std::vector<Captured> captured;  ///< at most 4
   bool writes_lse = false;
   double scale = 0;   ///< default softmax scale
   int page_size = 0;  ///< tokens of a page; 0: not paged, or (continuous) taken from the tensor

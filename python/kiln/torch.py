@@ -27,6 +27,8 @@ from .runtime import Runtime
 EMULATED_TARGET = "sm_80"
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_CAPTURED = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.int32: "i32", torch.int8: "int8", torch.uint8: "int8",
+             torch.bool: "int8"}
 _SHORT = 8  # query rows up to which the kernel that splits keys is used
 
 _dispatch_modes = torch._C._len_torch_dispatch_stack
@@ -64,7 +66,7 @@ def _target(index: int) -> str:
 
 
 def _config(index: int, case: tuple) -> str:
-    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, sink, many, lse = case
+    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, tensors, sink, many, lse = case
     config: dict[str, Any] = {"target": _target(index), "operation": operation, "dtype": dtype, "depth": depth, "lse": lse}
     if kv_dtype != dtype:
         config["kv_dtype"] = kv_dtype
@@ -77,6 +79,8 @@ def _config(index: int, case: tuple) -> str:
         config["score_mod"] = {"softcap": softcap}
     elif score_mod:
         config["score_mod"] = score_mod if score_mod == "alibi" else {"expr": score_mod}
+        if tensors:
+            config["score_mod"]["tensors"] = dict(tensors)
     if sink:
         config["sink"] = True
     if many and config["target"] == "sm_90a":  # tiles of other targets have the same rows for all
@@ -147,29 +151,47 @@ def _check_gradients(q, k, v) -> None:
         raise NotImplementedError("kiln has no backward pass: call under torch.no_grad() or torch.inference_mode(), or detach() q, k and v")
 
 
-def _case(what, q, k, v, sink, max_seqlen_q) -> tuple:
+def _captured_type(name: str, tensor: torch.Tensor) -> str:
+    found = _CAPTURED.get(tensor.dtype)
+    if found is None:
+        raise _refuse(f"captured '{name}': {str(tensor.dtype)[6:]}; one of {', '.join(str(dtype)[6:] for dtype in _CAPTURED)} is needed")
+    return found
+
+
+def _check_modifier(softcap: float, score_mod: Optional[str], captured: Optional[dict[str, torch.Tensor]]) -> None:
+    if softcap and score_mod:
+        raise _refuse("of softcap and score_mod one can be given")
+    if captured and not score_mod:
+        raise _refuse("captured: tensors without a score_mod that names them")
+
+
+def _case(what, q, k, v, sink, captured, max_seqlen_q) -> tuple:
     """What a kernel depends on: what was chosen (operation, kind, mask, softcap, score_mod, lse) and the tensors."""
     operation, kind, mask, softcap, score_mod, with_lse = what
     many = operation == "decode" and _many(q, k, max_seqlen_q or q.shape[1])
+    tensors = tuple((name, _captured_type(name, tensor)) for name, tensor in captured.items()) if captured else None
     return (operation, _dtype("q", q), _dtype("k", k), q.shape[-1], v.shape[-1], kind, k.shape[1] if kind == "paged" else 0, mask, softcap, score_mod,
-            sink is not None, many, with_lse)
+            tensors, sink is not None, many, with_lse)
 
 
-def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse):
+def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse):
     operation, kind, mask, softcap, score_mod, with_lse = what
     if not _traced(q):
-        index, case = q.get_device(), _case(what, q, k, v, sink, max_seqlen_q)
+        index, case = q.get_device(), _case(what, q, k, v, sink, captured, max_seqlen_q)
         kernel, _ = _kernels.get((index, case)) or _kernel(index, case)
         if out is None:
             out = torch.empty_like(q, memory_format=torch.contiguous_format) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
         if with_lse and lse is None:
             lse = q.new_empty(_lse_shape(q), dtype=torch.float32)
+        if captured:
+            captured = {name: tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for name, tensor in captured.items()}
         kernel(q, k, v, out, lse=lse, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, seqlens_k=seqlens_k,
-               sink=sink, mask_bits=mask_bits, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks)
+               sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks)
         return out, lse
     mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
-    got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q,
-                                         max_seqlen_k, scale, max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse)
+    got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,
+                                         list(captured.values()) if captured else [], ",".join(captured or ()), max_seqlen_q, max_seqlen_k, scale,
+                                         max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse)
     if out is not None:
         got = out.copy_(got)
     if lse is not None and with_lse:
@@ -185,23 +207,26 @@ def _lse_shape(q):
 @torch.library.custom_op("kiln::attend", mutates_args=())
 def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: Optional[torch.Tensor], cu_seqlens_k: Optional[torch.Tensor],
                page_table: Optional[torch.Tensor], seqlens_k: Optional[torch.Tensor], sink: Optional[torch.Tensor],
-               mask_bits: Optional[torch.Tensor], max_seqlen_q: int, max_seqlen_k: int, scale: Optional[float], max_blocks: int, operation: str,
+               mask_bits: Optional[torch.Tensor], captured: list[torch.Tensor], captured_names: str, max_seqlen_q: int, max_seqlen_k: int,
+               scale: Optional[float], max_blocks: int, operation: str,
                kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
     what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse)
-    out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale,
+    tensors = dict(zip(captured_names.split(","), captured)) if captured else None
+    out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, tensors, max_seqlen_q, max_seqlen_k, scale,
                        max_blocks, None, None)
     return out, lse if with_lse else q.new_empty((0,), dtype=torch.float32)
 
 
 @_attend_op.register_fake
-def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, operation, kind,
-      mask, mask_size, softcap, score_mod, with_lse):
+def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, captured_names, max_seqlen_q, max_seqlen_k, scale,
+      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse):
     return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
 
 
 def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Optional[int] = None,
               chunk: Optional[int] = None, softcap: float = 0.0, score_mod: Optional[str] = None, sink: Optional[torch.Tensor] = None,
-              mask_bits: Optional[torch.Tensor] = None, scale: Optional[float] = None, cu_seqlens_q: Optional[torch.Tensor] = None,
+              captured: Optional[dict[str, torch.Tensor]] = None, mask_bits: Optional[torch.Tensor] = None,
+              scale: Optional[float] = None, cu_seqlens_q: Optional[torch.Tensor] = None,
               cu_seqlens_k: Optional[torch.Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
               max_blocks: int = 0, out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None, return_lse: bool = False):
     """softmax(scale * q k') v.
@@ -212,7 +237,10 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     window        causal, and only the last `window` keys with the own one
     chunk         causal, and only keys of the same chunk of so many
     softcap       c: scores become c tanh(score / c)
-    score_mod     "alibi", or an expression over score, b, h, q, k: "score + 0.01 * (k - q)"
+    score_mod     "alibi", or an expression over score, b, h, q, k and the tensors of `captured`: "score + bias[h, q, k] - 0.1 * slope[h]"
+    captured      tensors that score_mod names, of any strides: float32, bfloat16, float16, int32, int8, uint8 or bool (numbers 0 and 1). Where
+                  an index is b, h, q or k the dimension has 1 element or at least as many as it runs to; other indices out of range read the
+                  last element
     sink          float32 [heads]: one more logit in each softmax
     mask_bits     int32 words [batch or 1, heads or 1, seqlen_q, ceil(seqlen_k / 32)], bit set: seen (pack_mask makes them)
     scale         1 / sqrt(depth) by default
@@ -226,20 +254,19 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     if q.dim() not in (3, 4) or (q.dim() == 3) != (cu_seqlens_q is not None):
         raise _refuse(f"q: shape {list(q.shape)}; [batch, seqlen, heads, depth], or [total, heads, depth] with cu_seqlens_q is needed")
     ragged = q.dim() == 3
-    if softcap and score_mod:
-        raise _refuse("of softcap and score_mod one can be given")
+    _check_modifier(softcap, score_mod, captured)
     short = not ragged and q.shape[1] <= _SHORT
     what = ("decode" if short else "prefill", "ragged" if ragged else "contiguous", _mask(causal, window, chunk, mask_bits), softcap, score_mod,
             return_lse or lse is not None)
-    got, got_lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
-                           lse)
+    got, got_lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale,
+                           max_blocks, out, lse)
     return (got, got_lse) if return_lse else got
 
 
 def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: torch.Tensor, seqlens_k: torch.Tensor,
            cu_seqlens_q: Optional[torch.Tensor] = None, max_seqlen_q: int = 1, max_seqlen_k: int = 0, causal: bool = True,
            window: Optional[int] = None, chunk: Optional[int] = None, softcap: float = 0.0, score_mod: Optional[str] = None,
-           sink: Optional[torch.Tensor] = None, scale: Optional[float] = None, continuous: bool = False, max_blocks: int = 0,
+           captured: Optional[dict[str, torch.Tensor]] = None, sink: Optional[torch.Tensor] = None, scale: Optional[float] = None, continuous: bool = False, max_blocks: int = 0,
            out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None, return_lse: bool = False):
     """Attention of new query rows over a paged KV cache.
 
@@ -258,13 +285,12 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
         if max_seqlen_q != 1:
             raise _refuse(f"max_seqlen_q: {max_seqlen_q} without cu_seqlens_q; 1 is needed")
         cu_seqlens_q = row_offsets(q.shape[0], 1, q)
-    if softcap and score_mod:
-        raise _refuse("of softcap and score_mod one can be given")
+    _check_modifier(softcap, score_mod, captured)
     masked = causal and max_seqlen_q > 1  # one row sees every key
     what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", _mask(masked, window, chunk, None), softcap,
             score_mod, return_lse or lse is not None)
-    got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, max_seqlen_q, max_seqlen_k, scale, max_blocks, out,
-                           lse)
+    got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, captured, max_seqlen_q, max_seqlen_k, scale,
+                           max_blocks, out, lse)
     return (got, got_lse) if return_lse else got
 
 
@@ -280,13 +306,14 @@ def pack_mask(mask: torch.Tensor) -> torch.Tensor:
 def warmup(cases: Iterable[dict[str, Any]], device: Union[torch.device, str, int] = "cuda", progress: bool = True) -> None:
     """Compiles the kernels of later calls ahead. A case has the keywords that choose a kernel: operation ("prefill" or "decode"), dtype
     (torch.bfloat16), depth, and where they differ from the default ov_depth, kind ("contiguous", "ragged", "paged"), page_size, causal,
-    window, chunk, softcap, score_mod, sink, many (decode: more than 16 query tokens times query heads of a KV head), lse. Says on standard
+    window, chunk, softcap, score_mod, captured ({"bias": torch.float32}), sink, many (decode: more than 16 query tokens times query heads of a
+    KV head), lse. Says on standard
     error which one is being compiled."""
     import sys
 
     index = -1 if torch.device(device).type == "cpu" else torch.device(device).index or 0
     defaults = dict(operation="prefill", dtype=torch.bfloat16, depth=128, ov_depth=None, kind="contiguous", page_size=0, causal=False,
-                    window=None, chunk=None, softcap=0.0, score_mod=None, sink=False, many=False, lse=False)
+                    window=None, chunk=None, softcap=0.0, score_mod=None, captured=None, sink=False, many=False, lse=False)
     cases = list(cases)
     for number, given in enumerate(cases, 1):
         unknown = set(given) - set(defaults)
@@ -297,7 +324,8 @@ def warmup(cases: Iterable[dict[str, Any]], device: Union[torch.device, str, int
             raise _refuse(f"dtype: {one['dtype']}; torch.bfloat16 or torch.float16 is needed")
         dtype = _DTYPES[one["dtype"]]
         case = (one["operation"], dtype, dtype, one["depth"], one["ov_depth"] or one["depth"], one["kind"], one["page_size"],
-                _mask(one["causal"], one["window"], one["chunk"], None), one["softcap"], one["score_mod"], one["sink"],
+                _mask(one["causal"], one["window"], one["chunk"], None), one["softcap"], one["score_mod"],
+                tuple((name, _CAPTURED[dtype]) for name, dtype in one["captured"].items()) if one["captured"] else None, one["sink"],
                 one["operation"] == "decode" and one["many"], one["lse"])
         if progress:
             print(f"kiln: kernel {number} of {len(cases)}: {_config(index, case)}", file=sys.stderr, flush=True)
@@ -309,7 +337,7 @@ _torch_sdpa = torch.nn.functional.scaled_dot_product_attention
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     """torch.nn.functional.scaled_dot_product_attention: query [batch, heads, seqlen, depth]. Raises NotImplementedError for what kiln has
-    no kernel for: dropout, additive masks, gradients, is_causal with different lengths (torch aligns it to the start)."""
+    no kernel for: dropout, gradients, is_causal with different lengths (torch aligns it to the start)."""
     if dropout_p:
         raise NotImplementedError(f"dropout_p: {dropout_p}; kiln has no dropout: 0 is needed")
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
@@ -320,15 +348,18 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         raise NotImplementedError("is_causal with different lengths of query and key: torch aligns it to the start, kiln to the end")
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise _refuse(f"key: {key.shape[1]} heads, query has {query.shape[1]}; enable_gqa is needed")
-    bits = None
+    given = {}
     if attn_mask is not None:
         if is_causal:
             raise _refuse("of attn_mask and is_causal one can be given")
-        if attn_mask.dtype != torch.bool:
-            raise NotImplementedError(f"attn_mask: {attn_mask.dtype}; bool is needed: kiln adds no mask to scores")
         mask = attn_mask[(None,) * (4 - attn_mask.dim())]
-        bits = pack_mask(mask.expand(*mask.shape[:2], query.shape[2], key.shape[2]))
-    out = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), causal=is_causal, mask_bits=bits, scale=scale)
+        if attn_mask.dtype == torch.bool:
+            given = {"mask_bits": pack_mask(mask.expand(*mask.shape[:2], query.shape[2], key.shape[2]))}
+        elif attn_mask.dtype in _CAPTURED and attn_mask.dtype.is_floating_point:
+            given = {"score_mod": "score + mask[b, h, q, k]", "captured": {"mask": mask}}
+        else:
+            raise NotImplementedError(f"attn_mask: {attn_mask.dtype}; bool, float32, bfloat16 or float16 is needed")
+    out = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), causal=is_causal, scale=scale, **given)
     return out.transpose(1, 2)
 
 

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
     "q",         "k",       "v",       "o",       "lse",  "cu_seqlens_q", "cu_seqlens_k", "page_table",
-    "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits",    "k_rope"};
+    "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits",    "k_rope",
+    "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
 
 /// A hint by name, or by its number as the C interface has it.
 int hint(const char* name, nb::handle given, std::array<std::string_view, 3> names) {
@@ -46,6 +47,7 @@ or all in host memory, copied there and back. The last dimension must be contigu
     sink          float32 [heads_q]
     mask_bits     int32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)], of mask "custom"
     k_rope        K's rotary columns, where the config has a tensor of their own
+    captured      tensors of the score expression: a dict by name, or a sequence in the config's order; any strides
     scale         softmax scale (the config's by default)
     stream        a stream of PyTorch, CuPy or cuda-python, or a CUstream as an integer; by default the current stream of the
                   tensors' library
@@ -59,11 +61,12 @@ Raises Error (bad_input) that names the argument, what came and what is needed; 
 nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse,
                 nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k,
                 nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle sink,
-                nb::handle mask_bits, nb::handle k_rope, nb::handle scale, nb::handle stream,
+                nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle scale, nb::handle stream,
                 std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before,
                 int max_blocks, nb::handle residency) {
+  std::array<nb::object, kCaptured> tensors = self.captured(captured);
   self.launch({q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale,
-               sink, mask_bits, k_rope},
+               sink, mask_bits, k_rope, tensors[0], tensors[1], tensors[2], tensors[3]},
               scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
   return nb::borrow(o);
 }
@@ -71,12 +74,42 @@ nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::ha
 constexpr const char* kSignature =
     "(self, q, k, v, o, *, lse=None, cu_seqlens_q=None, cu_seqlens_k=None, page_table=None, seqlens_k=None, "
     "q_scale=None, "
-    "k_scale=None, v_scale=None, sink=None, mask_bits=None, k_rope=None, scale: float | None = None, "
+    "k_scale=None, v_scale=None, sink=None, mask_bits=None, k_rope=None, captured=None, scale: float | None = None, "
     "stream=None, "
     "max_seqlen_q: int = 0, max_seqlen_k: int = 0, launch_before: str = \"any\", max_blocks: int = 0, "
     "residency: str = \"by_work\")";
 
 }  // namespace
+
+std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
+  std::array<nb::object, kCaptured> out;
+  out.fill(nb::none());
+  if (given.is_none()) return out;
+  const auto& wanted = manifest().captured;
+  const auto refuse = [](const std::string& message) { throw Error(ErrorCode::bad_input, "captured: " + message); };
+  if (nb::isinstance<nb::dict>(given)) {
+    const auto tensors = nb::borrow<nb::dict>(given);
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      if (!tensors.contains(wanted[i].name.c_str())) refuse("'" + wanted[i].name + "' is missing");
+      out[i] = tensors[wanted[i].name.c_str()], ++found;
+    }
+    if (found < tensors.size()) {
+      for (const auto& [name, tensor] : tensors) {
+        const bool known = std::ranges::any_of(wanted, [&](const auto& one) { return nb::str(one.name.c_str()).equal(name); });
+        if (!known) refuse(std::string(nb::repr(name).c_str()) + " is no tensor of the expression");
+      }
+    }
+    return out;
+  }
+  if (!nb::isinstance<nb::sequence>(given)) refuse("a dict of tensors by name, or a sequence of them, is needed");
+  const auto tensors = nb::borrow<nb::sequence>(given);
+  const std::size_t count = nb::len(tensors);
+  if (count != wanted.size())
+    refuse(std::to_string(count) + " tensors; the expression has " + std::to_string(wanted.size()));
+  for (std::size_t i = 0; i < count; ++i) out[i] = tensors[i];
+  return out;
+}
 
 void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::handle scale, nb::handle stream,
                       std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before,
@@ -105,6 +138,7 @@ void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::hand
   args.sink = use(12);
   args.mask_bits = use(13);
   args.k_rope = use(14);
+  for (std::size_t i = 0; i < kCaptured; ++i) args.captured[i] = use(15 + i);
   args.max_seqlen_q = max_seqlen_q;
   args.max_seqlen_k = max_seqlen_k;
   double value = 0;
@@ -134,7 +168,7 @@ void bind_kernel(nb::module_& module) {
       .def("__call__", &call, "q"_a, "k"_a, "v"_a.none(), "o"_a, nb::kw_only(), "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
            "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "sink"_a = none, "mask_bits"_a = none,
-           "k_rope"_a = none, "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0,
+           "k_rope"_a = none, "captured"_a = none, "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0,
            "launch_before"_a = none, "max_blocks"_a = 0, "residency"_a = none, nb::sig(launch.c_str()),
            kLaunchDoc)
       .def_prop_ro(

@@ -239,6 +239,37 @@ class Tests(unittest.TestCase):
         wanted = numpy.einsum("bhqk,bkhd->bqhd", p / p.sum(-1, keepdims=True), v.astype(float))
         self.assertLess(numpy.abs(o - wanted).max(), 4e-3)
 
+    @unittest.skipIf(numpy is None, "no NumPy")
+    def test_captured_tensors(self):
+        rng = numpy.random.default_rng(2)
+        batch, rows, heads, _ = SHAPE
+        q, k, v = (rng.standard_normal(SHAPE).astype(numpy.float16) for _ in range(3))
+        bias = rng.standard_normal((rows, heads, rows)).astype(numpy.float32)
+        wide = numpy.repeat(rng.standard_normal((heads, 4)).astype(numpy.float32), 3, 1)
+        document = rng.integers(0, 2, (batch, rows)).astype(numpy.int32)
+        document[:] = numpy.sort(document, 1)
+        kernel = self.runtime.load({**CONFIG, "mask": "none", "score_mod": {
+            "expr": "where(document[b, q] == document[b, k], score + bias[h, q, k] + slope[h, 1], -inf)",
+            "tensors": {"bias": "f32", "slope": "f32", "document": "i32"}}})
+        # Any strides: a transposed tensor, every other column.
+        given = {"document": document, "bias": bias.transpose(1, 0, 2), "slope": wide[:, ::3]}
+        o = numpy.zeros_like(q)
+        kernel(q, k, v, o, captured=given)
+        s = numpy.einsum("bqhd,bkhd->bhqk", q.astype(float), k.astype(float)) / 8
+        s = s + bias.transpose(1, 0, 2)[None] + wide[None, :, 3, None, None]
+        s = numpy.where((document[:, :, None] == document[:, None, :])[:, None], s, -numpy.inf)
+        p = numpy.exp(s - s.max(-1, keepdims=True))
+        wanted = numpy.einsum("bhqk,bkhd->bqhd", p / p.sum(-1, keepdims=True), v.astype(float))
+        self.assertLess(numpy.abs(o - wanted).max(), 4e-3)
+        in_order = numpy.zeros_like(q)
+        kernel(q, k, v, in_order, captured=(given["bias"], given["slope"], document))
+        self.assertTrue((in_order == o).all())
+        for wrong, message in ((None, "needs captured 'bias'"), ({"bias": bias}, "'slope' is missing"), ((bias,), "1 tensors; the expression has 3"),
+                               ({**given, "other": bias}, "'other' is no tensor"), ({**given, "document": document.astype(numpy.int64)}, "int32 is needed"),
+                               ({**given, "bias": bias[:, :1, :3]}, "where the index is h|where the index is k"), (3, "a dict of tensors")):
+            with self.assertRaisesRegex(kiln.Error, message):
+                kernel(q, k, v, o, captured=wrong)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
     "q",         "k",       "v",       "o",       "lse",  "cu_seqlens_q", "cu_seqlens_k", "page_table",
-    "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits",    "k_rope"};
+    "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits",    "k_rope",
+    "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
 
 constexpr std::size_t index(Operand operand) {
   return static_cast<std::size_t>(operand);
@@ -32,6 +33,8 @@ std::array<DType, kOperands> needed_types(const Manifest& manifest) {
     types[index(table)] = DType::i32;
   }
   if (manifest.rope) types[index(Operand::k_rope)] = manifest.rope->dtype;
+  for (std::size_t i = 0; i < manifest.captured.size(); ++i)
+    types[index(captured_operand(i))] = manifest.captured[i].dtype;
   return types;
 }
 
@@ -126,6 +129,7 @@ AttentionArgs DlpackLauncher::convert(const Tensors& tensors, const kiln_attenti
   problem.sink = optional(Operand::sink);
   problem.mask_bits = optional(Operand::mask_bits);
   problem.k_rope = optional(Operand::k_rope);
+  for (std::size_t i = 0; i < kCaptured; ++i) problem.captured[i] = optional(captured_operand(i));
   problem.max_seqlen_q = args.max_seqlen_q;
   problem.max_seqlen_k = args.max_seqlen_k;
   if (args.scale != nullptr) problem.scale = *args.scale;
@@ -149,7 +153,11 @@ void DlpackLauncher::launch(const kiln_attention_args& given, std::uint64_t stre
                            args.v_scale,
                            args.sink,
                            args.mask_bits,
-                           args.k_rope};
+                           args.k_rope,
+                           args.captured[0],
+                           args.captured[1],
+                           args.captured[2],
+                           args.captured[3]};
   for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o}) {
     if (tensors[index(operand)] == nullptr && (operand != Operand::v || takes_v_))
       refuse(std::string(kNames[index(operand)]) + " is NULL");

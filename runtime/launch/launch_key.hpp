@@ -28,9 +28,16 @@ enum class Operand : std::uint8_t {
   v_scale,
   sink,
   mask_bits,
-  k_rope
+  k_rope,
+  captured_0,
+  captured_1,
+  captured_2,
+  captured_3
 };
-inline constexpr std::size_t kOperands = 15;
+inline constexpr std::size_t kOperands = 19, kCaptured = 4;
+constexpr Operand captured_operand(std::size_t i) {
+  return static_cast<Operand>(static_cast<std::size_t>(Operand::captured_0) + i);
+}
 
 class LaunchKey {
  public:

@@ -230,6 +230,12 @@ void PackedParams::add_pointer(Operand operand) {
   pointers_.push_back({last_offset(), operand});
 }
 
+void PackedParams::add_struct(const std::vector<std::byte>& bytes,
+                              const std::vector<std::pair<std::size_t, Operand>>& operands) {
+  add_bytes(bytes.data(), bytes.size(), alignof(std::uint64_t));
+  for (const auto& [offset, operand] : operands) pointers_.push_back({last_offset() + offset, operand});
+}
+
 void PackedParams::add_scratch(std::uint64_t ScratchAddresses::*member) {
   add(std::uint64_t{0});
   scratch_.push_back({last_offset(), member});
@@ -294,6 +300,27 @@ bool known_map(const Manifest& manifest, const KernelParam& param) {
 
 }  // namespace
 
+/// struct Captured of the emitted source: KernelParam says what lies where.
+void add_captured(const Manifest& manifest, const AttentionArgs& args, PackedParams& out) {
+  std::vector<std::byte> bytes;
+  std::vector<std::pair<std::size_t, Operand>> operands;
+  const auto add = [&bytes](const auto& value) {
+    const std::size_t at = (bytes.size() + sizeof value - 1) / sizeof value * sizeof value;
+    bytes.resize(at + sizeof value);
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+    return at;
+  };
+  for (std::size_t i = 0; i < manifest.captured.size(); ++i) {
+    const Tensor& tensor = *args.captured[i];
+    operands.emplace_back(add(std::uint64_t{0}), captured_operand(i));
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d)
+      add(tensor.shape[d] > 1 ? tensor.strides[d] : std::int64_t{0});
+    for (const std::int64_t extent : tensor.shape) add(static_cast<std::int32_t>(extent - 1));
+  }
+  bytes.resize((bytes.size() + 7) / 8 * 8);
+  out.add_struct(bytes, operands);
+}
+
 void check_roles(const Manifest& manifest) {
   std::size_t bytes = 0;
   for (const KernelParam& param : manifest.params) {
@@ -312,6 +339,10 @@ void check_roles(const Manifest& manifest) {
         break;
       case KernelParam::Kind::f32:
         known = find(kFloats, param.role) != nullptr;
+        break;
+      case KernelParam::Kind::captured:
+        known = param.role == "captured" && !manifest.captured.empty();
+        bytes += 4 * (8 + 4 * 12);
         break;
       case KernelParam::Kind::i64: {
         const auto stride = parse_stride(param.role);
@@ -352,6 +383,9 @@ void pack_params(const Manifest& manifest, const AttentionArgs& args, const Prob
         break;
       case KernelParam::Kind::f32:
         out.add(find(kFloats, param.role)->get(problem));
+        break;
+      case KernelParam::Kind::captured:
+        add_captured(manifest, args, out);
         break;
       case KernelParam::Kind::i64: {
         const StrideRole role = *parse_stride(param.role);

@@ -34,6 +34,9 @@ class PackedParams {
   /// Throws Error (internal) when the manifest asks for more than a launch can carry.
   void add_bytes(const void* data, std::size_t size, std::size_t align);
   void add_pointer(Operand operand);
+  /// Bytes that hold addresses of `operands`, each at its offset.
+  void add_struct(const std::vector<std::byte>& bytes,
+                  const std::vector<std::pair<std::size_t, Operand>>& operands);
   void add_scratch(std::uint64_t ScratchAddresses::*member);
   /// A tensor map whose address is that of `operand` and `shift` bytes more.
   void add_map(Operand operand, std::uint64_t shift, const TensorMapRequest& request);

@@ -141,7 +141,58 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
   one("v_scale", args.v_scale, args.v);
 }
 
+namespace {
+
+/// What an index that is a variable alone runs to; 0: not known here.
+std::int64_t extent_of(std::string_view index, const AttentionArgs& args, const Problem& problem) {
+  if (index == "b") return problem.batch;
+  if (index == "h") return problem.heads_q;
+  if (index == "q") return problem.seqlen_q;
+  // What a page table can name may be more than any sequence has.
+  if (index == "k") return problem.has_pages() && args.max_seqlen_k == 0 ? 0 : problem.seqlen_k;
+  return 0;
+}
+
+void check_one_captured(Checker& check, const Manifest::Captured& wanted, const Tensor& tensor,
+                        const AttentionArgs& args, const Problem& problem) {
+  const std::string name = "captured '" + wanted.name + "'";
+  check.require(tensor.dtype == wanted.dtype, "{} is {}, {} is needed", name, to_string(tensor.dtype),
+                to_string(wanted.dtype));
+  const std::size_t rank = wanted.indices.size();
+  const bool ranked = tensor.shape.size() == rank && tensor.strides.size() == rank;
+  check.require(ranked, "{} has shape {}, the expression has {} ind{} for it", name, show(tensor.shape), rank,
+                rank == 1 ? "ex" : "ices");
+  if (!ranked) return;
+  const auto element = static_cast<std::uint64_t>(size_of(tensor.dtype));
+  check.require(tensor.address != 0 && tensor.address % element == 0,
+                "{} lies at {:#x}, a multiple of {} is needed", name, tensor.address, element);
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t needed = extent_of(wanted.indices[d], args, problem);
+    const std::int64_t extent = tensor.shape[d];
+    check.require(extent >= 1 && extent <= kMaxInt, "{} has {} elements in dimension {}", name, extent, d);
+    check.require(extent <= 1 || extent >= needed,
+                  "{} has {} elements in dimension {}, where the index is {}: 1 or at least {} are needed", name,
+                  extent, d, wanted.indices[d], needed);
+    check.require(extent <= 1 || (tensor.strides[d] >= 0 && tensor.strides[d] < (std::int64_t{1} << 40)),
+                  "{} has stride {} in dimension {}", name, tensor.strides[d], d);
+  }
+}
+
+void check_captured(Checker& check, const Manifest& manifest, const AttentionArgs& args, const Problem& problem) {
+  for (std::size_t i = 0; i < args.captured.size(); ++i) {
+    const bool takes = i < manifest.captured.size();
+    check.require(takes || !args.captured[i], "captured has tensor {}, but the kernel takes {}", i,
+                  manifest.captured.size());
+    if (!takes) continue;
+    check.require(args.captured[i].has_value(), "the kernel needs captured '{}'", manifest.captured[i].name);
+    if (args.captured[i]) check_one_captured(check, manifest.captured[i], *args.captured[i], args, problem);
+  }
+}
+
+}  // namespace
+
 void check_modifiers(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
+  check_captured(check, manifest, args, problem);
   if (manifest.takes("sink", kPointer)) {
     check.require(args.sink.has_value(), "the kernel needs sink, a logit for each query head");
     if (args.sink) {

@@ -111,8 +111,9 @@ amd::Launch launch_of(const Built& built, const ProblemShape& shape, const Roles
       case KernelParam::Kind::f32:
         add(static_cast<float>(m.scale * (param.role == "scale" ? 1 : 1.4426950408889634)));
         break;
+      case KernelParam::Kind::captured:
       case KernelParam::Kind::tensor_map:
-        FAIL("no tensor maps here");
+        FAIL("neither tensor maps nor captured tensors here");
     }
   }
   launch.grid = {static_cast<std::uint32_t>(roles.integers.at("num_m_blocks")),

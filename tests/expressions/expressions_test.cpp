@@ -227,6 +227,43 @@ TEST_CASE("random expressions: kernels and the reference agree with the language
   CHECK(tally.sharp * 2 > tally.values);
 }
 
+TEST_CASE("elements of captured tensors: types, ranks and what is refused") {
+  const std::vector<expression::Tensor> tensors{{"bias", DType::bf16}, {"of", DType::i32}};
+  const auto refused = [&](std::string_view text) -> std::string {
+    const auto parsed = expression::parse(text, tensors);
+    const auto* error = std::get_if<expression::ParseError>(&parsed);
+    return error == nullptr ? "" : expression::describe(*error, text);
+  };
+  const auto says = [&](std::string_view text, std::string_view part) {
+    const std::string message = refused(text);
+    CAPTURE(message);
+    CHECK(message.find(part) != std::string::npos);
+  };
+  CHECK(refused("score + bias[h, q] + of[b, of[b, k]]").empty());
+  CHECK(refused("where(-of[k] < 0 && abs(of[k]) != 3, bias[min(of[k], 7)], score)").empty());
+  says("score + bias[h]", "the tensor 'of' is not used");
+  says("bias[score] + of[0]", "an index of bias is an integer, not a real number");
+  says("bias[h] + bias[h, q] + of[0]", "bias has 1 dimension in one place and 2 here");
+  says("bias[b, h, q, k, 0] + of[0]", "at most 4 dimensions");
+  says("bias + of[0]", "'[' is missing after the tensor bias");
+  says("bias[h, of[0]", "']' is missing");
+  says("bias[h + of[0]]", "sums and products of int32 elements are real numbers");
+  says("bais[h] + of[0]", "no tensor is called 'bais'");
+
+  auto parsed = expression::parse("score + bias[h, q] - bias[h, k] + of[k] - of[k]", tensors);
+  const auto& tree = std::get<Expression>(parsed);
+  CHECK(tree.tensors[0].indices[0] == expression::Variable::h);
+  CHECK(!tree.tensors[0].indices[1]);  // q and k
+  const ScorePlace place{.b = 0, .h = 1, .q = 5, .k = 2, .seqlen_q = 9, .seqlen_k = 9};
+  // [h, 5] is past the end of three: the last one.
+  CHECK(evaluate(tree, 1.0, place, {{{2, 3}, {0, 1, 2, 10, 20, 40}}, {{4}, {7, 7, 7, 7}}}) == 1 + 40 - 40);
+  CHECK(evaluate(tree, 1.0, place, {{{1, 3}, {1, 2, 4}}, {{1}, {7}}}) == 1 + 4 - 4);
+
+  CHECK(expression::name_problem("bias_2").empty());
+  for (const char* name : {"", "Bias", "2d", "a-b", "q", "score", "where", "inf", "a23456789012345678901234567890123"})
+    CHECK(!expression::name_problem(name).empty());
+}
+
 TEST_CASE("bounds are the definition's, and not everything") {
   const auto of = [](std::string_view text, double score) {
     auto parsed = expression::parse(text);

@@ -43,6 +43,8 @@ void add_values(const Json& schema, const std::string& pointer, Target target,
     add_all(kShapes);
   } else if (name == "expr") {
     add("score - 0.125 * h", true);
+  } else if (name == "tensors") {
+    for (const char* dtype : {"f32", "bf16", "fp16"}) add({{"bias", dtype}}, true);
   } else if (schema.contains("enum")) {
     for (const Json& value : schema["enum"]) add(value);
   } else if (schema.contains("const")) {
@@ -79,6 +81,7 @@ Json with(Json config, const std::string& pointer, const Json& value) {
     from = end + 1;
   }
   *at = value;
+  if (pointer == "/score_mod/tensors") config["score_mod"]["expr"] = "score + bias[h, q, k]";
   return config;
 }
 

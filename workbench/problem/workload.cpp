@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include <kiln/error.hpp>
 
 #include "generator/config/rope.hpp"
+#include "generator/systems/score_mod.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/parallel.hpp"
 #include "workbench/problem/rounding.hpp"
@@ -214,6 +217,40 @@ std::uint64_t host_bytes(const ProblemShape& shape, const Config& resolved) {
   return (q + k + v) * sizeof(float);
 }
 
+std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
+  std::vector<CapturedValues> out;
+  const ScoreMod mod = resolved.score_mod.value_or(ScoreMod{});
+  if (mod.tensors.empty()) return out;
+  const auto longest = [](const std::vector<std::int64_t>& lengths) {
+    return lengths.empty() ? 1 : std::max<std::int64_t>(*std::max_element(lengths.begin(), lengths.end()), 1);
+  };
+  const std::map<std::string, std::int64_t> extents{
+      {"b", shape.batch()}, {"h", shape.heads_q}, {"q", longest(shape.lengths_q)}, {"k", longest(shape.lengths_k)}};
+  for (const Manifest::Captured& tensor : captured_of(mod)) {
+    CapturedValues values;
+    const std::uint64_t stream = 16 + out.size();
+    std::int64_t count = 1;
+    for (std::size_t i = 0; i < tensor.indices.size(); ++i) {
+      const auto known = extents.find(tensor.indices[i]);
+      const bool one = mix(seed + 8 * stream + i) % 4 == 0;
+      values.shape.push_back(one ? 1 : known == extents.end() ? 33 : std::max<std::int64_t>(known->second, 1));
+      count *= values.shape.back();
+    }
+    for (std::size_t i = 0; count > (1 << 24) && i < tensor.indices.size(); ++i) {
+      if (tensor.indices[i] == "b" || tensor.indices[i] == "h") count /= std::exchange(values.shape[i], 1);
+    }
+    values.values = random_normal(static_cast<std::size_t>(count), seed, stream);
+    if (tensor.dtype == DType::i32 || tensor.dtype == DType::int8) {
+      for (std::size_t i = 0; i < values.values.size(); ++i)
+        values.values[i] = static_cast<float>(mix(seed + (stream << 32) + i) % 4);
+    } else {
+      round_to(tensor.dtype, values.values);
+    }
+    out.push_back(std::move(values));
+  }
+  return out;
+}
+
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
   check_shape(shape);
   require_memory(host_bytes(shape, resolved), "the problem (" + shape.text() + ")");
@@ -241,6 +278,7 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
     work.sink = random_normal(static_cast<std::size_t>(shape.heads_q), seed, 3);
   if (resolved.mask.value_or(MaskConfig{}).kind == MaskConfig::Kind::custom)
     work.mask_bits = random_mask(shape, seed);
+  work.captured = random_captured(shape, resolved, seed);
   return work;
 }
 

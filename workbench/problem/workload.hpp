@@ -49,6 +49,12 @@ struct MaskBits {
   }
 };
 
+/// Values of a tensor that a score expression names, row after row.
+struct CapturedValues {
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;  ///< integers are exact up to 2^24 in magnitude
+};
+
 /// Memory of the host that the values of a problem take; random_workload() refuses what it does not have
 /// (Error, environment).
 std::uint64_t host_bytes(const ProblemShape& shape, const Config& resolved);
@@ -66,6 +72,7 @@ struct Workload {
 
   std::vector<float> sink;            ///< one logit per query head; empty: the config has none
   std::optional<MaskBits> mask_bits;  ///< of a custom mask
+  std::vector<CapturedValues> captured;  ///< of the score expression, in its order
 
   std::optional<PageTable> pages;  ///< of a paged kernel; unset: a random one by `seed`
   std::uint64_t seed = 0;
@@ -74,6 +81,11 @@ struct Workload {
 /// Every bit set with probability 1/2, one row in sixteen without any; a mask for each head while they take
 /// no more than 2^27 bits, else one for all.
 MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed);
+
+/// Tensors for a config's score expression: standard normal reals, integers of 0 to 3. Extents are what b, h, q and k
+/// run to (1 in one dimension of four, which broadcasts it; 1 for b and h of more than 2^24 elements), 33 where the
+/// index is anything else.
+std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
 
 /// Rows of K with the last `rope_depth` columns apart, and together again.
 struct KeyColumns {

@@ -117,7 +117,8 @@ double modified(double score, const Semantics& semantics, double slope, const He
       return score + slope * static_cast<double>(key - position);
     case ScoreMod::Kind::expr:
       return evaluate(*semantics.expression, score,
-                      {semantics.separate_requests ? 0 : h.request, h.head, row, key, h.queries, h.keys});
+                      {semantics.separate_requests ? 0 : h.request, h.head, row, key, h.queries, h.keys},
+                      semantics.captured);
     case ScoreMod::Kind::none:
       break;
   }
@@ -300,11 +301,14 @@ Semantics semantics_of(const Config& resolved, const Workload& work, std::option
       resolved.operand.value_or(OperandConfig{}).kind == OperandKind::contiguous && !work.shape.uniform();
   semantics.sink.assign(work.sink.begin(), work.sink.end());
   if (semantics.score_mod.kind == ScoreMod::Kind::expr) {
-    auto parsed = expression::parse(semantics.score_mod.expr);
+    std::vector<expression::Tensor> tensors;
+    for (const CapturedTensor& tensor : semantics.score_mod.tensors) tensors.push_back({tensor.name, tensor.dtype});
+    auto parsed = expression::parse(semantics.score_mod.expr, tensors);
     if (const auto* error = std::get_if<expression::ParseError>(&parsed))
       throw Error(ErrorCode::bad_input, "expr: " + expression::describe(*error, semantics.score_mod.expr));
     semantics.expression =
         std::make_shared<const expression::Expression>(std::get<expression::Expression>(std::move(parsed)));
+    semantics.captured = work.captured;
   }
   return semantics;
 }

@@ -22,6 +22,7 @@ struct Semantics {
   double scale = 1;
   std::vector<double> sink;                                  ///< one logit per query head; empty: no sink
   std::shared_ptr<const expression::Expression> expression;  ///< of an `expr` modifier
+  std::vector<CapturedValues> captured;                      ///< tensors of that expression
   /// Each request is a launch of its own, as where a contiguous kernel meets different lengths: `b` is 0 in
   /// an expression.
   bool separate_requests = false;

@@ -40,6 +40,7 @@ double apply(const Node& node, double x, double y, double z) {
       return node.type == expression::Type::real ? static_cast<double>(static_cast<float>(node.value))
                                                  : node.value;
     case Op::variable:
+    case Op::load:
       return node.value;
     case Op::to_real:
       return static_cast<double>(static_cast<float>(x));
@@ -103,9 +104,21 @@ double apply(const Node& node, double x, double y, double z) {
   return 0;
 }
 
+// An index outside of a dimension takes the last element there.
+double element(const CapturedValues& tensor, const Node& load, const std::vector<double>& values) {
+  std::int64_t place = 0;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(values[static_cast<std::size_t>(load.args[i])]);
+    const std::int64_t last = tensor.shape[i] - 1;
+    place = place * tensor.shape[i] + (index < 0 || index > last ? last : index);
+  }
+  return static_cast<double>(tensor.values.at(static_cast<std::size_t>(place)));
+}
+
 }  // namespace
 
-double evaluate(const expression::Expression& expression, double score, const ScorePlace& place) {
+double evaluate(const expression::Expression& expression, double score, const ScorePlace& place,
+                const std::vector<CapturedValues>& captured) {
   thread_local std::vector<double> values;  // one call per score: no allocation after the first
   values.resize(expression.nodes.size());
   for (std::size_t i = 0; i < expression.nodes.size(); ++i) {
@@ -113,8 +126,13 @@ double evaluate(const expression::Expression& expression, double score, const Sc
     const auto operand = [&](std::size_t n) {
       return n < node.args.size() ? values[static_cast<std::size_t>(node.args[n])] : 0.0;
     };
-    values[i] = node.op == Op::variable ? variable(node.variable, score, place)
-                                        : apply(node, operand(0), operand(1), operand(2));
+    if (node.op == Op::variable) {
+      values[i] = variable(node.variable, score, place);
+    } else if (node.op == Op::load) {
+      values[i] = element(captured.at(static_cast<std::size_t>(node.tensor)), node, values);
+    } else {
+      values[i] = apply(node, operand(0), operand(1), operand(2));
+    }
   }
   return values.back();
 }

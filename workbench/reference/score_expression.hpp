@@ -2,7 +2,10 @@
 // independent of the code that the generator emits for it.
 #pragma once
 
+#include <vector>
+
 #include "generator/expression/expression.hpp"
+#include "workbench/problem/workload.hpp"
 
 namespace kiln {
 
@@ -11,6 +14,8 @@ struct ScorePlace {
   std::int64_t b = 0, h = 0, q = 0, k = 0, seqlen_q = 0, seqlen_k = 0;
 };
 
-double evaluate(const expression::Expression& expression, double score, const ScorePlace& place);
+/// `captured`: one for each of Expression::tensors.
+double evaluate(const expression::Expression& expression, double score, const ScorePlace& place,
+                const std::vector<CapturedValues>& captured = {});
 
 }  // namespace kiln

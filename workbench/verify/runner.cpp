@@ -13,6 +13,7 @@ namespace {
 // last are guards.
 struct DeviceTensors {
   DeviceBuffer q, k, k_rope, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask;
+  std::vector<DeviceBuffer> captured;
 };
 
 DeviceBuffer upload(Runtime& runtime, std::span<const std::byte> bytes, const char* name) {
@@ -20,6 +21,17 @@ DeviceBuffer upload(Runtime& runtime, std::span<const std::byte> bytes, const ch
   DeviceBuffer buffer = runtime.allocate(std::max<std::size_t>(bytes.size(), 16), name);
   if (!bytes.empty()) buffer.write(bytes);
   return buffer;
+}
+
+/// A captured tensor as its type holds it.
+std::vector<std::byte> stored(DType dtype, const std::vector<float>& values) {
+  const auto bytes = [](const auto& of) {
+    const auto span = std::as_bytes(std::span(of));
+    return std::vector<std::byte>(span.begin(), span.end());
+  };
+  if (dtype == DType::f32) return bytes(values);
+  if (dtype == DType::i32) return bytes(std::vector<std::int32_t>(values.begin(), values.end()));
+  return encode(dtype, values);
 }
 
 DeviceBuffer upload_offsets(Runtime& runtime, const std::vector<std::int64_t>& offsets, const char* name) {
@@ -50,6 +62,9 @@ class Job {
     if (!work.sink.empty()) t_.sink = upload(runtime, std::as_bytes(std::span(work.sink)), "sink");
     if (work.mask_bits)
       t_.mask = upload(runtime, std::as_bytes(std::span(work.mask_bits->bits)), "mask_bits");
+    for (std::size_t i = 0; i < work.captured.size(); ++i)
+      t_.captured.push_back(
+          upload(runtime, stored(manifest_.captured.at(i).dtype, work.captured[i].values), "captured"));
     plan(runtime);
   }
 
@@ -262,6 +277,9 @@ class Job {
   void add_extras(AttentionArgs& args, std::int64_t first, std::int64_t batch, std::int64_t q,
                   std::int64_t k) const {
     if (!work_.sink.empty()) args.sink = Tensor::dense(t_.sink.address(), DType::f32, {shape_.heads_q});
+    for (std::size_t i = 0; i < t_.captured.size(); ++i)
+      args.captured[i] =
+          Tensor::dense(t_.captured[i].address(), manifest_.captured[i].dtype, work_.captured[i].shape);
     if (!work_.mask_bits) return;
     const MaskBits& mask = *work_.mask_bits;
     const std::int64_t head = mask.rows * mask.words, request = mask.heads * head;

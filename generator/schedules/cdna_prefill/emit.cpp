@@ -29,6 +29,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
   add_stride_params(params, tensors_of(p));
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  for (const KernelParam& param : p.modifier->params()) params.push_back(param);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }

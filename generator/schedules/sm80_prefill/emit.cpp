@@ -38,6 +38,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     }
   }
   for (const KernelParam& param : p.mask->params()) params.push_back(param);
+  for (const KernelParam& param : p.modifier->params()) params.push_back(param);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }

@@ -68,6 +68,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   add_strides(params, ragged);
   add_hidden_params(params, p);
   for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
+  for (KernelParam& param : p.modifier->params()) params.push_back(std::move(param));
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return params;
 }
