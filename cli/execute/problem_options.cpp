@@ -349,12 +349,12 @@ void ProblemOptions::read_captured(const Config& resolved, Workload& work) const
   const ScoreMod mod = resolved.score_mod.value_or(ScoreMod{});
   if (!mod.tensors.empty() && work.captured.empty())
     work.captured = random_captured(work.shape, resolved, seed);
-  const auto wanted =
-      mod.tensors.empty() ? std::vector<Manifest::Captured>() : captured_of(mod);
+  const auto wanted = mod.tensors.empty() ? std::vector<Manifest::Captured>() : captured_of(mod);
   for (const std::string& option : captured) {
     const std::size_t split = std::min(option.find('='), option.size());
     const std::string name = option.substr(0, split);
-    const auto found = std::find_if(wanted.begin(), wanted.end(), [&](const auto& one) { return one.name == name; });
+    const auto found =
+        std::find_if(wanted.begin(), wanted.end(), [&](const auto& one) { return one.name == name; });
     if (split == option.size()) fail(fmt::format("--captured {}: NAME=FILE.npy is needed", option));
     if (found == wanted.end())
       fail(fmt::format("--captured {}: the config's score expression has no tensor '{}'", option, name));

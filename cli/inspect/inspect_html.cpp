@@ -186,12 +186,12 @@ std::string html_report(const Plan& plan, const KernelSource& source) {
   Json params = Json::object();
   for (const KernelParam& param : source.manifest.params)
     params[param.role + (param.kind == KernelParam::Kind::tensor_map ? " (tensor map)" : "")] =
-        param.kind == KernelParam::Kind::pointer ? "pointer"
-        : param.kind == KernelParam::Kind::i32   ? "i32"
-        : param.kind == KernelParam::Kind::i64   ? "i64"
-        : param.kind == KernelParam::Kind::f32   ? "f32"
+        param.kind == KernelParam::Kind::pointer    ? "pointer"
+        : param.kind == KernelParam::Kind::i32      ? "i32"
+        : param.kind == KernelParam::Kind::i64      ? "i64"
+        : param.kind == KernelParam::Kind::f32      ? "f32"
         : param.kind == KernelParam::Kind::captured ? "struct"
-                                                 : "128 bytes";
+                                                    : "128 bytes";
   out += "<h2>Kernel parameters</h2>\n" + table(params);
   out += "<h2>Source</h2>\n" + outline(source.text) + source_lines(source);
   return out + "</body></html>\n";

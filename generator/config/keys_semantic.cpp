@@ -1,6 +1,6 @@
 // Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
-#include "generator/config/key_makers.hpp"
 #include <fmt/format.h>
+#include "generator/config/key_makers.hpp"
 
 #include "generator/expression/expression.hpp"
 

@@ -15,6 +15,18 @@ std::string float_text(double value, const Names& names) {
   return text + "f";
 }
 
+/// C++'s operator between two operands; null: it is none of those.
+const char* infix_of(Op op) {
+  static constexpr std::pair<Op, const char*> kOperators[] = {
+      {Op::add, "+"},         {Op::subtract, "-"},     {Op::multiply, "*"},       {Op::less, "<"},
+      {Op::less_equal, "<="}, {Op::greater, ">"},      {Op::greater_equal, ">="}, {Op::equal, "=="},
+      {Op::not_equal, "!="},  {Op::logical_and, "&&"}, {Op::logical_or, "||"}};
+  for (const auto& [known, text] : kOperators) {
+    if (known == op) return text;
+  }
+  return nullptr;
+}
+
 /// Text of a node longer than this gets a name, so that no line and no nesting of brackets grows without end.
 constexpr std::size_t kLongest = 80;
 
@@ -23,7 +35,11 @@ constexpr std::size_t kLongest = 80;
 class Emitter {
  public:
   Emitter(const Expression& expression, const Names& names)
-      : nodes_(expression.nodes), tensors_(expression.tensors), names_(names), uses_(nodes_.size()), texts_(nodes_.size()) {
+      : nodes_(expression.nodes),
+        tensors_(expression.tensors),
+        names_(names),
+        uses_(nodes_.size()),
+        texts_(nodes_.size()) {
     for (const Node& node : nodes_) {
       for (const int arg : node.args) ++uses_[static_cast<std::size_t>(arg)];
     }
@@ -66,6 +82,7 @@ class Emitter {
     const auto arg = [&](std::size_t i) { return texts_[static_cast<std::size_t>(n.args[i])]; };
     const auto infix = [&](const char* op) { return fmt::format("({} {} {})", arg(0), op, arg(1)); };
     const bool real = n.type == Type::real;
+    if (const char* op = infix_of(n.op); op != nullptr) return infix(op);
     switch (n.op) {
       case Op::literal:
         return real ? float_text(n.value, names_) : fmt::format("{}", static_cast<std::int64_t>(n.value));
@@ -77,12 +94,6 @@ class Emitter {
       }
       case Op::negate:
         return fmt::format("(-{})", arg(0));
-      case Op::add:
-        return infix("+");
-      case Op::subtract:
-        return infix("-");
-      case Op::multiply:
-        return infix("*");
       case Op::divide: {
         // A reciprocal of a literal is exact enough and costs nothing.
         const Node& divisor = node(n.args[1]);
@@ -102,22 +113,6 @@ class Emitter {
       case Op::idiv:
         if (node(n.args[0]).lowest >= 0) return infix("/");
         return fmt::format("({0} / {1} - ({0} % {1} < 0 ? 1 : 0))", name_of(n.args[0]), arg(1));
-      case Op::less:
-        return infix("<");
-      case Op::less_equal:
-        return infix("<=");
-      case Op::greater:
-        return infix(">");
-      case Op::greater_equal:
-        return infix(">=");
-      case Op::equal:
-        return infix("==");
-      case Op::not_equal:
-        return infix("!=");
-      case Op::logical_and:
-        return infix("&&");
-      case Op::logical_or:
-        return infix("||");
       case Op::logical_not:
         return fmt::format("(!{})", arg(0));
       case Op::select:
@@ -150,6 +145,8 @@ class Emitter {
                            arg(0));
       case Op::pow:
         return fmt::format("{}({} * {}({}))", names_.exp2, arg(1), names_.log2, arg(0));
+      default:
+        break;
     }
     return {};
   }

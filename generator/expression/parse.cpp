@@ -81,8 +81,8 @@ class Parser {
     if (!ended()) fail(at_, "the expression should end here");
     for (const UsedTensor& tensor : tensors_) {
       if (tensor.indices.empty())
-        fail(text_.size(), fmt::format("the tensor '{}' is not used: it is written {}[h, q, k]", tensor.tensor.name,
-                                       tensor.tensor.name));
+        fail(text_.size(), fmt::format("the tensor '{}' is not used: it is written {}[h, q, k]",
+                                       tensor.tensor.name, tensor.tensor.name));
     }
     return used(root);
   }
@@ -129,9 +129,8 @@ class Parser {
   const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }
   /// The node, or one like it that is there: equal parts of an expression are computed once.
   int add(Node node) {
-    const auto [found, added] =
-        known_.try_emplace(
-            {node.op, node.type, node.value, node.variable, node.tensor, node.args}, nodes_.size());
+    const auto [found, added] = known_.try_emplace(
+        {node.op, node.type, node.value, node.variable, node.tensor, node.args}, nodes_.size());
     if (added) nodes_.push_back(std::move(node));
     return static_cast<int>(found->second);
   }
@@ -196,7 +195,8 @@ class Parser {
           break;
       }
       const bool picked = op == Op::min || op == Op::max;
-      if (picked || (low >= -kInt32Max && high <= kInt32Max)) return make(op, Type::integer, {a, b}, low, high);
+      if (picked || (low >= -kInt32Max && high <= kInt32Max))
+        return make(op, Type::integer, {a, b}, low, high);
     }
     const int left = to_real(a, at_a), right = to_real(b, at_b);
     return make(op, Type::real, {left, right});
@@ -441,7 +441,9 @@ class Parser {
       if (tensors_[i].tensor.name == name) return element(static_cast<int>(i));
     }
     if (next() == '[')
-      fail(begin, fmt::format("no tensor is called '{}': declare it in score_mod.tensors, {{\"{}\": \"f32\"}}", name, name));
+      fail(begin,
+           fmt::format("no tensor is called '{}': declare it in score_mod.tensors, {{\"{}\": \"f32\"}}", name,
+                       name));
     fail(begin, fmt::format("nothing is called '{}'; there are {}, inf and the functions {}", name,
                             variable_names(), function_names()));
   }
@@ -463,9 +465,10 @@ class Parser {
       const Node& i = node(args.back());
       if (i.type != Type::integer)
         fail(at, fmt::format("an index of {} is an integer, not {}{}", name, type_text(i.type),
-                             has_wide_elements() ? "; sums and products of int32 elements are real numbers: bound "
-                                                   "the elements first, max(min(x, 1000), 0)"
-                                                 : ""));
+                             has_wide_elements()
+                                 ? "; sums and products of int32 elements are real numbers: bound "
+                                   "the elements first, max(min(x, 1000), 0)"
+                                 : ""));
       indices.push_back(i.op == Op::variable ? std::optional(i.variable) : std::nullopt);
     } while (accept(","));
     const std::size_t end = start();
@@ -578,8 +581,8 @@ bool holds_integers(DType dtype) {
 
 std::string name_problem(std::string_view name) {
   const bool starts = !name.empty() && name[0] >= 'a' && name[0] <= 'z';
-  const bool word = std::all_of(name.begin(), name.end(),
-                                [](char c) { return is_word(c) && !(c >= 'A' && c <= 'Z'); });
+  const bool word =
+      std::all_of(name.begin(), name.end(), [](char c) { return is_word(c) && !(c >= 'A' && c <= 'Z'); });
   if (!starts || !word || name.size() > 32)
     return "wants a name of at most 32 lower-case letters, digits and underscores that starts with a letter";
   const auto is_name = [&](const auto& info) { return info.name == name; };

@@ -211,6 +211,13 @@ ConfigDraw::ConfigDraw(std::uint64_t seed, std::vector<Target> targets, std::vec
   });
 }
 
+Json ConfigDraw::consistent(Json members) {
+  // A length of pages says that there are some; tensors are those of their expression.
+  if (members.contains("page_size")) members["kind"] = "paged";
+  if (members.contains("tensors")) return Json::parse(kCaptured[below(kCaptured.size())]);
+  return members;
+}
+
 Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) {
   if (key == "schedule") {
     std::vector<std::string_view> names;
@@ -220,7 +227,6 @@ Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) 
     return names.empty() ? Json("auto") : Json(names[below(names.size())]);
   }
   if (key == "mma_shape") return kShapes[below(kShapes.size())];
-  if (key == "tensors") return Json::object();  // replaced with the expression
   if (key == "expr") return kExpressions[below(kExpressions.size())];
   if (schema.contains("enum")) return schema["enum"][below(schema["enum"].size())];
   if (schema.contains("const")) return schema["const"];
@@ -248,16 +254,13 @@ Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) 
   }
   if (type == "object") {
     Json out = Json::object();
-    const Json required = schema.value("required", Json::array());
-    for (const auto& [name, part] : schema["properties"].items()) {
+    const Json required = schema.value("required", Json::array()),
+               properties = schema.value("properties", Json::object());
+    for (const auto& [name, part] : properties.items()) {
       const bool needed = std::find(required.begin(), required.end(), name) != required.end();
       if (needed || one_in(2)) out[name] = drawn(part, name, target);
     }
-    // A length of pages says that there are some.
-    if (out.contains("page_size")) out["kind"] = "paged";
-    // Tensors are those of their expression.
-    if (out.contains("tensors")) out = Json::parse(kCaptured[below(kCaptured.size())]);
-    return out;
+    return consistent(std::move(out));
   }
   return "drawn";
 }

@@ -48,6 +48,8 @@ class ConfigDraw {
   bool one_in(std::size_t count) { return below(count) == 0; }
   Json start();
   Json drawn(const Json& schema, std::string_view key, Target target);
+  /// Drawn members of an object, where some ask for others.
+  Json consistent(Json members);
 
   std::mt19937_64 random_;
   std::vector<Target> targets_;

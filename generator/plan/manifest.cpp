@@ -208,7 +208,6 @@ void read_captured(const Json& json, Manifest& m) {
 }
 
 void read_serving(const Json& json, Manifest& m) {
-  if (json.contains("captured")) read_captured(json, m);
   if (json.contains("stages")) {
     const Json& from = member(json, "stages");
     if (!from.is_object()) malformed("'stages' is not an object");
@@ -340,6 +339,7 @@ Manifest manifest_from_json(std::string_view text) {
   }
   m.grid = grid_of(member(json, "grid"));
   read_serving(json, m);
+  if (json.contains("captured")) read_captured(json, m);
   for (const Json& param : array_of(json, "params")) m.params.push_back(param_of(param));
   for (const Json& e : array_of(json, "expectations")) {
     m.expectations.push_back({string_of(e, "instruction"), int_of(e, "count")});

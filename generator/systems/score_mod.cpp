@@ -2,6 +2,8 @@
 
 #include <kiln/error.hpp>
 
+#include "generator/systems/mask.hpp"
+
 namespace kiln {
 namespace {
 
@@ -60,11 +62,11 @@ void emit_captured(Writer& w, const std::vector<expression::UsedTensor>& tensors
     const Element element = element_of(tensor.dtype);
     std::string parameters;
     for (std::size_t i = 0; i < indices.size(); ++i) parameters += fmt::format(", int i{}", i);
-    w.open("__device__ __forceinline__ {} captured_{}(const Captured& captured{})", element.result, tensor.name,
-           parameters);
+    w.open("__device__ __forceinline__ {} captured_{}(const Captured& captured{})", element.result,
+           tensor.name, parameters);
     for (std::size_t i = 0; i < indices.size(); ++i)
-      w.line("{} inside(i{}, captured.{}_last[{}]) * captured.{}_stride[{}];", i == 0 ? "long long at =" : "at +=", i,
-             tensor.name, i, tensor.name, i);
+      w.line("{} inside(i{}, captured.{}_last[{}]) * captured.{}_stride[{}];",
+             i == 0 ? "long long at =" : "at +=", i, tensor.name, i, tensor.name, i);
     const std::string stored = fmt::format("captured.{}_data[at]", tensor.name);
     w.line("return {};", element.value[0] == '\0' ? stored : fmt::format("{}({})", element.value, stored));
     w.close();
@@ -86,6 +88,12 @@ std::vector<Manifest::Captured> captured_of(const ScoreMod& mod) {
 ScoreModifier::ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect dialect)
     : mod_(mod), layout_(std::move(layout)), dialect_(std::move(dialect)) {
   if (mod_.kind == ScoreMod::Kind::expr) expression_ = parsed(mod_);
+}
+
+std::vector<KernelParam> score_params(const Mask& mask, const ScoreModifier& modifier) {
+  std::vector<KernelParam> out = mask.params();
+  for (KernelParam& param : modifier.params()) out.push_back(std::move(param));
+  return out;
 }
 
 std::vector<KernelParam> ScoreModifier::params() const {

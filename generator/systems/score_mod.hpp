@@ -25,6 +25,12 @@ namespace kiln {
 /// The captured tensors of a `score_mod` of kind expr, as the manifest has them.
 std::vector<Manifest::Captured> captured_of(const ScoreMod& mod);
 
+class Mask;
+class ScoreModifier;
+
+/// Kernel parameters that masks and modifiers read: bits, captured tensors.
+std::vector<KernelParam> score_params(const Mask& mask, const ScoreModifier& modifier);
+
 class ScoreModifier {
  public:
   /// How the target spells what a modifier needs; the prelude sections of those names are asked for by use().

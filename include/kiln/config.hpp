@@ -6,9 +6,9 @@
 #include <array>
 #include <optional>
 #include <string>
-#include <vector>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include <kiln/error.hpp>
 #include <kiln/types.hpp>

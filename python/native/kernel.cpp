@@ -9,9 +9,9 @@ namespace kiln::python {
 namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
-    "q",         "k",       "v",       "o",       "lse",  "cu_seqlens_q", "cu_seqlens_k", "page_table",
-    "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits",    "k_rope",
-    "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
+    "q",          "k",           "v",           "o",           "lse",        "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
 
 /// A hint by name, or by its number as the C interface has it.
 int hint(const char* name, nb::handle given, std::array<std::string_view, 3> names) {
@@ -61,9 +61,9 @@ Raises Error (bad_input) that names the argument, what came and what is needed; 
 nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse,
                 nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k,
                 nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle sink,
-                nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle scale, nb::handle stream,
-                std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before,
-                int max_blocks, nb::handle residency) {
+                nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle scale,
+                nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+                nb::handle launch_before, int max_blocks, nb::handle residency) {
   std::array<nb::object, kCaptured> tensors = self.captured(captured);
   self.launch({q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale,
                sink, mask_bits, k_rope, tensors[0], tensors[1], tensors[2], tensors[3]},
@@ -86,7 +86,9 @@ std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
   out.fill(nb::none());
   if (given.is_none()) return out;
   const auto& wanted = manifest().captured;
-  const auto refuse = [](const std::string& message) { throw Error(ErrorCode::bad_input, "captured: " + message); };
+  const auto refuse = [](const std::string& message) {
+    throw Error(ErrorCode::bad_input, "captured: " + message);
+  };
   if (nb::isinstance<nb::dict>(given)) {
     const auto tensors = nb::borrow<nb::dict>(given);
     std::size_t found = 0;
@@ -96,13 +98,15 @@ std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
     }
     if (found < tensors.size()) {
       for (const auto& [name, tensor] : tensors) {
-        const bool known = std::ranges::any_of(wanted, [&](const auto& one) { return nb::str(one.name.c_str()).equal(name); });
+        const bool known = std::ranges::any_of(
+            wanted, [&](const auto& one) { return nb::str(one.name.c_str()).equal(name); });
         if (!known) refuse(std::string(nb::repr(name).c_str()) + " is no tensor of the expression");
       }
     }
     return out;
   }
-  if (!nb::isinstance<nb::sequence>(given)) refuse("a dict of tensors by name, or a sequence of them, is needed");
+  if (!nb::isinstance<nb::sequence>(given))
+    refuse("a dict of tensors by name, or a sequence of them, is needed");
   const auto tensors = nb::borrow<nb::sequence>(given);
   const std::size_t count = nb::len(tensors);
   if (count != wanted.size())
@@ -168,9 +172,9 @@ void bind_kernel(nb::module_& module) {
       .def("__call__", &call, "q"_a, "k"_a, "v"_a.none(), "o"_a, nb::kw_only(), "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
            "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "sink"_a = none, "mask_bits"_a = none,
-           "k_rope"_a = none, "captured"_a = none, "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0,
-           "launch_before"_a = none, "max_blocks"_a = 0, "residency"_a = none, nb::sig(launch.c_str()),
-           kLaunchDoc)
+           "k_rope"_a = none, "captured"_a = none, "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0,
+           "max_seqlen_k"_a = 0, "launch_before"_a = none, "max_blocks"_a = 0, "residency"_a = none,
+           nb::sig(launch.c_str()), kLaunchDoc)
       .def_prop_ro(
           "name", [](PyKernel& self) { return self.manifest().name; }, "The config's name.")
       .def_prop_ro(

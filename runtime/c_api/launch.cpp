@@ -10,9 +10,9 @@ namespace kiln {
 namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
-    "q",         "k",       "v",       "o",       "lse",  "cu_seqlens_q", "cu_seqlens_k", "page_table",
-    "seqlens_k", "q_scale", "k_scale", "v_scale", "sink", "mask_bits",    "k_rope",
-    "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
+    "q",          "k",           "v",           "o",           "lse",        "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
 
 constexpr std::size_t index(Operand operand) {
   return static_cast<std::size_t>(operand);

@@ -171,14 +171,15 @@ void check_one_captured(Checker& check, const Manifest::Captured& wanted, const 
     const std::int64_t extent = tensor.shape[d];
     check.require(extent >= 1 && extent <= kMaxInt, "{} has {} elements in dimension {}", name, extent, d);
     check.require(extent <= 1 || extent >= needed,
-                  "{} has {} elements in dimension {}, where the index is {}: 1 or at least {} are needed", name,
-                  extent, d, wanted.indices[d], needed);
+                  "{} has {} elements in dimension {}, where the index is {}: 1 or at least {} are needed",
+                  name, extent, d, wanted.indices[d], needed);
     check.require(extent <= 1 || (tensor.strides[d] >= 0 && tensor.strides[d] < (std::int64_t{1} << 40)),
                   "{} has stride {} in dimension {}", name, tensor.strides[d], d);
   }
 }
 
-void check_captured(Checker& check, const Manifest& manifest, const AttentionArgs& args, const Problem& problem) {
+void check_captured(Checker& check, const Manifest& manifest, const AttentionArgs& args,
+                    const Problem& problem) {
   for (std::size_t i = 0; i < args.captured.size(); ++i) {
     const bool takes = i < manifest.captured.size();
     check.require(takes || !args.captured[i], "captured has tensor {}, but the kernel takes {}", i,

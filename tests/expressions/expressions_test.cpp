@@ -260,7 +260,8 @@ TEST_CASE("elements of captured tensors: types, ranks and what is refused") {
   CHECK(evaluate(tree, 1.0, place, {{{1, 3}, {1, 2, 4}}, {{1}, {7}}}) == 1 + 4 - 4);
 
   CHECK(expression::name_problem("bias_2").empty());
-  for (const char* name : {"", "Bias", "2d", "a-b", "q", "score", "where", "inf", "a23456789012345678901234567890123"})
+  for (const char* name :
+       {"", "Bias", "2d", "a-b", "q", "score", "where", "inf", "a23456789012345678901234567890123"})
     CHECK(!expression::name_problem(name).empty());
 }
 

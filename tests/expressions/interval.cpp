@@ -189,7 +189,7 @@ Interval of_node(const Node& n, const Interval& x, const Interval& y, const Inte
     case Op::literal:  // as a float, or as it is written where that is folded into another constant
       return real ? hull(rounded(point(n.value)), point(static_cast<float>(n.value))) : point(n.value);
     case Op::variable:
-    case Op::load:  // random expressions have no tensors
+    case Op::load:            // random expressions have no tensors
       return point(n.value);  // not reached
     case Op::to_real:
       return rounded(x);

@@ -305,7 +305,9 @@ TEST_CASE("scales by head: their shapes, and what a copy of tiles wants of strid
 
 TEST_CASE("captured tensors") {
   Manifest m = manifest_of(OperandKind::paged);
-  const auto tensor = [](std::vector<std::int64_t> shape) { return Tensor::dense(64, DType::f32, std::move(shape)); };
+  const auto tensor = [](std::vector<std::int64_t> shape) {
+    return Tensor::dense(64, DType::f32, std::move(shape));
+  };
   CHECK(has(refusal(m, paged(), [&](auto& a) { a.captured[0] = tensor({8}); }),
             "captured has tensor 0, but the kernel takes 0"));
   m.captured = {{"bias", DType::f32, {"b", "h", "q", "k"}}, {"at", DType::f32, {""}}};
@@ -315,11 +317,13 @@ TEST_CASE("captured tensors") {
   };
   CHECK(with(tensor({3, 8, 5, 300}), tensor({7})).empty());
   CHECK(with(tensor({1, 8, 1, 1000}), tensor({1})).empty());
-  CHECK(has(with(tensor({3, 8, 5, 299}), tensor({7})),
-            "captured 'bias' has 299 elements in dimension 3, where the index is k: 1 or at least 300 are needed"));
+  CHECK(has(
+      with(tensor({3, 8, 5, 299}), tensor({7})),
+      "captured 'bias' has 299 elements in dimension 3, where the index is k: 1 or at least 300 are needed"));
   CHECK(has(with(tensor({3, 2, 5, 300}), tensor({7})), "where the index is h: 1 or at least 8"));
   CHECK(has(with(tensor({3, 8, 5, 300}), tensor({0})), "captured 'at' has 0 elements in dimension 0"));
-  CHECK(has(with(tensor({8, 5, 300}), tensor({7})), "captured 'bias' has shape [8, 5, 300], the expression has 4 indices"));
+  CHECK(has(with(tensor({8, 5, 300}), tensor({7})),
+            "captured 'bias' has shape [8, 5, 300], the expression has 4 indices"));
   Tensor odd = tensor({3, 8, 5, 300});
   odd.address = 66;
   CHECK(has(with(odd, tensor({7})), "captured 'bias' lies at 0x42, a multiple of 4 is needed"));
@@ -327,7 +331,10 @@ TEST_CASE("captured tensors") {
   CHECK(has(with(odd, tensor({7})), "captured 'bias' is bf16, f32 is needed"));
   odd = tensor({3, 8, 5, 300}), odd.strides[2] = -5;
   CHECK(has(with(odd, tensor({7})), "captured 'bias' has stride -5 in dimension 2"));
-  CHECK(has(refusal(m, paged(), [&](auto& a) { a.captured[0] = tensor({3, 8, 5, 300}); }),
+  CHECK(has(refusal(m, paged(),
+                    [&](auto& a) {
+                      a.captured[0] = tensor({3, 8, 5, 300});
+                    }),
             "the kernel needs captured 'at'"));
   // All that the table names may be more than any sequence has.
   CHECK(refusal(m, paged(), [&](auto& a) {

@@ -217,15 +217,18 @@ std::uint64_t host_bytes(const ProblemShape& shape, const Config& resolved) {
   return (q + k + v) * sizeof(float);
 }
 
-std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
+std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Config& resolved,
+                                            std::uint64_t seed) {
   std::vector<CapturedValues> out;
   const ScoreMod mod = resolved.score_mod.value_or(ScoreMod{});
   if (mod.tensors.empty()) return out;
   const auto longest = [](const std::vector<std::int64_t>& lengths) {
     return lengths.empty() ? 1 : std::max<std::int64_t>(*std::max_element(lengths.begin(), lengths.end()), 1);
   };
-  const std::map<std::string, std::int64_t> extents{
-      {"b", shape.batch()}, {"h", shape.heads_q}, {"q", longest(shape.lengths_q)}, {"k", longest(shape.lengths_k)}};
+  const std::map<std::string, std::int64_t> extents{{"b", shape.batch()},
+                                                    {"h", shape.heads_q},
+                                                    {"q", longest(shape.lengths_q)},
+                                                    {"k", longest(shape.lengths_k)}};
   for (const Manifest::Captured& tensor : captured_of(mod)) {
     CapturedValues values;
     const std::uint64_t stream = 16 + out.size();
@@ -233,7 +236,9 @@ std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Con
     for (std::size_t i = 0; i < tensor.indices.size(); ++i) {
       const auto known = extents.find(tensor.indices[i]);
       const bool one = mix(seed + 8 * stream + i) % 4 == 0;
-      values.shape.push_back(one ? 1 : known == extents.end() ? 33 : std::max<std::int64_t>(known->second, 1));
+      values.shape.push_back(one                      ? 1
+                             : known == extents.end() ? 33
+                                                      : std::max<std::int64_t>(known->second, 1));
       count *= values.shape.back();
     }
     for (std::size_t i = 0; count > (1 << 24) && i < tensor.indices.size(); ++i) {

@@ -70,8 +70,8 @@ struct Workload {
   double q_scale = 1;
   std::optional<Scales> k_scale, v_scale;
 
-  std::vector<float> sink;            ///< one logit per query head; empty: the config has none
-  std::optional<MaskBits> mask_bits;  ///< of a custom mask
+  std::vector<float> sink;               ///< one logit per query head; empty: the config has none
+  std::optional<MaskBits> mask_bits;     ///< of a custom mask
   std::vector<CapturedValues> captured;  ///< of the score expression, in its order
 
   std::optional<PageTable> pages;  ///< of a paged kernel; unset: a random one by `seed`
@@ -85,7 +85,8 @@ MaskBits random_mask(const ProblemShape& shape, std::uint64_t seed);
 /// Tensors for a config's score expression: standard normal reals, integers of 0 to 3. Extents are what b, h, q and k
 /// run to (1 in one dimension of four, which broadcasts it; 1 for b and h of more than 2^24 elements), 33 where the
 /// index is anything else.
-std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Config& resolved, std::uint64_t seed);
+std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Config& resolved,
+                                            std::uint64_t seed);
 
 /// Rows of K with the last `rope_depth` columns apart, and together again.
 struct KeyColumns {

@@ -302,7 +302,8 @@ Semantics semantics_of(const Config& resolved, const Workload& work, std::option
   semantics.sink.assign(work.sink.begin(), work.sink.end());
   if (semantics.score_mod.kind == ScoreMod::Kind::expr) {
     std::vector<expression::Tensor> tensors;
-    for (const CapturedTensor& tensor : semantics.score_mod.tensors) tensors.push_back({tensor.name, tensor.dtype});
+    for (const CapturedTensor& tensor : semantics.score_mod.tensors)
+      tensors.push_back({tensor.name, tensor.dtype});
     auto parsed = expression::parse(semantics.score_mod.expr, tensors);
     if (const auto* error = std::get_if<expression::ParseError>(&parsed))
       throw Error(ErrorCode::bad_input, "expr: " + expression::describe(*error, semantics.score_mod.expr));

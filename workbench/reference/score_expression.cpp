@@ -32,10 +32,9 @@ double variable(Variable name, double score, const ScorePlace& at) {
   return 0;
 }
 
-// Booleans are 0 and 1. Both branches of a selection are computed: no operation has an effect.
+// Reals of a kernel are floats: so are the numbers it begins with. Booleans are 0 and 1. Both branches of a selection are computed: no operation has an effect.
 double apply(const Node& node, double x, double y, double z) {
   switch (node.op) {
-    // Reals of a kernel are floats: so are the numbers it begins with.
     case Op::literal:
       return node.type == expression::Type::real ? static_cast<double>(static_cast<float>(node.value))
                                                  : node.value;

@@ -30,8 +30,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.lse && p.ragged_q()) add(Kind::i32, "total_q");
   add_stride_params(params, tensors_of(p));
-  for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  for (const KernelParam& param : p.modifier->params()) params.push_back(param);
+  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }

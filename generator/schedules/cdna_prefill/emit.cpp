@@ -28,8 +28,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
   add_stride_params(params, tensors_of(p));
-  for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  for (const KernelParam& param : p.modifier->params()) params.push_back(param);
+  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }

@@ -70,8 +70,7 @@ std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelPa
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
-  for (KernelParam& param : p.mask->params()) params.push_back(std::move(param));
-  for (KernelParam& param : p.modifier->params()) params.push_back(std::move(param));
+  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return without_fixed_heads(std::move(params), p.config);
 }

@@ -37,8 +37,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
-  for (const KernelParam& param : p.mask->params()) params.push_back(param);
-  for (const KernelParam& param : p.modifier->params()) params.push_back(param);
+  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }
