@@ -40,7 +40,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }  // namespace
 
 GlobalRaces::GlobalRaces(const Program& program, std::uint64_t base, std::size_t bytes)
-    : base_(base), bytes_(bytes), values_(program) {
+    : base_(base), bytes_(bytes), narrow_scopes_(program.uses_narrow_scopes), values_(program) {
   void* p = mmap(nullptr, (bytes / 16 + 1) * sizeof(Cell), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
@@ -309,13 +309,13 @@ void GlobalRaces::observe(Warp& w, const Op& op, std::uint64_t address, Order or
 }
 
 void GlobalRaces::check_scope(Warp& w, const Op& op, int lane, std::uint64_t address, bool write) {
+  if (!narrow_scopes_) return;
   const unsigned scope = op.flags & (kCtaScope | kClusterScope);
-  if (scope == 0 && !any_scoped_.load(std::memory_order_relaxed)) return;
   Judged a = judged(w, op, write, 0, 0);
   a.lane = lane;
   const std::uint32_t rank = w.block->rank;
   const auto outside = [&](const Scoped& s) {
-    if (s.by.cluster != a.by.cluster) return true;
+    if (s.by.cluster != a.by.cluster) return (s.scope | scope) != 0;
     return s.rank != rank && ((s.scope | scope) & kCtaScope) != 0;
   };
   Slot other;
@@ -330,10 +330,7 @@ void GlobalRaces::check_scope(Warp& w, const Op& op, int lane, std::uint64_t add
       other = s.by;
       other_write = wrote;
     }
-    if (scope != 0) {
-      any_scoped_ = true;
-      scoped_[address][write ? 0 : 1] = {a.by, rank, scope};
-    }
+    scoped_[address][write ? 0 : 1] = {a.by, rank, scope};
   }
   if (other.epoch != 0)
     conflict(w, op, lane, address, other, write, other_write,

@@ -98,14 +98,14 @@ class GlobalRaces {
   /// The latest writes of a tensor map that a block has taken over, by cluster, block and address.
   using MapWrites = std::array<Slot, 8>;
   std::map<std::tuple<std::uint64_t, std::uint32_t, std::uint64_t>, MapWrites> acquired_maps_;
-  /// The latest strong write and read of narrow scope.
+  /// The latest strong write and read, in programs with narrow scopes.
   struct Scoped {
     Slot by;
     std::uint32_t rank = 0;  ///< of the block in its cluster
     unsigned scope = 0;
   };
   std::unordered_map<std::uint64_t, std::array<Scoped, 2>> scoped_;  ///< by address
-  std::atomic<bool> any_scoped_ = false;
+  const bool narrow_scopes_;
   ValueOrder values_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;
 };

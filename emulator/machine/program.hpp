@@ -137,6 +137,7 @@ struct Program {
   bool uses_wgmma = false;
   bool uses_async = false;  ///< copies and products of units beside the threads
   bool uses_tcgen05 = false;
+  bool uses_narrow_scopes = false;   ///< strong accesses of cta or cluster scope
   int tcgen05_group = 0;             ///< cta_group of its instructions; 0: none has said
   bool uses_grid_workspace = false;  ///< %envreg1, %envreg2: all blocks wait for each other
   bool uses_reserved_smem = false;   ///< %reserved_smem_offset_1

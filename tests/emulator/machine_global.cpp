@@ -59,6 +59,9 @@ TEST_CASE("strong accesses of two blocks need a scope that holds both") {
   std::string text = handover("fence.acq_rel.gpu;\n", "fence.acq_rel.gpu;\n");
   text.replace(text.find("atom.global"), 11, "atom.relaxed.cta.global");
   finds("global-race", blocks(text));
+  text = handover("fence.acq_rel.gpu;\n", "fence.acq_rel.gpu;\n");
+  text.replace(text.find("ld.relaxed.gpu"), 14, "ld.relaxed.cta");
+  finds("global-race", blocks(text));
 }
 
 TEST_CASE("a handover between blocks needs its fences") {

@@ -25,12 +25,13 @@ Order order_of(const Op& op) {
 
 }  // namespace
 
-std::uint16_t order_flags(const Decoder& d) {
+std::uint16_t order_flags(Decoder& d) {
   const Order o = d.has("acq_rel")   ? Order::acq_rel
                   : d.has("acquire") ? Order::acquire
                   : d.has("release") ? Order::release
                                      : Order::relaxed;
   const unsigned scope = d.has("cta") ? kCtaScope : d.has("cluster") ? kClusterScope : 0;
+  d.program.uses_narrow_scopes |= scope != 0;
   return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9 | scope);
 }
 void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues) {

@@ -9,7 +9,7 @@ namespace kiln::emulator::ptx {
 /// op.a/asize: address row. Frame-relative for the parameters and locals of functions.
 std::uint64_t lane_address(const Warp& w, const Op& op, int lane);
 /// .acquire, .release, .acq_rel and the scope as flags of an Op.
-std::uint16_t order_flags(const Decoder& d);
+std::uint16_t order_flags(Decoder& d);
 /// Strong accesses of global memory: before a write, after a read. Within the block each of them orders;
 /// between blocks as the memory model says.
 void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues);
