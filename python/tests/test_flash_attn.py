@@ -11,7 +11,7 @@ if torch is not None:
     import kiln.compat.flash_attn as fa
 
 
-def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softcap=0.0, mask=None, sink=None):
+def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softcap=0.0, mask=None, sink=None, slopes=None):
     """One sequence, [seqlen, heads, depth]: out and log-sum-exp [heads, seqlen]."""
     q, k, v = (x.double().transpose(0, 1) for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[0] // x.shape[0], 0) for x in (k, v))
@@ -20,11 +20,15 @@ def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softc
         s = softcap * torch.tanh(s / softcap)
     rows = torch.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1]
     keys = torch.arange(k.shape[1])[None]
+    if slopes is not None:
+        s = s - slopes.double()[:, None, None] * (rows - keys).abs()
     seen = torch.ones(q.shape[1], k.shape[1], dtype=torch.bool) if mask is None else mask.clone()
     if causal or window[1] == 0:
         seen &= keys <= rows
     if window[0] >= 0:
         seen &= keys >= rows - window[0]
+    if window[1] > 0 and not causal:
+        seen &= keys <= rows + window[1]
     if chunk:
         seen &= keys // chunk == rows // chunk
     s = s.masked_fill(~seen, float("-inf"))
@@ -45,13 +49,24 @@ class FlashAttention(unittest.TestCase):
 
     def test_func(self):
         q, k, v = self.make((2, 20, 4, 64), (2, 35, 2, 64), (2, 35, 2, 64))
+        slopes = torch.tensor([0.5, 0.1, 0.03, 0.25])
         for keywords, wanted in (({}, {}), (dict(causal=True, softmax_scale=0.2), dict(causal=True, scale=0.2)),
                                  (dict(window_size=(7, 0)), dict(window=(7, 0))), (dict(window_size=(-1, 0)), dict(causal=True)),
                                  (dict(causal=True, window_size=(5, 9)), dict(causal=True, window=(5, 0))),
                                  (dict(causal=True, attention_chunk=8), dict(causal=True, chunk=8)),
+                                 (dict(window_size=(3, 5)), dict(window=(3, 5))), (dict(window_size=(-1, 4)), dict(window=(-1, 4))),
+                                 (dict(window_size=(6, -1), softcap=1.5), dict(window=(6, -1), softcap=1.5)),
+                                 (dict(attention_chunk=8), dict(chunk=8)),
+                                 (dict(causal=True, attention_chunk=8, window_size=(2, 0)), dict(causal=True, chunk=8, window=(2, 0))),
+                                 (dict(attention_chunk=16, window_size=(4, 2)), dict(chunk=16, window=(4, 2))),
+                                 (dict(causal=True, alibi_slopes=slopes), dict(causal=True, slopes=slopes)),
+                                 (dict(alibi_slopes=slopes, softcap=2.0), dict(slopes=slopes, softcap=2.0)),
                                  (dict(softcap=2.0, deterministic=True, pack_gqa=True), dict(softcap=2.0))):
             out = fa.flash_attn_func(q, k, v, **keywords)
             self.close(out, torch.stack([reference(*x, **wanted)[0] for x in zip(q, k, v)]))
+        each = torch.stack((slopes, 2 * slopes))
+        out = fa.flash_attn_func(q, k, v, causal=True, alibi_slopes=each)
+        self.close(out, torch.stack([reference(*x, causal=True, slopes=s)[0] for *x, s in zip(q, k, v, each)]))
         out, lse = fa.flash_attn_func(q, k, v, None, True, return_attn_probs=True)
         self.assertLess((lse - torch.stack([reference(*x, causal=True)[1] for x in zip(q, k, v)])).abs().max().item(), 1e-3)
         qkv = torch.cat((q, q[:, :, :2], q[:, :, 2:]), 2)
@@ -59,9 +74,8 @@ class FlashAttention(unittest.TestCase):
 
     def test_out_of_scope(self):
         q, = self.make((1, 4, 2, 64))
-        for keywords, words in ((dict(qv=q), "qv: given"), (dict(k_descale=q), "k_descale"), (dict(window_size=(3, 3)), r"window_size: \(3, 3\)"),
-                                (dict(dropout_p=0.5), "dropout"), (dict(num_splits=3), "num_splits: 3"),
-                                (dict(causal=True, attention_chunk=4, window_size=(2, 0)), "attention_chunk")):
+        for keywords, words in ((dict(qv=q), "qv: given"), (dict(k_descale=q), "k_descale"),
+                                (dict(dropout_p=0.5), "dropout"), (dict(num_splits=3), "num_splits: 3")):
             with self.assertRaisesRegex(NotImplementedError, words):
                 fa.flash_attn_func(q, q, q, **keywords)
 
@@ -74,6 +88,16 @@ class FlashAttention(unittest.TestCase):
             wanted, wanted_lse = reference(q[rows], k[keys], v[keys], causal=True)
             self.close(out[rows], wanted)
             self.assertLess((lse[:, rows] - wanted_lse).abs().max().item(), 1e-3)
+        # Fewer rows and keys than there are: rows past them are anything.
+        used_q, used_k = (torch.tensor(x, dtype=torch.int32) for x in ((7, 20), (15, 9)))
+        for keywords in (dict(causal=True), dict(), dict(window_size=(4, 2))):
+            for given in (dict(seqused_k=used_k), dict(seqused_q=used_q, seqused_k=used_k)):
+                out = fa.flash_attn_varlen_func(q, k, v, offsets_q, offsets_k, 20, 21, **keywords, **given)
+                for i in range(2):
+                    begin, end = int(offsets_q[i]), int(offsets_q[i] + used_q[i]) if "seqused_q" in given else int(offsets_q[i + 1])
+                    mine = slice(int(offsets_k[i]), int(offsets_k[i] + used_k[i]))
+                    wanted, _ = reference(q[begin:end], k[mine], v[mine], causal="causal" in keywords, window=keywords.get("window_size", (-1, -1)))
+                    self.close(out[begin:end], wanted)
 
     def test_kvcache(self):
         q, k_cache, v_cache, k, v = self.make((2, 3, 4, 64), (5, 40, 2, 64), (5, 40, 2, 64), (2, 3, 2, 64), (2, 3, 2, 64))
@@ -119,8 +143,12 @@ class FlashAttention(unittest.TestCase):
                 keys, values = (x[table[i].long()].reshape(48, 2, 64)[: lengths[i] + 2] for x in (k_pages, v_pages))
                 self.assertLess((keys[lengths[i]:].double() - turn(k[i]).double()).abs().max().item(), 4e-3)
                 self.close(out[i], reference(turn(q[i]), keys, values, causal=True)[0])
-        with self.assertRaisesRegex(NotImplementedError, "cache_leftpad"):
-            fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, cache_leftpad=lengths)
+        pad = torch.tensor([5, 12], dtype=torch.int32)
+        for keywords in (dict(causal=True), dict(), dict(window_size=(9, 1))):
+            out = fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, cache_leftpad=pad, **keywords)
+            for i in range(2):
+                keys, values = (x[table[i].long()].reshape(48, 2, 64)[pad[i]: lengths[i]] for x in (k_pages, v_pages))
+                self.close(out[i], reference(q[i], keys, values, causal="causal" in keywords, window=keywords.get("window_size", (-1, -1)))[0])
         with self.assertRaisesRegex(kiln.Error, "page_table: int64; int32 is needed"):
             fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table.long())
 

@@ -92,7 +92,23 @@ class FlashInfer(unittest.TestCase):
                 w, w_lse = reference(q[rows], *self.keys(cache, "NHD", i), **wanted)
                 self.close(out[rows], w)
                 self.assertLess((lse[rows] - w_lse).abs().max().item(), 1e-3)
-        with self.assertRaisesRegex(NotImplementedError, "custom_mask"):
+        wrapper.plan(starts, self.indptr, self.indices, self.last, 4, 2, 64, 16, window_left=6)
+        out = wrapper.run(q, cache)
+        for i in range(3):
+            rows = slice(starts[i], starts[i + 1])
+            self.close(out[rows], reference(q[rows], *self.keys(cache, "NHD", i), window=(6, -1))[0])
+        masks = [torch.rand(int(starts[i + 1] - starts[i]), self.lengths[i]) < 0.5 for i in range(3)]
+        for mask in masks:
+            mask[:, 0] = True
+        bits = [torch.nn.functional.pad(mask.flatten(), (0, -mask.numel() % 8)).view(-1, 8) for mask in masks]
+        packed = torch.cat([(one.int() << torch.arange(8)).sum(1).to(torch.uint8) for one in bits])
+        for given in (dict(custom_mask=torch.cat([mask.flatten() for mask in masks])), dict(packed_custom_mask=packed)):
+            wrapper.plan(starts, self.indptr, self.indices, self.last, 4, 2, 64, 16, causal=True, logits_soft_cap=3.0, **given)
+            out = wrapper.run(q, cache)
+            for i in range(3):
+                rows = slice(starts[i], starts[i + 1])
+                self.close(out[rows], reference(q[rows], *self.keys(cache, "NHD", i), mask=masks[i], softcap=3.0)[0])
+        with self.assertRaisesRegex(kiln.Error, "custom_mask: 3 elements"):
             wrapper.plan(starts, self.indptr, self.indices, self.last, 4, 2, 64, 16, custom_mask=torch.ones(3, dtype=torch.bool))
         ragged = fi.BatchPrefillWithRaggedKVCacheWrapper(self.workspace)
         keys = torch.tensor([0, 20, 29, 30], dtype=torch.int32)

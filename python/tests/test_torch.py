@@ -93,17 +93,20 @@ class Torch(unittest.TestCase):
             wanted = original(*(x.double() for x in (q[:, :, :rows], k, v)), mask[:, :, :rows], enable_gqa=True)
             self.close(kt.scaled_dot_product_attention(q[:, :, :rows], k, v, mask[:, :, :rows], enable_gqa=True), wanted)
         additive = torch.randn(20, 20, dtype=torch.float16)
-        with kt.sdpa():  # torch's own
-            self.close(f.scaled_dot_product_attention(q, k, v, additive, enable_gqa=True).double(),
-                       original(*(x.double() for x in (q, k, v)), additive.double(), enable_gqa=True))
-        with kt.sdpa(strict=True), self.assertRaisesRegex(NotImplementedError, "attn_mask"):
-            f.scaled_dot_product_attention(q, k, v, additive, enable_gqa=True)
+        additive[:, 3] = torch.finfo(torch.float16).min
+        additive[4, 5] = float("-inf")
+        for mask in (additive, additive.float()[None, None].expand(-1, q.shape[1], -1, -1), additive[None, :1]):
+            with kt.sdpa(strict=True):
+                self.close(f.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True).double(),
+                           original(*(x.double() for x in (q, k, v)), mask.double(), enable_gqa=True))
+        with self.assertRaisesRegex(NotImplementedError, "attn_mask: torch.int32"):
+            kt.scaled_dot_product_attention(q, k, v, additive.int(), enable_gqa=True)
         with self.assertRaisesRegex(NotImplementedError, "dropout"):
             kt.scaled_dot_product_attention(q, q, q, dropout_p=0.1)
 
     def test_operator(self):
         q, k, v = self.make((1, 20, 4, 64), (1, 20, 2, 64), (1, 20, 2, 64))
-        arguments = (q, k, v, None, None, None, None, None, None, 0, 0, None, 0, "prefill", "contiguous", "causal", 0, 0.0, None, True)
+        arguments = (q, k, v, None, None, None, None, None, None, [], "", 0, 0, None, 0, "prefill", "contiguous", "causal", 0, 0.0, None, True)
         torch.library.opcheck(torch.ops.kiln.attend.default, arguments,
                               test_utils=("test_schema", "test_faketensor", "test_autograd_registration"))
         compiled = torch.compile(lambda q, k, v: kt.attention(q * 2, k, v, causal=True) + 1, fullgraph=True, backend="aot_eager")
@@ -111,7 +114,9 @@ class Torch(unittest.TestCase):
             self.close(compiled(q, k, v), reference(q * 2, k, v, causal=True)[0] + 1)
             # Every size a symbol, a window, and a mask of bits.
             mask = torch.ones(1, 1, 20, 20, dtype=torch.bool).tril()
-            for keywords in (dict(window=7), dict(mask_bits=kt.pack_mask(mask))):
+            bias = torch.randn(4, 20, 20, dtype=torch.bfloat16)
+            for keywords in (dict(window=7), dict(mask_bits=kt.pack_mask(mask)),
+                             dict(score_mod="where(seen[0, 0, q, k] != 0, score + bias[h, q, k], -inf)", captured=dict(bias=bias, seen=mask))):
                 compiled = torch.compile(lambda q, k, v: kt.attention(q, k, v, return_lse=True, **keywords), fullgraph=True, backend="aot_eager",
                                          dynamic=True)
                 self.close(compiled(q, k, v)[0], kt.attention(q, k, v, **keywords))
@@ -124,8 +129,28 @@ class Torch(unittest.TestCase):
         self.assertIn("kiln.attend", str(exported.graph))
         self.close(exported.module()(q, k, v)[0], reference(q, k, v)[0])
 
+    def test_captured_tensors(self):
+        q, k, v = self.make((2, 20, 4, 64), (2, 31, 2, 64), (2, 31, 2, 64))
+        bias, documents = torch.randn(4, 20, 31), torch.randint(0, 3, (2, 31), dtype=torch.int32).sort(1).values
+        documents[:, 0] = documents[:, -1]
+        for rows in (20, 3):  # prefill, decode
+            keywords = dict(score_mod="where(of[b, q + seqlen_k - seqlen_q] == of[b, k], score + bias[h, q, k], -inf)",
+                            captured=dict(bias=bias[:, :rows], of=documents))
+            out = kt.attention(q[:, :rows], k, v, **keywords)
+            for i in range(2):
+                s = (q[i, :rows].double().transpose(0, 1) @ k[i].double().repeat_interleave(2, 1).permute(1, 2, 0)) / 8 + bias[:, :rows]
+                s = s.masked_fill(documents[i, None, 31 - rows:, None] != documents[i, None, None], float("-inf"))
+                self.close(out[i], (s.softmax(-1) @ v[i].double().repeat_interleave(2, 1).transpose(0, 1)).transpose(0, 1))
+        for wrong, message in ((dict(captured=dict(bias=bias)), "without a score_mod"),
+                               (dict(score_mod="score + bias[h]", captured=dict(bias=bias[:, 0, 0].double())), "captured 'bias': float64"),
+                               (dict(score_mod="score + bias[h]", captured=dict(bias=bias)), "captured 'bias' has shape"),
+                               (dict(score_mod="score + bais[h]", captured=dict(bias=bias[:, 0, 0])), "no tensor is called 'bais'")):
+            with self.assertRaisesRegex(kiln.Error, message):
+                kt.attention(q, k, v, **wrong)
+
     def test_warmup(self):
-        kt.warmup([dict(dtype=torch.float16, depth=64, causal=True)], device="cpu", progress=False)
+        kt.warmup([dict(dtype=torch.float16, depth=64, causal=True),
+                   dict(dtype=torch.float16, depth=64, score_mod="score + bias[h]", captured=dict(bias=torch.float32))], device="cpu", progress=False)
         with self.assertRaisesRegex(kiln.Error, "cases: dept;"):
             kt.warmup([dict(dept=64)], device="cpu")
 

@@ -3,7 +3,8 @@
     import kiln.compat.flash_attn as flash_attn_interface
 
 Arguments and meaning are the original's. What kiln has no kernel for raises NotImplementedError with the reason: a backward pass,
-dropout, FP8 with descales, `qv`, windows that look ahead, a chunk together with a window, left padding, `seqused` of ragged keys.
+dropout, FP8 with descales, `qv`. Windows that look ahead, a chunk together with a window, slopes of one's own, left padding and `seqused` of
+ragged rows are score expressions (`_scores.py`), whose kernels compute hidden tiles, too.
 Results of the same call are the same bit for bit, so `deterministic` changes nothing; nor does `pack_gqa`, which kernels decide by
 themselves. FlashAttention-2's positional `dropout_p` is not taken: name it, and it must be 0.
 """
@@ -15,6 +16,7 @@ import torch
 
 from .. import torch as kt
 from .._errors import Error
+from ._scores import scores
 from ..serving import AppendKernel
 
 __all__ = ["flash_attn_combine", "flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func", "flash_attn_with_kvcache",
@@ -27,12 +29,10 @@ def _missing(name: str, value, why: str):
     return NotImplementedError(f"{name}: {value}; {why}")
 
 
-def _check(qv=None, q_descale=None, k_descale=None, v_descale=None, num_splits=0, dropout_p=0.0, cache_leftpad=None, alibi_slopes=None):
+def _check(qv=None, q_descale=None, k_descale=None, v_descale=None, num_splits=0, dropout_p=0.0):
     for name, value, why in (("qv", qv, "kiln has no kernel with a second pair of operands"),
                              ("q_descale", q_descale, "FP8 operands are not taken here"), ("k_descale", k_descale, "FP8 operands are not taken here"),
-                             ("v_descale", v_descale, "FP8 operands are not taken here"),
-                             ("cache_leftpad", cache_leftpad, "kiln has no kernel with left padding"),
-                             ("alibi_slopes", alibi_slopes, "kiln's alibi has the slopes of the ALiBi paper only: kiln.torch.attention(score_mod='alibi')")):
+                             ("v_descale", v_descale, "FP8 operands are not taken here")):
         if value is not None:
             raise _missing(name, "given", why + ": None is needed")
     if num_splits not in (0, 1):
@@ -41,20 +41,10 @@ def _check(qv=None, q_descale=None, k_descale=None, v_descale=None, num_splits=0
         raise _missing("dropout_p", dropout_p, "kiln has no dropout: 0 is needed")
 
 
-def _mask(causal: bool, window_size, attention_chunk: int) -> dict:
-    """The keywords of kiln's masks."""
+def _scores(causal: bool, window_size, attention_chunk: int, softcap: float, **rest) -> dict:
+    """The keywords of kiln's masks and modifiers."""
     left, right = window_size
-    if causal:
-        right = 0
-    if attention_chunk:
-        if not causal or left >= 0:
-            raise _missing("attention_chunk", attention_chunk, "kiln's chunks are causal and without a window")
-        return {"chunk": attention_chunk}
-    if left < 0 and right < 0:
-        return {}
-    if right != 0:
-        raise _missing("window_size", tuple(window_size), "kiln's windows end at the row's own key: a right side of 0, or causal, is needed")
-    return {"window": left + 1} if left >= 0 else {"causal": True}
+    return scores(left, 0 if causal else right, attention_chunk, softcap, **rest)
 
 
 def _max_blocks(device: torch.device, sm_margin: int) -> int:
@@ -75,8 +65,8 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, qv=None, q_descal
                     dropout_p=0.0, alibi_slopes=None):
     """q [batch, seqlen_q, heads, depth], k and v [batch, seqlen_k, heads_kv, ..]. Returns out, or with return_attn_probs (out, softmax_lse),
     float32 [batch, heads, seqlen_q]."""
-    _check(qv, q_descale, k_descale, v_descale, num_splits, dropout_p, alibi_slopes=alibi_slopes)
-    got = kt.attention(q, k, v, **_mask(causal, window_size, attention_chunk), softcap=softcap, scale=softmax_scale,
+    _check(qv, q_descale, k_descale, v_descale, num_splits, dropout_p)
+    got = kt.attention(q, k, v, **_scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes), scale=softmax_scale,
                        return_lse=return_attn_probs, max_blocks=_max_blocks(q.device, sm_margin))
     return got
 
@@ -101,18 +91,14 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k=None, max_seqlen_
                            return_attn_probs=False, dropout_p=0.0, alibi_slopes=None, block_table=None, s_aux=None, out=None, **others):
     """Rows [total, heads, depth]; cu_seqlens int32 [batch + 1]. With return_attn_probs (out, softmax_lse), float32 [heads, total_q]. With
     block_table and seqused_k k and v are pages, as vLLM calls it; s_aux has the logits of sinks."""
-    _check(qv, q_descale, k_descale, v_descale, num_splits, dropout_p, alibi_slopes=alibi_slopes)
-    if seqused_q is not None:
-        raise _missing("seqused_q", "given", "kiln's ragged rows are used to the end of each sequence: None is needed")
-    common = dict(**_mask(causal, window_size, attention_chunk), softcap=softcap, scale=softmax_scale, sink=s_aux, out=out,
-                  return_lse=return_attn_probs, max_blocks=_max_blocks(q.device, sm_margin))
+    _check(qv, q_descale, k_descale, v_descale, num_splits, dropout_p)
+    used_k = None if block_table is not None else seqused_k
+    common = dict(**_scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes, used_q=seqused_q, used_k=used_k),
+                  scale=softmax_scale, sink=s_aux, out=out, return_lse=return_attn_probs, max_blocks=_max_blocks(q.device, sm_margin))
     if block_table is not None:
         if seqused_k is None:
             raise Error("bad_input", "seqused_k: None; with block_table the lengths, int32 [batch], are needed")
-        common.setdefault("causal", False)
         return kt.decode(q, k, v, page_table=block_table, seqlens_k=seqused_k, cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max_seqlen_q, **common)
-    if seqused_k is not None:
-        raise _missing("seqused_k", "given", "kiln's ragged keys are used to the end of each sequence: None is needed, or block_table")
     return kt.attention(q, k, v, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k,
                         **common)
 
@@ -152,8 +138,8 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
     [batch_cache, seqlen_cache, heads_kv, ..], or pages [num_pages, page_size, heads_kv, ..] with page_table int32 [batch, max_pages].
     With k and v [batch, seqlen_new, heads_kv, ..] the cache is written at cache_seqlens first, in place, rotated where rotary_cos and
     rotary_sin [seqlen_ro, rotary_dim / 2] are given. Lengths stay on the device."""
-    _check(qv, q_descale, k_descale, v_descale, num_splits, cache_leftpad=cache_leftpad)
-    mask = _mask(causal, window_size, attention_chunk)
+    _check(qv, q_descale, k_descale, v_descale, num_splits)
+    rules = _scores(causal, window_size, attention_chunk, softcap, first=cache_leftpad)
     if (k is None) != (v is None):
         raise Error("bad_input", "k and v: one of them; both or neither is needed")
     ragged = cu_seqlens_q is not None
@@ -189,7 +175,7 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
         if rotary_cos is not None:
             start = (rotary_seqlens if rotary_seqlens is not None else cache_seqlens).view(-1, 1)
             k = _rotate(k, rotary_cos, rotary_sin, start + torch.arange(new_rows, device=device), rotary_interleaved)
-            steps = torch.arange(rows, device=device) if mask else torch.zeros(rows, dtype=torch.int64, device=device)
+            steps = torch.arange(rows, device=device) if causal or max(window_size) >= 0 or attention_chunk else torch.zeros(rows, dtype=torch.int64, device=device)
             q = _rotate(q, rotary_cos, rotary_sin, start + steps, rotary_interleaved)
         if cu_seqlens_k_new is not None:
             lengths = cache_seqlens + cu_seqlens_k_new.diff()
@@ -200,9 +186,8 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
             k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
         _append(q, k, v, k_cache, v_cache, table, lengths, offsets_new, new_rows, page_size)
     flat = q if ragged else q.reshape(-1, *q.shape[2:])
-    mask.setdefault("causal", False)
     got = kt.decode(flat, k_cache, v_cache, page_table=table, seqlens_k=lengths, cu_seqlens_q=cu_seqlens_q if ragged else kt.row_offsets(batch, rows, q),
-                    max_seqlen_q=rows, **mask, softcap=softcap, scale=softmax_scale, return_lse=return_softmax_lse,
+                    max_seqlen_q=rows, **rules, scale=softmax_scale, return_lse=return_softmax_lse,
                     continuous=page_table is None, max_blocks=_max_blocks(device, sm_margin))
     out, lse = got if return_softmax_lse else (got, None)
     if not ragged:

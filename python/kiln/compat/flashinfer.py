@@ -4,8 +4,8 @@
 
 Arguments and meaning are the original's: wrappers are planned and run, pages come as CSR (indptr, indices, last_page_len), layouts are
 "NHD" and "HND", log-sum-exp is base 2. Kernels plan by themselves from lengths on the device, so a plan is a page table, and the workspace
-buffers are not used. What kiln has no kernel for raises NotImplementedError with the reason: 8-bit caches, rotary embedding inside
-attention, masks of bits over batches, windows without causal, block-sparse wrappers.
+buffers are not used. Windows without causal and masks of batches are score expressions, which compute every key. What kiln has no kernel
+for raises NotImplementedError with the reason: 8-bit caches, rotary embedding inside attention, block-sparse wrappers.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 
 from .. import torch as kt
 from .._errors import Error
+from ._scores import scores
 
 __all__ = ["BatchDecodeWithPagedKVCacheWrapper", "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
            "BatchPrefillWithRaggedKVCacheWrapper", "CUDAGraphBatchDecodeWithPagedKVCacheWrapper", "MultiLevelCascadeAttentionWrapper",
@@ -42,20 +43,15 @@ def _pools(cache, kv_layout: str):
     return (k.transpose(1, 2), v.transpose(1, 2)) if _heads_second(kv_layout) else (k, v)
 
 
-def _masks(causal: bool, window_left: int, one_row: bool = False) -> dict:
-    if window_left is None or window_left < 0:
-        return {"causal": bool(causal)}
-    if not causal and not one_row:
-        raise _missing("window_left", window_left, "kiln's windows are causal: causal=True is needed")
-    return {"window": window_left + 1}
-
-
-def _modifiers(pos_encoding_mode: str, logits_soft_cap) -> dict:
+def _rules(causal: bool, window_left: Optional[int], pos_encoding_mode: str, logits_soft_cap, seen=None) -> dict:
     if pos_encoding_mode not in ("NONE", "ALIBI"):
         raise _missing("pos_encoding_mode", pos_encoding_mode, "kiln rotates nothing inside attention: NONE or ALIBI is needed")
+    left = -1 if window_left is None else window_left
     if pos_encoding_mode == "ALIBI":
-        return {"score_mod": "alibi"}
-    return {"softcap": float(logits_soft_cap or 0.0)}
+        if not causal and left >= 0:
+            raise _missing("window_left", left, "with ALIBI kiln's windows are causal: causal=True is needed")
+        return {**scores(left, 0 if causal else -1), "softcap": 0.0, "score_mod": "alibi"}
+    return scores(left, 0 if causal else -1, softcap=float(logits_soft_cap or 0.0), seen=seen)
 
 
 def _scale(sm_scale, depth: int, q_scale=None, k_scale=None) -> float:
@@ -157,11 +153,11 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
             window_left=None, sinks=None, **others):
         """q [batch, heads, depth]. Returns out, or (out, lse [batch, heads])."""
         planned = self._planned()
+        left = planned["window_left"] if window_left is None else window_left
         k, v = _pools(paged_kv_cache, self._layout)
         got = kt.decode(q, k, v, page_table=self._pages.table, seqlens_k=self._pages.lengths, sink=sinks, out=out, return_lse=return_lse,
                         scale=_scale(planned["sm_scale"], q.shape[-1], q_scale, k_scale),
-                        **_masks(False, planned["window_left"] if window_left is None else window_left, one_row=True),
-                        **_modifiers(planned["pos_encoding_mode"], planned["logits_soft_cap"]))
+                        **_rules(left >= 0, left, planned["pos_encoding_mode"], planned["logits_soft_cap"]))
         return _results(*(got if return_lse else (got, None)), v_scale, return_lse, lse)
 
     def forward_return_lse(self, q, paged_kv_cache, **keywords):
@@ -177,25 +173,50 @@ class CUDAGraphBatchDecodeWithPagedKVCacheWrapper(BatchDecodeWithPagedKVCacheWra
         super().__init__(workspace_buffer, kv_layout, True, use_tensor_cores, indptr_buffer, indices_buffer, last_page_len_buffer)
 
 
+def _bits(packed: torch.Tensor) -> torch.Tensor:
+    """The bits of bytes, lowest first."""
+    return ((packed[:, None] >> torch.arange(8, dtype=torch.uint8, device=packed.device)) & 1).reshape(-1).bool()
+
+
+def _batch_mask(rows: Sequence[int], keys: Sequence[int], custom_mask, packed_custom_mask) -> torch.Tensor:
+    """bool [batch, rows, keys] from the masks of all sequences, one after the other; packed ones begin at whole bytes."""
+    seen = torch.zeros((len(rows), max([*rows, 1]), max([*keys, 1])), dtype=torch.bool)
+    given = (custom_mask if custom_mask is not None else packed_custom_mask).cpu()
+    begin = 0
+    for i, (r, k) in enumerate(zip(rows, keys)):
+        size = r * k if custom_mask is not None else (r * k + 7) // 8
+        one = given[begin:begin + size]
+        if one.numel() != size:
+            raise Error("bad_input", f"custom_mask: {given.numel()} elements; all rows times keys of each sequence are needed")
+        seen[i, :r, :k] = (one.bool() if custom_mask is not None else _bits(one)[: r * k]).view(r, k)
+        begin += size
+    return seen
+
+
 class _Rows(_Wrapper):
     """Several query rows for each sequence."""
 
-    def _plan_rows(self, qo_indptr, causal, custom_mask, packed_custom_mask, options):
+    def _plan_rows(self, qo_indptr, lengths_k, causal, custom_mask, packed_custom_mask, options):
+        """lengths_k: keys of each sequence."""
+        seen = None
         if custom_mask is not None or packed_custom_mask is not None:
-            raise _missing("custom_mask", "given", "kiln has masks of bits for single requests: single_prefill_with_kv_cache")
+            if self._graph:
+                raise _missing("custom_mask", "given", "masks of a CUDA graph are not kept where they are: None is needed")
+            seen = _batch_mask(qo_indptr.diff().tolist(), lengths_k.tolist(), custom_mask, packed_custom_mask).to(self.device)
+            causal = False
         starts = qo_indptr.to(device=self.device, dtype=torch.int32)
         longest = max(int(starts.diff().max()) if starts.numel() > 1 else 0, 1)
         if self._graph and self._options is not None and self._options["starts"].shape == starts.shape:
             starts = self._options["starts"].copy_(starts)
             longest = max(longest, self._options["longest"])
-        self._options = dict(options, starts=starts, longest=longest, causal=causal)
+        self._options = dict(options, starts=starts, longest=longest, causal=causal, seen=seen)
 
     def _common(self, depth, q_scale, k_scale, out, window_left, sinks):
         planned = self._planned()
         window = planned["window_left"] if window_left is None else window_left
         return dict(cu_seqlens_q=planned["starts"], max_seqlen_q=planned["longest"], sink=sinks, out=out, return_lse=True,
-                    scale=_scale(planned["sm_scale"], depth, q_scale, k_scale), **_masks(planned["causal"], window),
-                    **_modifiers(planned["pos_encoding_mode"], planned["logits_soft_cap"]))
+                    scale=_scale(planned["sm_scale"], depth, q_scale, k_scale), 
+                    **_rules(planned["causal"], window, planned["pos_encoding_mode"], planned["logits_soft_cap"], planned["seen"]))
 
 
 class BatchPrefillWithPagedKVCacheWrapper(_Rows):
@@ -213,7 +234,9 @@ class BatchPrefillWithPagedKVCacheWrapper(_Rows):
              head_dim_vo=None, custom_mask=None, packed_custom_mask=None, causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False,
              sm_scale=None, window_left=-1, logits_soft_cap=None, rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None,
              non_blocking=True, **others):
-        self._plan_rows(qo_indptr, causal, custom_mask, packed_custom_mask,
+        counts = paged_kv_indptr.diff().cpu()
+        self._plan_rows(qo_indptr, torch.where(counts > 0, (counts - 1) * page_size + paged_kv_last_page_len.cpu(), 0), causal, custom_mask,
+                        packed_custom_mask,
                         dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale))
         self._pages.plan(paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, page_size, self.device,
                          self._fixed(qo_indptr.numel() - 1, self._indices_buffer))
@@ -246,7 +269,7 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Rows):
     def plan(self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, head_dim_vo=None, custom_mask=None, packed_custom_mask=None,
              causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, window_left=-1, logits_soft_cap=None, sm_scale=None,
              rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None, non_blocking=True, **others):
-        self._plan_rows(qo_indptr, causal, custom_mask, packed_custom_mask,
+        self._plan_rows(qo_indptr, kv_indptr.diff(), causal, custom_mask, packed_custom_mask,
                         dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale))
         starts = kv_indptr.to(device=self.device, dtype=torch.int32)
         self._keys = starts, max(int(starts.diff().max()) if starts.numel() > 1 else 0, 1)
@@ -334,8 +357,7 @@ def _one_request(q, k, v, kv_layout, keywords, return_lse):
 def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NONE", use_tensor_cores=False, q_scale=None, k_scale=None, v_scale=None,
                                 window_left=-1, logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
     """q [heads, depth]; k, v [keys, heads_kv, depth] (NHD) or [heads_kv, keys, depth]. Returns out, or (out, lse [heads])."""
-    keywords = dict(scale=_scale(sm_scale, q.shape[-1], q_scale, k_scale), **_masks(False, window_left, one_row=True),
-                    **_modifiers(pos_encoding_mode, logits_soft_cap))
+    keywords = dict(scale=_scale(sm_scale, q.shape[-1], q_scale, k_scale), **_rules(window_left >= 0, window_left, pos_encoding_mode, logits_soft_cap))
     out, lse = _one_request(q[None, None], k, v, kv_layout, keywords, return_lse)
     got = _results(out, lse, v_scale, return_lse, None)
     return (got[0][0], got[1][0]) if return_lse else got[0]
@@ -348,12 +370,11 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
     the lowest first. Returns out, or (out, lse [rows, heads])."""
     keys = k.shape[1 if _heads_second(kv_layout) else 0]
     if packed_custom_mask is not None and custom_mask is None:
-        bits = (packed_custom_mask[:, None] >> torch.arange(8, dtype=torch.uint8, device=q.device)) & 1
-        custom_mask = bits.reshape(-1)[: q.shape[0] * keys]
-    masks = _masks(causal, window_left)
+        custom_mask = _bits(packed_custom_mask)[: q.shape[0] * keys]
+    masks = {}
     if custom_mask is not None:
-        masks = {"mask_bits": kt.pack_mask(custom_mask.bool().reshape(1, 1, q.shape[0], keys))}
-    keywords = dict(scale=_scale(sm_scale, q.shape[-1], scale_q, scale_k), **masks, **_modifiers(pos_encoding_mode, logits_soft_cap))
+        masks = {"mask_bits": kt.pack_mask(custom_mask.bool().reshape(1, 1, q.shape[0], keys)), "causal": False}
+    keywords = dict(scale=_scale(sm_scale, q.shape[-1], scale_q, scale_k), **{**_rules(causal, window_left, pos_encoding_mode, logits_soft_cap), **masks})
     out, lse = _one_request(q[None], k, v, kv_layout, keywords, return_lse)
     if o_dtype is not None:
         out = out.to(o_dtype)
