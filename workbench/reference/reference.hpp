@@ -22,10 +22,10 @@ struct Semantics {
   double scale = 1;
   std::vector<double> sink;                                  ///< one logit per query head; empty: no sink
   std::shared_ptr<const expression::Expression> expression;  ///< of an `expr` modifier
-  std::vector<CapturedValues> captured;                      ///< tensors of that expression
   /// Each request is a launch of its own, as where a contiguous kernel meets different lengths: `b` is 0 in
   /// an expression.
   bool separate_requests = false;
+  std::vector<CapturedValues> captured = {};  ///< tensors of the expression
 };
 
 /// Of a resolved config, with the workload's sink, and the softmax scale given or the config's.

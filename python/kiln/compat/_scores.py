@@ -25,7 +25,8 @@ def scores(left: int = -1, right: int = -1, chunk: int = 0, softcap: float = 0.0
     if used_k is not None:
         captured["used_k"] = used_k
         hidden.append("k < used_k[b]")
-    if used_q is not None:
+    placed = right >= 0 or left >= 0 or chunk > 0 or slopes is not None  # the row's position counts
+    if used_q is not None and placed:
         captured["used_q"] = used_q
     if used_k is not None or used_q is not None:
         # Elements are bounded before they are added: sums of any int32 are reals.
