@@ -55,7 +55,6 @@ bool prefers_pingpong(const Config& c) {
 
 }  // namespace
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): the registry's signature
 std::unique_ptr<Schedule> make_cdna_prefill(Config config, Violations& out) {
   if (prefers_pingpong(config)) {
     Config pingpong = config;
