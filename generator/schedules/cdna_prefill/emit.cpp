@@ -157,26 +157,7 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
-/// Whether V of some key has made a column of O NaN or infinite: that of all rows.
-void emit_look(Writer& w, const PrefillPlan& p) {
-  std::vector<std::string> elements;
-  for (int i = 0; i < p.ov_columns / p.mfma.shape.m; ++i)
-    for (int e = 0; e < p.mfma.accum(); ++e) elements.push_back(fmt::format("o_acc[{}][{}]", i, e));
-  HiddenValues::emit_look(w, elements);
-}
-
-// Rows that V of keys has reached which the mask hides from them.
-void emit_repair(Writer& w, const PrefillPlan& p) {
-  HiddenValues::Place place = HiddenValues::place_of(p.config, {});
-  place.first_row = fmt::format("m_start + {} * warp", p.WM());
-  place.end_row = fmt::format("min(m_start + {0} * warp + {0}, seqlen_q)", p.WM());
-  place.visited_begin = fmt::format("{} * {}", p.first_tile(), p.BN);
-  place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);
-  p.hidden->emit_repair(w, place, "any_lane(odd)", "WAIT_LOADS(0);  // the store has been written");
-}
-
 void emit_epilogue(Writer& w, const PrefillPlan& p) {
-  if (p.hidden) emit_look(w, p);
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
   if (p.scales) w.line("const float out_factor = inv_sum * v_unit;");
@@ -193,7 +174,6 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   w.line("const int o_row_bytes = (int)(o_stride_seq * {});", size);
   p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * size),
                   "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
-  if (p.hidden) emit_repair(w, p);
 }
 
 std::string head_facts(const PrefillPlan& p) {
@@ -259,9 +239,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   if (*p.config.out_dtype != DType::f32) use_pack(*p.config.out_dtype);
-  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead() || p.hidden)
+  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead())
     prelude.use("wait_loads");
-  if (p.hidden) p.hidden->use(prelude);
   if (p.row_scales.any()) prelude.use("from_lane");
   if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
@@ -280,8 +259,6 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.blank();
   body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
-  // Tiles find their pages by lanes; the rows that come over again, one at a time.
-  if (p.hidden) MHAOperand(p.kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
   body.open("void {}({})", source.manifest.entry,
             parameter_list(params, {.q_bytes = p.q_bytes(),

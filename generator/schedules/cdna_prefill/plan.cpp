@@ -136,16 +136,6 @@ Config with_pingpong_defaults(Config c) {
   return c;
 }
 
-/// What becomes of scores, and of V of keys that a mask hides.
-void set_scores(PrefillPlan& p, const Config& c) {
-  const ScoreLayout scores = p.scores();
-  p.mask.emplace(*c.mask, scores);
-  p.modifier.emplace(*c.score_mod, scores, score_dialect());
-  const HiddenValues::Shape hidden{p.depth, p.ov_depth, c.dtype, *c.out_dtype, QTile::pack_of(*c.out_dtype)};
-  if (HiddenValues::guards(*c.mask) && size_of(*c.kv_dtype) == 2)
-    p.hidden.emplace(hidden, *c.mask, *c.score_mod, score_dialect());
-}
-
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
@@ -263,7 +253,9 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   };
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, QTile::pack_of(*c.out_dtype),
                            p.scales ? "out_factor" : "inv_sum"});
-  set_scores(p, c);
+  const ScoreLayout scores = p.scores();
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, scores, score_dialect());
   OnlineSoftmax::Shape softmax;
   softmax.qk = softmax.pv = p.mfma;
   softmax.score_tiles = p.BN / p.mfma.shape.m;
