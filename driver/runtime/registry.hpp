@@ -30,7 +30,7 @@ int kernel_of(const void* host, CUkernel* out);
 int variable_of(const void* host, CUdeviceptr* address, std::size_t* bytes);
 int launch(CUkernel kernel, const cudaLaunchConfig_t& config, void** args);
 
-/// What stands in for a function of nvJitLink, "nvJitLinkCreate" or "__nvJitLinkCreate_13_0"; null for other names.
+/// The replacement of a function of nvJitLink, "nvJitLinkCreate" or "__nvJitLinkCreate_13_0"; null for other names.
 const void* jit_link_function(std::string_view name);
 
 }  // namespace kiln::runtime_stand_in

@@ -14,20 +14,12 @@ bool has_any(const Instruction& in, std::initializer_list<std::string_view> modi
   return std::ranges::any_of(modifiers, [&](std::string_view m) { return in.has(m); });
 }
 
-std::string without(std::string head, std::string_view modifier) {
-  const std::string text = "." + std::string(modifier);
-  for (std::size_t at = head.find(text); at != std::string::npos; at = head.find(text, at + 1)) {
-    const std::size_t end = at + text.size();
-    if (end == head.size() || head[end] == '.') return head.erase(at, text.size());
-  }
-  return head;
-}
-
+/// `other` (with its dot, or empty) in place of a modifier and its dot, if the head has it.
 std::string replaced(std::string head, std::string_view modifier, std::string_view other) {
   const std::string text = "." + std::string(modifier);
   for (std::size_t at = head.find(text); at != std::string::npos; at = head.find(text, at + 1)) {
     const std::size_t end = at + text.size();
-    if (end == head.size() || head[end] == '.') return head.replace(at + 1, modifier.size(), other);
+    if (end == head.size() || head[end] == '.') return head.replace(at, text.size(), other);
   }
   return head;
 }
@@ -88,9 +80,9 @@ std::string narrow_scope(const Statement& s, const Instruction& in) {
   std::string head(s.head());
   const std::string before = head;
   if (in.opcode == "membar") {
-    for (const std::string_view scope : {"gl", "sys"}) head = replaced(head, scope, "cta");
+    for (const std::string_view scope : {"gl", "sys"}) head = replaced(head, scope, ".cta");
   } else {
-    for (const std::string_view scope : {"gpu", "sys", "cluster"}) head = replaced(head, scope, "cta");
+    for (const std::string_view scope : {"gpu", "sys", "cluster"}) head = replaced(head, scope, ".cta");
     const bool atomic = in.opcode == "atom" || in.opcode == "red";
     const bool shared = has_any(in, {"shared", "shared::cta", "shared::cluster"});
     if (atomic && head == before && !shared &&
@@ -104,7 +96,7 @@ std::string plain_access(const Statement& s, const Instruction& in) {
   if (!has_any(in, {"volatile", "relaxed"}) || has_any(in, {"async", "mmio"})) return {};
   std::string head(s.head());
   for (const std::string_view m : {"volatile", "relaxed", "cta", "cluster", "gpu", "sys"})
-    head = without(head, m);
+    head = replaced(head, m, "");
   return s.with_head(head);
 }
 
@@ -125,8 +117,8 @@ std::string next_address(const Statement& s, const Instruction& in, std::size_t 
 std::string other_bound(const Statement& s, const Instruction& in) {
   static constexpr std::array<std::string_view, 4> kTypes = {"s32", "u32", "s64", "u64"};
   static constexpr std::pair<std::string_view, std::string_view> kOther[] = {
-      {"lt", "le"}, {"le", "lt"}, {"gt", "ge"}, {"ge", "gt"},
-      {"lo", "ls"}, {"ls", "lo"}, {"hi", "hs"}, {"hs", "hi"}};
+      {"lt", ".le"}, {"le", ".lt"}, {"gt", ".ge"}, {"ge", ".gt"},
+      {"lo", ".ls"}, {"ls", ".lo"}, {"hi", ".hs"}, {"hs", ".hi"}};
   if (std::ranges::find(kTypes, in.modifiers.back()) == kTypes.end()) return {};
   for (const auto& [from, to] : kOther)
     if (in.has(from)) return s.with_head(replaced(std::string(s.head()), from, to));

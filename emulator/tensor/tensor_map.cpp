@@ -1,4 +1,5 @@
-// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, and the emulated device's 128-byte format.
+// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, and the emulated device's
+// 128-byte format.
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
 #include <fmt/format.h>
-#include "generator/config/key_makers.hpp"
 
+#include "generator/config/key_makers.hpp"
 #include "generator/expression/expression.hpp"
 
 namespace kiln::keys {
@@ -206,17 +206,14 @@ void read_expr(const Json& object, Config& config, const ReadContext& context) {
   const std::string wanted = "wants an expression over " + std::string(expression::variable_names());
   if (!value.is_string()) return at.fail(value, wanted);
   ScoreMod mod{ScoreMod::Kind::expr, 0, value.get<std::string>()};
-  std::vector<expression::Tensor> names;
   if (object.contains("tensors")) {
     auto tensors = read_tensors(object["tensors"], context.at("tensors"));
     if (!tensors) return;
-    for (const CapturedTensor& tensor : *tensors) names.push_back({tensor.name, tensor.dtype});
     mod.tensors = std::move(*tensors);
   }
-  const std::string& text = mod.expr;
-  const auto parsed = expression::parse(text, names);
+  const auto parsed = expression::parse(mod.expr, mod.tensors);
   if (const auto* error = std::get_if<expression::ParseError>(&parsed))
-    return at.fail(value, expression::describe(*error, text));
+    return at.fail(value, expression::describe(*error, mod.expr));
   config.score_mod = std::move(mod);
 }
 

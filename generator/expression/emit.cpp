@@ -15,7 +15,7 @@ std::string float_text(double value, const Names& names) {
   return text + "f";
 }
 
-/// C++'s operator between two operands; null: it is none of those.
+/// C++'s operator between two operands; empty: it is none of those.
 const char* infix_of(Op op) {
   static constexpr std::pair<Op, const char*> kOperators[] = {
       {Op::add, "+"},         {Op::subtract, "-"},     {Op::multiply, "*"},       {Op::less, "<"},
@@ -24,7 +24,7 @@ const char* infix_of(Op op) {
   for (const auto& [known, text] : kOperators) {
     if (known == op) return text;
   }
-  return nullptr;
+  return "";
 }
 
 /// Text of a node longer than this gets a name, so that no line and no nesting of brackets grows without end.
@@ -82,7 +82,6 @@ class Emitter {
     const auto arg = [&](std::size_t i) { return texts_[static_cast<std::size_t>(n.args[i])]; };
     const auto infix = [&](const char* op) { return fmt::format("({} {} {})", arg(0), op, arg(1)); };
     const bool real = n.type == Type::real;
-    if (const char* op = infix_of(n.op); op != nullptr) return infix(op);
     switch (n.op) {
       case Op::literal:
         return real ? float_text(n.value, names_) : fmt::format("{}", static_cast<std::int64_t>(n.value));
@@ -145,8 +144,18 @@ class Emitter {
                            arg(0));
       case Op::pow:
         return fmt::format("{}({} * {}({}))", names_.exp2, arg(1), names_.log2, arg(0));
-      default:
-        break;
+      case Op::add:
+      case Op::subtract:
+      case Op::multiply:
+      case Op::less:
+      case Op::less_equal:
+      case Op::greater:
+      case Op::greater_equal:
+      case Op::equal:
+      case Op::not_equal:
+      case Op::logical_and:
+      case Op::logical_or:
+        return infix(infix_of(n.op));
     }
     return {};
   }

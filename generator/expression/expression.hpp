@@ -27,7 +27,7 @@
 #include <variant>
 #include <vector>
 
-#include <kiln/types.hpp>
+#include <kiln/config.hpp>
 
 namespace kiln::expression {
 
@@ -81,16 +81,11 @@ struct Node {
   std::int64_t lowest = 0, highest = 0;  ///< bounds of an integer
 };
 
-/// A tensor that an expression may name.
-struct Tensor {
-  std::string name;
-  DType dtype = DType::f32;  ///< f32, bf16, fp16: reals; i32, int8: integers
-};
 bool holds_integers(DType dtype);
 
 /// A tensor that an expression names, with what the expression says of its shape.
 struct UsedTensor {
-  Tensor tensor;
+  CapturedTensor tensor;
   /// One a dimension: the variable that every use has there, if it is the same one and nothing else.
   std::vector<std::optional<Variable>> indices;
   int rank() const { return static_cast<int>(indices.size()); }
@@ -115,7 +110,8 @@ constexpr std::size_t kMaxTensors = 4, kMaxRank = 4;
 
 /// One line of printable ASCII over the variables and `tensors`, or an error: an unused tensor is one, too. Equal
 /// parts become one node.
-std::variant<Expression, ParseError> parse(std::string_view text, const std::vector<Tensor>& tensors = {});
+std::variant<Expression, ParseError> parse(std::string_view text,
+                                           const std::vector<CapturedTensor>& tensors = {});
 
 /// What is wrong with the name of a captured tensor; empty: nothing. Names are lower-case words of at most 32
 /// characters that the language does not use itself.

@@ -65,8 +65,8 @@ struct Failure {
 
 class Parser {
  public:
-  Parser(std::string_view text, const std::vector<Tensor>& tensors) : text_(text) {
-    for (const Tensor& tensor : tensors) tensors_.push_back({tensor, {}});
+  Parser(std::string_view text, const std::vector<CapturedTensor>& tensors) : text_(text) {
+    for (const CapturedTensor& tensor : tensors) tensors_.push_back({tensor, {}});
   }
 
   Expression run() {
@@ -555,7 +555,8 @@ bool Expression::uses(Variable variable) const {
                      [&](const Node& n) { return n.op == Op::variable && n.variable == variable; });
 }
 
-std::variant<Expression, ParseError> parse(std::string_view text, const std::vector<Tensor>& tensors) {
+std::variant<Expression, ParseError> parse(std::string_view text,
+                                           const std::vector<CapturedTensor>& tensors) {
   try {
     return Parser(text, tensors).run();
   } catch (const Failure& failure) {

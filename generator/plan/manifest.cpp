@@ -6,6 +6,7 @@
 #include <kiln/source.hpp>
 
 #include "generator/config/json_text.hpp"
+#include "generator/expression/expression.hpp"
 
 namespace kiln {
 namespace {
@@ -201,10 +202,11 @@ void read_captured(const Json& json, Manifest& m) {
       if (!index.is_string()) malformed("'indices' holds something else than strings");
       tensor.indices.push_back(index.get<std::string>());
     }
-    if (tensor.indices.empty() || tensor.indices.size() > 4) malformed("'indices' is not one to four");
+    if (tensor.indices.empty() || tensor.indices.size() > expression::kMaxRank)
+      malformed("'indices' is not one to four");
     m.captured.push_back(std::move(tensor));
   }
-  if (m.captured.size() > 4) malformed("'captured' has more than four tensors");
+  if (m.captured.size() > expression::kMaxTensors) malformed("'captured' has more than four tensors");
 }
 
 void read_serving(const Json& json, Manifest& m) {

@@ -16,9 +16,7 @@ std::string float_text(double value) {
 }
 
 expression::Expression parsed(const ScoreMod& mod) {
-  std::vector<expression::Tensor> tensors;
-  for (const CapturedTensor& tensor : mod.tensors) tensors.push_back({tensor.name, tensor.dtype});
-  auto result = expression::parse(mod.expr, tensors);
+  auto result = expression::parse(mod.expr, mod.tensors);
   if (const auto* error =
           std::get_if<expression::ParseError>(&result))  // the config parser has let it through
     throw Error(ErrorCode::internal, "score_mod expr: " + expression::describe(*error, mod.expr));
@@ -44,7 +42,7 @@ Element element_of(DType dtype) {
   }
 }
 
-// struct Captured, and captured_NAME(captured, i, j) for each tensor: pack_captured() of the runtime fills it.
+// struct Captured, and captured_NAME(captured, i, j) for each tensor. The runtime fills the structure (add_captured).
 void emit_captured(Writer& w, const std::vector<expression::UsedTensor>& tensors) {
   w.comment("tensors that score_mod names: strides in elements, and the last index of each dimension");
   w.open("struct Captured");

@@ -91,12 +91,11 @@ std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
   };
   if (nb::isinstance<nb::dict>(given)) {
     const auto tensors = nb::borrow<nb::dict>(given);
-    std::size_t found = 0;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       if (!tensors.contains(wanted[i].name.c_str())) refuse("'" + wanted[i].name + "' is missing");
-      out[i] = tensors[wanted[i].name.c_str()], ++found;
+      out[i] = tensors[wanted[i].name.c_str()];
     }
-    if (found < tensors.size()) {
+    if (wanted.size() < tensors.size()) {
       for (const auto& [name, tensor] : tensors) {
         const bool known = std::ranges::any_of(
             wanted, [&](const auto& one) { return nb::str(one.name.c_str()).equal(name); });

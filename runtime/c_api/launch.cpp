@@ -14,6 +14,8 @@ constexpr std::array<const char*, kOperands> kNames = {
     "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
     "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
 
+static_assert(std::size(kiln_attention_args{}.captured) == kCaptured);
+
 constexpr std::size_t index(Operand operand) {
   return static_cast<std::size_t>(operand);
 }

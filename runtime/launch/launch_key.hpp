@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <tuple>
 
 #include <kiln/runtime.hpp>
 
@@ -34,7 +35,8 @@ enum class Operand : std::uint8_t {
   captured_2,
   captured_3
 };
-inline constexpr std::size_t kOperands = 19, kCaptured = 4;
+inline constexpr std::size_t kCaptured = std::tuple_size_v<decltype(AttentionArgs::captured)>;
+inline constexpr std::size_t kOperands = static_cast<std::size_t>(Operand::captured_0) + kCaptured;
 constexpr Operand captured_operand(std::size_t i) {
   return static_cast<Operand>(static_cast<std::size_t>(Operand::captured_0) + i);
 }

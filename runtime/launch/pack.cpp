@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "generator/config/quantization.hpp"
+#include "generator/expression/expression.hpp"
 
 namespace kiln {
 namespace {
@@ -298,7 +299,7 @@ bool known_map(const Manifest& manifest, const KernelParam& param) {
   return true;
 }
 
-}  // namespace
+static_assert(kCaptured == expression::kMaxTensors);
 
 /// struct Captured of the emitted source: KernelParam says what lies where.
 void add_captured(const Manifest& manifest, const AttentionArgs& args, PackedParams& out) {
@@ -321,6 +322,8 @@ void add_captured(const Manifest& manifest, const AttentionArgs& args, PackedPar
   out.add_struct(bytes, operands);
 }
 
+}  // namespace
+
 void check_roles(const Manifest& manifest) {
   std::size_t bytes = 0;
   for (const KernelParam& param : manifest.params) {
@@ -342,7 +345,7 @@ void check_roles(const Manifest& manifest) {
         break;
       case KernelParam::Kind::captured:
         known = param.role == "captured" && !manifest.captured.empty();
-        bytes += 4 * (8 + 4 * 12);
+        bytes += kCaptured * (8 + expression::kMaxRank * 12);
         break;
       case KernelParam::Kind::i64: {
         const auto stride = parse_stride(param.role);

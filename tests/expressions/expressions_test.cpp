@@ -228,7 +228,7 @@ TEST_CASE("random expressions: kernels and the reference agree with the language
 }
 
 TEST_CASE("elements of captured tensors: types, ranks and what is refused") {
-  const std::vector<expression::Tensor> tensors{{"bias", DType::bf16}, {"of", DType::i32}};
+  const std::vector<CapturedTensor> tensors{{"bias", DType::bf16}, {"of", DType::i32}};
   const auto refused = [&](std::string_view text) -> std::string {
     const auto parsed = expression::parse(text, tensors);
     const auto* error = std::get_if<expression::ParseError>(&parsed);

@@ -244,8 +244,9 @@ std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Con
     for (std::size_t i = 0; count > (1 << 24) && i < tensor.indices.size(); ++i) {
       if (tensor.indices[i] == "b" || tensor.indices[i] == "h") count /= std::exchange(values.shape[i], 1);
     }
+    require_memory(static_cast<std::uint64_t>(count) * sizeof(float), "captured '" + tensor.name + "'");
     values.values = random_normal(static_cast<std::size_t>(count), seed, stream);
-    if (tensor.dtype == DType::i32 || tensor.dtype == DType::int8) {
+    if (expression::holds_integers(tensor.dtype)) {
       for (std::size_t i = 0; i < values.values.size(); ++i)
         values.values[i] = static_cast<float>(mix(seed + (stream << 32) + i) % 4);
     } else {

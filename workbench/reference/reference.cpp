@@ -301,10 +301,7 @@ Semantics semantics_of(const Config& resolved, const Workload& work, std::option
       resolved.operand.value_or(OperandConfig{}).kind == OperandKind::contiguous && !work.shape.uniform();
   semantics.sink.assign(work.sink.begin(), work.sink.end());
   if (semantics.score_mod.kind == ScoreMod::Kind::expr) {
-    std::vector<expression::Tensor> tensors;
-    for (const CapturedTensor& tensor : semantics.score_mod.tensors)
-      tensors.push_back({tensor.name, tensor.dtype});
-    auto parsed = expression::parse(semantics.score_mod.expr, tensors);
+    auto parsed = expression::parse(semantics.score_mod.expr, semantics.score_mod.tensors);
     if (const auto* error = std::get_if<expression::ParseError>(&parsed))
       throw Error(ErrorCode::bad_input, "expr: " + expression::describe(*error, semantics.score_mod.expr));
     semantics.expression =

@@ -32,7 +32,8 @@ double variable(Variable name, double score, const ScorePlace& at) {
   return 0;
 }
 
-// Reals of a kernel are floats: so are the numbers it begins with. Booleans are 0 and 1. Both branches of a selection are computed: no operation has an effect.
+// Reals of a kernel are floats: so are the numbers it begins with. Booleans are 0 and 1. Both branches of a
+// selection are computed: no operation has an effect.
 double apply(const Node& node, double x, double y, double z) {
   switch (node.op) {
     case Op::literal:

@@ -25,13 +25,10 @@ DeviceBuffer upload(Runtime& runtime, std::span<const std::byte> bytes, const ch
 
 /// A captured tensor as its type holds it.
 std::vector<std::byte> stored(DType dtype, const std::vector<float>& values) {
-  const auto bytes = [](const auto& of) {
-    const auto span = std::as_bytes(std::span(of));
-    return std::vector<std::byte>(span.begin(), span.end());
-  };
-  if (dtype == DType::f32) return bytes(values);
-  if (dtype == DType::i32) return bytes(std::vector<std::int32_t>(values.begin(), values.end()));
-  return encode(dtype, values);
+  if (dtype != DType::i32) return encode(dtype, values);
+  const std::vector<std::int32_t> integers(values.begin(), values.end());
+  const auto bytes = std::as_bytes(std::span(integers));
+  return {bytes.begin(), bytes.end()};
 }
 
 DeviceBuffer upload_offsets(Runtime& runtime, const std::vector<std::int64_t>& offsets, const char* name) {

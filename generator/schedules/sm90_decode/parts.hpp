@@ -56,9 +56,9 @@ void emit_store_p_grouped(Writer& w, const DecodePlan& p, int block);
 void emit_pv_grouped(Writer& w, const DecodePlan& p);
 
 // Rows on the M side of wgmma (sm90_decode_upright.cpp), where there are 64 of them.
-/// S, O, P, maxima and sums as registers hold them, and their start values.
 /// The softmax of 64 rows on the M side.
 OnlineSoftmax softmax_of(const DecodePlan& p);
+/// S, O, P, maxima and sums as registers hold them, and their start values.
 void emit_upright_state(Writer& w, const DecodePlan& p);
 void emit_upright_reset(Writer& w, const DecodePlan& p);
 /// The products of S with chunk `qk` of K, between fence and commit.
