@@ -85,9 +85,14 @@ void add_mutants(CLI::App& command, MutantOptions& options) {
       "Remove or weaken each synchronisation in turn and count what findings and results tell of");
   command.add_flag("--all-mutants", options.all, "With --mutate: list the killed ones too, and by what");
   command.add_option("--only", options.only, "With --mutate: only statements that contain this text");
-  command.add_option(
-      "--kinds", options.kinds,
-      "With --mutate: kinds of mutants, with commas between, or all (default: synchronisation)");
+  std::vector<std::string> kinds{std::string(kAllKinds)};
+  for (const auto& kind : emulator::mutation_kinds()) kinds.emplace_back(kind.name);
+  command
+      .add_option("--kinds", options.kinds,
+                  "With --mutate: kinds of mutants, with commas between, or all (default: synchronisation)")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(std::move(kinds)));
   command
       .add_option("--sample", options.sample,
                   "With --mutate: at most so many of each kind, spread over the program")

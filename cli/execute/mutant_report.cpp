@@ -9,21 +9,6 @@
 namespace kiln::cli {
 namespace {
 
-std::set<std::string> wanted_kinds(const std::string& list) {
-  std::set<std::string> out, known;
-  for (const auto& kind : emulator::mutation_kinds()) known.emplace(kind.name);
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    const std::string name = list.substr(at, end - at);
-    at = end + 1;
-    if (!known.contains(name))
-      throw Error(ErrorCode::bad_input,
-                  fmt::format("--kinds: no '{}'; there are {}", name, fmt::join(known, ", ")));
-    out.insert(name);
-  }
-  return out;
-}
-
 /// Where the text of `kernels` and of functions is.
 std::vector<std::pair<std::size_t, std::size_t>> regions(const std::string& ptx,
                                                          const std::set<std::string>& kernels) {
@@ -122,10 +107,10 @@ std::vector<Candidate> kernel_candidates(const std::string& ptx, const std::set<
 }
 
 void choose(std::vector<Candidate>& candidates, const MutantOptions& options) {
-  if (!options.kinds.empty() && options.kinds != "all") {
-    const std::set<std::string> kinds = wanted_kinds(options.kinds);
-    std::erase_if(candidates, [&](const Candidate& c) { return !kinds.contains(c.kind); });
-  }
+  const std::vector<std::string>& kinds = options.kinds;
+  if (!kinds.empty() && std::ranges::find(kinds, kAllKinds) == kinds.end())
+    std::erase_if(candidates,
+                  [&](const Candidate& c) { return std::ranges::find(kinds, c.kind) == kinds.end(); });
   std::erase_if(candidates,
                 [&](const Candidate& c) { return c.statement.find(options.only) == std::string::npos; });
   if (options.sample > 0) thin_out(candidates, static_cast<std::size_t>(options.sample));

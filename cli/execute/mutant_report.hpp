@@ -1,8 +1,10 @@
-// What `emulate --mutate` of kernels and of programs have in common: which mutants are tried, and what is printed of them.
+// What `emulate --mutate` of kernels and of programs have in common: which mutants are tried, and what is printed of
+// them.
 #pragma once
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/output.hpp"
@@ -10,14 +12,16 @@
 
 namespace kiln::cli {
 
+inline constexpr std::string_view kAllKinds = "all";
+
 struct MutantOptions {
   bool mutate = false, all = false;  ///< all: the killed ones are listed, too
   std::string only;                  ///< statements that contain this
-  std::string kinds;                 ///< names with commas between, "all", or "" for those of synchronisation
+  std::vector<std::string> kinds;    ///< names, or kAllKinds; empty: those of synchronisation
   int sample = 0;                    ///< at most so many of each kind, spread over the program; 0: all
 };
 
-/// Mutants of `kernels` and of functions, which any kernel may call. Throws Error for a kind that there is not.
+/// Mutants of `kernels` and of functions, which any kernel may call.
 std::vector<Candidate> kernel_candidates(const std::string& ptx, const std::set<std::string>& kernels,
                                          const MutantOptions& options);
 /// Removes what the options do not want, of several programs together.

@@ -254,7 +254,8 @@ class Job {
 
   // What the kernel is called with: once, or per request where a contiguous kernel meets different lengths.
   void plan(Runtime& runtime) {
-    if (padded_rows_ > 0) {
+    const bool together = padded_rows_ > 0 || (!pages_ && !ragged_kernel() && shape_.uniform());
+    if (together) {
       launches_.push_back(contiguous_args(0, shape_.batch()));
     } else if (pages_) {
       t_.cu_q = upload_offsets(runtime, shape_.offsets_q(), "cu_seqlens_q");
@@ -263,8 +264,6 @@ class Job {
       t_.cu_q = upload_offsets(runtime, shape_.offsets_q(), "cu_seqlens_q");
       t_.cu_k = upload_offsets(runtime, shape_.offsets_k(), "cu_seqlens_k");
       launches_.push_back(ragged_args());
-    } else if (shape_.uniform()) {
-      launches_.push_back(contiguous_args(0, shape_.batch()));
     } else {
       for (std::int64_t b = 0; b < shape_.batch(); ++b) launches_.push_back(contiguous_args(b, 1));
     }
@@ -382,7 +381,7 @@ class Job {
     result.findings.insert(result.findings.end(), report.findings.begin(), report.findings.end());
     for (const auto& [name, value] : report.counters) {
       const auto found = std::find_if(result.counters.begin(), result.counters.end(),
-                                      [&](const auto& c) { return c.first == name; });
+                                      [&name = name](const auto& c) { return c.first == name; });
       if (found != result.counters.end()) {
         found->second += value;
       } else {
