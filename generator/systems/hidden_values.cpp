@@ -11,6 +11,14 @@ const char* halves_of(DType type) {
 
 }  // namespace
 
+std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string pack,
+                                             ScoreModifier::Dialect dialect) {
+  if (!is_bounded(*resolved.mask) || size_of(*resolved.kv_dtype) != 2) return std::nullopt;
+  return HiddenValues(
+      {resolved.depth, *resolved.ov_depth, resolved.dtype, *resolved.out_dtype, std::move(pack)},
+      *resolved.mask, *resolved.score_mod, std::move(dialect));
+}
+
 HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& names) {
   const OperandKind kind = resolved.operand->kind;
   const MHAOperand operand(kind, resolved.operand->page_size.value_or(1), 1);

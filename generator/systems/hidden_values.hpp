@@ -9,6 +9,7 @@
 // Text for NVIDIA and AMD: 32 lanes share a row, of AMD's waves both halves do the same.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -57,13 +58,25 @@ class HiddenValues {
     std::string warp = "warp";
   };
   static Place place_of(const Config& resolved, Names names, const Packed& packed);
+  /// Of the item `s` of NVIDIA's decode kernels.
+  static Names names_of_item() {
+    return {"s.batch",
+            "",
+            "s.kv_head",
+            "s.sequence.q_start",
+            "s.sequence.k_start",
+            "s.sequence.seqlen_q",
+            "s.sequence.seqlen_k"};
+  }
 
   HiddenValues(const Shape& shape, const MaskConfig& mask, const ScoreMod& modifier,
                ScoreModifier::Dialect dialect)
       : shape_(shape), mask_(mask, one_score()), modifier_(modifier, one_score(), std::move(dialect)) {}
 
-  /// Whether a mask may hide a key of a tile from one row and not from another of it. Operands are of 16 bits.
-  static bool guards(const MaskConfig& mask) { return is_bounded(mask); }
+  /// Of a config whose mask may hide a key of a tile from one row and not from another of it, with K and V of 16
+  /// bits. `pack` as in Shape.
+  static std::optional<HiddenValues> of(const Config& resolved, std::string pack,
+                                        ScoreModifier::Dialect dialect = {});
   void use(Prelude& prelude) const;
 
   /// `odd`, declared or assigned: whether one of `elements` is not finite. These are registers of O before its

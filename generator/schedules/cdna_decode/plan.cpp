@@ -107,9 +107,7 @@ DecodePlan decode_plan_of(const Config& c) {
   if (p.WN % 32 != 0) scores.lane_bit = "(first_key & 16) + " + scores.lane_column;  // half a word of a mask
   p.mask.emplace(*c.mask, scores);
   p.modifier.emplace(*c.score_mod, scores, score_dialect());
-  const HiddenValues::Shape shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, QTile::pack_of(*c.out_dtype)};
-  if (HiddenValues::guards(*c.mask) && size_of(*c.kv_dtype) == 2)
-    p.hidden.emplace(shape, *c.mask, *c.score_mod, score_dialect());
+  p.hidden = HiddenValues::of(c, QTile::pack_of(*c.out_dtype), score_dialect());
   return p;
 }
 

@@ -47,9 +47,7 @@ void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns, 
   shape.score_regs = keys / 2;
   shape.output_regs = output_columns / 2;
   softmax.emplace(shape);
-  const HiddenValues::Shape of_hidden{depth, ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)};
-  if (HiddenValues::guards(*c.mask) && size_of(*c.kv_dtype) == 2 && repairs)
-    hidden.emplace(of_hidden, *c.mask, *c.score_mod, ScoreModifier::Dialect());
+  if (repairs) hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
 }
 
 std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelParam> cache) {

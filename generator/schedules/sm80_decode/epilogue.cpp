@@ -46,11 +46,7 @@ void emit_columns(Writer& w, const DecodePlan& p, int first, int c) {
 void emit_repair(Writer& w, const DecodePlan& p) {
   if (!p.hidden) return;
   const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), p.num_warps, p.BN};
-  const HiddenValues::Place place =
-      HiddenValues::place_of(p.config,
-                             {"s.batch", "", "s.kv_head", "s.sequence.q_start", "s.sequence.k_start",
-                              "s.sequence.seqlen_q", "s.sequence.seqlen_k"},
-                             packed);
+  const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
   p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag() + 8),
                               "__syncthreads();");
 }

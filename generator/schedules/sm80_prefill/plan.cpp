@@ -48,9 +48,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   softmax.output_regs = p.ov_depth / 2;
   p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
-  if (HiddenValues::guards(*c.mask) && !p.narrow())
-    p.hidden.emplace(HiddenValues::Shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)},
-                     *c.mask, *c.score_mod, ScoreModifier::Dialect());
+  p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
   softmax.scale_log2 = p.modifier->scale_log2();
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = {"sink[head]", "sink[head]"};

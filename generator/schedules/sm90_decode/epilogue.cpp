@@ -136,11 +136,7 @@ void emit_look(Writer& w, const DecodePlan& p) {
 void emit_repair(Writer& w, const DecodePlan& p) {
   HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4 * p.warpgroups, p.BN};
   if (p.warpgroups > 1) packed.warp = "((int)threadIdx.x / 32)";
-  const HiddenValues::Place place =
-      HiddenValues::place_of(p.config,
-                             {"s.batch", "", "s.kv_head", "s.sequence.q_start", "s.sequence.k_start",
-                              "s.sequence.seqlen_q", "s.sequence.seqlen_k"},
-                             packed);
+  const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
   p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag + 4),
                               fmt::format("named_barrier_sync(1, {});", p.consumer_threads()));
 }

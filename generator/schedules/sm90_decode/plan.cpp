@@ -157,11 +157,10 @@ void set_scores(DecodePlan& p, const Config& c) {
 
 /// Parts that are results of their own, latent rows and bytes have no second way.
 void set_hidden(DecodePlan& p, const Config& c) {
-  if (!HiddenValues::guards(*c.mask) || p.narrow || p.v_in_k || p.separate || p.rope > 0) return;
+  if (p.v_in_k || p.separate || p.rope > 0) return;
   ScoreModifier::Dialect dialect;
   dialect.tanh = "";
-  const HiddenValues::Shape shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)};
-  p.hidden.emplace(shape, *c.mask, *c.score_mod, dialect);
+  p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), dialect);
 }
 
 /// Registers of a thread that S', O', fragments, masks and modifiers take at once.

@@ -94,10 +94,8 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
 void set_scores(PrefillPlan& p, const Config& c) {
   p.mask.emplace(*c.mask, mma_score_layout(p.BN / 2));
   p.modifier.emplace(*c.score_mod, mma_score_layout(p.BN / 2));
-  const HiddenValues::Shape shape{p.depth, p.ov_depth, c.dtype, *c.out_dtype, pack_name(*c.out_dtype)};
   // O of more columns leaves no registers for a second way.
-  if (HiddenValues::guards(*c.mask) && !p.converts() && std::max(p.depth, p.ov_depth) <= 128)
-    p.hidden.emplace(shape, *c.mask, *c.score_mod, ScoreModifier::Dialect());
+  if (std::max(p.depth, p.ov_depth) <= 128) p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
 }
 
 /// The measured width, narrowed until mask and score modifier find registers beside O, S and P.
