@@ -68,8 +68,15 @@ std::shared_ptr<const EmulationReport> convert(const kiln_emulator_result& from,
   auto report = std::make_shared<EmulationReport>();
   for (const auto& [name, value] : std::span(from.counters, from.num_counters))
     report->counters.emplace_back(name, value);
-  for (const auto& finding : std::span(from.findings, from.num_findings))
-    report->findings.push_back(convert(finding, file));
+  // Notes are no faults: they are counted (`kiln emulate` has them in full).
+  std::uint64_t notes = 0;
+  for (const auto& finding : std::span(from.findings, from.num_findings)) {
+    if (finding.note != 0)
+      ++notes;
+    else
+      report->findings.push_back(convert(finding, file));
+  }
+  if (notes > 0) report->counters.emplace_back("notes", notes);
   report->output = from.output;
   report->completed = from.completed != 0;
   return report;

@@ -12,12 +12,6 @@
 namespace kiln::sm90 {
 namespace {
 
-std::string decode_call(const PrefillPlan& p) {
-  if (p.ragged) return "decode_work(place, rows, heads_q, heads_kv)";
-  return fmt::format("decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks{})",
-                     p.dynamic ? ", section_heads" : "");
-}
-
 // The item at hand; the one after it is written beside it, so this one can be read until its end.
 void emit_read(Writer& w) {
   w.line("const int4* const item = work_items + 2 * work_phase;");
@@ -102,7 +96,7 @@ void emit_open_items(Writer& w, const PrefillPlan& p, ItemReader reader) {
       w.line("if (place.x < 0) break;");
     }
   }
-  w.line("const Work work = {};", decode_call(p));
+  w.line("const Work work = {};", p.work_items().decode_call());
 }
 
 void emit_close_items(Writer& w, const PrefillPlan& p, ItemReader reader) {

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/quantization.hpp"
+#include "generator/schedules/common/prefill_work.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
@@ -158,8 +159,9 @@ struct PrefillPlan {
   std::string tile_step() const {
     return cluster == 1 ? "gridDim.x" : fmt::format("gridDim.x / {}", cluster);
   }
+  PrefillWork work_items() const { return {BM, BN, cluster, ragged, dynamic, &*mask}; }
   /// The last KV tile an item visits (they go from the highest down).
-  std::string first_block() const { return mask->bounded_below() ? "work.first_block" : "0"; }
+  std::string first_block() const { return work_items().first_block(); }
   /// The emitted names that masks and score modifiers read, inside a work item.
   ScoreContext score_context() const {
     ScoreContext context;

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Increased when a struct below changes its meaning. */
-#define KILN_EMULATOR_INTERFACE 1
+#define KILN_EMULATOR_INTERFACE 2
 
 typedef enum {
   KILN_EMULATOR_OK = 0,
@@ -79,6 +79,7 @@ typedef struct {
   int has_other;
   kiln_emulator_site other; /* the second party of a race, or who owns what was touched */
   uint64_t count;
+  int note; /* worth knowing, no fault */
 } kiln_emulator_finding;
 
 typedef struct {

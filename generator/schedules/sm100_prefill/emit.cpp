@@ -1,0 +1,301 @@
+// The text of an sm100_prefill kernel: what templates/sm100_prefill.cuh leaves open.
+#include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
+#include "generator/emit/output_elements.hpp"
+#include "generator/emit/parameters.hpp"
+#include "generator/emit/text_template.hpp"
+#include "generator/layout/tcgen05.hpp"
+#include "generator/schedules/sm100_prefill/plan.hpp"
+#include "generator/systems/sm100/row_softmax.hpp"
+
+namespace kiln::sm100 {
+namespace {
+
+// L2 policies: K and V are read again by the other query tiles of the head, Q is not.
+constexpr const char* kEvictLast = "0x14F0000000000000ull";
+constexpr const char* kEvictFirst = "0x12F0000000000000ull";
+
+/// What `emit` writes, without the last newline.
+template <class Emit>
+std::string text_of(Emit emit) {
+  Writer w;
+  emit(w);
+  std::string text = w.text();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+KernelParam tensor_map(const PrefillPlan& p, const char* role, int rows) {
+  KernelParam param{KernelParam::Kind::tensor_map, role, {}};
+  param.map.dims = {{"depth", p.fa4.gran}, {"seq", rows}, {"head", 1}, {"batch", 1}};
+  param.map.swizzle_bytes = p.fa4.swizzle_bytes;
+  param.map.l2_promotion_bytes = 256;
+  return param;
+}
+
+std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
+  using Kind = KernelParam::Kind;
+  std::vector<KernelParam> params{tensor_map(p, "q", PrefillPlan::kRows), tensor_map(p, "k", p.BN),
+                                  tensor_map(p, "v", p.BN), tensor_map(p, "o", 32)};
+  const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
+  for (const char* role : {"heads_q", "heads_kv", "seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"})
+    add(Kind::i32, role);
+  if (p.sections()) add(Kind::i32, "section_heads");
+  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
+  return params;
+}
+
+/// A load of `columns` columns of this lane's row with the wait for it, or a store: an instruction has up to 32 here.
+void add_tmem_access(Prelude& prelude, int columns, bool load) {
+  Writer w;
+  w.comment("{} columns of this lane's row{}.", columns, load ? ", with the wait for them" : "");
+  w.open("__device__ __forceinline__ void tmem_{}_{}({}float (&x)[{}]{})", load ? "load" : "store_floats", columns,
+         load ? "" : "u32 at, ", columns, load ? ", u32 at" : "");
+  w.line("asm volatile(");
+  const int piece = std::min(columns, 32);
+  for (int first = 0; first < columns; first += piece) {
+    std::string list;
+    for (int i = first; i < first + piece; ++i) list += fmt::format("{}%{}", i == first ? "" : ", ", load ? i : i + 1);
+    const std::string at = fmt::format("[%{} + {}]", load ? columns : 0, first);
+    const std::string operands = load ? "{" + list + "}, " + at : at + ", {" + list + "}";
+    w.line("    \"tcgen05.{}.sync.aligned.32x32b.x{}.b32 {};{}\"", load ? "ld" : "st", piece, operands,
+           load || first + piece < columns ? "\\n" : "");
+  }
+  if (load) w.line("    \"tcgen05.wait::ld.sync.aligned;\"");
+  std::string list;
+  const auto flush = [&](const char* lead) {
+    w.line("    {}{}", lead, list);
+    list.clear();
+  };
+  if (!load) w.line("    ::\"r\"(at),");
+  for (int i = 0; i < columns; ++i) {
+    list += fmt::format("\"{}f\"(x[{}]){}", load ? "=" : "", i, i + 1 < columns ? ", " : "");
+    if (i % 8 == 7) flush(load && i == 7 ? ": " : "  ");
+  }
+  w.line("    : {});", load ? "\"r\"(at)" : "\"memory\"");
+  w.close();
+  prelude.add(fmt::format("tmem_{}_{}", load ? "load" : "store", columns), w.take());
+}
+
+void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
+  for (const char* section :
+       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
+        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "prefetch_tensor_map", "tma_load", "tma_store",
+        "fence_proxy_async", "descriptor", "shared_words", "store_shared_float", "tmem_alloc", "tcgen05_fence",
+        "tcgen05_mma", "tcgen05_commit"})
+    prelude.use(section);
+  prelude.use(pack_name(p.config.dtype));
+  prelude.use(pack_name(*p.config.out_dtype));
+  if (p.lse) prelude.use("log2_approx");
+  RowSoftmax::use(prelude);
+  p.modifier->use(prelude);
+  add_tmem_access(prelude, p.BN, true);
+  if (piece != p.BN) add_tmem_access(prelude, piece, true);
+  add_tmem_access(prelude, piece, false);
+}
+
+/// S of one chunk of K.
+void emit_issue_scores(Writer& w, const PrefillPlan& p) {
+  const auto q = p.q_descriptor();
+  const auto& k = p.k->descriptor();
+  const int chunks = p.fa4.num_qk_stages, steps = p.fa4.BK0 / p.fa4.MMA_K;
+  for (int qk = 0; qk < chunks; ++qk) {
+    const int begin = qk * steps, end = std::min(begin + steps, p.k_steps());
+    w.comment("S {} Q K': columns {} to {} of Q and K, 16 a step.", qk == 0 ? "=" : "+=", 16 * begin, 16 * end - 1);
+    w.open("__device__ __forceinline__ void issue_scores{}(u32 s, u32 q, u32 k)",
+           chunks > 1 ? fmt::format("_{}", qk) : "");
+    for (int step = begin; step < end; ++step)
+      w.line("mma_smem(s, descriptor(q + {}, kQHigh), descriptor(k + {}, kKHigh), kScoresKind, {});", q.step(step),
+             k.step(step), step > 0);
+    w.close();
+  }
+}
+
+/// O (+)= P V for keys [begin, end).
+void emit_products(Writer& w, const PrefillPlan& p, int begin, int end) {
+  for (int key = begin; key < end; key += 16)
+    w.line("mma_tmem(o, p + {}, descriptor(v + {}, kVHigh), kOutputKind, {});", key / 2,
+           p.v->descriptor().step(key / 16), key == 0 ? "add" : "true");
+}
+
+/// S of tile `tile` as K comes; the last reader of K releases it.
+void emit_scores(Writer& w, const PrefillPlan& p, int tile) {
+  const int chunks = p.fa4.num_qk_stages;
+  for (int qk = 0; qk < chunks; ++qk) {
+    if (tile == 0) p.k->emit_wait(w, qk);
+    w.line("issue_scores{}(tmem + {}, q_desc + {}, {});", chunks > 1 ? fmt::format("_{}", qk) : "",
+           tile * p.fa4.tmem_s1, tile * (p.q_stride() >> 4), p.k->get());
+    if (tile == 1 && qk == chunks - 1) w.line("tcgen05_commit(mbar_s_full + 8);");
+    if (tile == 1) p.k->emit_release(w, qk);
+  }
+}
+
+void emit_load_q(Writer& w, const PrefillPlan& p, int tile) {
+  w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * tile);
+  w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p.q_bytes());
+  for (int panel = 0; panel < p.q_panels(); ++panel)
+    w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, work.m_start + {}, work.head, work.batch, {});",
+           tile * p.q_stride() + panel * PrefillPlan::kPanelBytes, 8 * tile, panel * p.fa4.gran,
+           tile * PrefillPlan::kRows, kEvictFirst);
+}
+
+void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  const auto& ring = pipeline.ring();
+  for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
+    ring.emit_wait_empty(w, qk);
+    w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.barrier_bytes());
+    for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+      const int panel = qk * pipeline.panels_per_chunk() + i;
+      w.line("tma_load(smem_{0} + {1} * {2} + {3}, &{0}_map, {4}, {5}, {6}, {7});", name, ring.stage(),
+             pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes(), ring.full(qk),
+             panel * p.fa4.gran, p.operand->coordinates("n", 0), kEvictLast);
+    }
+  }
+  ring.emit_step(w);
+}
+
+void emit_store(Writer& w, const PrefillPlan& p) {
+  for (int panel = 0; panel < p.o_panels(); ++panel)
+    w.line("tma_store(&o_map, stage + {} * tile + {}, {}, work.m_start + 128 * tile + 32 * quarter, work.head, work.batch);",
+           p.q_stride(), panel * PrefillPlan::kPanelBytes, panel * p.fa4.gran);
+}
+
+/// Tiles that every row of a warp sees whole: keys [clean_begin, clean_end).
+void emit_clean_range(Writer& w, const PrefillPlan& p) {
+  if (!p.mask->bounded_above()) return;
+  w.comment("keys that all rows of this warp see");
+  w.line("const int position = work.m_start + 32 * warp + work.seqlen_k - work.seqlen_q;");
+  w.line("const int clean_end = {};", p.mask->end_key("position", "work.seqlen_k"));
+  if (p.mask->bounded_below()) w.line("const int clean_begin = {};", p.mask->first_key("position + 31"));
+}
+
+Holes tile_holes(const PrefillPlan& p, int piece) {
+  const auto& f = p.fa4;
+  Holes holes;
+  holes.number("BN", p.BN).number("ov_depth", p.ov_depth).number("v_steps", p.v_steps()).number("piece", piece);
+  const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
+  holes.text("scores_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.BN, false)));
+  holes.text("output_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.ov_depth, true)));
+  holes.text("q_high", word(p.q_descriptor().high())).text("k_high", word(p.k->descriptor().high()));
+  holes.text("v_high", word(p.v->descriptor().high())).text("q_low", word(p.q_descriptor().low()));
+  holes.text("issue_scores", text_of([&](Writer& w) { emit_issue_scores(w, p); }));
+  holes.text("first_products", text_of([&](Writer& w) { emit_products(w, p, 0, p.first_keys()); }));
+  holes.text("rest_products", text_of([&](Writer& w) { emit_products(w, p, p.first_keys(), p.BN); }));
+  holes.when("pieces", f.num_pv_stages > 1);
+  holes.text("pack", pack_name(p.config.dtype)).text("out_pack", pack_name(*p.config.out_dtype));
+  holes.number("panel_bytes", PrefillPlan::kPanelBytes);
+  return holes;
+}
+
+void add_memory(Holes& holes, const PrefillPlan& p) {
+  holes.number("smem_q", p.smem_q).number("smem_k", p.smem_k).number("smem_v", p.smem_v);
+  holes.number("smem_factors", p.smem_factors).number("mbar", p.smem_barriers).number("smem_tmem", p.smem_tmem);
+  holes.number("q_stride", p.q_stride()).number("warp_stage", 32 * p.fa4.swizzle_bytes);
+  holes.number("s1", p.fa4.tmem_s1).number("o0", p.fa4.tmem_o0).number("o1", p.fa4.tmem_o1);
+  holes.number("tmem_columns", p.tmem().columns());
+  holes.number("softmax_registers", PrefillPlan::kSoftmaxRegisters);
+  holes.number("correction_registers", PrefillPlan::kCorrectionRegisters);
+  holes.number("issue_registers", PrefillPlan::kIssueRegisters);
+  const auto& k = p.k->ring();
+  const auto& v = p.v->ring();
+  holes.text("ring_addresses", text_of([&](Writer& w) {
+               k.emit_addresses(w, p.smem_k_barriers);
+               v.emit_addresses(w, p.smem_v_barriers);
+             }));
+  holes.text("ring_init", text_of([&](Writer& w) {
+               k.emit_init(w, 1, 1);
+               if (!p.fa4.shared_ring) v.emit_init(w, 1, 1);
+             }));
+  holes.text("producer_states", text_of([&](Writer& w) { k.emit_state(w, true), v.emit_state(w, true); }));
+}
+
+void add_roles(Holes& holes, const PrefillPlan& p) {
+  const ScoreContext context = p.score_context();
+  const RowSoftmax softmax({p.BN, p.modifier->scale_log2()});
+  const auto add = [&](const char* name, auto emit) { holes.text(name, text_of(emit)); };
+  holes.text("items", "for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {\n  const Work work = " +
+                          p.work().decode_call("tile_number") + ";");
+  holes.text("end_items", "}").text("first_block", p.work().first_block());
+  add("mask_rows", [&](Writer& w) { p.mask->emit_rows(w, context); });
+  add("modifier_rows", [&](Writer& w) { p.modifier->emit_rows(w, context); });
+  add("clean_range", [&](Writer& w) { emit_clean_range(w, p); });
+  add("modifier", [&](Writer& w) { p.modifier->emit_apply(w, context, fmt::format("n * {}", p.BN)); });
+  add("mask", [&](Writer& w) { p.mask->emit_apply_where_cut(w, context, p.BN); });
+  add("tile_max", [&](Writer& w) { softmax.emit_max(w); });
+  add("subtract", [&](Writer& w) { softmax.emit_subtract(w); });
+  add("first_p", [&](Writer& w) { softmax.emit_exp(w, 0, p.first_keys()); });
+  add("rest_p", [&](Writer& w) { softmax.emit_exp(w, p.first_keys(), p.BN); });
+  holes.text("scale_log2", p.modifier->scale_log2());
+  holes.when("sink", p.sink).when("lse", p.lse);
+  holes.when("rows", p.lse || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows());
+  holes.text("natural_max", p.sink ? "top" : "row_max * " + p.modifier->scale());
+  holes.text("lse_row", "((long long)work.batch * heads_q + work.head) * seqlen_q + row");
+  add("store", [&](Writer& w) { emit_store(w, p); });
+  add("construct", [&](Writer& w) {
+    p.k->emit_construct(w), p.v->emit_construct(w);
+    p.k->ring().emit_state(w, false), p.v->ring().emit_state(w, false);
+  });
+  add("scores_0", [&](Writer& w) { emit_scores(w, p, 0); });
+  add("scores_1", [&](Writer& w) { emit_scores(w, p, 1); });
+  add("wait_v", [&](Writer& w) { p.v->emit_wait(w, 0); });
+  add("release_v", [&](Writer& w) { p.v->emit_release(w, 0); });
+  holes.text("v_desc", p.v->get());
+  add("load_q0", [&](Writer& w) { emit_load_q(w, p, 0); });
+  add("load_q1", [&](Writer& w) { emit_load_q(w, p, 1); });
+  add("load_k", [&](Writer& w) { emit_load_kv(w, p, *p.k, "k"); });
+  add("load_v", [&](Writer& w) { emit_load_kv(w, p, *p.v, "v"); });
+}
+
+}  // namespace
+
+KernelSource emit_prefill(const PrefillPlan& p) {
+  const int piece = p.ov_depth % 32 == 0 ? 32 : 16;
+  Prelude prelude("sm100.cuh");
+  use_sections(prelude, p, piece);
+  const auto params = without_fixed_heads(kernel_params(p), p.config);
+  const std::string name = *p.config.name;
+  Holes holes = tile_holes(p, piece);
+  add_memory(holes, p);
+  add_roles(holes, p);
+
+  Writer body;
+  body.line("#define kInfinity __int_as_float(0x7f800000)");
+  body.blank();
+  body.raw(prelude.lines());
+  emit_fixed_heads(body, p.config);
+  p.work().emit(body);
+  body.raw(fill_template("sm100_prefill.cuh", "functions", holes));
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", PrefillPlan::kThreads);
+  body.open("{}({})", entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
+  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)");
+  body.line("asm volatile(\"trap;\");  // built for plain sm_100, which has no tcgen05");
+  body.line("#else");
+  body.raw(fill_template("sm100_prefill.cuh", "body", holes));
+  body.line("#endif");
+  body.close();
+
+  KernelSource source;
+  Manifest& m = source.manifest = manifest_of(p.config);
+  m.num_threads = PrefillPlan::kThreads;
+  m.smem_bytes = p.smem.bytes();
+  m.grid = {GridRule::Kind::persistent, 2 * PrefillPlan::kRows, 1};
+  m.params = params;
+  // S0 and S1 of the first tile and of the loop; O0 and O1 of the first and the last, and of the loop.
+  m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", 4 * (p.k_steps() + p.v_steps())}};
+  const std::string facts = fmt::format(
+      "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {} qk stages, P in {} pieces.\n"
+      "Tensor memory: S0 P0 0, S1 P1 {}, O0 {}, O1 {}, {} of 512 columns.\n"
+      "Registers: {} a softmax thread, {} a correction thread, {} others.\nShared memory ({} bytes):{}",
+      *p.config.schedule, p.BN, p.fa4.num_kv_stages,
+      p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V", p.fa4.num_qk_stages,
+      p.fa4.num_pv_stages, p.fa4.tmem_s1, p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used,
+      PrefillPlan::kSoftmaxRegisters, PrefillPlan::kCorrectionRegisters, PrefillPlan::kIssueRegisters,
+      p.smem.bytes(), p.smem.listing());
+  set_text(source, facts, body.lines());
+  return source;
+}
+
+}  // namespace kiln::sm100

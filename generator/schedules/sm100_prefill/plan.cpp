@@ -1,0 +1,176 @@
+#include "generator/schedules/sm100_prefill/plan.hpp"
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/schedules/common/meaning.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::sm100 {
+namespace {
+
+constexpr std::string_view kName = "sm100_prefill";
+
+/// A thread has a row of scores in registers: more keys spill (ptxas 13.0).
+constexpr int kMostKeys = 128;
+
+bool check_meaning(const Config& c, Violations& out) {
+  const auto before = out.size();
+  check_prefill_meaning(c, kName,
+                        {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
+                         "bn_cap", "single_o", "pair_cta"},
+                        PrefillBytes::fp8, out);
+  const Config m = with_shared_defaults(c);
+  const MeaningCheck check(c, m, kName, out);
+  check.takes_16_bit();
+  check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+              std::string(to_string(c.dtype)));
+  check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
+  check.takes(m.operand->kind == OperandKind::contiguous, "/operand/kind", "takes contiguous K and V",
+              "contiguous");
+  check.takes(!c.single_o.value_or(false), "/single_o", "has an accumulator for each tile of queries", "false");
+  check.takes(!c.pair_cta.value_or(false), "/pair_cta", "runs on single blocks", "false");
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
+    check.takes(value <= 128, pointer, "takes rows of up to 128 columns", "128");
+  return out.size() == before;
+}
+
+/// The numbers of FA4's configuration with those that the user set in their place.
+FA4Config configure(const Config& c) {
+  FA4Params params;
+  params.dtype = c.dtype;
+  params.BM = *c.BM;
+  params.qk_depth = c.depth;
+  params.ov_depth = *c.ov_depth;
+  params.nope_depth = c.depth;
+  params.scale_bytes = 0;
+  params.bn_cap = std::min({kMostKeys, c.BN.value_or(kMostKeys), c.bn_cap.value_or(kMostKeys)});
+  FA4Config config = fa4_config(params);
+  if (c.shared_ring && *c.shared_ring != config.shared_ring) {
+    const int slots = config.num_kv_stages * (config.shared_ring ? 1 : 2);
+    config.shared_ring = *c.shared_ring;
+    config.num_kv_stages = *c.shared_ring ? slots : slots / 2;
+  }
+  if (c.num_kv_stages) config.num_kv_stages = *c.num_kv_stages;
+  config.num_qk_stages = config.shared_ring ? 1 : c.num_qk_stages.value_or(1);
+  config.num_pv_stages = c.num_pv_stages.value_or(2);
+  config.BK0 = config.padded_qk / config.num_qk_stages;
+  config.staged_k_bytes = config.k_rows_per_cta * config.BK0 * config.element_bytes();
+  return config;
+}
+
+bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) {
+  const auto& f = p.fa4;
+  if (c.BN && *c.BN != f.BN) {
+    refuse(kName, {"/BN"}, "a thread holds the scores of a row: BN is a multiple of 32 from 64 to 128",
+           std::to_string(f.BN));
+    return false;
+  }
+  if (f.num_qk_stages > 1 && (f.shared_ring || p.k->num_panels() % f.num_qk_stages != 0)) {
+    refuse("V26", {"/num_qk_stages", "/shared_ring"},
+           fmt::format("num_qk_stages divides the {} swizzle panels of a K row, in a ring of its own",
+                       p.k->num_panels()),
+           "1");
+    return false;
+  }
+  if (c.num_qk_stages.value_or(1) > 1 && f.shared_ring) {
+    refuse("V26", {"/num_qk_stages", "/shared_ring"}, "K of a shared ring comes at once", "1");
+    return false;
+  }
+  const int least = f.shared_ring ? 3 : 2;
+  if (f.num_kv_stages < least) {
+    refuse("V25", {"/num_kv_stages", "/shared_ring"}, fmt::format("num_kv_stages is at least {} here", least),
+           std::to_string(least));
+    return false;
+  }
+  if (f.num_pv_stages > 2) {
+    refuse(kName, {"/num_pv_stages"}, "P is handed over whole or in two pieces", "1, 2");
+    return false;
+  }
+  return true;
+}
+
+void set_smem(PrefillPlan& p) {
+  p.smem_q = p.smem.add("q", 2 * p.q_stride(), 1024, "Q, two tiles of 128 rows; O on its way out");
+  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024,
+                        p.fa4.shared_ring ? "slots of K and V in turns" : "K stages");
+  p.smem_v = p.fa4.shared_ring ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  p.smem_factors =
+      p.smem.add("factors", 2 * PrefillPlan::kRows * 4, 16, "what each row of O is multiplied by");
+  p.smem_barriers = p.smem.add("mbar", 16 * 8, 8, "Q full/empty, S, P, P rest, factor full/empty, O");
+  p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
+  p.smem_v_barriers = p.fa4.shared_ring
+                          ? p.smem_k_barriers
+                          : p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
+  p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
+}
+
+ScoreLayout row_layout(int BN) {
+  ScoreLayout layout;
+  layout.registers = layout.columns = BN;
+  layout.rows = 1;
+  layout.row = [](int) { return 0; };
+  layout.column = [](int i) { return i; };
+  layout.array = "s";
+  layout.lane_bit = "0";
+  return layout;
+}
+
+}  // namespace
+
+std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
+  const Refusals refuse(user, out);
+  const auto before = out.size();
+  if (!c.BM) c.BM = 256;
+  if (*c.BM != 256) {
+    refuse(kName, {"/BM"}, "two tiles of 128 query rows share K and V", "256");
+    return std::nullopt;
+  }
+  if (c.swizzle && swizzle_bytes(c) != 128) {
+    refuse("V20", {"/swizzle"}, "sm100_prefill tiles rows into swizzle spans of 128 bytes", "128B");
+    return std::nullopt;
+  }
+  PrefillPlan p;
+  p.depth = c.depth;
+  p.ov_depth = *c.ov_depth;
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  p.fa4 = configure(c);
+  p.BN = p.fa4.BN;
+  p.k.emplace(p.fa4, true);
+  p.v.emplace(p.fa4, false);
+  if (!check_tiles(p, c, refuse)) return std::nullopt;
+  const std::array<int, 3> shape{128, p.BN, 16};
+  if (c.mma_shape && *c.mma_shape != shape)
+    refuse(kName, {"/mma_shape"}, "the matrix instruction of QK is m128 n(BN) k16",
+           fmt::format("[128, {}, 16]", p.BN));
+  set_smem(p);
+  const int most = target_info(Target::sm_100a).smem_bytes;
+  if (p.smem.bytes() > most) {
+    const int room = most - (p.smem.bytes() - p.fa4.num_kv_stages * (p.k->slot_bytes() + p.v->slot_bytes()));
+    refuse("V15", {"/num_kv_stages", "/BN"},
+           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most),
+           fmt::format("num_kv_stages {}", std::max(2, room / (p.k->slot_bytes() + p.v->slot_bytes()))));
+  }
+  if (out.size() != before) return std::nullopt;
+
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
+                    sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+  p.mask.emplace(*c.mask, row_layout(p.BN));
+  p.modifier.emplace(*c.score_mod, row_layout(p.BN));
+  c.schedule = std::string(kName);
+  c.BN = p.BN, c.BK = p.fa4.BK0;
+  c.mma_shape = shape;
+  c.num_threads = PrefillPlan::kThreads;
+  c.swizzle = SwizzleMode::b128;
+  c.num_kv_stages = p.fa4.num_kv_stages;
+  c.num_qk_stages = p.fa4.num_qk_stages;
+  c.num_pv_stages = p.fa4.num_pv_stages;
+  c.shared_ring = p.fa4.shared_ring;
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::sm100

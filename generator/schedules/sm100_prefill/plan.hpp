@@ -1,0 +1,71 @@
+// Every constant of an sm100_prefill kernel, derived once from the resolved config.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "generator/schedules/common/prefill_work.hpp"
+#include "generator/schedules/schedule.hpp"
+#include "generator/systems/fa4_config.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/score_mod.hpp"
+#include "generator/systems/sm100/tma_consumer_pipeline.hpp"
+#include "generator/systems/sm90/mha_operand.hpp"
+#include "generator/systems/sm90/smem_map.hpp"
+
+namespace kiln::sm100 {
+
+struct PrefillPlan {
+  Config config;  ///< resolved
+  FA4Config fa4;  ///< tile, tensor memory, rings
+
+  int depth = 0, ov_depth = 0, BN = 0;
+  bool lse = false, sink = false;
+
+  sm90::SmemMap smem;
+  int smem_q = 0, smem_k = 0, smem_v = 0, smem_factors = 0, smem_barriers = 0, smem_k_barriers = 0,
+      smem_v_barriers = 0, smem_tmem = 0;
+
+  std::optional<sm90::MHAOperand> operand;
+  std::optional<TMAConsumerPipeline> k, v;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  static constexpr int kThreads = 512, kRows = 128;  ///< rows of one of the two tiles of queries
+  static constexpr int kPanelBytes = kRows * 128;    ///< of Q and O
+  // Registers of a thread: of softmax, correction, and the warps that issue products and copies.
+  static constexpr int kSoftmaxRegisters = 192, kCorrectionRegisters = 80, kIssueRegisters = 48;
+  static_assert(2 * kSoftmaxRegisters + kCorrectionRegisters + kIssueRegisters <= 4 * 128);
+
+  SmemTile q_tile() const { return {kRows, fa4.swizzle_bytes, 2}; }
+  MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
+  int q_panels() const { return fa4.padded_qk / fa4.gran; }
+  int o_panels() const { return fa4.padded_ov / fa4.gran; }
+  int q_bytes() const { return q_panels() * kPanelBytes; }  ///< of one tile
+  /// Bytes from one tile of Q to the other; O of a tile leaves through its Q's place.
+  int q_stride() const { return std::max(q_panels(), o_panels()) * kPanelBytes; }
+  TensorMemoryMap tmem() const { return {fa4.tmem_s1, fa4.tmem_o0, fa4.tmem_o1, fa4.tmem_used}; }
+  /// Keys of P after which products with V begin: all but the last 32, or all where P is one piece.
+  int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
+  int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
+  int v_steps() const { return BN / fa4.MMA_K; }
+  PrefillWork work() const { return {2 * kRows, BN, 1, false, sections(), &*mask}; }
+  bool sections() const { return mask->bounded_above(); }
+  /// The emitted names that masks and score modifiers read.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    context.rows = {{"row", "work.head"}};
+    context.batch = "work.batch", context.seqlen_q = "work.seqlen_q", context.seqlen_k = "work.seqlen_k";
+    return context;
+  }
+};
+
+/// Fills defaults and checks; nullopt with violations when a rule is broken.
+std::optional<PrefillPlan> plan_prefill(Config config, Violations& out);
+
+/// The kernel's text.
+KernelSource emit_prefill(const PrefillPlan& plan);
+
+}  // namespace kiln::sm100

@@ -1,0 +1,41 @@
+#include "generator/systems/sm100/row_softmax.hpp"
+
+namespace kiln::sm100 {
+
+void RowSoftmax::use(Prelude& prelude) {
+  for (const char* section :
+       {"exp2_approx", "rcp_approx", "row_base", "max_of_three", "pairs", "tmem_store_16", "tmem_wait_store"})
+    prelude.use(section);
+}
+
+void RowSoftmax::emit_max(Writer& w) const {
+  // Four chains, three numbers an instruction.
+  w.line("float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);");
+  for (int i = 8; i < shape_.keys; i += 8) {
+    w.line(
+        "max_a = max_of_three(max_a, s[{}], s[{}]); max_b = max_of_three(max_b, s[{}], s[{}]); max_c = "
+        "max_of_three(max_c, s[{}], s[{}]); max_d = max_of_three(max_d, s[{}], s[{}]);",
+        i, i + 1, i + 2, i + 3, i + 4, i + 5, i + 6, i + 7);
+  }
+  w.line("const float tile_max = fmaxf(max_of_three(max_a, max_b, max_c), max_d);");
+}
+
+void RowSoftmax::emit_subtract(Writer& w) const {
+  for (int i = 0; i < shape_.keys; i += 4)
+    w.line("s[{}] -= steep; s[{}] -= steep; s[{}] -= steep; s[{}] -= steep;", i, i + 1, i + 2, i + 3);
+}
+
+void RowSoftmax::emit_exp(Writer& w, int begin, int end) const {
+  for (int first = begin; first < end; first += 32) {
+    w.open("");
+    w.line("const u32 p[16] = {");
+    for (int i = first; i < first + 32; i += 4)
+      w.line("    exponentials(s[{}], s[{}], {}, shift, sum_a), exponentials(s[{}], s[{}], {}, shift, sum_b),", i,
+             i + 1, shape_.scale_log2, i + 2, i + 3, shape_.scale_log2);
+    w.line("};");
+    w.line("tmem_store_16(s_at + {}, p);", first / 2);
+    w.close();
+  }
+}
+
+}  // namespace kiln::sm100

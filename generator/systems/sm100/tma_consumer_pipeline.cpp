@@ -1,0 +1,36 @@
+#include "generator/systems/sm100/tma_consumer_pipeline.hpp"
+
+namespace kiln::sm100 {
+
+TMAConsumerPipeline::TMAConsumerPipeline(const FA4Config& config, bool is_k)
+    : config_(config),
+      is_k_(is_k),
+      ring_(is_k ? "k" : "v", config.num_kv_stages, is_k ? config.num_qk_stages : 1),
+      descriptor_({config.BN, config.swizzle_bytes, config.element_bytes()}, is_k) {
+  if (config.shared_ring) ring_.take_turns(is_k ? 0 : 1);
+}
+
+void TMAConsumerPipeline::emit_construct(Writer& w) const {
+  w.line("const u32 {0}_desc = (smem_{0} >> 4) | {1:#x}u;", name(), descriptor_.low());
+}
+
+std::string TMAConsumerPipeline::get() const {
+  return fmt::format("{}_desc + {} * {}", name(), ring_.stage(), slot_bytes() >> 4);
+}
+
+void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
+  w.line("tcgen05_commit({});", ring_.empty(qk));
+  if (qk == num_qk_stages_effective() - 1) ring_.emit_step(w);
+}
+
+nlohmann::ordered_json TMAConsumerPipeline::constants() const {
+  nlohmann::ordered_json out = tma_consumer_json(config_, is_k_);
+  out["slot_bytes"] = slot_bytes();
+  out["num_panels"] = num_panels();
+  out["page_dense"] = false;
+  out["swizzle_bytes"] = config_.swizzle_bytes;
+  out["num_barriers"] = ring_.num_barriers();
+  return out;
+}
+
+}  // namespace kiln::sm100

@@ -1,0 +1,88 @@
+// Intrinsics of sm_100a: tensor memory and the tcgen05 instructions. Spellings as in the PTX ISA.
+//@ include sm90.cuh
+
+//@ section tmem_alloc needs types
+// By one whole warp: `columns` columns of tensor memory, a power of two; their address goes to shared memory. No other
+// block of the processor waits for more after that.
+__device__ __forceinline__ void tmem_alloc(u32 address_at, u32 columns) {
+  asm volatile(
+      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"
+      "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::"r"(address_at),
+      "r"(columns)
+      : "memory");
+}
+__device__ __forceinline__ void tmem_dealloc(u32 tmem, u32 columns) {
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
+}
+
+//@ section tcgen05_fence
+// Around every hand-over between threads: what this thread did in tensor memory before, and does after.
+__device__ __forceinline__ void tcgen05_fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+__device__ __forceinline__ void tcgen05_fence_after() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+
+//@ section tmem_wait_store
+// Until this warp's stores to tensor memory have been done.
+__device__ __forceinline__ void tmem_wait_store() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+
+//@ section tmem_store_16 needs types
+// 16 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_16(u32 at, const u32* x) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16};" ::"r"(at),
+      "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]), "r"(x[6]), "r"(x[7]), "r"(x[8]), "r"(x[9]), "r"(x[10]),
+      "r"(x[11]), "r"(x[12]), "r"(x[13]), "r"(x[14]), "r"(x[15])
+      : "memory");
+}
+
+//@ section tcgen05_mma needs types
+// D = A B or D += A B in f32, issued by one thread. `kind` is the instruction descriptor. A and B by their matrix
+// descriptors, or A from tensor memory: row m in lane m, the contraction along the columns.
+__device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "l"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+__device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "r"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+
+//@ section tcgen05_commit needs types
+// One arrival on the barrier when every product that this thread issued before has ended.
+__device__ __forceinline__ void tcgen05_commit(u32 bar) {
+  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
+}
+
+//@ section max_of_three
+__device__ __forceinline__ float max_of_three(float a, float b, float c) {
+  float y;
+  asm("max.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
+  return y;
+}
+
+//@ section pairs
+// Two numbers an instruction: x = x * factor + add, x *= factor, sum += x.
+__device__ __forceinline__ void fma_pair(float& x, float& y, float factor, float add) {
+  asm("{ .reg .b64 v, f, a; mov.b64 v, {%0, %1}; mov.b64 f, {%2, %2}; mov.b64 a, {%3, %3};\n"
+      "  fma.rn.f32x2 v, v, f, a; mov.b64 {%0, %1}, v; }"
+      : "+f"(x), "+f"(y)
+      : "f"(factor), "f"(add));
+}
+__device__ __forceinline__ void scale_pair(float& x, float& y, float factor) {
+  asm("{ .reg .b64 v, f; mov.b64 v, {%0, %1}; mov.b64 f, {%2, %2}; mul.rn.f32x2 v, v, f; mov.b64 {%0, %1}, v; }"
+      : "+f"(x), "+f"(y)
+      : "f"(factor));
+}
+__device__ __forceinline__ void add_pair(float2& sum, float x, float y) {
+  asm("{ .reg .b64 v, s; mov.b64 v, {%2, %3}; mov.b64 s, {%0, %1}; add.rn.f32x2 s, s, v; mov.b64 {%0, %1}, s; }"
+      : "+f"(sum.x), "+f"(sum.y)
+      : "f"(x), "f"(y));
+}
+
+//@ section store_shared_float needs types
+__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }

@@ -1,0 +1,322 @@
+// The kernel of generator/schedules/sm100_prefill: functions of a tile, and the body by roles.
+
+//@ section functions
+// S = Q K', the instruction descriptor: 128 x ${BN}, K K-major. O += P V: 128 x ${ov_depth}, V MN-major.
+constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
+// Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
+constexpr u32 kQHigh = ${q_high}, kKHigh = ${k_high}, kVHigh = ${v_high};
+
+${issue_scores}
+// O (+)= P V, ${v_steps} steps of 16 keys, as P comes from softmax. `p_full` also tells that O has been rescaled.
+__device__ __forceinline__ void issue_output(u32 o, u32 p, u32 v, bool add, u32 p_full, u32 p_rest, u32 phase) {
+  mbarrier_wait(p_full, phase);
+  tcgen05_fence_after();
+  ${first_products}
+//@ if pieces
+  mbarrier_wait(p_rest, phase);
+  tcgen05_fence_after();
+  ${rest_products}
+//@ end
+}
+
+// Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
+  fma_pair(a, b, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b);
+  add_pair(sum, a, b);
+  return ${pack}(a, b);
+}
+
+// ${ov_depth} columns of O of this lane's row times a factor.
+__device__ __forceinline__ void rescale_output(u32 o, float alpha) {
+  float x[${piece}];
+#pragma unroll
+  for (int column = 0; column < ${ov_depth}; column += ${piece}) {
+    tmem_load_${piece}(x, o + column);
+#pragma unroll
+    for (int i = 0; i < ${piece}; i += 2) scale_pair(x[i], x[i + 1], alpha);
+    tmem_store_floats_${piece}(o + column, x);
+  }
+  tmem_wait_store();
+}
+
+// The same to shared memory, in 16 bits, swizzled: 16-byte chunk c of a row of 128 bytes is at chunk c ^ (row % 8).
+__device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+#pragma unroll
+  for (int column = 0; column < ${ov_depth}; column += ${piece}) {
+    float x[${piece}];
+    if (any) {
+      tmem_load_${piece}(x, o + column);
+    } else {
+#pragma unroll
+      for (int i = 0; i < ${piece}; ++i) x[i] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < ${piece}; i += 8) {
+      const u32 chunk = (column + i) % 64 / 8;
+      store_shared_16(row_at + (column + i) / 64 * ${panel_bytes} + ((chunk << 4) ^ swizzle),
+                      make_uint4(${out_pack}(x[i] * inv_sum, x[i + 1] * inv_sum), ${out_pack}(x[i + 2] * inv_sum, x[i + 3] * inv_sum),
+                                 ${out_pack}(x[i + 4] * inv_sum, x[i + 5] * inv_sum), ${out_pack}(x[i + 6] * inv_sum, x[i + 7] * inv_sum)));
+    }
+  }
+}
+
+//@ section body
+extern __shared__ __align__(1024) unsigned char smem_bytes[];
+const u32 smem = smem_address(smem_bytes);
+const u32 smem_q = smem + ${smem_q}, smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_factors = smem + ${smem_factors};
+// of each tile of queries, tile 1's 8 bytes behind: Q is there, and its place is free; S is there; P is there and O rescaled,
+// the rest of P; the row's factor is there, and was read; P V has ended
+const u32 mbar_q_full = smem + ${mbar}, mbar_q_empty = mbar_q_full + 16, mbar_s_full = mbar_q_full + 32;
+const u32 mbar_p_full = mbar_q_full + 48, mbar_p_rest = mbar_q_full + 64, mbar_factor_full = mbar_q_full + 80;
+const u32 mbar_factor_empty = mbar_q_full + 96, mbar_o_full = mbar_q_full + 112;
+${ring_addresses}
+const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+
+if (warp == 12) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
+if (threadIdx.x == 0) {
+  prefetch_tensor_map(&q_map);
+  prefetch_tensor_map(&k_map);
+  prefetch_tensor_map(&v_map);
+  prefetch_tensor_map(&o_map);
+#pragma unroll
+  for (int i = 0; i < 16; i += 8) {
+    mbarrier_init(mbar_q_full + i, 1);
+    mbarrier_init(mbar_q_empty + i, 4);       // a lane of each warp of the correction
+    mbarrier_init(mbar_s_full + i, 1);
+    mbarrier_init(mbar_p_full + i, 8);        // softmax and correction
+    mbarrier_init(mbar_p_rest + i, 4);
+    mbarrier_init(mbar_factor_full + i, 4);
+    mbarrier_init(mbar_factor_empty + i, 4);
+    mbarrier_init(mbar_o_full + i, 1);
+  }
+  ${ring_init}
+  fence_mbarrier_init();
+}
+tcgen05_fence_before();
+__syncthreads();
+tcgen05_fence_after();
+const u32 tmem = *(volatile u32*)(smem_bytes + ${smem_tmem});  // columns: S0 P0 0, S1 P1 ${s1}, O0 ${o0}, O1 ${o1}
+
+if (warp < 8) {
+  // ---- softmax: a row of a tile of queries a thread
+  SETMAXNREG_INC(${softmax_registers});
+  const int tile = warp / 4;
+  const u32 s_at = tmem + tile * ${BN} + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
+  const u32 factor_at = smem_factors + 4 * threadIdx.x;
+  const u32 s_full = mbar_s_full + 8 * tile, p_full = mbar_p_full + 8 * tile, p_rest = mbar_p_rest + 8 * tile;
+  const u32 factor_full = mbar_factor_full + 8 * tile, factor_empty = mbar_factor_empty + 8 * tile;
+  u32 s_phase = 0, factor_phase = 1;
+  ${items}
+//@ if rows
+    const int row = work.m_start + threadIdx.x;  // of the sequence; may be past its end
+//@ end
+    ${mask_rows}
+    ${modifier_rows}
+    ${clean_range}
+    float row_max = -kInfinity, row_sum = 0.0f;
+#pragma unroll 1
+    for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
+      mbarrier_wait(s_full, s_phase);
+      s_phase ^= 1;
+      tcgen05_fence_after();
+      float s[${BN}];
+      tmem_load_${BN}(s, s_at);
+      ${modifier}
+      ${mask}
+      ${tile_max}
+      // The old maximum stays while it grew by no more than 2^8 (per row): P stays in range, and O as it is.
+      float alpha = 1.0f;
+      if ((tile_max - row_max) * ${scale_log2} > 8.0f) {
+        alpha = rescale_factor(row_max, tile_max, ${scale_log2});
+        row_max = tile_max;
+      }
+      mbarrier_wait(factor_empty, factor_phase);
+      factor_phase ^= 1;
+      store_shared_float(factor_at, alpha);
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(factor_full);
+      float shift = row_max == -kInfinity ? 0.0f : row_base(row_max, ${scale_log2});
+      if (__any_sync(0xffffffffu, is_steep(shift))) {
+        const float steep = is_steep(shift) && row_max != -kInfinity ? row_max : 0.0f;
+        if (is_steep(shift)) shift = 0.0f;
+        ${subtract}
+      }
+      float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
+      ${first_p}
+      tmem_wait_store();
+      tcgen05_fence_before();
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(p_full);
+//@ if pieces
+      ${rest_p}
+      tmem_wait_store();
+      tcgen05_fence_before();
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(p_rest);
+//@ end
+      row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
+    }
+//@ if sink
+    // the sink is one more logit of the denominator, which may be far above the scores: relative to the larger
+    const float own = row_max * (${scale_log2} * 0.693147181f), sink_logit = sink[work.head], top = fmaxf(own, sink_logit);
+    const float lower = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);
+    if (row_sum != 0.0f) row_sum = row_sum * lower + (sink_logit == top ? 1.0f : exp2_approx((sink_logit - top) * 1.44269504f));
+    const float inv_sum = row_sum == 0.0f ? 0.0f : lower * rcp_approx(row_sum);
+//@ else
+    const float inv_sum = row_sum == 0.0f ? 0.0f : rcp_approx(row_sum);
+//@ end
+    mbarrier_wait(factor_empty, factor_phase);
+    factor_phase ^= 1;
+    store_shared_float(factor_at, inv_sum);
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(factor_full);
+//@ if lse
+    if (row < work.seqlen_q) {
+      lse[${lse_row}] =
+          row_sum == 0.0f ? -kInfinity : ${natural_max} + log2_approx(row_sum) * 0.693147181f;
+    }
+//@ end
+  ${end_items}
+} else if (warp < 12) {
+  // ---- correction: O of both tiles follows the rows' maxima; at the end O / row sum leaves
+  SETMAXNREG_DEC(${correction_registers});
+  const int quarter = warp % 4;
+  const u32 o_lanes = tmem + ((u32)quarter << 21);
+  const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
+  const u32 stage = smem_q + quarter * ${warp_stage}, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
+  u32 factor_phase = 0, o_phase = 0, q_phase = 0;
+  ${items}
+#pragma unroll 1
+    for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
+        const float alpha = load_shared_float(factor_at + 512 * tile);
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
+        if (n != work.num_blocks - 1) {
+          mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
+          tcgen05_fence_after();
+          if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), alpha);
+          tcgen05_fence_before();
+        }
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
+      }
+      factor_phase ^= 1;
+      if (n != work.num_blocks - 1) o_phase ^= 1;
+    }
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
+      const float inv_sum = load_shared_float(factor_at + 512 * tile);
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
+      mbarrier_wait(mbar_q_full + 8 * tile, q_phase);  // of an item without keys, too: the place of Q is this item's
+      if (work.num_blocks > 0) mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
+      tcgen05_fence_after();
+      stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), work.num_blocks > 0, inv_sum, row_at + ${q_stride} * tile, swizzle);
+      fence_proxy_async();
+      __syncwarp();
+      if (lane == 0) {
+        ${store}
+        bulk_commit();
+      }
+    }
+    factor_phase ^= 1;
+    q_phase ^= 1;
+    if (work.num_blocks > 0) o_phase ^= 1;
+    if (lane == 0) {
+      bulk_wait_read();
+      mbarrier_arrive(mbar_q_empty);
+      mbarrier_arrive(mbar_q_empty + 8);
+    }
+  ${end_items}
+} else if (warp == 12) {
+  // ---- products: one thread issues them all
+  SETMAXNREG_DEC(${issue_registers});
+  if (elect_one()) {
+    const u32 q_desc = (smem_q >> 4) | ${q_low};
+    ${construct}
+    u32 q_phase = 0, p_phase = 0;
+    ${items}
+      mbarrier_wait(mbar_q_full, q_phase);
+      if (work.num_blocks > 0) {
+        // the first tile: S0, S1, O0
+        ${scores_0}
+        tcgen05_commit(mbar_s_full);
+        mbarrier_wait(mbar_q_full + 8, q_phase);
+        ${scores_1}
+        ${wait_v}
+        issue_output(tmem + ${o0}, tmem, ${v_desc}, false, mbar_p_full, mbar_p_rest, p_phase);
+        tcgen05_commit(mbar_o_full);
+        bool add = false;
+#pragma unroll 1
+        for (int n = work.num_blocks - 2; n >= ${first_block}; --n) {
+          // S0 = Q0 K(n)'
+          ${scores_0}
+          tcgen05_commit(mbar_s_full);
+          // O1 += P1 V(n+1)
+          issue_output(tmem + ${o1}, tmem + ${s1}, ${v_desc}, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
+          tcgen05_commit(mbar_o_full + 8);
+          ${release_v}
+          add = true;
+          p_phase ^= 1;
+          // S1 = Q1 K(n)'
+          ${scores_1}
+          // O0 += P0 V(n)
+          ${wait_v}
+          issue_output(tmem + ${o0}, tmem, ${v_desc}, true, mbar_p_full, mbar_p_rest, p_phase);
+          tcgen05_commit(mbar_o_full);
+        }
+        // O1 += P1 V of the last tile
+        issue_output(tmem + ${o1}, tmem + ${s1}, ${v_desc}, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
+        tcgen05_commit(mbar_o_full + 8);
+        ${release_v}
+        p_phase ^= 1;
+      } else {
+        mbarrier_wait(mbar_q_full + 8, q_phase);
+      }
+      q_phase ^= 1;
+    ${end_items}
+  }
+  __syncwarp();
+} else {
+  SETMAXNREG_DEC(${issue_registers});
+  if (warp == 13 && elect_one()) {
+    // ---- copies: one thread issues them all
+    ${producer_states}
+    u32 q_phase = 1;
+    ${items}
+      if (work.num_blocks > 0) {
+        int n = work.num_blocks - 1;
+        // Q of tile 0, the last K, Q of tile 1, the last V
+        ${load_q0}
+        ${load_k}
+        ${load_q1}
+        ${load_v}
+#pragma unroll 1
+        for (--n; n >= ${first_block}; --n) {
+          ${load_k}
+          ${load_v}
+        }
+      } else {
+        // no keys: the place of Q is handed over empty, for O
+        mbarrier_wait(mbar_q_empty, q_phase);
+        mbarrier_arrive(mbar_q_full);
+        mbarrier_wait(mbar_q_empty + 8, q_phase);
+        mbarrier_arrive(mbar_q_full + 8);
+      }
+      q_phase ^= 1;
+    ${end_items}
+  }
+  __syncwarp();
+}
+// nobody reads tensor memory any more
+tcgen05_fence_before();
+__syncthreads();
+if (warp == 12) {
+  tcgen05_fence_after();
+  tmem_dealloc(tmem, ${tmem_columns});
+}
