@@ -65,11 +65,11 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
 const u32 smem_q = smem + ${smem_q}, smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_factors = smem + ${smem_factors};
-// of each tile of queries, tile 1's 8 bytes behind: Q is there, and its place is free; S is there; P is there and O rescaled,
-// the rest of P; the row's factor is there, and was read; P V has ended
-const u32 mbar_q_full = smem + ${mbar}, mbar_q_empty = mbar_q_full + 16, mbar_s_full = mbar_q_full + 32;
-const u32 mbar_p_full = mbar_q_full + 48, mbar_p_rest = mbar_q_full + 64, mbar_factor_full = mbar_q_full + 80;
-const u32 mbar_factor_empty = mbar_q_full + 96, mbar_o_full = mbar_q_full + 112;
+// Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
+// rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free.
+const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 16, mbar_p_full = mbar_q_full + 32;
+const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
+const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112;
 ${ring_addresses}
 const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
@@ -82,14 +82,16 @@ if (threadIdx.x == 0) {
 #pragma unroll
   for (int i = 0; i < 16; i += 8) {
     mbarrier_init(mbar_q_full + i, 1);
-    mbarrier_init(mbar_q_empty + i, 4);       // a lane of each warp of the correction
     mbarrier_init(mbar_s_full + i, 1);
-    mbarrier_init(mbar_p_full + i, 8);        // softmax and correction
+    mbarrier_init(mbar_p_full + i, 8);  // a lane of each warp of softmax and of correction
+//@ if pieces
     mbarrier_init(mbar_p_rest + i, 4);
+//@ end
     mbarrier_init(mbar_factor_full + i, 4);
     mbarrier_init(mbar_factor_empty + i, 4);
     mbarrier_init(mbar_o_full + i, 1);
   }
+  mbarrier_init(mbar_q_empty, 4);
   ${ring_init}
   fence_mbarrier_init();
 }
@@ -103,9 +105,12 @@ if (warp < 8) {
   SETMAXNREG_INC(${softmax_registers});
   const int tile = warp / 4;
   const u32 s_at = tmem + tile * ${BN} + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
-  const u32 factor_at = smem_factors + 4 * threadIdx.x;
-  const u32 s_full = mbar_s_full + 8 * tile, p_full = mbar_p_full + 8 * tile, p_rest = mbar_p_rest + 8 * tile;
+  const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
+  const u32 s_full = mbar_s_full + 8 * tile, p_full = mbar_p_full + 8 * tile;
   const u32 factor_full = mbar_factor_full + 8 * tile, factor_empty = mbar_factor_empty + 8 * tile;
+//@ if pieces
+  const u32 p_rest = mbar_p_rest + 8 * tile;
+//@ end
   u32 s_phase = 0, factor_phase = 1;
   ${items}
 //@ if rows
@@ -146,13 +151,11 @@ if (warp < 8) {
       ${first_p}
       tmem_wait_store();
       tcgen05_fence_before();
-      __syncwarp();
       if (lane == 0) mbarrier_arrive(p_full);
 //@ if pieces
       ${rest_p}
       tmem_wait_store();
       tcgen05_fence_before();
-      __syncwarp();
       if (lane == 0) mbarrier_arrive(p_rest);
 //@ end
       row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
@@ -166,11 +169,13 @@ if (warp < 8) {
 //@ else
     const float inv_sum = row_sum == 0.0f ? 0.0f : rcp_approx(row_sum);
 //@ end
-    mbarrier_wait(factor_empty, factor_phase);
-    factor_phase ^= 1;
-    store_shared_float(factor_at, inv_sum);
-    __syncwarp();
-    if (lane == 0) mbarrier_arrive(factor_full);
+    if (work.num_blocks > 0) {
+      mbarrier_wait(factor_empty, factor_phase);
+      factor_phase ^= 1;
+      store_shared_float(factor_at, inv_sum);
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(factor_full);
+    }
 //@ if lse
     if (row < work.seqlen_q) {
       lse[${lse_row}] =
@@ -185,7 +190,7 @@ if (warp < 8) {
   const u32 o_lanes = tmem + ((u32)quarter << 21);
   const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
   const u32 stage = smem_q + quarter * ${warp_stage}, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
-  u32 factor_phase = 0, o_phase = 0, q_phase = 0;
+  u32 factor_phase = 0, o_phase = 0;
   ${items}
 #pragma unroll 1
     for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
@@ -196,42 +201,41 @@ if (warp < 8) {
         __syncwarp();
         if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
         if (n != work.num_blocks - 1) {
-          mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
+          // P V of the tile before has ended: softmax had S of this one, whose commit was behind it.
           tcgen05_fence_after();
           if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), alpha);
           tcgen05_fence_before();
         }
-        __syncwarp();
         if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
       }
       factor_phase ^= 1;
-      if (n != work.num_blocks - 1) o_phase ^= 1;
     }
+    const bool any = work.num_blocks > 0;  // else rows of zeros
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
-      mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
-      const float inv_sum = load_shared_float(factor_at + 512 * tile);
-      __syncwarp();
-      if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
-      mbarrier_wait(mbar_q_full + 8 * tile, q_phase);  // of an item without keys, too: the place of Q is this item's
-      if (work.num_blocks > 0) mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
-      tcgen05_fence_after();
-      stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), work.num_blocks > 0, inv_sum, row_at + ${q_stride} * tile, swizzle);
+      float inv_sum = 0.0f;
+      if (any) {
+        mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
+        inv_sum = load_shared_float(factor_at + 512 * tile);
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
+        mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
+        tcgen05_fence_after();
+      }
+      stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
       fence_proxy_async();
       __syncwarp();
       if (lane == 0) {
         ${store}
-        bulk_commit();
       }
     }
-    factor_phase ^= 1;
-    q_phase ^= 1;
-    if (work.num_blocks > 0) o_phase ^= 1;
+    if (any) factor_phase ^= 1, o_phase ^= 1;
     if (lane == 0) {
+      bulk_commit();
       bulk_wait_read();
       mbarrier_arrive(mbar_q_empty);
-      mbarrier_arrive(mbar_q_empty + 8);
     }
+    __syncwarp();  // nobody writes the next rows there before
   ${end_items}
 } else if (warp == 12) {
   // ---- products: one thread issues them all
@@ -241,16 +245,16 @@ if (warp < 8) {
     ${construct}
     u32 q_phase = 0, p_phase = 0;
     ${items}
-      mbarrier_wait(mbar_q_full, q_phase);
       if (work.num_blocks > 0) {
         // the first tile: S0, S1, O0
+        mbarrier_wait(mbar_q_full, q_phase);
         ${scores_0}
         tcgen05_commit(mbar_s_full);
         mbarrier_wait(mbar_q_full + 8, q_phase);
+        q_phase ^= 1;
         ${scores_1}
         ${wait_v}
         issue_output(tmem + ${o0}, tmem, ${v_desc}, false, mbar_p_full, mbar_p_rest, p_phase);
-        tcgen05_commit(mbar_o_full);
         bool add = false;
 #pragma unroll 1
         for (int n = work.num_blocks - 2; n >= ${first_block}; --n) {
@@ -259,7 +263,6 @@ if (warp < 8) {
           tcgen05_commit(mbar_s_full);
           // O1 += P1 V(n+1)
           issue_output(tmem + ${o1}, tmem + ${s1}, ${v_desc}, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
-          tcgen05_commit(mbar_o_full + 8);
           ${release_v}
           add = true;
           p_phase ^= 1;
@@ -268,17 +271,14 @@ if (warp < 8) {
           // O0 += P0 V(n)
           ${wait_v}
           issue_output(tmem + ${o0}, tmem, ${v_desc}, true, mbar_p_full, mbar_p_rest, p_phase);
-          tcgen05_commit(mbar_o_full);
         }
+        tcgen05_commit(mbar_o_full);
         // O1 += P1 V of the last tile
         issue_output(tmem + ${o1}, tmem + ${s1}, ${v_desc}, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
         tcgen05_commit(mbar_o_full + 8);
         ${release_v}
         p_phase ^= 1;
-      } else {
-        mbarrier_wait(mbar_q_full + 8, q_phase);
       }
-      q_phase ^= 1;
     ${end_items}
   }
   __syncwarp();
@@ -290,23 +290,20 @@ if (warp < 8) {
     u32 q_phase = 1;
     ${items}
       if (work.num_blocks > 0) {
+        // the last K and V, while Q's place is still in use; Q of both tiles
         int n = work.num_blocks - 1;
-        // Q of tile 0, the last K, Q of tile 1, the last V
-        ${load_q0}
         ${load_k}
-        ${load_q1}
         ${load_v}
+        mbarrier_wait(mbar_q_empty, q_phase);
+        ${load_q0}
+        ${load_q1}
 #pragma unroll 1
         for (--n; n >= ${first_block}; --n) {
           ${load_k}
           ${load_v}
         }
       } else {
-        // no keys: the place of Q is handed over empty, for O
-        mbarrier_wait(mbar_q_empty, q_phase);
-        mbarrier_arrive(mbar_q_full);
-        mbarrier_wait(mbar_q_empty + 8, q_phase);
-        mbarrier_arrive(mbar_q_full + 8);
+        mbarrier_wait(mbar_q_empty, q_phase);  // no keys: O's zeros leave through Q's place, nothing else does
       }
       q_phase ^= 1;
     ${end_items}

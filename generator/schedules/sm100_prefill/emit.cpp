@@ -134,7 +134,6 @@ void emit_scores(Writer& w, const PrefillPlan& p, int tile) {
 }
 
 void emit_load_q(Writer& w, const PrefillPlan& p, int tile) {
-  w.line("mbarrier_wait(mbar_q_empty + {}, q_phase);", 8 * tile);
   w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p.q_bytes());
   for (int panel = 0; panel < p.q_panels(); ++panel)
     w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, work.m_start + {}, work.head, work.batch, {});",
