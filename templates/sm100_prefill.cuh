@@ -1,4 +1,4 @@
-// The kernel of generator/schedules/sm100_prefill: functions of a tile, and the body by roles.
+// The kernel of generator/schedules/sm100_prefill: functions of a tile, the loop over work items, the body by roles.
 
 //@ section functions
 // S = Q K', the instruction descriptor: 128 x ${BN}, K K-major. O += P V: 128 x ${ov_depth}, V MN-major.
@@ -61,6 +61,32 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
   }
 }
 
+//@ section items
+//@ if dynamic
+u32 work_phase = 0;
+for (;;) {
+  mbarrier_wait(mbar_work_full, work_phase);
+  const int4* const item = work_items + 2 * work_phase;
+//@ if ragged
+  const int4 place = item[0], rows_of = item[1];
+//@ else
+  const int tile_number = item[0].x;
+//@ end
+  work_phase ^= 1;
+//@ if warp
+  __syncwarp();
+  if (lane == 0) mbarrier_arrive(mbar_work_empty);
+  // of a value that shared memory gave, the compiler does not know that it is the warp's
+  if (__shfl_sync(0xffffffffu, ${number}, 0) < 0) break;
+//@ else
+  mbarrier_arrive(mbar_work_empty);
+  if (${number} < 0) break;
+//@ end
+//@ else
+for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {
+//@ end
+  const Work work = ${decode};
+
 //@ section body
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
@@ -71,6 +97,9 @@ const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 16, mbar_p_f
 const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
 const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112;
 ${ring_addresses}
+//@ if dynamic
+int4* const work_items = (int4*)(smem_bytes + ${smem_work});  // this item and the next: place, rows of the sequence
+//@ end
 const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
 if (warp == 12) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
@@ -112,7 +141,7 @@ if (warp < 8) {
   const u32 p_rest = mbar_p_rest + 8 * tile;
 //@ end
   u32 s_phase = 0, factor_phase = 1;
-  ${items}
+  ${items_of_warp}
 //@ if rows
     const int row = work.m_start + threadIdx.x;  // of the sequence; may be past its end
 //@ end
@@ -191,7 +220,21 @@ if (warp < 8) {
   const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
   const u32 stage = smem_q + quarter * ${warp_stage}, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
   u32 factor_phase = 0, o_phase = 0;
-  ${items}
+//@ if ragged
+  ${v_state}
+//@ end
+  ${items_of_warp}
+//@ if ragged
+    // rows of V past this sequence belong to others: zero them before the first P is handed over, since 0 * NaN is NaN
+    const int v_rows = work.seqlen_k - (work.num_blocks - 1) * ${BN};
+    if (work.num_blocks > 0 && v_rows < ${BN}) {
+      ${wait_v}
+      for (int i = v_rows * 8 + threadIdx.x - 256; i < ${BN} * 8; i += 128) {
+        ${zero_v}
+      }
+      fence_proxy_async();
+    }
+//@ end
 #pragma unroll 1
     for (int n = work.num_blocks - 1; n >= ${first_block}; --n) {
 #pragma unroll
@@ -209,6 +252,9 @@ if (warp < 8) {
         if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
       }
       factor_phase ^= 1;
+//@ if ragged
+      ${step_v}
+//@ end
     }
     const bool any = work.num_blocks > 0;  // else rows of zeros
 #pragma unroll
@@ -225,11 +271,22 @@ if (warp < 8) {
       stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
       fence_proxy_async();
       __syncwarp();
+//@ if ragged
+      // the rows after a sequence belong to the next one: the warp that holds its end stores row by row
+      const int first_row = work.m_start + 128 * tile + 32 * quarter, rows = work.seqlen_q - first_row;
+      if (rows < 32) {
+        ${store_rows}
+      } else if (lane == 0) {
+//@ else
       if (lane == 0) {
+//@ end
         ${store}
       }
     }
     if (any) factor_phase ^= 1, o_phase ^= 1;
+//@ if ragged
+    __syncwarp();
+//@ end
     if (lane == 0) {
       bulk_commit();
       bulk_wait_read();
@@ -244,7 +301,7 @@ if (warp < 8) {
     const u32 q_desc = (smem_q >> 4) | ${q_low};
     ${construct}
     u32 q_phase = 0, p_phase = 0;
-    ${items}
+    ${items_of_thread}
       if (work.num_blocks > 0) {
         // the first tile: S0, S1, O0
         mbarrier_wait(mbar_q_full, q_phase);
@@ -284,19 +341,35 @@ if (warp < 8) {
   __syncwarp();
 } else {
   SETMAXNREG_DEC(${issue_registers});
+//@ if table
+  if (warp == 13) {
+    // ---- copies: a lane for each page of a tile
+//@ else
   if (warp == 13 && elect_one()) {
     // ---- copies: one thread issues them all
+//@ end
     ${producer_states}
     u32 q_phase = 1;
-    ${items}
+//@ if table
+    ${items_of_warp}
+//@ else
+    ${items_of_thread}
+//@ end
       if (work.num_blocks > 0) {
         // the last K and V, while Q's place is still in use; Q of both tiles
         int n = work.num_blocks - 1;
         ${load_k}
         ${load_v}
         mbarrier_wait(mbar_q_empty, q_phase);
+//@ if table
+        if (lane == 0) {
+          ${load_q0}
+          ${load_q1}
+        }
+//@ else
         ${load_q0}
         ${load_q1}
+//@ end
 #pragma unroll 1
         for (--n; n >= ${first_block}; --n) {
           ${load_k}
@@ -307,13 +380,48 @@ if (warp < 8) {
       }
       q_phase ^= 1;
     ${end_items}
+//@ if ragged
+  } else if (warp == 14) {
+    // ---- work items: one warp finds them for the block
+    u32 work_phase = 0;
+    const RaggedBatch lengths{cu_seqlens_q, ${key_lengths}, batch, ${key_capacity}};
+    RaggedItems items = first_items(lengths, lane, heads_q, ${BM}, ${BN});
+    for (int number = blockIdx.x;;) {
+      write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, ${BM}, ${BN}, ${section_tiles});
+      if (lane == 0) mbarrier_arrive(mbar_work_full);
+      if (number >= items.total) break;
+      mbarrier_wait(mbar_work_empty, work_phase);
+      work_phase ^= 1;
+      // The last fetch of the launch leaves the counter as it was found.
+      int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;
+      fetched = __shfl_sync(0xffffffffu, fetched, 0);
+      if (lane == 0 && fetched == items.total - 1) atomicExch(tile_counter, 0);
+      number = fetched + gridDim.x;
+    }
+//@ end
+//@ if counter
+  } else if (warp == 14 && elect_one()) {
+    // ---- work items: one thread takes their numbers from a counter, longest first
+    u32 work_phase = 0;
+    for (int number = blockIdx.x;;) {
+      work_items[2 * work_phase].x = number < num_tiles ? number : -1;
+      mbarrier_arrive(mbar_work_full);
+      if (number >= num_tiles) break;
+      mbarrier_wait(mbar_work_empty, work_phase);
+      work_phase ^= 1;
+      // The last fetch of the launch leaves the counter as it was found.
+      const int fetched = atomicAdd(tile_counter, 1);
+      if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
+      number = fetched + gridDim.x;
+    }
+//@ end
   }
   __syncwarp();
 }
-// nobody reads tensor memory any more
+// Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
 tcgen05_fence_before();
 __syncthreads();
-if (warp == 12) {
+if (threadIdx.x / 32 == 12) {
   tcgen05_fence_after();
-  tmem_dealloc(tmem, ${tmem_columns});
+  tmem_dealloc(*(volatile u32*)(smem_bytes + ${smem_tmem}), ${tmem_columns});
 }

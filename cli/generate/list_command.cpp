@@ -125,7 +125,7 @@ void print_plain(const std::vector<Row>& rows) {
 int list(const Options& options, bool json) {
   if (!options.target.empty() && !target_from(options.target))
     throw Error(ErrorCode::bad_input,
-                fmt::format("--target: no target '{}'; sm_80, sm_90a, gfx90a, gfx942 and "
+                fmt::format("--target: no target '{}'; sm_80, sm_90a, sm_100a, gfx90a, gfx942 and "
                             "gfx950 have shipped configs",
                             options.target));
   std::vector<Row> rows;

@@ -126,7 +126,7 @@ void Mask::emit_apply_where_cut(Writer& w, const ScoreContext& context, int keys
     w.open("if ((n + 1) * {} > clean_end)", keys);
   } else {
     w.comment("the sequence ends in this tile");
-    w.open("if ((n + 1) * {} > seqlen_k)", keys);
+    w.open("if ((n + 1) * {} > {})", keys, context.seqlen_k);
   }
   emit_apply(w, context, first_key, {});
   w.close();

@@ -94,9 +94,10 @@ TEST_CASE("a broken rule is reported before a missing schedule") {
   REQUIRE_FALSE(lines.empty());
   for (const std::string& line : lines) CHECK(line.find("not-yet") == std::string::npos);
   config.BM = 128;
+  config.operation = Operation::decode;
   const auto later = refusals(config);
   REQUIRE(later.size() == 2);
-  CHECK(later[0].find("not-yet: no schedule implements prefill on sm_100a") != std::string::npos);
+  CHECK(later[0].find("not-yet: no schedule implements decode on sm_100a") != std::string::npos);
 }
 
 TEST_CASE("legal keys without an implementation are refused at their pointer, never ignored") {

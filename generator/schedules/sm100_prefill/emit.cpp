@@ -33,16 +33,33 @@ KernelParam tensor_map(const PrefillPlan& p, const char* role, int rows) {
   return param;
 }
 
+/// Where the lengths of the keys come from, of operands whose sequences differ.
+const char* key_lengths(const PrefillPlan& p) {
+  return p.operand->table() ? "seqlens_k" : "cu_seqlens_k";
+}
+
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   using Kind = KernelParam::Kind;
   std::vector<KernelParam> params{tensor_map(p, "q", PrefillPlan::kRows), tensor_map(p, "k", p.BN),
                                   tensor_map(p, "v", p.BN), tensor_map(p, "o", 32)};
+  for (const std::size_t i : {1u, 2u})
+    if (p.operand->table()) params[i].map = p.operand->map(p.fa4.gran, p.fa4.swizzle_bytes, 256);
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  for (const char* role : {"heads_q", "heads_kv", "seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"})
-    add(Kind::i32, role);
-  if (p.sections()) add(Kind::i32, "section_heads");
+  if (p.ragged) add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
+  if (p.dynamic()) add(Kind::pointer, "tile_counter");
+  add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
+  if (p.operand->table()) add(Kind::i32, "key_capacity");
+  if (p.ragged) {
+    add(Kind::i32, "batch");
+    if (p.lse) add(Kind::i32, "total_q");
+    add(Kind::i64, "o_stride_seq"), add(Kind::i64, "o_stride_head");
+  } else {
+    for (const char* role : {"seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"}) add(Kind::i32, role);
+    if (p.dynamic()) add(Kind::i32, "section_heads");
+  }
   for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
@@ -90,6 +107,10 @@ void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
   prelude.use(pack_name(p.config.dtype));
   prelude.use(pack_name(*p.config.out_dtype));
   if (p.lse) prelude.use("log2_approx");
+  if (p.ragged) {
+    for (const char* section : {"zero_16_bytes", "copy_16_bytes", "ragged_items"}) prelude.use(section);
+    prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
+  }
   RowSoftmax::use(prelude);
   p.modifier->use(prelude);
   add_tmem_access(prelude, p.BN, true);
@@ -133,33 +154,79 @@ void emit_scores(Writer& w, const PrefillPlan& p, int tile) {
   }
 }
 
+/// Coordinates of the box of rows of Q or O from `row` of the item's sequence.
+std::string query_rows(const PrefillPlan& p, int column, const std::string& row) {
+  if (p.ragged) return fmt::format("{}, work.q_start + {}, work.head, 0", column, row);
+  return fmt::format("{}, {}, work.head, work.batch", column, row);
+}
+
 void emit_load_q(Writer& w, const PrefillPlan& p, int tile) {
   w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p.q_bytes());
   for (int panel = 0; panel < p.q_panels(); ++panel)
-    w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, work.m_start + {}, work.head, work.batch, {});",
-           tile * p.q_stride() + panel * PrefillPlan::kPanelBytes, 8 * tile, panel * p.fa4.gran,
-           tile * PrefillPlan::kRows, kEvictFirst);
+    w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
+           tile * p.q_stride() + panel * PrefillPlan::kPanelBytes, 8 * tile,
+           query_rows(p, panel * p.fa4.gran, fmt::format("work.m_start + {}", tile * PrefillPlan::kRows)),
+           kEvictFirst);
 }
 
+/// K or V of tile n into the next slot; of pages by every lane that has one.
 void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   const auto& ring = pipeline.ring();
+  const auto& operand = *p.operand;
+  const bool table = operand.table();
+  if (table) w.open(""), operand.emit_populate(w, "n");
   for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
     ring.emit_wait_empty(w, qk);
-    w.line("mbarrier_arrive_expect_tx({}, {});", ring.full(qk), pipeline.barrier_bytes());
-    for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
-      const int panel = qk * pipeline.panels_per_chunk() + i;
-      w.line("tma_load(smem_{0} + {1} * {2} + {3}, &{0}_map, {4}, {5}, {6}, {7});", name, ring.stage(),
-             pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes(), ring.full(qk),
-             panel * p.fa4.gran, p.operand->coordinates("n", 0), kEvictLast);
+    w.line("{}mbarrier_arrive_expect_tx({}, {});", table ? "if (lane == 0) " : "", ring.full(qk),
+           pipeline.barrier_bytes());
+    for (int round = 0; round < operand.rounds(); ++round) {
+      const std::string condition = table ? operand.issues(round) : "";
+      if (!condition.empty()) w.open("if ({})", condition);
+      for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+        const int panel = qk * pipeline.panels_per_chunk() + i;
+        const int piece = operand.eff_page() * p.fa4.swizzle_bytes;
+        w.line("tma_load(smem_{0} + {1} * {2} + {3}{8}, &{0}_map, {4}, {5}, {6}, {7});", name, ring.stage(),
+               pipeline.slot_bytes(),
+               panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, ring.full(qk),
+               panel * p.fa4.gran, operand.coordinates("n", round), kEvictLast,
+               operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "");
+      }
+      if (!condition.empty()) w.close();
     }
   }
   ring.emit_step(w);
+  if (table) w.close();
 }
 
 void emit_store(Writer& w, const PrefillPlan& p) {
   for (int panel = 0; panel < p.o_panels(); ++panel)
-    w.line("tma_store(&o_map, stage + {} * tile + {}, {}, work.m_start + 128 * tile + 32 * quarter, work.head, work.batch);",
-           p.q_stride(), panel * PrefillPlan::kPanelBytes, panel * p.fa4.gran);
+    w.line("tma_store(&o_map, stage + {} * tile + {}, {});", p.q_stride(), panel * PrefillPlan::kPanelBytes,
+           query_rows(p, panel * p.fa4.gran, "work.m_start + 128 * tile + 32 * quarter"));
+}
+
+/// Rows of a warp that holds the end of a ragged sequence.
+void emit_store_rows(Writer& w, const PrefillPlan& p) {
+  w.line("u16* const out = o + (work.q_start + first_row) * o_stride_seq + work.head * o_stride_head;");
+  for (int panel = 0; panel < p.o_panels(); ++panel) {
+    const int chunks = std::min(p.fa4.gran, p.ov_depth - panel * p.fa4.gran) / 8;
+    w.open("for (int i = lane; i < {} * rows; i += 32)", chunks);
+    w.line("const int r = i / {0}, c = i % {0};", chunks);
+    w.line("copy_16_bytes(out + r * o_stride_seq + {} + 8 * c, stage + {} * tile + {} + r * 128 + ((c ^ (r & 7)) << 4));",
+           panel * p.fa4.gran, p.q_stride(), panel * PrefillPlan::kPanelBytes);
+    w.close();
+  }
+}
+
+/// The loop over work items, of a warp or of one thread: its head.
+std::string items_of(const PrefillPlan& p, bool warp) {
+  Holes holes;
+  holes.when("dynamic", p.dynamic()).when("ragged", p.ragged).when("warp", warp);
+  holes.text("number", p.ragged ? "place.x" : "tile_number");
+  holes.text("decode", p.ragged ? "decode_work(place, rows_of, heads_q, heads_kv)"
+                                : p.work().decode_call("tile_number"));
+  std::string text = fill_template("sm100_prefill.cuh", "items", holes).text();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
 }
 
 /// Tiles that every row of a warp sees whole: keys [clean_begin, clean_end).
@@ -200,14 +267,18 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
   holes.number("issue_registers", PrefillPlan::kIssueRegisters);
   const auto& k = p.k->ring();
   const auto& v = p.v->ring();
+  const StagedPipeline work("work", 1, 1);
   holes.text("ring_addresses", text_of([&](Writer& w) {
                k.emit_addresses(w, p.smem_k_barriers);
                v.emit_addresses(w, p.smem_v_barriers);
+               if (p.dynamic()) work.emit_addresses(w, p.smem_work_barriers);
              }));
   holes.text("ring_init", text_of([&](Writer& w) {
                k.emit_init(w, 1, 1);
                if (!p.fa4.shared_ring) v.emit_init(w, 1, 1);
+               if (p.dynamic()) work.emit_init(w, 1, PrefillPlan::kItemReaders);
              }));
+  holes.number("smem_work", p.smem_work);
   holes.text("producer_states", text_of([&](Writer& w) { k.emit_state(w, true), v.emit_state(w, true); }));
 }
 
@@ -215,8 +286,11 @@ void add_roles(Holes& holes, const PrefillPlan& p) {
   const ScoreContext context = p.score_context();
   const RowSoftmax softmax({p.BN, p.modifier->scale_log2()});
   const auto add = [&](const char* name, auto emit) { holes.text(name, text_of(emit)); };
-  holes.text("items", "for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {\n  const Work work = " +
-                          p.work().decode_call("tile_number") + ";");
+  holes.text("items_of_warp", items_of(p, true)).text("items_of_thread", items_of(p, false));
+  holes.when("dynamic", p.dynamic()).when("ragged", p.ragged).when("table", p.operand->table());
+  holes.when("counter", p.dynamic() && !p.ragged);
+  holes.text("key_lengths", key_lengths(p)).text("key_capacity", p.operand->table() ? "key_capacity" : "0");
+  holes.number("BM", 2 * PrefillPlan::kRows).number("section_tiles", p.section_tiles());
   holes.text("end_items", "}").text("first_block", p.work().first_block());
   add("mask_rows", [&](Writer& w) { p.mask->emit_rows(w, context); });
   add("modifier_rows", [&](Writer& w) { p.modifier->emit_rows(w, context); });
@@ -231,8 +305,17 @@ void add_roles(Holes& holes, const PrefillPlan& p) {
   holes.when("sink", p.sink).when("lse", p.lse);
   holes.when("rows", p.lse || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows());
   holes.text("natural_max", p.sink ? "top" : "row_max * " + p.modifier->scale());
-  holes.text("lse_row", "((long long)work.batch * heads_q + work.head) * seqlen_q + row");
+  holes.text("lse_row", p.ragged ? "(long long)work.head * total_q + work.q_start + row"
+                                 : "((long long)work.batch * heads_q + work.head) * seqlen_q + row");
   add("store", [&](Writer& w) { emit_store(w, p); });
+  add("store_rows", [&](Writer& w) { emit_store_rows(w, p); });
+  add("v_state", [&](Writer& w) { p.v->ring().emit_state(w, false); });
+  add("step_v", [&](Writer& w) { p.v->ring().emit_step(w); });
+  add("zero_v", [&](Writer& w) {
+    for (int panel = 0; panel < p.v->num_panels(); ++panel)
+      w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
+             panel * p.v->descriptor().tile().panel_bytes());
+  });
   add("construct", [&](Writer& w) {
     p.k->emit_construct(w), p.v->emit_construct(w);
     p.k->ring().emit_state(w, false), p.v->ring().emit_state(w, false);

@@ -25,8 +25,6 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
-  check.takes(m.operand->kind == OperandKind::contiguous, "/operand/kind", "takes contiguous K and V",
-              "contiguous");
   check.takes(!c.single_o.value_or(false), "/single_o", "has an accumulator for each tile of queries", "false");
   check.takes(!c.pair_cta.value_or(false), "/pair_cta", "runs on single blocks", "false");
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
@@ -43,6 +41,7 @@ FA4Config configure(const Config& c) {
   params.ov_depth = *c.ov_depth;
   params.nope_depth = c.depth;
   params.scale_bytes = 0;
+  params.page_size = c.operand->kind == OperandKind::paged ? c.operand->page_size.value_or(0) : 0;
   params.bn_cap = std::min({kMostKeys, c.BN.value_or(kMostKeys), c.bn_cap.value_or(kMostKeys)});
   FA4Config config = fa4_config(params);
   if (c.shared_ring && *c.shared_ring != config.shared_ring) {
@@ -101,6 +100,10 @@ void set_smem(PrefillPlan& p) {
   p.smem_v_barriers = p.fa4.shared_ring
                           ? p.smem_k_barriers
                           : p.smem.add("mbar_v", p.v->ring().barrier_bytes(), 8, "V ring full/empty");
+  if (p.dynamic()) {
+    p.smem_work_barriers = p.smem.add("mbar_work", 16, 8, "work items full/empty");
+    p.smem_work = p.smem.add("work", 64, 16, "work items, this one and the next");
+  }
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
 
@@ -137,6 +140,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.ov_depth = *c.ov_depth;
   p.lse = *c.lse;
   p.sink = *c.sink;
+  p.ragged = c.operand->kind != OperandKind::contiguous;
   p.fa4 = configure(c);
   p.BN = p.fa4.BN;
   p.k.emplace(p.fa4, true);
@@ -146,6 +150,10 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   if (c.mma_shape && *c.mma_shape != shape)
     refuse(kName, {"/mma_shape"}, "the matrix instruction of QK is m128 n(BN) k16",
            fmt::format("[128, {}, 16]", p.BN));
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
+                    sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+  p.mask.emplace(*c.mask, row_layout(p.BN));
+  p.modifier.emplace(*c.score_mod, row_layout(p.BN));
   set_smem(p);
   const int most = target_info(Target::sm_100a).smem_bytes;
   if (p.smem.bytes() > most) {
@@ -156,10 +164,6 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   }
   if (out.size() != before) return std::nullopt;
 
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
-                    sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
-  p.mask.emplace(*c.mask, row_layout(p.BN));
-  p.modifier.emplace(*c.score_mod, row_layout(p.BN));
   c.schedule = std::string(kName);
   c.BN = p.BN, c.BK = p.fa4.BK0;
   c.mma_shape = shape;

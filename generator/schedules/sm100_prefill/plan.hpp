@@ -23,10 +23,11 @@ struct PrefillPlan {
 
   int depth = 0, ov_depth = 0, BN = 0;
   bool lse = false, sink = false;
+  bool ragged = false;  ///< Q and O run over the rows of all sequences: every operand but contiguous
 
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_factors = 0, smem_barriers = 0, smem_k_barriers = 0,
-      smem_v_barriers = 0, smem_tmem = 0;
+      smem_v_barriers = 0, smem_work_barriers = 0, smem_work = 0, smem_tmem = 0;
 
   std::optional<sm90::MHAOperand> operand;
   std::optional<TMAConsumerPipeline> k, v;
@@ -35,8 +36,10 @@ struct PrefillPlan {
 
   static constexpr int kThreads = 512, kRows = 128;  ///< rows of one of the two tiles of queries
   static constexpr int kPanelBytes = kRows * 128;    ///< of Q and O
+  /// Who tells the warp that finds work items that it has read one: softmax, correction, products, copies.
+  static constexpr int kItemReaders = 8 + 4 + 1 + 1;
   // Registers of a thread: of softmax, correction, and the warps that issue products and copies.
-  static constexpr int kSoftmaxRegisters = 192, kCorrectionRegisters = 80, kIssueRegisters = 48;
+  static constexpr int kSoftmaxRegisters = 184, kCorrectionRegisters = 88, kIssueRegisters = 56;
   static_assert(2 * kSoftmaxRegisters + kCorrectionRegisters + kIssueRegisters <= 4 * 128);
 
   SmemTile q_tile() const { return {kRows, fa4.swizzle_bytes, 2}; }
@@ -51,8 +54,14 @@ struct PrefillPlan {
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
   int v_steps() const { return BN / fa4.MMA_K; }
-  PrefillWork work() const { return {2 * kRows, BN, 1, false, sections(), &*mask}; }
-  bool sections() const { return mask->bounded_above(); }
+  PrefillWork work() const { return {2 * kRows, BN, 1, ragged, dynamic(), &*mask}; }
+  /// Work items come from a counter, longest first; else every role counts.
+  bool dynamic() const { return ragged || mask->bounded_above(); }
+  /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read.
+  int section_tiles() const {
+    constexpr int kSectionBytes = 32 << 20;
+    return kSectionBytes / (BN * (depth + ov_depth) * 2);
+  }
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {
     ScoreContext context;

@@ -14,9 +14,12 @@ class Sm100Prefill final : public Schedule {
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
     const auto operand = [&](int depth) { return p.operand->constants(2, p.fa4.swizzle_bytes, depth, 1); };
+    auto k = p.k->constants(), v = p.v->constants();
+    // First columns of tensor memory, of both tiles of queries; P takes the place of S.
+    k["tmem_s"] = {0, p.fa4.tmem_s1};
+    v["tmem_o"] = {p.fa4.tmem_o0, p.fa4.tmem_o1};
     return {{"mha_operand", {{"k", operand(p.depth)}, {"v", operand(p.ov_depth)}}},
-            {"tma_consumer_pipeline", {{"k", p.k->constants()}, {"v", p.v->constants()}}},
-            {"tensor_memory", p.tmem().constants()}};
+            {"tma_consumer_pipeline", {{"k", k}, {"v", v}}}};
   }
   Resources resources() const override {
     return {plan_.smem.bytes(), sm100::PrefillPlan::kThreads, sm100::PrefillPlan::kSoftmaxRegisters};

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
 #include "generator/layout/proof.hpp"
 #include "generator/systems/sm90/wgmma.hpp"
 
@@ -45,9 +44,6 @@ struct TensorMemoryMap {
     int columns = 32;
     while (columns < used) columns *= 2;
     return columns;
-  }
-  nlohmann::ordered_json constants() const {
-    return {{"s0", 0}, {"s1", s1}, {"p0", 0}, {"p1", s1}, {"o0", o0}, {"o1", o1}, {"columns", columns()}};
   }
 };
 

@@ -25,6 +25,7 @@ void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
 
 nlohmann::ordered_json TMAConsumerPipeline::constants() const {
   nlohmann::ordered_json out = tma_consumer_json(config_, is_k_);
+  out["is_k"] = is_k_;
   out["slot_bytes"] = slot_bytes();
   out["num_panels"] = num_panels();
   out["page_dense"] = false;
