@@ -286,7 +286,8 @@ RandomSweep random_sweep_of(const Options& options) {
     out.targets.push_back(*target);
   }
   if (out.targets.empty())
-    out.targets = {Target::sm_80,  Target::sm_90a, Target::sm_100a, Target::gfx90a, Target::gfx942, Target::gfx950};
+    out.targets = {Target::sm_80,  Target::sm_90a, Target::sm_100a,
+                   Target::gfx90a, Target::gfx942, Target::gfx950};
   return out;
 }
 

@@ -138,9 +138,8 @@ std::unique_ptr<kiln_emulator_report> report_of(em::Report from) {
   r->report = std::move(from);
   count(*r);
   for (const em::Finding& f : r->report.findings)
-    r->findings.push_back(
-        {f.kind.c_str(), f.message.c_str(), view(f.site), f.has_other ? 1 : 0, view(f.other), f.count,
-         f.severity == em::Severity::note ? 1 : 0});
+    r->findings.push_back({f.kind.c_str(), f.message.c_str(), view(f.site), f.has_other ? 1 : 0,
+                           view(f.other), f.count, f.severity == em::Severity::note ? 1 : 0});
   r->result = {r->counters.data(), r->counters.size(),       r->findings.data(),
                r->findings.size(), r->report.output.c_str(), r->report.completed ? 1 : 0};
   return r;

@@ -11,6 +11,7 @@ bool is_neutral(std::string_view key, const Json& value, int depth) {
   if (key == "tma_fold") return value == "none" || value == "auto";
   if (key == "fp8_flush_interval" || key == "exp_offload") return value == 0;
   if (key == "cluster") return value == 1;
+  if (key == "pair_cta" || key == "single_o") return value == false;
   return key == "reg_chunk_depth" && value >= depth;  // no chunk but the whole
 }
 

@@ -7,6 +7,7 @@
 #include <kiln/emulator/emulator.hpp>
 #include "generator/config/masks.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/targets/target.hpp"
 #include "workbench/verify/ladder.hpp"
 #include "workbench/verify/mutants.hpp"
 #include "workbench/verify/runner.hpp"
@@ -98,13 +99,13 @@ std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
     out.push_back({pose_exact_cases(c, exact, options.seed, 2), policies});
     out.back().runs.resize(2);
   }
-  const bool sm90_prefill = c.target == Target::sm_90a && !decode;
+  const bool by_tensor_copies = target_info(c.target).tensor_copies && !decode;
   const bool bounded = is_bounded(mask);
   // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
-  if (sm90_prefill && bounded && bm > 64) add({{bm, bn + bm - 64}}, 2);
+  if (by_tensor_copies && bounded && bm > 64) add({{bm, bn + bm - 64}}, 2);
   // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
-  if (sm90_prefill) add({{bm, stages * bn - 9}}, 3);
-  if (sm90_prefill && bounded) add({{3 * bm, bm / 2}}, 2);
+  if (by_tensor_copies) add({{bm, stages * bn - 9}}, 3);
+  if (by_tensor_copies && bounded) add({{3 * bm, bm / 2}}, 2);
   if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
     // The window's start and its end, with whole tiles between.
     add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);

@@ -63,8 +63,7 @@ void PrefillWork::emit(Writer& w) const {
     w.comment(
         "Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.");
     w.line("const int position = work.m_start + work.seqlen_k - work.seqlen_q;");
-    w.line("const int end_key = {};",
-           mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k"));
+    w.line("const int end_key = {};", mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", BN - 1, BN);
     if (lower) {
       w.line("work.first_block = {} / {};", mask->first_key("position"), BN);

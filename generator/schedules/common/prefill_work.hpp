@@ -9,10 +9,10 @@
 namespace kiln {
 
 struct PrefillWork {
-  int BM = 0, BN = 0;      ///< query rows of an item, keys of a tile
-  int cluster = 1;         ///< blocks that take an item together, BM rows each
-  bool ragged = false;     ///< sequences differ in length: place and rows of an item are found by a warp
-  bool sections = false;   ///< longest first inside a section of heads; the kernel has section_heads
+  int BM = 0, BN = 0;     ///< query rows of an item, keys of a tile
+  int cluster = 1;        ///< blocks that take an item together, BM rows each
+  bool ragged = false;    ///< sequences differ in length: place and rows of an item are found by a warp
+  bool sections = false;  ///< longest first inside a section of heads; the kernel has section_heads
   const Mask* mask = nullptr;
 
   /// The last KV tile an item visits (they go from the highest down).

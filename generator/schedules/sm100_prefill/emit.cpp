@@ -47,7 +47,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.ragged) add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  if (p.ragged)
+    add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   if (p.dynamic()) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
@@ -65,44 +66,76 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   return params;
 }
 
-/// A load of `columns` columns of this lane's row with the wait for it, or a store: an instruction has up to 32 here.
-void add_tmem_access(Prelude& prelude, int columns, bool load) {
-  Writer w;
-  w.comment("{} columns of this lane's row{}.", columns, load ? ", with the wait for them" : "");
-  w.open("__device__ __forceinline__ void tmem_{}_{}({}float (&x)[{}]{})", load ? "load" : "store_floats", columns,
-         load ? "" : "u32 at, ", columns, load ? ", u32 at" : "");
-  w.line("asm volatile(");
-  const int piece = std::min(columns, 32);
+/// tcgen05 loads or stores of `columns` columns, up to 32 an instruction, as lines of an asm statement; operands are
+/// numbered as there.
+void emit_accesses(Writer& w, int columns, bool load) {
+  const int piece = std::min(columns, 32), first_operand = load ? 0 : 1;
   for (int first = 0; first < columns; first += piece) {
     std::string list;
-    for (int i = first; i < first + piece; ++i) list += fmt::format("{}%{}", i == first ? "" : ", ", load ? i : i + 1);
+    for (int i = first; i < first + piece; ++i) list += fmt::format("%{}, ", i + first_operand);
+    list = "{" + list.substr(0, list.size() - 2) + "}";
     const std::string at = fmt::format("[%{} + {}]", load ? columns : 0, first);
-    const std::string operands = load ? "{" + list + "}, " + at : at + ", {" + list + "}";
-    w.line("    \"tcgen05.{}.sync.aligned.32x32b.x{}.b32 {};{}\"", load ? "ld" : "st", piece, operands,
-           load || first + piece < columns ? "\\n" : "");
+    w.line("    \"tcgen05.{}.sync.aligned.32x32b.x{}.b32 {}, {};\\n\"", load ? "ld" : "st", piece,
+           load ? list : at, load ? at : list);
   }
-  if (load) w.line("    \"tcgen05.wait::ld.sync.aligned;\"");
-  std::string list;
-  const auto flush = [&](const char* lead) {
-    w.line("    {}{}", lead, list);
-    list.clear();
-  };
-  if (!load) w.line("    ::\"r\"(at),");
-  for (int i = 0; i < columns; ++i) {
-    list += fmt::format("\"{}f\"(x[{}]){}", load ? "=" : "", i, i + 1 < columns ? ", " : "");
-    if (i % 8 == 7) flush(load && i == 7 ? ": " : "  ");
+}
+
+/// The operands x[0], x[1], ... under `constraint`, eight a line.
+void emit_operands(Writer& w, int columns, const char* constraint) {
+  for (int i = 0; i < columns; i += 8) {
+    std::string list;
+    for (int j = i; j < i + 8; ++j) list += fmt::format("\"{}\"(x[{}]), ", constraint, j);
+    w.line("      {}", list.substr(0, list.size() - (i + 8 < columns ? 1 : 2)));
   }
-  w.line("    : {});", load ? "\"r\"(at)" : "\"memory\"");
+}
+
+void add_tmem_load(Prelude& prelude, int columns) {
+  Writer w;
+  w.comment("{} columns of this lane's row, with the wait for them.", columns);
+  w.open("__device__ __forceinline__ void tmem_load_{0}(float (&x)[{0}], u32 at)", columns);
+  w.line("asm volatile(");
+  emit_accesses(w, columns, true);
+  w.line("    \"tcgen05.wait::ld.sync.aligned;\" :");
+  emit_operands(w, columns, "=f");
+  w.line("    : \"r\"(at));");
   w.close();
-  prelude.add(fmt::format("tmem_{}_{}", load ? "load" : "store", columns), w.take());
+  prelude.add(fmt::format("tmem_load_{}", columns), w.take());
+}
+
+void add_tmem_store(Prelude& prelude, int columns) {
+  Writer w;
+  w.comment("{} columns of this lane's row.", columns);
+  w.open("__device__ __forceinline__ void tmem_store_floats_{0}(u32 at, const float (&x)[{0}])", columns);
+  w.line("asm volatile(");
+  emit_accesses(w, columns, false);
+  w.line("    ::\"r\"(at),");
+  emit_operands(w, columns, "f");
+  w.line("    : \"memory\");");
+  w.close();
+  prelude.add(fmt::format("tmem_store_{}", columns), w.take());
 }
 
 void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
-  for (const char* section :
-       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
-        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "prefetch_tensor_map", "tma_load", "tma_store",
-        "fence_proxy_async", "descriptor", "shared_words", "store_shared_float", "tmem_alloc", "tcgen05_fence",
-        "tcgen05_mma", "tcgen05_commit"})
+  for (const char* section : {"types",
+                              "smem_address",
+                              "elect_one",
+                              "setmaxnreg",
+                              "mbarrier_init",
+                              "fence_mbarrier_init",
+                              "mbarrier_expect_tx",
+                              "mbarrier_arrive",
+                              "mbarrier_wait",
+                              "prefetch_tensor_map",
+                              "tma_load",
+                              "tma_store",
+                              "fence_proxy_async",
+                              "descriptor",
+                              "shared_words",
+                              "store_shared_float",
+                              "tmem_alloc",
+                              "tcgen05_fence",
+                              "tcgen05_mma",
+                              "tcgen05_commit"})
     prelude.use(section);
   prelude.use(pack_name(p.config.dtype));
   prelude.use(pack_name(*p.config.out_dtype));
@@ -113,9 +146,9 @@ void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
   }
   RowSoftmax::use(prelude);
   p.modifier->use(prelude);
-  add_tmem_access(prelude, p.BN, true);
-  if (piece != p.BN) add_tmem_access(prelude, piece, true);
-  add_tmem_access(prelude, piece, false);
+  add_tmem_load(prelude, p.BN);
+  add_tmem_load(prelude, piece);
+  add_tmem_store(prelude, piece);
 }
 
 /// S of one chunk of K.
@@ -125,12 +158,13 @@ void emit_issue_scores(Writer& w, const PrefillPlan& p) {
   const int chunks = p.fa4.num_qk_stages, steps = p.fa4.BK0 / p.fa4.MMA_K;
   for (int qk = 0; qk < chunks; ++qk) {
     const int begin = qk * steps, end = std::min(begin + steps, p.k_steps());
-    w.comment("S {} Q K': columns {} to {} of Q and K, 16 a step.", qk == 0 ? "=" : "+=", 16 * begin, 16 * end - 1);
+    w.comment("S {} Q K': columns {} to {} of Q and K, 16 a step.", qk == 0 ? "=" : "+=", 16 * begin,
+              16 * end - 1);
     w.open("__device__ __forceinline__ void issue_scores{}(u32 s, u32 q, u32 k)",
            chunks > 1 ? fmt::format("_{}", qk) : "");
     for (int step = begin; step < end; ++step)
-      w.line("mma_smem(s, descriptor(q + {}, kQHigh), descriptor(k + {}, kKHigh), kScoresKind, {});", q.step(step),
-             k.step(step), step > 0);
+      w.line("mma_smem(s, descriptor(q + {}, kQHigh), descriptor(k + {}, kKHigh), kScoresKind, {});",
+             q.step(step), k.step(step), step > 0);
     w.close();
   }
 }
@@ -186,9 +220,8 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
         const int panel = qk * pipeline.panels_per_chunk() + i;
         const int piece = operand.eff_page() * p.fa4.swizzle_bytes;
         w.line("tma_load(smem_{0} + {1} * {2} + {3}{8}, &{0}_map, {4}, {5}, {6}, {7});", name, ring.stage(),
-               pipeline.slot_bytes(),
-               panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, ring.full(qk),
-               panel * p.fa4.gran, operand.coordinates("n", round), kEvictLast,
+               pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
+               ring.full(qk), panel * p.fa4.gran, operand.coordinates("n", round), kEvictLast,
                operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "");
       }
       if (!condition.empty()) w.close();
@@ -211,8 +244,9 @@ void emit_store_rows(Writer& w, const PrefillPlan& p) {
     const int chunks = std::min(p.fa4.gran, p.ov_depth - panel * p.fa4.gran) / 8;
     w.open("for (int i = lane; i < {} * rows; i += 32)", chunks);
     w.line("const int r = i / {0}, c = i % {0};", chunks);
-    w.line("copy_16_bytes(out + r * o_stride_seq + {} + 8 * c, stage + {} * tile + {} + r * 128 + ((c ^ (r & 7)) << 4));",
-           panel * p.fa4.gran, p.q_stride(), panel * PrefillPlan::kPanelBytes);
+    w.line(
+        "copy_16_bytes(out + r * o_stride_seq + {} + 8 * c, stage + {} * tile + {} + r * 128 + ((c ^ (r & 7)) << 4));",
+        panel * p.fa4.gran, p.q_stride(), panel * PrefillPlan::kPanelBytes);
     w.close();
   }
 }
@@ -241,7 +275,10 @@ void emit_clean_range(Writer& w, const PrefillPlan& p) {
 Holes tile_holes(const PrefillPlan& p, int piece) {
   const auto& f = p.fa4;
   Holes holes;
-  holes.number("BN", p.BN).number("ov_depth", p.ov_depth).number("v_steps", p.v_steps()).number("piece", piece);
+  holes.number("BN", p.BN)
+      .number("ov_depth", p.ov_depth)
+      .number("v_steps", p.v_steps())
+      .number("piece", piece);
   const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
   holes.text("scores_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.BN, false)));
   holes.text("output_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.ov_depth, true)));
@@ -258,7 +295,9 @@ Holes tile_holes(const PrefillPlan& p, int piece) {
 
 void add_memory(Holes& holes, const PrefillPlan& p) {
   holes.number("smem_q", p.smem_q).number("smem_k", p.smem_k).number("smem_v", p.smem_v);
-  holes.number("smem_factors", p.smem_factors).number("mbar", p.smem_barriers).number("smem_tmem", p.smem_tmem);
+  holes.number("smem_factors", p.smem_factors)
+      .number("mbar", p.smem_barriers)
+      .number("smem_tmem", p.smem_tmem);
   holes.number("q_stride", p.q_stride()).number("warp_stage", 32 * p.fa4.swizzle_bytes);
   holes.number("s1", p.fa4.tmem_s1).number("o0", p.fa4.tmem_o0).number("o1", p.fa4.tmem_o1);
   holes.number("tmem_columns", p.tmem().columns());

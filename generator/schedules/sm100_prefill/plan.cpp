@@ -15,18 +15,16 @@ constexpr int kMostKeys = 128;
 
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
-  check_prefill_meaning(c, kName,
-                        {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
-                         "bn_cap", "single_o", "pair_cta"},
-                        PrefillBytes::fp8, out);
+  check_prefill_meaning(
+      c, kName, {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring", "bn_cap"},
+      PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   check.takes_16_bit();
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
-  check.takes(!c.single_o.value_or(false), "/single_o", "has an accumulator for each tile of queries", "false");
-  check.takes(!c.pair_cta.value_or(false), "/pair_cta", "runs on single blocks", "false");
+  check.takes(c.bn_cap.value_or(0) < kMostKeys, "/bn_cap", "has tiles of up to 128 keys anyway", "64, 96");
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
     check.takes(value <= 128, pointer, "takes rows of up to 128 columns", "128");
   return out.size() == before;
@@ -90,12 +88,13 @@ bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) 
 
 void set_smem(PrefillPlan& p) {
   p.smem_q = p.smem.add("q", 2 * p.q_stride(), 1024, "Q, two tiles of 128 rows; O on its way out");
-  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024,
-                        p.fa4.shared_ring ? "slots of K and V in turns" : "K stages");
+  p.smem_k =
+      p.smem.add("k", p.k->ring_bytes(), 1024, p.fa4.shared_ring ? "slots of K and V in turns" : "K stages");
   p.smem_v = p.fa4.shared_ring ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   p.smem_factors =
       p.smem.add("factors", 2 * PrefillPlan::kRows * 4, 16, "what each row of O is multiplied by");
-  p.smem_barriers = p.smem.add("mbar", 15 * 8, 8, "Q, S, P, the rest of P, factors full/empty, O; Q's place empty");
+  p.smem_barriers =
+      p.smem.add("mbar", 15 * 8, 8, "Q, S, P, the rest of P, factors full/empty, O; Q's place empty");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
   p.smem_v_barriers = p.fa4.shared_ring
                           ? p.smem_k_barriers
@@ -150,8 +149,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   if (c.mma_shape && *c.mma_shape != shape)
     refuse(kName, {"/mma_shape"}, "the matrix instruction of QK is m128 n(BN) k16",
            fmt::format("[128, {}, 16]", p.BN));
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN,
-                    sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+  p.operand.emplace(
+      c.operand->kind, c.operand->page_size.value_or(0), p.BN,
+      sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
   p.mask.emplace(*c.mask, row_layout(p.BN));
   p.modifier.emplace(*c.score_mod, row_layout(p.BN));
   set_smem(p);

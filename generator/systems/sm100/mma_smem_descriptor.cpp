@@ -30,13 +30,13 @@ std::vector<layout::Proof> MMASmemDescriptor::proofs(const std::string& name, in
   const int steps = (is_k_major_ ? columns : tile_.rows) / 16;
   bool agree = true;
   for (int i = 0; i < steps; ++i) {
-    const auto d = layout::decode_tcgen05(
-        bits_of(tile_, is_k_major_, static_cast<std::uint32_t>(step(i)) << 4));
+    const auto d =
+        layout::decode_tcgen05(bits_of(tile_, is_k_major_, static_cast<std::uint32_t>(step(i)) << 4));
     for (int mn = 0; mn < (is_k_major_ ? tile_.rows : columns); ++mn) {
       for (int k = 0; k < 16; ++k) {
         const int row = is_k_major_ ? mn : 16 * i + k, column = is_k_major_ ? 16 * i + k : mn;
-        const auto there = layout::panel_tile_byte(row, column, tile_.rows, tile_.element_bytes,
-                                                   tile_.span_bytes, swizzle);
+        const auto there =
+            layout::panel_tile_byte(row, column, tile_.rows, tile_.element_bytes, tile_.span_bytes, swizzle);
         agree &= there == (is_k_major_ ? layout::k_major_address(d, mn, k, tile_.element_bytes)
                                        : layout::mn_major_address(d, mn, k, tile_.element_bytes));
       }

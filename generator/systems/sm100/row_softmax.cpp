@@ -10,7 +10,8 @@ void RowSoftmax::use(Prelude& prelude) {
 
 void RowSoftmax::emit_max(Writer& w) const {
   // Four chains, three numbers an instruction.
-  w.line("float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);");
+  w.line(
+      "float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);");
   for (int i = 8; i < shape_.keys; i += 8) {
     w.line(
         "max_a = max_of_three(max_a, s[{}], s[{}]); max_b = max_of_three(max_b, s[{}], s[{}]); max_c = "
@@ -30,8 +31,9 @@ void RowSoftmax::emit_exp(Writer& w, int begin, int end) const {
     w.open("");
     w.line("const u32 p[16] = {");
     for (int i = first; i < first + 32; i += 4)
-      w.line("    exponentials(s[{}], s[{}], {}, shift, sum_a), exponentials(s[{}], s[{}], {}, shift, sum_b),", i,
-             i + 1, shape_.scale_log2, i + 2, i + 3, shape_.scale_log2);
+      w.line(
+          "    exponentials(s[{}], s[{}], {}, shift, sum_a), exponentials(s[{}], s[{}], {}, shift, sum_b),",
+          i, i + 1, shape_.scale_log2, i + 2, i + 3, shape_.scale_log2);
     w.line("};");
     w.line("tmem_store_16(s_at + {}, p);", first / 2);
     w.close();
