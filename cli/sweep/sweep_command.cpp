@@ -183,10 +183,11 @@ class Sweep {
     RuntimeOptions runtime_options;
     runtime_options.device = "emulated";
     Runtime runtime(runtime_options);
+    const ProgressCount count(selection.order.size());
     for (std::size_t i = 0; i < selection.order.size(); ++i) {
       if (!shard_.has(i) || out_of_time()) continue;
       const std::string text = valid_[selection.order[i]]->config.dump();
-      progress(fmt::format("[{}/{}] {}", i + 1, selection.order.size(), text));
+      count.show(i, text);
       try {
         climb(runtime, text, i, i < selection.run);
       } catch (const Error& error) {
