@@ -117,7 +117,7 @@ constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};
 std::string mask_suggestion(const Json& value) {
   const std::string near =
       value.is_string() ? std::string(nearest(value.get<std::string>(), kMaskNames)) : "";
-  return (near.empty() ? "" : near + ", ") + R"({"sliding_window": 4096}, {"chunked": 8192})";
+  return near.empty() ? "" : near + R"(, {"sliding_window": 4096}, {"chunked": 8192})";
 }
 
 void read_mask(const Json& value, Config& config, const ReadContext& context) {
