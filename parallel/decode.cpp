@@ -70,7 +70,8 @@ ContextDecode::ContextDecode(Runtime& runtime, const Config& config, std::shared
   impl_->merge = runtime.load(make_part_merge_kernel(config, transport->size(), false));
   impl_->heads_q = heads_q, impl_->max_rows = max_rows;
   const auto floats = parallel::part_floats(max_rows, heads_q, impl_->part->manifest().ov_depth);
-  impl_->parts = runtime.allocate(static_cast<std::size_t>(floats * transport->size()) * sizeof(float), "results of ranks");
+  impl_->parts = runtime.allocate(static_cast<std::size_t>(floats * transport->size()) * sizeof(float),
+                                  "results of ranks");
   impl_->lse = runtime.allocate(static_cast<std::size_t>(max_rows * heads_q) * sizeof(float), "log-sum-exps");
   impl_->transport = std::move(transport);
 }
@@ -88,14 +89,16 @@ void ContextDecode::launch(const AttentionArgs& args, const LaunchOptions& optio
   if (rows == 0) return;
   const int ov_depth = d.part->manifest().ov_depth;
   const Tensor dense = Tensor::dense(args.o.address, args.o.dtype, {rows, d.heads_q, ov_depth});
-  if (args.o.shape != dense.shape || args.o.strides != dense.strides || args.o.dtype != d.merge->manifest().out_dtype)
-    refuse(fmt::format("o is a dense {} tensor [{}, {}, {}]", to_string(d.merge->manifest().out_dtype), rows, d.heads_q,
-                       ov_depth));
+  if (args.o.shape != dense.shape || args.o.strides != dense.strides ||
+      args.o.dtype != d.merge->manifest().out_dtype)
+    refuse(fmt::format("o is a dense {} tensor [{}, {}, {}]", to_string(d.merge->manifest().out_dtype), rows,
+                       d.heads_q, ov_depth));
   const std::int64_t floats = parallel::part_floats(rows, d.heads_q, ov_depth);
   AttentionArgs own = args;
   own.o = Tensor::dense(d.part_at(d.transport->rank(), floats), DType::f32, dense.shape);
-  own.lse = Tensor::dense(own.o.address + static_cast<std::uint64_t>(rows * d.heads_q * ov_depth) * sizeof(float),
-                          DType::f32, {d.heads_q, rows});
+  own.lse =
+      Tensor::dense(own.o.address + static_cast<std::uint64_t>(rows * d.heads_q * ov_depth) * sizeof(float),
+                    DType::f32, {d.heads_q, rows});
   parallel::launch(*d.part, own, options);
   if (d.transport->size() > 1) d.exchange(floats, options.stream);
   const std::uint64_t lse = args.lse ? args.lse->address : d.lse.address();

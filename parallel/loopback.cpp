@@ -22,7 +22,7 @@ struct LoopbackGroup::Mailboxes {
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::pair<int, int>, std::deque<std::vector<std::byte>>> messages;  ///< by sender and receiver
-  std::string failure;                                                        ///< of any rank; then all fail
+  std::string failure;                                                         ///< of any rank; then all fail
 };
 
 namespace {
@@ -81,11 +81,12 @@ class LoopbackTransport final : public Transport {
   std::vector<std::byte> take(const Message& message) {
     std::unique_lock lock(boxes_->mutex);
     auto& queue = boxes_->messages[{message.peer, rank_}];
-    const bool came = boxes_->changed.wait_for(
-        lock, boxes_->timeout, [&] { return !queue.empty() || !boxes_->failure.empty(); });
+    const bool came = boxes_->changed.wait_for(lock, boxes_->timeout,
+                                               [&] { return !queue.empty() || !boxes_->failure.empty(); });
     if (!boxes_->failure.empty()) fail(rank_, boxes_->failure);
     if (!came) {
-      boxes_->failure = fmt::format("nothing came from rank {} within {} s", message.peer, boxes_->timeout.count());
+      boxes_->failure =
+          fmt::format("nothing came from rank {} within {} s", message.peer, boxes_->timeout.count());
       boxes_->changed.notify_all();
       fail(rank_, boxes_->failure);
     }

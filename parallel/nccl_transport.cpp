@@ -41,7 +41,10 @@ StreamApi stream_api() {
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(const NcclOptions& options)
-      : nccl_(nccl::api(options.library)), cuda_(cuda::init_driver()), streams_(stream_api()), options_(options) {
+      : nccl_(nccl::api(options.library)),
+        cuda_(cuda::init_driver()),
+        streams_(stream_api()),
+        options_(options) {
     if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
       throw Error(ErrorCode::bad_input, fmt::format("rank {} of a group of {}", options.rank, options.size));
     cuda::DeviceId device = 0;
@@ -65,7 +68,8 @@ class NcclTransport final : public Transport {
     settings.blocking = 0;
     if (options.max_blocks > 0) settings.max_ctas = options.max_blocks;
     owned_ = true;
-    settle(nccl_.init_rank(&communicator_, options.size, options.id, options.rank, &settings), "ncclCommInitRankConfig");
+    settle(nccl_.init_rank(&communicator_, options.size, options.id, options.rank, &settings),
+           "ncclCommInitRankConfig");
   }
 
   ~NcclTransport() override {
@@ -78,7 +82,8 @@ class NcclTransport final : public Transport {
         // settle() has aborted it
       }
     }
-    for (const Exchange& exchange : exchanges_) cuda_.event_destroy(exchange.before), cuda_.event_destroy(exchange.after);
+    for (const Exchange& exchange : exchanges_)
+      cuda_.event_destroy(exchange.before), cuda_.event_destroy(exchange.after);
     cuda_.event_destroy(done_);
     streams_.destroy(stream_);
     cuda_.primary_release(device_);
@@ -87,7 +92,8 @@ class NcclTransport final : public Transport {
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
 
-  void start(std::span<const Message> sends, std::span<const Message> receives, std::uint64_t stream) override {
+  void start(std::span<const Message> sends, std::span<const Message> receives,
+             std::uint64_t stream) override {
     refuse_after_failure();
     const Current current(*this);
     if (begun_ - finished_ == kMostExchanges) fail("more exchanges were begun than are waited for");
@@ -101,12 +107,12 @@ class NcclTransport final : public Transport {
     };
     for (const Message& m : sends)
       if (m.bytes > 0)
-        remember(nccl_.send(reinterpret_cast<const void*>(m.address), m.bytes, nccl::kInt8, m.peer, communicator_,
-                            stream_));
+        remember(nccl_.send(reinterpret_cast<const void*>(m.address), m.bytes, nccl::kInt8, m.peer,
+                            communicator_, stream_));
     for (const Message& m : receives)
       if (m.bytes > 0)
-        remember(nccl_.receive(reinterpret_cast<void*>(m.address), m.bytes, nccl::kInt8, m.peer, communicator_,
-                               stream_));
+        remember(nccl_.receive(reinterpret_cast<void*>(m.address), m.bytes, nccl::kInt8, m.peer,
+                               communicator_, stream_));
     const nccl::Result ended = nccl_.group_end();
     settle(first == nccl::kSuccess ? ended : first, "ncclSend and ncclRecv");
     cuda::check(cuda_.event_record(exchange.after, stream_), "cuEventRecord");
@@ -164,10 +170,13 @@ class NcclTransport final : public Transport {
   };
 
   static cuda::Stream stream_of(std::uint64_t stream) { return reinterpret_cast<cuda::Stream>(stream); }
-  std::chrono::duration<double> timeout() const { return std::chrono::duration<double>(options_.timeout_seconds); }
+  std::chrono::duration<double> timeout() const {
+    return std::chrono::duration<double>(options_.timeout_seconds);
+  }
 
   void refuse_after_failure() const {
-    if (!failure_.empty()) throw Error(ErrorCode::device, fmt::format("rank {}: {}", options_.rank, failure_));
+    if (!failure_.empty())
+      throw Error(ErrorCode::device, fmt::format("rank {}: {}", options_.rank, failure_));
   }
   [[noreturn]] void fail(const std::string& what) {
     abort(what);
@@ -176,7 +185,8 @@ class NcclTransport final : public Transport {
   [[noreturn]] void fail(nccl::Result result, const char* what) {
     const std::string text = nccl_.error_string(result);
     const char* last = communicator_ != nullptr ? nccl_.last_error(communicator_) : "";
-    fail(fmt::format("{}: {}{}{}", what, text, last != nullptr && *last != 0 ? ": " : "", last != nullptr ? last : ""));
+    fail(fmt::format("{}: {}{}{}", what, text, last != nullptr && *last != 0 ? ": " : "",
+                     last != nullptr ? last : ""));
   }
 
   void look_at_communicator() {
@@ -198,7 +208,8 @@ class NcclTransport final : public Transport {
       if (state == nccl::kSuccess) return;
       if (state != nccl::kInProgress) fail(state, what);
       if (Clock::now() > deadline)
-        fail(fmt::format("{} did not end within {} s: a rank did not take part", what, options_.timeout_seconds));
+        fail(fmt::format("{} did not end within {} s: a rank did not take part", what,
+                         options_.timeout_seconds));
       std::this_thread::yield();
     }
   }

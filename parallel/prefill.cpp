@@ -21,7 +21,8 @@ namespace {
 void check_config(const Config& c) {
   if (c.operation != Operation::prefill) refuse("the config is no prefill config");
   if (!c.operand || c.operand->kind != OperandKind::ragged) refuse("\"operand\" is ragged");
-  if (c.operand->quantization) refuse("K and V with scales are not supported yet; 16-bit and plain FP8 ones are");
+  if (c.operand->quantization)
+    refuse("K and V with scales are not supported yet; 16-bit and plain FP8 ones are");
   if (c.sink.value_or(false)) refuse("a sink would count in every part");
 }
 
@@ -63,12 +64,12 @@ struct ContextPrefill::Impl {
   void choose_way(std::span<const std::int64_t> lengths);
   void load();
   void take_memory();
-  AttentionArgs pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k,
-                          std::uint64_t v, std::int64_t key_rows) const;
+  AttentionArgs pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair,
+                          std::uint64_t k, std::uint64_t v, std::int64_t key_rows) const;
   void launch_gather(const Args& args, std::uint64_t stream);
   void launch_ring(const Args& args, std::uint64_t stream);
-  void ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k, std::uint64_t v,
-                 bool last, std::uint64_t stream);
+  void ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k,
+                 std::uint64_t v, bool last, std::uint64_t stream);
   void check(const Args& args) const;
   std::uint64_t lse_of(const Args& args, std::size_t which) const;
   bool merged[2] = {false, false};  ///< runs that have a result already, while a launch is made
@@ -116,7 +117,8 @@ void ContextPrefill::Impl::take_memory() {
   const std::int64_t row = k_row() + v_row();
   // Whole rows of 16 bytes keep V behind K aligned.
   keys = runtime.allocate(
-      static_cast<std::size_t>((gathers ? tables.total_rows : 2 * tables.most_rows) * row + 64), "K and V of others");
+      static_cast<std::size_t>((gathers ? tables.total_rows : 2 * tables.most_rows) * row + 64),
+      "K and V of others");
   results = DeviceBuffer();
   if (gathers) return;
   const auto floats = [&](std::size_t which) {
@@ -126,11 +128,13 @@ void ContextPrefill::Impl::take_memory() {
   next_at = {floats(0), sum_at[1] - floats(1)};
   unwanted_at = sum_at[1] + floats(1);
   const std::int64_t unwanted = std::max(tables.run_rows[0], tables.run_rows[1]) * options.heads_q;
-  results = runtime.allocate(static_cast<std::size_t>(unwanted_at + unwanted) * sizeof(float), "results of parts");
+  results =
+      runtime.allocate(static_cast<std::size_t>(unwanted_at + unwanted) * sizeof(float), "results of parts");
 }
 
-AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair,
-                                              std::uint64_t k, std::uint64_t v, std::int64_t key_rows) const {
+AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t which,
+                                              const parallel::PairTable& pair, std::uint64_t k,
+                                              std::uint64_t v, std::int64_t key_rows) const {
   const Manifest& m = manifest();
   const std::int64_t rows = tables.run_rows[which], first = which == 0 ? 0 : tables.run_rows[0];
   const auto q_row = options.heads_q * m.depth * static_cast<std::int64_t>(size_of(m.dtype));
@@ -169,7 +173,8 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
     }
     for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(rank)]) {
       const auto add_rows = [&](std::uint64_t base, std::int64_t row) {
-        receives.push_back({moved(base, piece.global * row), static_cast<std::size_t>(piece.rows * row), rank});
+        receives.push_back(
+            {moved(base, piece.global * row), static_cast<std::size_t>(piece.rows * row), rank});
       };
       add_rows(k, k_row()), add_rows(v, v_row());
     }
@@ -185,15 +190,16 @@ void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream)
     AttentionArgs one = pair_args(args, which, tables.whole[which], k, v, tables.total_rows);
     const std::int64_t first = which == 0 ? 0 : tables.run_rows[0];
     const auto o_row = options.heads_q * m.ov_depth * static_cast<std::int64_t>(size_of(m.out_dtype));
-    one.o = Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype, {rows, options.heads_q, m.ov_depth});
+    one.o =
+        Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype, {rows, options.heads_q, m.ov_depth});
     if (args.lse) one.lse = Tensor::dense(lse_of(args, which), DType::f32, {options.heads_q, rows});
     parallel::launch(*whole, one, launch_options);
   }
 }
 
 // One part of a run's result: the first is what others are merged into, the last leaves as O.
-void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k,
-                                     std::uint64_t v, bool last, std::uint64_t stream) {
+void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair,
+                                     std::uint64_t k, std::uint64_t v, bool last, std::uint64_t stream) {
   const Manifest& m = manifest();
   const std::int64_t rows = tables.run_rows[which], heads = options.heads_q;
   const std::int64_t o_floats = rows * heads * m.ov_depth;
@@ -211,7 +217,8 @@ void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const 
     const auto o_row = heads * m.ov_depth * static_cast<std::int64_t>(size_of(end->manifest().out_dtype));
     const std::uint64_t o = moved(args.o.address, (which == 0 ? 0 : tables.run_rows[0]) * o_row);
     const std::uint64_t lse = args.lse ? lse_of(args, which) : moved(results.address(), unwanted_at * 4);
-    parallel::merge(first ? *convert : *end, {rows, heads, first ? sum : std::min(sum, next), o, lse}, stream);
+    parallel::merge(first ? *convert : *end, {rows, heads, first ? sum : std::min(sum, next), o, lse},
+                    stream);
   } else if (!first) {
     parallel::merge(*add, {rows, heads, next, sum, moved(sum, o_floats * 4)}, stream);
   }
@@ -231,7 +238,9 @@ void ContextPrefill::Impl::launch_ring(const Args& args, std::uint64_t stream) {
     const bool goes_on = step + 1 < ranks;
     if (goes_on) {
       const int to = (own + 1) % ranks, from = (own + ranks - 1) % ranks;
-      const auto bytes = [](std::int64_t count, std::int64_t row) { return static_cast<std::size_t>(count * row); };
+      const auto bytes = [](std::int64_t count, std::int64_t row) {
+        return static_cast<std::size_t>(count * row);
+      };
       const Message sends[] = {{k, bytes(rows(source), k_row()), to}, {v, bytes(rows(source), v_row()), to}};
       const Message receives[] = {{next_k, bytes(rows(later), k_row()), from},
                                   {next_v, bytes(rows(later), v_row()), from}};
@@ -239,8 +248,8 @@ void ContextPrefill::Impl::launch_ring(const Args& args, std::uint64_t stream) {
     }
     for (const parallel::PairTable& pair : tables.pairs) {
       if (pair.source != source) continue;
-      ring_part(args, pair.which, pair, moved(k, pair.first_key_row * k_row()), moved(v, pair.first_key_row * v_row()),
-                &pair == tables.last_pair(pair.which), stream);
+      ring_part(args, pair.which, pair, moved(k, pair.first_key_row * k_row()),
+                moved(v, pair.first_key_row * v_row()), &pair == tables.last_pair(pair.which), stream);
     }
     if (goes_on) transport->finish(stream);
     k = next_k, v = next_v;
@@ -249,10 +258,12 @@ void ContextPrefill::Impl::launch_ring(const Args& args, std::uint64_t stream) {
 
 void ContextPrefill::Impl::check(const Args& args) const {
   const Manifest& m = manifest();
-  const auto one = [&](const char* name, const Tensor& tensor, DType dtype, std::int64_t heads, std::int64_t depth) {
+  const auto one = [&](const char* name, const Tensor& tensor, DType dtype, std::int64_t heads,
+                       std::int64_t depth) {
     const Tensor dense = Tensor::dense(tensor.address, dtype, {tables.rows(), heads, depth});
     if (tensor.dtype == dtype && tensor.shape == dense.shape && tensor.strides == dense.strides) return;
-    refuse(fmt::format("{} is a dense {} tensor [{}, {}, {}]", name, to_string(dtype), tables.rows(), heads, depth));
+    refuse(fmt::format("{} is a dense {} tensor [{}, {}, {}]", name, to_string(dtype), tables.rows(), heads,
+                       depth));
   };
   one("q", args.q, m.dtype, options.heads_q, m.depth);
   one("k", args.k, m.kv_dtype, options.heads_kv, m.depth);
@@ -260,7 +271,8 @@ void ContextPrefill::Impl::check(const Args& args) const {
   one("o", args.o, (gathers ? whole : end)->manifest().out_dtype, options.heads_q, m.ov_depth);
   const bool wanted = config.lse.value_or(false);
   if (wanted != args.lse.has_value())
-    refuse(wanted ? "the config has \"lse\", and no lse was given" : "lse was given; \"lse\": true in the config asks for it");
+    refuse(wanted ? "the config has \"lse\", and no lse was given"
+                  : "lse was given; \"lse\": true in the config asks for it");
 }
 
 ContextPrefill::ContextPrefill(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
@@ -282,8 +294,8 @@ void ContextPrefill::set_batch(std::span<const std::int64_t> lengths) {
     total += length;
   }
   if (total > std::numeric_limits<std::int32_t>::max()) refuse("more than 2^31 rows in all");
-  impl_->tables = parallel::make_tables(impl_->config.mask.value_or(MaskConfig{}), lengths, impl_->transport->rank(),
-                                        impl_->transport->size());
+  impl_->tables = parallel::make_tables(impl_->config.mask.value_or(MaskConfig{}), lengths,
+                                        impl_->transport->rank(), impl_->transport->size());
   impl_->choose_way(lengths);
   impl_->load();
   impl_->take_memory();

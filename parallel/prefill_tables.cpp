@@ -35,7 +35,8 @@ class Builder {
     const std::int64_t granule = mask_.kind == MaskConfig::Kind::chunked ? mask_.size : 1;
     for (int rank = 0; rank < ranks_; ++rank) {
       auto& runs = runs_.emplace_back();
-      for (const std::int64_t length : lengths_) runs.push_back(runs_of(t_.sharding, length, rank, ranks_, granule));
+      for (const std::int64_t length : lengths_)
+        runs.push_back(runs_of(t_.sharding, length, rank, ranks_, granule));
       add_pieces(runs);
     }
     for (const std::int64_t length : lengths_) t_.total_rows += length;
@@ -111,7 +112,8 @@ class Builder {
       const auto [k_offsets, key_rows, longest_k] = add_offsets(theirs, keys);
       for (const std::size_t which : {0, 1}) {
         bool seen = false;
-        for (std::size_t b = 0; b < theirs.size(); ++b) seen = seen || sees(mask_, t_.runs[b][which], theirs[b][keys]);
+        for (std::size_t b = 0; b < theirs.size(); ++b)
+          seen = seen || sees(mask_, t_.runs[b][which], theirs[b][keys]);
         if (!seen) continue;
         PairTable pair;
         pair.which = which, pair.source = source;
@@ -133,7 +135,8 @@ class Builder {
 
 }  // namespace
 
-PrefillTables make_tables(const MaskConfig& mask, std::span<const std::int64_t> lengths, int rank, int ranks) {
+PrefillTables make_tables(const MaskConfig& mask, std::span<const std::int64_t> lengths, int rank,
+                          int ranks) {
   return Builder(mask, lengths, rank, ranks).build();
 }
 

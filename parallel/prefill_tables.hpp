@@ -33,7 +33,7 @@ struct PrefillTables {
   std::vector<std::int64_t> rank_rows;
   std::vector<std::vector<Piece>> pieces;  ///< by rank, in the order of its memory
   std::array<PairTable, 2> whole;          ///< each run against whole sequences
-  std::vector<PairTable> pairs;            ///< in the order of launches; those in which nothing is seen are left out
+  std::vector<PairTable> pairs;  ///< in the order of launches; those in which nothing is seen are left out
   std::vector<std::int32_t> numbers;
 
   std::int64_t rows() const { return run_rows[0] + run_rows[1]; }

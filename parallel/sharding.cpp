@@ -5,9 +5,11 @@
 
 namespace kiln {
 
-std::array<Run, 2> runs_of(Sharding sharding, std::int64_t length, int rank, int ranks, std::int64_t granule) {
+std::array<Run, 2> runs_of(Sharding sharding, std::int64_t length, int rank, int ranks,
+                           std::int64_t granule) {
   const std::int64_t pieces = sharding == Sharding::zigzag ? 2 * std::int64_t{ranks} : ranks;
-  const std::int64_t each = (length + pieces - 1) / pieces, rounded = (each + granule - 1) / granule * granule;
+  const std::int64_t each = (length + pieces - 1) / pieces,
+                     rounded = (each + granule - 1) / granule * granule;
   const auto piece = [&](std::int64_t i) -> Run {
     const std::int64_t first = std::min(i * rounded, length);
     return {first, std::min(first + rounded, length) - first};
@@ -20,10 +22,12 @@ PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const Par
   double flops = 0, tokens = 0;
   for (const std::int64_t length : shape.lengths) {
     const auto n = static_cast<double>(length);
-    flops += 2 * n * n * static_cast<double>(shape.heads_q * (shape.depth + shape.ov_depth)) / (shape.causal ? 2 : 1);
+    flops += 2 * n * n * static_cast<double>(shape.heads_q * (shape.depth + shape.ov_depth)) /
+             (shape.causal ? 2 : 1);
     tokens += n;
   }
-  const double row_bytes = static_cast<double>(shape.heads_kv * (shape.depth + shape.ov_depth) * shape.kv_bytes);
+  const double row_bytes =
+      static_cast<double>(shape.heads_kv * (shape.depth + shape.ov_depth) * shape.kv_bytes);
   const double own_bytes = tokens * row_bytes / ranks;
   // O and log-sum-exps in FP32: two results are read and one is written.
   const double merge_us = 3 * tokens / ranks * static_cast<double>(shape.heads_q * (shape.ov_depth + 1)) * 4 /
@@ -43,8 +47,8 @@ PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const Par
   return estimate;
 }
 
-double estimate_decode(double cache_bytes, std::int64_t rows, std::int64_t heads_q, std::int64_t ov_depth, int ranks,
-                       const ParallelCosts& costs) {
+double estimate_decode(double cache_bytes, std::int64_t rows, std::int64_t heads_q, std::int64_t ov_depth,
+                       int ranks, const ParallelCosts& costs) {
   const double read_us = cache_bytes / ranks / costs.memory_bytes_per_us;
   if (ranks == 1) return read_us;
   const double part_bytes = static_cast<double>(rows * heads_q * (ov_depth + 1)) * 4;

@@ -37,13 +37,14 @@ enum class Sharding {
 
 /// The two runs of a rank (the second is empty unless zigzag), in the order its rows have in memory. Pieces have equal
 /// lengths, multiples of `granule`, but for the last ones, which may be shorter or empty.
-std::array<Run, 2> runs_of(Sharding sharding, std::int64_t length, int rank, int ranks, std::int64_t granule = 1);
+std::array<Run, 2> runs_of(Sharding sharding, std::int64_t length, int rank, int ranks,
+                           std::int64_t granule = 1);
 
 /// A link between ranks and a device, in the terms of the cost model.
 struct ParallelCosts {
-  double alpha_us = 20;           ///< of one exchange
-  double bytes_per_us = 350e3;    ///< that a rank sends, and receives, at a time
-  double flops_per_us = 600e6;    ///< of the prefill kernel
+  double alpha_us = 20;         ///< of one exchange
+  double bytes_per_us = 350e3;  ///< that a rank sends, and receives, at a time
+  double flops_per_us = 600e6;  ///< of the prefill kernel
   double memory_bytes_per_us = 4e6;
 };
 struct PrefillShape {
@@ -53,16 +54,16 @@ struct PrefillShape {
   bool causal = true;
 };
 struct PrefillEstimate {
-  double compute_us = 0;                 ///< of a rank
-  double ring_us = 0, gather_us = 0;     ///< the whole, by either way
+  double compute_us = 0;              ///< of a rank
+  double ring_us = 0, gather_us = 0;  ///< the whole, by either way
   double one_device_us = 0;
   double gather_bytes = 0, ring_bytes = 0;  ///< of memory that a rank takes for K and V of others
 };
 /// What the ways of prefill take by the model; `Options::way` automatic takes the cheaper one that fits.
 PrefillEstimate estimate_prefill(const PrefillShape& shape, int ranks, const ParallelCosts& costs = {});
 /// Microseconds of a decode step over `cache_bytes` of K and V in all, with `rows` queries, on so many ranks.
-double estimate_decode(double cache_bytes, std::int64_t rows, std::int64_t heads_q, std::int64_t ov_depth, int ranks,
-                       const ParallelCosts& costs = {});
+double estimate_decode(double cache_bytes, std::int64_t rows, std::int64_t heads_q, std::int64_t ov_depth,
+                       int ranks, const ParallelCosts& costs = {});
 
 enum class PrefillWay { automatic, ring, gather };
 
@@ -70,7 +71,8 @@ struct ContextParallelOptions {
   std::int64_t heads_q = 0, heads_kv = 0;
   PrefillWay way = PrefillWay::automatic;
   ParallelCosts costs{};
-  std::int64_t most_gathered_bytes = std::int64_t{16} << 30;  ///< of K and V that `automatic` collects on a rank
+  std::int64_t most_gathered_bytes = std::int64_t{16}
+                                     << 30;  ///< of K and V that `automatic` collects on a rank
 };
 
 /// Prefill of one rank. Memory is taken by set_batch().
@@ -110,8 +112,8 @@ class ContextDecode {
  public:
   /// `config`: decode without mask, or causal with one query a sequence; operands as they are. `max_rows`: query rows
   /// of a launch.
-  ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport, std::int64_t heads_q,
-                std::int64_t max_rows);
+  ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
+                std::int64_t heads_q, std::int64_t max_rows);
   ~ContextDecode();
 
   /// `args` as for a kernel of the config, K, V and lengths those of this rank's part (which may have no keys); o and

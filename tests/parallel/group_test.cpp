@@ -41,8 +41,9 @@ std::vector<std::string> as_group(int ranks, double timeout_seconds,
 }
 
 Config prefill_config(const std::string& keys, const std::string& target = "sm_80") {
-  return parse_config(R"({"target": ")" + target + R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" +
-                          keys + R"("lse": true, "operand": {"kind": "ragged"}})",
+  return parse_config(R"({"target": ")" + target +
+                          R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" + keys +
+                          R"("lse": true, "operand": {"kind": "ragged"}})",
                       "test");
 }
 
@@ -53,9 +54,11 @@ std::vector<std::uint16_t> own_rows(const Rows& rows, const Whole& whole, const 
   for (const int which : {0, 1}) {
     for (std::size_t b = 0; b < whole.lengths.size(); ++b) {
       const Run run = prefill.run(static_cast<std::int64_t>(b), which);
-      const auto first = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(whole.starts[b] + run.first) * row);
+      const auto first =
+          static_cast<std::ptrdiff_t>(static_cast<std::size_t>(whole.starts[b] + run.first) * row);
       out.insert(out.end(), rows.values.begin() + first,
-                 rows.values.begin() + first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(run.rows) * row));
+                 rows.values.begin() + first +
+                     static_cast<std::ptrdiff_t>(static_cast<std::size_t>(run.rows) * row));
     }
   }
   return out;
@@ -69,9 +72,11 @@ Comparison prefill_of_rank(const Config& config, const Whole& whole, PrefillWay 
   ContextPrefill prefill(emulated(), config, transport, options);
   prefill.set_batch(whole.lengths);
   const std::int64_t rows = prefill.rows();
-  const DeviceBuffer q = upload(own_rows(whole.q, whole, prefill)), k = upload(own_rows(whole.k, whole, prefill)),
+  const DeviceBuffer q = upload(own_rows(whole.q, whole, prefill)),
+                     k = upload(own_rows(whole.k, whole, prefill)),
                      v = upload(own_rows(whole.v, whole, prefill));
-  const DeviceBuffer o = upload(std::vector<std::uint16_t>(static_cast<std::size_t>(rows * kHeadsQ * kDepth), 0x7fc0)),
+  const DeviceBuffer o = upload(std::vector<std::uint16_t>(static_cast<std::size_t>(rows * kHeadsQ * kDepth),
+                                                           0x7fc0)),
                      lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kHeadsQ), NAN));
   ContextPrefill::Args args;
   args.q = Tensor::dense(q.address(), DType::bf16, {rows, kHeadsQ, kDepth});
@@ -97,8 +102,9 @@ Comparison prefill_of_rank(const Config& config, const Whole& whole, PrefillWay 
           for (std::int64_t c = 0; c < kDepth; ++c)
             o_row.push_back(widen(got[static_cast<std::size_t>((row * kHeadsQ + head) * kDepth + c)]));
           const std::int64_t at = run_start * kHeadsQ + head * run_rows + (row - run_start);
-          comparison.add(attend(whole, config.mask.value_or(MaskConfig{}), b, run.first + i, head, 0, whole.lengths[b]),
-                         o_row.data(), got_lse[static_cast<std::size_t>(at)]);
+          comparison.add(
+              attend(whole, config.mask.value_or(MaskConfig{}), b, run.first + i, head, 0, whole.lengths[b]),
+              o_row.data(), got_lse[static_cast<std::size_t>(at)]);
         }
       }
     }
@@ -181,7 +187,8 @@ struct Decoded {
 };
 
 /// Decode of one query a sequence (the last row), of which rank r has the r-th piece of the keys in pages.
-Decoded decode_of_rank(const Config& config, const Whole& whole, const std::shared_ptr<Transport>& transport) {
+Decoded decode_of_rank(const Config& config, const Whole& whole,
+                       const std::shared_ptr<Transport>& transport) {
   const auto batch = static_cast<std::int64_t>(whole.lengths.size());
   constexpr std::int64_t kPage = 16, kMaxPages = 12;
   std::vector<std::int32_t> table(static_cast<std::size_t>(batch * kMaxPages), 1 << 20), lengths, offsets{0};
@@ -196,12 +203,17 @@ Decoded decode_of_rank(const Config& config, const Whole& whole, const std::shar
     for (std::int64_t page = 0; page * kPage < run.rows; ++page)
       table[static_cast<std::size_t>(b * kMaxPages + page)] = pages++;
     const auto copy = [&](const Rows& from, std::vector<std::uint16_t>& to) {
-      const auto first = from.values.begin() + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(whole.starts[at] + run.first) * row);
-      to.insert(to.end(), first, first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(run.rows) * row));
-      to.resize(static_cast<std::size_t>(pages * kPage) * row, 0x7fc0);  // rows of a page past the sequence: NaN
+      const auto first =
+          from.values.begin() +
+          static_cast<std::ptrdiff_t>(static_cast<std::size_t>(whole.starts[at] + run.first) * row);
+      to.insert(to.end(), first,
+                first + static_cast<std::ptrdiff_t>(static_cast<std::size_t>(run.rows) * row));
+      to.resize(static_cast<std::size_t>(pages * kPage) * row,
+                0x7fc0);  // rows of a page past the sequence: NaN
     };
     copy(whole.k, k), copy(whole.v, v);
-    const auto last = static_cast<std::ptrdiff_t>((whole.starts[at] + whole.lengths[at] - 1) * kHeadsQ * kDepth);
+    const auto last =
+        static_cast<std::ptrdiff_t>((whole.starts[at] + whole.lengths[at] - 1) * kHeadsQ * kDepth);
     q.insert(q.end(), whole.q.values.begin() + last, whole.q.values.begin() + last + kHeadsQ * kDepth);
   }
   k.resize(std::max<std::size_t>(k.size(), kPage * row)), v.resize(k.size());
@@ -231,13 +243,15 @@ Decoded decode_of_rank(const Config& config, const Whole& whole, const std::shar
 TEST_CASE("decode over a cache in parts is decode of the whole, the same bits on every rank and every time") {
   // the second one is shorter than the group: some ranks have none of it
   const Whole whole({150, 2, 97}, kHeadsQ, kHeadsKv, kDepth, 4);
-  for (const auto& [target, ranks] : std::vector<std::pair<std::string, int>>{{"sm_90a", 2}, {"sm_80", 3}, {"sm_80", 8}, {"gfx942", 2}}) {
+  for (const auto& [target, ranks] :
+       std::vector<std::pair<std::string, int>>{{"sm_90a", 2}, {"sm_80", 3}, {"sm_80", 8}, {"gfx942", 2}}) {
     CAPTURE(target);
     CAPTURE(ranks);
-    const Config config = parse_config(
-        R"({"target": ")" + target + R"(", "operation": "decode", "dtype": "bf16", "depth": 64, "mask": "causal",
+    const Config config =
+        parse_config(R"({"target": ")" + target +
+                         R"(", "operation": "decode", "dtype": "bf16", "depth": 64, "mask": "causal",
             "operand": {"kind": "paged", "page_size": 16}})",
-        "test");
+                     "test");
     std::vector<Decoded> results(static_cast<std::size_t>(ranks));
     const auto errors = as_group(ranks, 60, [&](int rank, const std::shared_ptr<Transport>& transport) {
       results[static_cast<std::size_t>(rank)] = decode_of_rank(config, whole, transport);
@@ -248,9 +262,10 @@ TEST_CASE("decode over a cache in parts is decode of the whole, the same bits on
       for (std::int64_t head = 0; head < kHeadsQ; ++head) {
         std::vector<float> row;
         for (std::int64_t c = 0; c < kDepth; ++c)
-          row.push_back(widen(results[0].o.at((b * kHeadsQ + static_cast<std::size_t>(head)) * kDepth + static_cast<std::size_t>(c))));
-        comparison.add(attend(whole, MaskConfig{}, b, whole.lengths[b] - 1, head, 0, whole.lengths[b]), row.data(),
-                       results[0].lse.at(static_cast<std::size_t>(head) * 3 + b));
+          row.push_back(widen(results[0].o.at((b * kHeadsQ + static_cast<std::size_t>(head)) * kDepth +
+                                              static_cast<std::size_t>(c))));
+        comparison.add(attend(whole, MaskConfig{}, b, whole.lengths[b] - 1, head, 0, whole.lengths[b]),
+                       row.data(), results[0].lse.at(static_cast<std::size_t>(head) * 3 + b));
       }
     }
     CHECK(comparison.error() < 4e-3);
@@ -283,9 +298,12 @@ TEST_CASE("messages keep their order and their sizes, and a wrong size is an err
   const auto errors = as_group(2, 30, [&](int rank, const std::shared_ptr<Transport>& transport) {
     const DeviceBuffer from = upload(std::vector<float>{1.0f + static_cast<float>(rank), 5, 9, 13}),
                        to = upload(std::vector<float>(4));
-    const Message sends[] = {{from.address(), 4, 1 - rank}, {from.address() + 4, 0, 1 - rank},
-                             {from.address() + 8, 8, 1 - rank}, {from.address() + 4, 4, rank}};
-    const Message receives[] = {{to.address(), 4, rank}, {to.address() + 12, 4, 1 - rank}, {to.address() + 4, 8, 1 - rank}};
+    const Message sends[] = {{from.address(), 4, 1 - rank},
+                             {from.address() + 4, 0, 1 - rank},
+                             {from.address() + 8, 8, 1 - rank},
+                             {from.address() + 4, 4, rank}};
+    const Message receives[] = {
+        {to.address(), 4, rank}, {to.address() + 12, 4, 1 - rank}, {to.address() + 4, 8, 1 - rank}};
     transport->start(sends, receives, 0);
     transport->finish(0);
     got[static_cast<std::size_t>(rank)] = download<float>(to);

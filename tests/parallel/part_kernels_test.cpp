@@ -18,12 +18,14 @@ struct Part {
 };
 
 Config config_of(const std::string& target, const std::string& keys) {
-  return parse_config(R"({"target": ")" + target + R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" +
-                          keys + R"("lse": true, "operand": {"kind": "ragged"}})",
+  return parse_config(R"({"target": ")" + target +
+                          R"(", "operation": "prefill", "dtype": "bf16", "depth": 64, )" + keys +
+                          R"("lse": true, "operand": {"kind": "ragged"}})",
                       "test");
 }
 
-std::vector<std::uint16_t> rows_of(const Rows& rows, const Whole& whole, std::span<const Part> parts, bool queries) {
+std::vector<std::uint16_t> rows_of(const Rows& rows, const Whole& whole, std::span<const Part> parts,
+                                   bool queries) {
   std::vector<std::uint16_t> out;
   for (std::size_t b = 0; b < parts.size(); ++b) {
     const Part& part = parts[b];
@@ -48,11 +50,13 @@ Comparison compare(const Config& config, const Whole& whole, std::span<const Par
     args.max_seqlen_k = std::max(args.max_seqlen_k, part.k_rows);
   }
   const std::int64_t rows = cu_q.back(), batch = static_cast<std::int64_t>(parts.size());
-  const DeviceBuffer q = upload(rows_of(whole.q, whole, parts, true)), k = upload(rows_of(whole.k, whole, parts, false)),
+  const DeviceBuffer q = upload(rows_of(whole.q, whole, parts, true)),
+                     k = upload(rows_of(whole.k, whole, parts, false)),
                      v = upload(rows_of(whole.v, whole, parts, false)), offsets_q = upload(cu_q),
                      offsets_k = upload(cu_k), positions = upload(ends);
   const std::vector<float> poison(static_cast<std::size_t>(rows * kHeadsQ * kDepth), 1e20f);
-  const DeviceBuffer o = upload(poison), lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kHeadsQ), 7e20f));
+  const DeviceBuffer o = upload(poison),
+                     lse = upload(std::vector<float>(static_cast<std::size_t>(rows * kHeadsQ), 7e20f));
   args.q = Tensor::dense(q.address(), DType::bf16, {rows, kHeadsQ, kDepth});
   args.k = Tensor::dense(k.address(), DType::bf16, {cu_k.back(), kHeadsKv, kDepth});
   args.v = Tensor::dense(v.address(), DType::bf16, {cu_k.back(), kHeadsKv, kDepth});
@@ -71,9 +75,10 @@ Comparison compare(const Config& config, const Whole& whole, std::span<const Par
     for (std::int64_t i = 0; i < part.q_rows; ++i) {
       for (std::int64_t head = 0; head < kHeadsQ; ++head) {
         const std::int64_t row = cu_q[b] + i;
-        comparison.add(attend(whole, *config.mask, b, part.q_first + i, head, part.k_first, part.k_first + part.k_rows),
-                       &got[static_cast<std::size_t>((row * kHeadsQ + head) * kDepth)],
-                       got_lse[static_cast<std::size_t>(head * rows + row)]);
+        comparison.add(
+            attend(whole, *config.mask, b, part.q_first + i, head, part.k_first, part.k_first + part.k_rows),
+            &got[static_cast<std::size_t>((row * kHeadsQ + head) * kDepth)],
+            got_lse[static_cast<std::size_t>(head * rows + row)]);
       }
     }
   }
@@ -121,13 +126,16 @@ TEST_CASE("what has no kernel for parts is refused") {
     return std::string();
   };
   const std::string head = R"({"target": "sm_90a", "dtype": "bf16", "depth": 64, )";
-  CHECK(refused(head + R"("operation": "prefill", "mask": "causal"})").find("\"operand\" is ragged") != std::string::npos);
-  CHECK(refused(head + R"("operation": "decode", "operand": {"kind": "ragged"}})").find("\"operation\" is prefill") !=
+  CHECK(refused(head + R"("operation": "prefill", "mask": "causal"})").find("\"operand\" is ragged") !=
         std::string::npos);
+  CHECK(refused(head + R"("operation": "decode", "operand": {"kind": "ragged"}})")
+            .find("\"operation\" is prefill") != std::string::npos);
   CHECK(refused(head + R"("operation": "prefill", "mask": "custom", "operand": {"kind": "ragged"}})")
             .find("custom mask") != std::string::npos);
-  CHECK(refused(head + R"("operation": "prefill", "operand": {"kind": "ragged"}, "score_mod": {"expr": "score + k"}})")
-            .find("score expression") != std::string::npos);
+  CHECK(
+      refused(head +
+              R"("operation": "prefill", "operand": {"kind": "ragged"}, "score_mod": {"expr": "score + k"}})")
+          .find("score expression") != std::string::npos);
   const Config causal = config_of("sm_80", R"("mask": "causal", )");
   const Manifest part = make_part_kernel(causal).manifest, plain = generate(make_plan(causal)).manifest;
   CHECK(part.takes("seqlens_k"));
@@ -156,7 +164,7 @@ struct Parts {
     for (float& x : memory) x = normal(random);
     for (std::int64_t p = 0; p < n; ++p) {
       for (std::int64_t head = 0; head < heads; ++head) {
-        lse(p, 1, head) = -INFINITY;           // no part has keys
+        lse(p, 1, head) = -INFINITY;              // no part has keys
         if (p != 1) lse(p, 2, head) = -INFINITY;  // one part has
         lse(p, 3, head) = 80.0f * static_cast<float>(p);
         for (std::int64_t c = 0; c < ov; ++c) {
@@ -181,20 +189,23 @@ void check_merge(const std::string& target, bool accumulate, std::int64_t ov) {
   Kernel& kernel = *emulated().load(make_part_merge_kernel(config, static_cast<int>(given), accumulate));
   const DeviceBuffer memory = upload(parts.memory);
   const auto shift = static_cast<std::uint64_t>(accumulate ? parts.floats() * 4 : 0);
-  DeviceBuffer own_o = emulated().allocate(static_cast<std::size_t>(7 * 3 * ov * 4)), own_lse = emulated().allocate(7 * 3 * 4);
+  DeviceBuffer own_o = emulated().allocate(static_cast<std::size_t>(7 * 3 * ov * 4)),
+               own_lse = emulated().allocate(7 * 3 * 4);
   AttentionArgs args;
   const DType out = accumulate ? DType::f32 : DType::bf16;
   args.q = args.k = args.v = Tensor::dense(memory.address() + shift, DType::f32, {1, 7, 3, ov});
   args.o = Tensor::dense(accumulate ? memory.address() : own_o.address(), out, {1, 7, 3, ov});
-  args.lse = Tensor::dense(accumulate ? memory.address() + static_cast<std::uint64_t>(7 * 3 * ov * 4) : own_lse.address(),
-                           DType::f32, {1, 3, 7});
+  args.lse = Tensor::dense(
+      accumulate ? memory.address() + static_cast<std::uint64_t>(7 * 3 * ov * 4) : own_lse.address(),
+      DType::f32, {1, 3, 7});
   const auto report = kernel.launch(args);
   REQUIRE(report->completed);
   for (const auto& finding : report->findings) FAIL_CHECK(finding.message);
   const auto floats = accumulate ? download<float>(memory) : std::vector<float>();
   const auto halves = accumulate ? std::vector<std::uint16_t>() : download<std::uint16_t>(own_o);
-  const auto lses = accumulate ? std::vector<float>(floats.begin() + 7 * 3 * ov, floats.begin() + 7 * 3 * ov + 21)
-                               : download<float>(own_lse);
+  const auto lses = accumulate
+                        ? std::vector<float>(floats.begin() + 7 * 3 * ov, floats.begin() + 7 * 3 * ov + 21)
+                        : download<float>(own_lse);
   for (std::int64_t row = 0; row < 7; ++row) {
     for (std::int64_t head = 0; head < 3; ++head) {
       double top = -INFINITY, total = 0;

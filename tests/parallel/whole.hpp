@@ -38,7 +38,8 @@ struct Whole {
   std::int64_t total = 0;
   Rows q, k, v;
 
-  Whole(std::vector<std::int64_t> of, std::int64_t heads_q, std::int64_t heads_kv, std::int64_t depth, unsigned seed)
+  Whole(std::vector<std::int64_t> of, std::int64_t heads_q, std::int64_t heads_kv, std::int64_t depth,
+        unsigned seed)
       : lengths(std::move(of)) {
     for (const std::int64_t length : lengths) starts.push_back(total), total += length;
     std::mt19937 random(seed);
@@ -71,8 +72,8 @@ inline bool shows(const MaskConfig& mask, std::int64_t query, std::int64_t key) 
   }
 }
 
-inline Exact attend(const Whole& w, const MaskConfig& mask, std::size_t sequence, std::int64_t query, std::int64_t head,
-                    std::int64_t begin, std::int64_t end) {
+inline Exact attend(const Whole& w, const MaskConfig& mask, std::size_t sequence, std::int64_t query,
+                    std::int64_t head, std::int64_t begin, std::int64_t end) {
   const std::int64_t depth = w.q.depth, kv_head = head / (w.q.heads / w.k.heads), start = w.starts[sequence];
   const double scale = 1 / std::sqrt(static_cast<double>(depth));
   std::vector<double> scores;
@@ -81,7 +82,8 @@ inline Exact attend(const Whole& w, const MaskConfig& mask, std::size_t sequence
   for (std::int64_t key = begin; key < end; ++key) {
     if (!shows(mask, query, key)) continue;
     double sum = 0;
-    for (std::int64_t c = 0; c < depth; ++c) sum += w.q.at(start + query, head, c) * w.k.at(start + key, kv_head, c);
+    for (std::int64_t c = 0; c < depth; ++c)
+      sum += w.q.at(start + query, head, c) * w.k.at(start + key, kv_head, c);
     scores.push_back(sum * scale), keys.push_back(key);
     top = std::max(top, scores.back());
   }

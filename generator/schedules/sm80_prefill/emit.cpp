@@ -50,6 +50,23 @@ const char* element_of(const PrefillPlan& p, char tensor) {
   return tensor != 'q' && p.narrow() ? "u8" : "u16";
 }
 
+// Rows of the sequence `batch`, where it is not the same in all.
+void emit_lengths(Writer& w, const PrefillPlan& p) {
+  if (p.table()) {
+    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
+    w.line("const int seqlen_k = min(max(seqlens_k[batch], 0), key_capacity);  // what the pages hold");
+  } else if (p.ragged) {
+    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
+    w.line(
+        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
+        "k_start;");
+    if (p.part) w.line("{}", kAlignedRows);
+  }
+  if (p.ragged) {
+    w.line("if (m_start >= seqlen_q) return;");
+  }
+}
+
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
 void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
@@ -66,19 +83,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("const int m_start = (int)blockIdx.x * {};", p.BM);
   }
   w.line("const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);");
-  if (p.table()) {
-    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
-    w.line("const int seqlen_k = min(max(seqlens_k[batch], 0), key_capacity);  // what the pages hold");
-  } else if (p.ragged) {
-    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
-    w.line(
-        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
-        "k_start;");
-    if (p.part) w.line("{}", kAlignedRows);
-  }
-  if (p.ragged) {
-    w.line("if (m_start >= seqlen_q) return;");
-  }
+  emit_lengths(w, p);
   if (p.kind == OperandKind::continuous) {
     w.comment("the sequence's block; one outside the pool has no rows, and reads as zeros");
     w.line("const int block = page_of(page_table, page_table_stride, num_pages, batch, 0);");

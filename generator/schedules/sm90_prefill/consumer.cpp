@@ -397,6 +397,12 @@ void emit_output_addresses(Writer& w, const PrefillPlan& p) {
   w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
 }
 
+// Of the warpgroup's first row among the keys.
+void emit_position(Writer& w, const PrefillPlan& p) {
+  w.line("const int position = work.m_start + 64 * consumer + work.seqlen_k - {};  // of the first row",
+         p.aligned_rows());
+}
+
 }  // namespace
 
 void emit_consumer(Writer& w, const PrefillPlan& p) {
@@ -441,12 +447,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
   emit_widen_q(w, p);
-  if (p.mask->bounded_above()) {
-    w.line(
-        "const int position = work.m_start + 64 * consumer + work.seqlen_k - {};  // of the first "
-        "row",
-        p.aligned_rows());
-  }
+  if (p.mask->bounded_above()) emit_position(w, p);
   if (p.skips_tiles) emit_skip(w, p);
   w.banner("first KV tile (the last keys)");
   w.open("");

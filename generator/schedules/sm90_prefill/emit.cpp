@@ -162,9 +162,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   }
   w.line("work.kv_head = work.head / (heads_q / heads_kv);");
   if (p.mask->bounded_above()) {
-    w.comment(
-        "Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
-        p.part ? "aligned_rows" : "seqlen_q");
+    w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
+              p.part ? "aligned_rows" : "seqlen_q");
     w.line("const int position = work.m_start + work.seqlen_k - {};", p.aligned_rows());
     w.line("const int end_key = {};",
            p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k"));
