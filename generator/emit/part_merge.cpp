@@ -35,10 +35,10 @@ MergeShape shape_of(const Config& c, int parts) {
   return shape;
 }
 
-Manifest manifest(const Config& c, const MergeShape& shape, int parts, DType out) {
+Manifest manifest(const Config& c, const std::string& name, const MergeShape& shape, int parts, DType out) {
   using Kind = KernelParam::Kind;
   Manifest m;
-  m.name = "merge" + std::to_string(parts) + (out == DType::f32 ? "_floats_" : "_") + config_name(c);
+  m.name = "merge" + std::to_string(parts) + (out == DType::f32 ? "_floats_" : "_") + name;
   m.entry = entry_name(m.name);
   m.target = std::string(to_string(c.target));
   m.config_json = to_json(c, -1);
@@ -68,7 +68,7 @@ KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumula
   const bool floats = out == DType::f32, amd = is_amd(c.target);
   const char* pack = out == DType::bf16 ? "pack_bf16" : "pack_fp16";
   KernelSource source;
-  source.manifest = manifest(c, shape, parts, out);
+  source.manifest = manifest(c, config_name(user), shape, parts, out);
 
   Prelude prelude(amd ? "cdna.hip" : "sm80.cuh");
   for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);
