@@ -137,7 +137,8 @@ std::string value_problem(const CLI::App& app) {
       if (std::any_of(value.begin(), value.end(), control)) return name + " has a control character in it";
       if (value[0] == '-' && option->get_type_name() == "UINT")
         return fmt::format("{} must be 0 or more, not {}", name, value);
-      if (value == "-" && (name == "--out" || name == "--html" || name == "--log" || name == "--timeline" || name == "--lse"))
+      if (value == "-" &&
+          (name == "--out" || name == "--html" || name == "--log" || name == "--timeline" || name == "--lse"))
         return name + " wants a file, not '-'; /dev/stdout is one";
     }
   }

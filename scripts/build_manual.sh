@@ -15,6 +15,6 @@ fi
 rm -rf build/manual
 mkdir -p build/manual
 cp -r docs build/manual/docs
-python3 scripts/make_reference.py build/kiln build/manual/docs/reference
+KILN_CACHE_DIR=$PWD/build/docs-cache python3 scripts/make_reference.py build/kiln build/manual/docs/reference
 NO_MKDOCS_2_WARNING=1 "$python" -m mkdocs build --strict --quiet
 echo "$(find build/manual/site -name '*.html' | wc -l) pages in build/manual/site"

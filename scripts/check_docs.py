@@ -10,7 +10,7 @@ code, and something is done with it. A comment on the line before the fence says
   <!-- check: file NAME -->     any language: write the block to NAME in the scratch folder
   <!-- check: excerpt FILE -->  the lines occur in FILE in this order ("..." stands for any); a name that is no file is
                                 a config, of which the emitted source is taken
-  <!-- check: compile NAME -->  c, c++: syntax and types, put where tests/docs/NAME says BLOCK
+  <!-- check: compile NAME -->  c, c++: syntax and types, put where tests/docs/NAME.in says BLOCK
   <!-- check: syntax -->        sh: bash accepts it, and kiln has the commands and options that are in it
 
   console  commands after "$ " are run, what follows is compared with what they print; numbers may differ
@@ -171,7 +171,7 @@ class Runner:
             at += len(wanted)
 
     def check_compile(self, block):
-        frame = (ROOT / "tests/docs" / block.argument).read_text()
+        frame = (ROOT / "tests/docs" / f"{block.argument}.in").read_text()
         name = self.folder(block.page) / f"block{block.line}{pathlib.Path(block.argument).suffix}"
         name.write_text(frame.replace("BLOCK\n", re.sub(r"^ *\.\.\.$", "", block.text, flags=re.M)))
         standard = "-std=c11" if name.suffix == ".c" else "-std=c++20"

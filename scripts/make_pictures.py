@@ -93,8 +93,8 @@ def stream_k(name, python):
 
 def emulated_device(name):
     boxes = [(20, 50, 180, "config", "JSON"), (220, 50, 180, "kiln", "one source"), (420, 50, 180, "real compiler", "PTX or code object"),
-             (20, 160, 180, "decode", "each instruction"), (220, 160, 180, "warps, lanes", "one program counter each"),
-             (420, 160, 180, "asynchronous units", "copies, wgmma, MFMA loads"), (620, 160, 200, "every byte's history", "who wrote it, ordered how"),
+             (20, 160, 180, "decode", "each instruction"), (220, 160, 180, "warps, lanes", "a program counter each"),
+             (420, 160, 180, "asynchronous units", "copies, wgmma"), (620, 160, 200, "every byte's history", "who wrote it, ordered how"),
              (220, 270, 180, "eager, lazy, random", "when copies complete"), (420, 270, 180, "findings", "both parties, with lines"),
              (620, 270, 200, "result", "against float64")]
     arrows = [(200, 75, 220, 75), (400, 75, 420, 75), (510, 100, 110, 160), (200, 185, 220, 185), (400, 185, 420, 185), (600, 185, 620, 185),

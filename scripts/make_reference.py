@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes the reference pages of the manual from what they describe: commands.md from `kiln COMMAND --help`, cpp.md and
-c.md from the comments of the public headers, python.md from the docstrings of the package's sources.
+c.md from the comments of the public headers, python.md from the docstrings of the package's sources. And the report page
+of each kernel of the gallery.
 
 usage: scripts/make_reference.py KILN OUT_FOLDER
 """
@@ -69,6 +70,15 @@ def python_module(path):
     return "\n".join(out)
 
 
+def gallery(kiln, out):
+    """The report page of each config in docs/gallery.md."""
+    out.mkdir(parents=True, exist_ok=True)
+    blocks = re.findall(r"<!-- check: file (\w+)\.json -->\n```json\n(.*?)```", (ROOT / "docs/gallery.md").read_text(), flags=re.S)
+    for name, text in blocks:
+        subprocess.run([kiln, "inspect", "-", "--html", out / f"{name}.html"], check=True, capture_output=True, text=True, input=text)
+    return len(blocks)
+
+
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__.strip())
@@ -82,7 +92,8 @@ def main():
     package = ROOT / "python/kiln"
     modules = [p for p in sorted(package.rglob("*.py")) if not p.name.startswith("_") or p.name == "__init__.py"]
     (out / "python.md").write_text("# Python\n\nDocstrings of the package.\n\n" + "\n".join(python_module(p) for p in modules))
-    print(f"{len(list(out.glob('*.md')))} pages of reference in {out}")
+    kernels = gallery(kiln, out.parent / "gallery")
+    print(f"{len(list(out.glob('*.md')))} pages of reference and {kernels} of kernels in {out.parent}")
 
 
 if __name__ == "__main__":

@@ -13,4 +13,7 @@ def on_page_markdown(markdown, page, config, files):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), target))
         return f"{text} (`{path.lstrip('./')}`)" if path.startswith("..") else match.group(0)
 
+    # Each config of the gallery has its report page beside it (make_reference.py).
+    markdown = re.sub(r"<!-- check: file (\w+)\.json -->", r"[The page of this kernel](gallery/\1.html)", markdown) \
+        if page.file.src_uri == "gallery.md" else markdown
     return LINK.sub(replaced, markdown)
