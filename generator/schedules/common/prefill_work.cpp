@@ -3,7 +3,7 @@
 namespace kiln {
 
 std::string PrefillWork::decode_call(const char* tile) const {
-  if (ragged) return "decode_work(place, rows, heads_q, heads_kv)";
+  if (ragged) return fmt::format("decode_work(place, rows, heads_q, heads_kv{})", part ? ", seqlens_k" : "");
   return fmt::format("decode_work({}, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks{})", tile,
                      sections ? ", section_heads" : "");
 }
@@ -44,6 +44,7 @@ void PrefillWork::emit(Writer& w) const {
   w.line(
       "int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how "
       "many");
+  if (part) w.line("int aligned_rows;  // row i stands at key position i + seqlen_k - aligned_rows");
   const bool lower = mask->bounded_below();
   if (lower) w.line("int first_block;  // first KV tile that some row sees");
   w.line("int num_blocks;   // KV tiles are visited from num_blocks - 1 down to {}; 0: none",
@@ -51,18 +52,20 @@ void PrefillWork::emit(Writer& w) const {
   w.close(";");
   w.blank();
   if (ragged) {
-    w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv)");
+    w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv{})",
+           part ? ", const int* seqlens_k" : "");
     w.line("Work work;");
     w.line("work.m_start = place.x; work.head = place.y; work.batch = place.z;");
     w.line("work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;");
+    if (part) w.line("work.aligned_rows = work.seqlen_k + work.seqlen_q - seqlens_k[work.batch];");
   } else {
     emit_decode_tile(w);
   }
   w.line("work.kv_head = work.head / (heads_q / heads_kv);");
   if (mask->bounded_above()) {
-    w.comment(
-        "Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.");
-    w.line("const int position = work.m_start + work.seqlen_k - work.seqlen_q;");
+    w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
+              part ? "aligned_rows" : "seqlen_q");
+    w.line("const int position = work.m_start + work.seqlen_k - {};", aligned_rows());
     w.line("const int end_key = {};", mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", BN - 1, BN);
     if (lower) {

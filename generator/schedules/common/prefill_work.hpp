@@ -14,7 +14,10 @@ struct PrefillWork {
   bool ragged = false;    ///< sequences differ in length: place and rows of an item are found by a warp
   bool sections = false;  ///< longest first inside a section of heads; the kernel has section_heads
   const Mask* mask = nullptr;
+  bool part = false;  ///< ragged, and positions are given at launch (part_kernels.hpp)
 
+  /// Row i is at key position i + seqlen_k less this: the sequence's own rows, or of a part of it what the launch says.
+  const char* aligned_rows() const { return part ? "work.aligned_rows" : "work.seqlen_q"; }
   /// The last KV tile an item visits (they go from the highest down).
   const char* first_block() const { return mask->bounded_below() ? "work.first_block" : "0"; }
   /// Call of the emitted function, of the item `tile`, or of a ragged batch of `place` and `rows`.

@@ -85,6 +85,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
   add_pointers(params, p);
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  if (p.part) add(Kind::pointer, "seqlens_k");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   if (p.dynamic) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
