@@ -41,7 +41,7 @@ endif()
 function(kiln_add_shared name library map)
   add_library(${name} SHARED $<TARGET_OBJECTS:${library}>)
   set_target_properties(${name} PROPERTIES OUTPUT_NAME ${library} LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR} LINK_DEPENDS ${map})
-  target_link_options(${name} PRIVATE -Wl,--version-script=${map} -Wl,--gc-sections -Wl,--exclude-libs,ALL -Wl,-z,defs
+  target_link_options(${name} PRIVATE -Wl,--version-script=${map} -Wl,--gc-sections -Wl,-z,noseparate-code -Wl,--exclude-libs,ALL -Wl,-z,defs
                       $<$<CONFIG:Release,MinSizeRel>:-s>)
   target_link_libraries(${name} PRIVATE ${library})
 endfunction()

@@ -15,11 +15,12 @@ namespace {
 constexpr const char* kEvictLast = "0x14F0000000000000ull";
 constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
+using Emit = void (*)(Writer&, const PrefillPlan&);
+
 /// What `emit` writes, without the last newline.
-template <class Emit>
-std::string text_of(Emit emit) {
+std::string text_of(const PrefillPlan& p, Emit emit) {
   Writer w;
-  emit(w);
+  emit(w, p);
   std::string text = w.text();
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
@@ -237,6 +238,13 @@ void emit_store(Writer& w, const PrefillPlan& p) {
            query_rows(p, panel * p.fa4.gran, "work.m_start + 128 * tile + 32 * quarter"));
 }
 
+/// 16 bytes of V past a sequence, of every panel.
+void emit_zero_v(Writer& w, const PrefillPlan& p) {
+  for (int panel = 0; panel < p.v->num_panels(); ++panel)
+    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
+           panel * p.v->descriptor().tile().panel_bytes());
+}
+
 /// Rows of a warp that holds the end of a ragged sequence.
 void emit_store_rows(Writer& w, const PrefillPlan& p) {
   w.line("u16* const out = o + (work.q_start + first_row) * o_stride_seq + work.head * o_stride_head;");
@@ -284,9 +292,6 @@ Holes tile_holes(const PrefillPlan& p, int piece) {
   holes.text("output_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.ov_depth, true)));
   holes.text("q_high", word(p.q_descriptor().high())).text("k_high", word(p.k->descriptor().high()));
   holes.text("v_high", word(p.v->descriptor().high())).text("q_low", word(p.q_descriptor().low()));
-  holes.text("issue_scores", text_of([&](Writer& w) { emit_issue_scores(w, p); }));
-  holes.text("first_products", text_of([&](Writer& w) { emit_products(w, p, 0, p.first_keys()); }));
-  holes.text("rest_products", text_of([&](Writer& w) { emit_products(w, p, p.first_keys(), p.BN); }));
   holes.when("pieces", f.num_pv_stages > 1);
   holes.text("pack", pack_name(p.config.dtype)).text("out_pack", pack_name(*p.config.out_dtype));
   holes.number("panel_bytes", PrefillPlan::kPanelBytes);
@@ -294,80 +299,112 @@ Holes tile_holes(const PrefillPlan& p, int piece) {
 }
 
 void add_memory(Holes& holes, const PrefillPlan& p) {
-  holes.number("smem_q", p.smem_q).number("smem_k", p.smem_k).number("smem_v", p.smem_v);
-  holes.number("smem_factors", p.smem_factors)
-      .number("mbar", p.smem_barriers)
-      .number("smem_tmem", p.smem_tmem);
-  holes.number("q_stride", p.q_stride()).number("warp_stage", 32 * p.fa4.swizzle_bytes);
-  holes.number("s1", p.fa4.tmem_s1).number("o0", p.fa4.tmem_o0).number("o1", p.fa4.tmem_o1);
-  holes.number("tmem_columns", p.tmem().columns());
-  holes.number("softmax_registers", PrefillPlan::kSoftmaxRegisters);
-  holes.number("correction_registers", PrefillPlan::kCorrectionRegisters);
-  holes.number("issue_registers", PrefillPlan::kIssueRegisters);
-  const auto& k = p.k->ring();
-  const auto& v = p.v->ring();
-  const StagedPipeline work("work", 1, 1);
-  holes.text("ring_addresses", text_of([&](Writer& w) {
-               k.emit_addresses(w, p.smem_k_barriers);
-               v.emit_addresses(w, p.smem_v_barriers);
-               if (p.dynamic()) work.emit_addresses(w, p.smem_work_barriers);
-             }));
-  holes.text("ring_init", text_of([&](Writer& w) {
-               k.emit_init(w, 1, 1);
-               if (!p.fa4.shared_ring) v.emit_init(w, 1, 1);
-               if (p.dynamic()) work.emit_init(w, 1, PrefillPlan::kItemReaders);
-             }));
-  holes.number("smem_work", p.smem_work);
-  holes.text("producer_states", text_of([&](Writer& w) { k.emit_state(w, true), v.emit_state(w, true); }));
+  const std::pair<const char*, int> numbers[] = {{"smem_q", p.smem_q},
+                                                 {"smem_k", p.smem_k},
+                                                 {"smem_v", p.smem_v},
+                                                 {"smem_factors", p.smem_factors},
+                                                 {"mbar", p.smem_barriers},
+                                                 {"smem_tmem", p.smem_tmem},
+                                                 {"smem_work", p.smem_work},
+                                                 {"q_stride", p.q_stride()},
+                                                 {"warp_stage", 32 * p.fa4.swizzle_bytes},
+                                                 {"s1", p.fa4.tmem_s1},
+                                                 {"o0", p.fa4.tmem_o0},
+                                                 {"o1", p.fa4.tmem_o1},
+                                                 {"tmem_columns", p.tmem().columns()},
+                                                 {"softmax_registers", PrefillPlan::kSoftmaxRegisters},
+                                                 {"correction_registers", PrefillPlan::kCorrectionRegisters},
+                                                 {"issue_registers", PrefillPlan::kIssueRegisters}};
+  for (const auto& [name, value] : numbers) holes.number(name, value);
 }
 
+RowSoftmax softmax_of(const PrefillPlan& p) {
+  return RowSoftmax({p.BN, p.modifier->scale_log2()});
+}
+
+StagedPipeline work_ring() {
+  return StagedPipeline("work", 1, 1);
+}
+
+/// The holes that are several lines.
+constexpr std::pair<const char*, Emit> kBlocks[] = {
+    {"issue_scores", emit_issue_scores},
+    {"first_products", [](Writer& w, const PrefillPlan& p) { emit_products(w, p, 0, p.first_keys()); }},
+    {"rest_products", [](Writer& w, const PrefillPlan& p) { emit_products(w, p, p.first_keys(), p.BN); }},
+    {"ring_addresses",
+     [](Writer& w, const PrefillPlan& p) {
+       p.k->ring().emit_addresses(w, p.smem_k_barriers);
+       p.v->ring().emit_addresses(w, p.smem_v_barriers);
+       if (p.dynamic()) work_ring().emit_addresses(w, p.smem_work_barriers);
+     }},
+    {"ring_init",
+     [](Writer& w, const PrefillPlan& p) {
+       p.k->ring().emit_init(w, 1, 1);
+       if (!p.fa4.shared_ring) p.v->ring().emit_init(w, 1, 1);
+       if (p.dynamic()) work_ring().emit_init(w, 1, PrefillPlan::kItemReaders);
+     }},
+    {"producer_states",
+     [](Writer& w, const PrefillPlan& p) {
+       p.k->ring().emit_state(w, true), p.v->ring().emit_state(w, true);
+     }},
+    {"mask_rows", [](Writer& w, const PrefillPlan& p) { p.mask->emit_rows(w, p.score_context()); }},
+    {"modifier_rows", [](Writer& w, const PrefillPlan& p) { p.modifier->emit_rows(w, p.score_context()); }},
+    {"clean_range", emit_clean_range},
+    {"modifier",
+     [](Writer& w, const PrefillPlan& p) {
+       p.modifier->emit_apply(w, p.score_context(), fmt::format("n * {}", p.BN));
+     }},
+    {"mask",
+     [](Writer& w, const PrefillPlan& p) { p.mask->emit_apply_where_cut(w, p.score_context(), p.BN); }},
+    {"tile_max", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_max(w); }},
+    {"subtract", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_subtract(w); }},
+    {"first_p", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_exp(w, 0, p.first_keys()); }},
+    {"rest_p", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_exp(w, p.first_keys(), p.BN); }},
+    {"store", emit_store},
+    {"store_rows", emit_store_rows},
+    {"v_state", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_state(w, false); }},
+    {"step_v", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_step(w); }},
+    {"zero_v", emit_zero_v},
+    {"construct",
+     [](Writer& w, const PrefillPlan& p) {
+       p.k->emit_construct(w), p.v->emit_construct(w);
+       p.k->ring().emit_state(w, false), p.v->ring().emit_state(w, false);
+     }},
+    {"scores_0", [](Writer& w, const PrefillPlan& p) { emit_scores(w, p, 0); }},
+    {"scores_1", [](Writer& w, const PrefillPlan& p) { emit_scores(w, p, 1); }},
+    {"wait_v", [](Writer& w, const PrefillPlan& p) { p.v->emit_wait(w, 0); }},
+    {"release_v", [](Writer& w, const PrefillPlan& p) { p.v->emit_release(w, 0); }},
+    {"load_q0", [](Writer& w, const PrefillPlan& p) { emit_load_q(w, p, 0); }},
+    {"load_q1", [](Writer& w, const PrefillPlan& p) { emit_load_q(w, p, 1); }},
+    {"load_k", [](Writer& w, const PrefillPlan& p) { emit_load_kv(w, p, *p.k, "k"); }},
+    {"load_v", [](Writer& w, const PrefillPlan& p) { emit_load_kv(w, p, *p.v, "v"); }},
+};
+
 void add_roles(Holes& holes, const PrefillPlan& p) {
-  const ScoreContext context = p.score_context();
-  const RowSoftmax softmax({p.BN, p.modifier->scale_log2()});
-  const auto add = [&](const char* name, auto emit) { holes.text(name, text_of(emit)); };
-  holes.text("items_of_warp", items_of(p, true)).text("items_of_thread", items_of(p, false));
-  holes.when("dynamic", p.dynamic()).when("ragged", p.ragged).when("table", p.operand->table());
-  holes.when("counter", p.dynamic() && !p.ragged);
-  holes.text("key_lengths", key_lengths(p)).text("key_capacity", p.operand->table() ? "key_capacity" : "0");
+  for (const auto& [name, emit] : kBlocks) holes.text(name, text_of(p, emit));
+  const std::pair<const char*, std::string> texts[] = {
+      {"items_of_warp", items_of(p, true)},
+      {"items_of_thread", items_of(p, false)},
+      {"end_items", "}"},
+      {"first_block", p.work().first_block()},
+      {"key_lengths", key_lengths(p)},
+      {"key_capacity", p.operand->table() ? "key_capacity" : "0"},
+      {"scale_log2", p.modifier->scale_log2()},
+      {"natural_max", p.sink ? "top" : "row_max * " + p.modifier->scale()},
+      {"v_desc", p.v->get()},
+      {"lse_row", p.ragged ? "(long long)work.head * total_q + work.q_start + row"
+                           : "((long long)work.batch * heads_q + work.head) * seqlen_q + row"}};
+  for (const auto& [name, text] : texts) holes.text(name, text);
+  const bool rows = p.lse || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows();
+  const std::pair<const char*, bool> conditions[] = {{"dynamic", p.dynamic()},
+                                                     {"ragged", p.ragged},
+                                                     {"table", p.operand->table()},
+                                                     {"counter", p.dynamic() && !p.ragged},
+                                                     {"sink", p.sink},
+                                                     {"lse", p.lse},
+                                                     {"rows", rows}};
+  for (const auto& [name, value] : conditions) holes.when(name, value);
   holes.number("BM", 2 * PrefillPlan::kRows).number("section_tiles", p.section_tiles());
-  holes.text("end_items", "}").text("first_block", p.work().first_block());
-  add("mask_rows", [&](Writer& w) { p.mask->emit_rows(w, context); });
-  add("modifier_rows", [&](Writer& w) { p.modifier->emit_rows(w, context); });
-  add("clean_range", [&](Writer& w) { emit_clean_range(w, p); });
-  add("modifier", [&](Writer& w) { p.modifier->emit_apply(w, context, fmt::format("n * {}", p.BN)); });
-  add("mask", [&](Writer& w) { p.mask->emit_apply_where_cut(w, context, p.BN); });
-  add("tile_max", [&](Writer& w) { softmax.emit_max(w); });
-  add("subtract", [&](Writer& w) { softmax.emit_subtract(w); });
-  add("first_p", [&](Writer& w) { softmax.emit_exp(w, 0, p.first_keys()); });
-  add("rest_p", [&](Writer& w) { softmax.emit_exp(w, p.first_keys(), p.BN); });
-  holes.text("scale_log2", p.modifier->scale_log2());
-  holes.when("sink", p.sink).when("lse", p.lse);
-  holes.when("rows", p.lse || p.mask->bounded_above() || p.mask->has_bits() || p.modifier->names_rows());
-  holes.text("natural_max", p.sink ? "top" : "row_max * " + p.modifier->scale());
-  holes.text("lse_row", p.ragged ? "(long long)work.head * total_q + work.q_start + row"
-                                 : "((long long)work.batch * heads_q + work.head) * seqlen_q + row");
-  add("store", [&](Writer& w) { emit_store(w, p); });
-  add("store_rows", [&](Writer& w) { emit_store_rows(w, p); });
-  add("v_state", [&](Writer& w) { p.v->ring().emit_state(w, false); });
-  add("step_v", [&](Writer& w) { p.v->ring().emit_step(w); });
-  add("zero_v", [&](Writer& w) {
-    for (int panel = 0; panel < p.v->num_panels(); ++panel)
-      w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
-             panel * p.v->descriptor().tile().panel_bytes());
-  });
-  add("construct", [&](Writer& w) {
-    p.k->emit_construct(w), p.v->emit_construct(w);
-    p.k->ring().emit_state(w, false), p.v->ring().emit_state(w, false);
-  });
-  add("scores_0", [&](Writer& w) { emit_scores(w, p, 0); });
-  add("scores_1", [&](Writer& w) { emit_scores(w, p, 1); });
-  add("wait_v", [&](Writer& w) { p.v->emit_wait(w, 0); });
-  add("release_v", [&](Writer& w) { p.v->emit_release(w, 0); });
-  holes.text("v_desc", p.v->get());
-  add("load_q0", [&](Writer& w) { emit_load_q(w, p, 0); });
-  add("load_q1", [&](Writer& w) { emit_load_q(w, p, 1); });
-  add("load_k", [&](Writer& w) { emit_load_kv(w, p, *p.k, "k"); });
-  add("load_v", [&](Writer& w) { emit_load_kv(w, p, *p.v, "v"); });
 }
 
 }  // namespace

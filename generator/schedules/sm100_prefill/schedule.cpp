@@ -13,21 +13,23 @@ class Sm100Prefill final : public Schedule {
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
     const auto& p = plan_;
-    const auto operand = [&](int depth) { return p.operand->constants(2, p.fa4.swizzle_bytes, depth, 1); };
-    auto k = p.k->constants(), v = p.v->constants();
-    // First columns of tensor memory, of both tiles of queries; P takes the place of S.
-    k["tmem_s"] = {0, p.fa4.tmem_s1};
-    v["tmem_o"] = {p.fa4.tmem_o0, p.fa4.tmem_o1};
-    return {{"mha_operand", {{"k", operand(p.depth)}, {"v", operand(p.ov_depth)}}},
-            {"tma_consumer_pipeline", {{"k", k}, {"v", v}}}};
+    nlohmann::ordered_json out;
+    for (const auto* pipeline : {&*p.k, &*p.v}) {
+      const bool k = pipeline == &*p.k;
+      const char* const name = k ? "k" : "v";
+      out["mha_operand"][name] = p.operand->constants(2, p.fa4.swizzle_bytes, k ? p.depth : p.ov_depth, 1);
+      out["tma_consumer_pipeline"][name] = pipeline->constants();
+    }
+    return out;
   }
   Resources resources() const override {
     return {plan_.smem.bytes(), sm100::PrefillPlan::kThreads, sm100::PrefillPlan::kSoftmaxRegisters};
   }
   std::vector<layout::Proof> layout_proofs() const override {
-    auto proofs = plan_.q_descriptor().proofs("Q", plan_.depth);
-    for (auto& proof : plan_.k->descriptor().proofs("K", plan_.depth)) proofs.push_back(std::move(proof));
-    for (auto& proof : plan_.v->descriptor().proofs("V", plan_.ov_depth)) proofs.push_back(std::move(proof));
+    std::vector<layout::Proof> proofs;
+    plan_.q_descriptor().add_proofs(proofs, "Q", plan_.depth);
+    plan_.k->descriptor().add_proofs(proofs, "K", plan_.depth);
+    plan_.v->descriptor().add_proofs(proofs, "V", plan_.ov_depth);
     return proofs;
   }
   Timeline timeline() const override {

@@ -25,7 +25,8 @@ int MMASmemDescriptor::step(int step) const {
   return is_k_major_ ? sm90::k_major_step(tile_, step) : sm90::mn_major_step(tile_, step);
 }
 
-std::vector<layout::Proof> MMASmemDescriptor::proofs(const std::string& name, int columns) const {
+void MMASmemDescriptor::add_proofs(std::vector<layout::Proof>& out, const std::string& name,
+                                   int columns) const {
   const auto swizzle = layout::byte_swizzle(tile_.mode());
   const int steps = (is_k_major_ ? columns : tile_.rows) / 16;
   bool agree = true;
@@ -42,7 +43,7 @@ std::vector<layout::Proof> MMASmemDescriptor::proofs(const std::string& name, in
       }
     }
   }
-  return {{name + ": tcgen05 descriptors read what the tensor copy wrote", agree, 0}};
+  out.push_back({name + ": tcgen05 descriptors read what the tensor copy wrote", agree, 0});
 }
 
 }  // namespace kiln::sm100

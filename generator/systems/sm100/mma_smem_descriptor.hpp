@@ -29,7 +29,7 @@ class MMASmemDescriptor {
   /// What contraction step `step` (16 elements) adds to the low word.
   int step(int step) const;
   /// L1: the tensor copy fills the tile, and the descriptor of every step finds its elements there.
-  std::vector<layout::Proof> proofs(const std::string& name, int columns) const;
+  void add_proofs(std::vector<layout::Proof>& out, const std::string& name, int columns) const;
 
  private:
   SmemTile tile_;

@@ -26,11 +26,15 @@ void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
 nlohmann::ordered_json TMAConsumerPipeline::constants() const {
   nlohmann::ordered_json out = tma_consumer_json(config_, is_k_);
   out["is_k"] = is_k_;
-  out["slot_bytes"] = slot_bytes();
-  out["num_panels"] = num_panels();
   out["page_dense"] = false;
-  out["swizzle_bytes"] = config_.swizzle_bytes;
-  out["num_barriers"] = ring_.num_barriers();
+  // tmem: first columns of tensor memory of S or O of both tiles of queries; P takes the place of S.
+  const std::pair<const char*, int> numbers[] = {{"slot_bytes", slot_bytes()},
+                                                 {"num_panels", num_panels()},
+                                                 {"swizzle_bytes", config_.swizzle_bytes},
+                                                 {"num_barriers", ring_.num_barriers()},
+                                                 {"tmem_0", is_k_ ? 0 : config_.tmem_o0},
+                                                 {"tmem_1", is_k_ ? config_.tmem_s1 : config_.tmem_o1}};
+  for (const auto& [name, value] : numbers) out[name] = value;
   return out;
 }
 
