@@ -369,6 +369,8 @@ struct Caches {
 
 /// The driver's graphs, for which kiln has no use of its own.
 struct Graphs {
+  int (*retain)(void**, int) = nullptr;
+  int (*use)(void*) = nullptr;
   int (*create)(void**, unsigned) = nullptr;
   int (*begin)(void*, int) = nullptr;
   int (*end)(void*, void**) = nullptr;
@@ -380,9 +382,14 @@ struct Graphs {
     function = reinterpret_cast<Function*>(::dlsym(driver, name));
     if (function == nullptr) throw std::runtime_error(std::string("the driver has no ") + name);
   }
-  Graphs() {
+  /// Makes the device's context, which kiln has for each of its calls, the thread's own.
+  explicit Graphs(int device) {
+    find(retain, "cuDevicePrimaryCtxRetain"), find(use, "cuCtxSetCurrent");
     find(create, "cuStreamCreate"), find(begin, "cuStreamBeginCapture_v2"), find(end, "cuStreamEndCapture");
     find(instantiate, "cuGraphInstantiateWithFlags"), find(launch, "cuGraphLaunch");
+    void* context = nullptr;
+    if (retain(&context, device) != 0 || use(context) != 0)
+      throw std::runtime_error("the device has no context");
   }
 };
 
@@ -407,7 +414,7 @@ double time_graph(Rank& rank, int count, ContextDecode& decode, const AttentionA
   const auto want = results();
   DeviceBuffer poison = rank.runtime.allocate(want.size() * 2);
   poison.fill(std::byte{0xff});
-  Graphs graphs;
+  Graphs graphs(rank.transport->rank());
   void *stream = nullptr, *graph = nullptr, *ready = nullptr;
   must(graphs.create(&stream, 1), "cuStreamCreate");
   LaunchOptions options;
