@@ -144,7 +144,8 @@ nb::list entries_of(PyRuntime& self) {
 }  // namespace
 
 std::shared_ptr<Runtime> runtime_of(nb::handle object) {
-  if (!nb::isinstance<PyRuntime>(object)) throw Error(ErrorCode::bad_input, "runtime: a kiln.Runtime is needed");
+  if (!nb::isinstance<PyRuntime>(object))
+    throw Error(ErrorCode::bad_input, "runtime: a kiln.Runtime is needed");
   return nb::cast<PyRuntime&>(object).runtime;
 }
 
