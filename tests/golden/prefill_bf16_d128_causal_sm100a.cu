@@ -1,6 +1,6 @@
-// prefill_bf16_d128_paged16_causal_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+// prefill_bf16_d128_causal_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
 //
-// Config: {"name":"prefill_bf16_d128_paged16_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[128,128,16],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill"}
+// Config: {"name":"prefill_bf16_d128_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"contiguous"},"mask":"causal","score_mod":"none","sink":false,"lse":false,"scale":0.08838834764831843,"mma_shape":[128,128,16],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"128B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":true,"schedule":"sm100_prefill"}
 // Schedule sm100_prefill: two tiles of 128 query rows by 128 keys a tile, 5 KV slots that K and V share, 1 qk stages, P in 2 pieces.
 // Tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384, 512 of 512 columns.
 // Registers: 184 a softmax thread, 88 a correction thread, 56 others.
@@ -14,8 +14,8 @@
 //    230624 ..  230688  work       work items, this one and the next
 //    230688 ..  230692  tmem       address of tensor memory
 //
-// Regenerate: kiln generate prefill_bf16_d128_paged16_causal_sm100a.json --out .
-// Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin prefill_bf16_d128_paged16_causal_sm100a.cu
+// Regenerate: kiln generate prefill_bf16_d128_causal_sm100a.json --out .
+// Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin prefill_bf16_d128_causal_sm100a.cu
 
 #define kInfinity __int_as_float(0x7f800000)
 
@@ -54,130 +54,6 @@ __device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
   u32 packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
-}
-
-// Lengths in memory: of queries, and of keys (offsets, too, or one for each sequence of pages).
-struct RaggedBatch { const int *cu_seqlens_q, *keys; int sequences, key_capacity; };
-
-// Rows of a sequence: the first of Q and of K in their tensors, and how many.
-struct Sequence { int q_start, seqlen_q, k_start, seqlen_k; };
-
-// The page table finds the keys; there are at most as many as the pages hold.
-__device__ __forceinline__ Sequence sequence_at(const RaggedBatch& batch, int b) {
-  const int q_start = batch.cu_seqlens_q[b];
-  return {q_start, batch.cu_seqlens_q[b + 1] - q_start, 0, min(max(batch.keys[b], 0), batch.key_capacity)};
-}
-
-// Work items in the order they are taken. Sequences come by length class (powers of two of KV tiles), longest first. Those
-// of a class whose K and V fit the L2 cache together are a section (or some heads of one sequence, where it is longer); in a
-// section the last query tiles come first, and the heads of a tile side by side. A warp walks over the batch, a sequence a
-// lane, and asks for items in ascending order.
-struct RaggedItems {
-  int total;      // items of the launch
-  u32 classes;    // length classes that are left, a bit each
-  int first;      // first of the 32 sequences that the lanes hold
-  int before;     // items before those of these sequences
-  int tiles;      // query tiles of this lane's sequence if it is of the class that is taken, else 0
-  int end;        // items of the sequences up to this lane's
-};
-
-__device__ __forceinline__ int length_class(const Sequence& sequence, int BN) {
-  return 32 - __clz((sequence.seqlen_k + BN - 1) / BN);
-}
-
-// The lanes take the sequences from items.first on.
-__device__ __forceinline__ void take_sequences(RaggedItems& items, const RaggedBatch& batch, int lane, int heads, int BM,
-                                               int BN) {
-  items.tiles = 0;
-  if (items.first + lane < batch.sequences) {
-    const Sequence own = sequence_at(batch, items.first + lane);
-    if (own.seqlen_q > 0 && items.classes >> length_class(own, BN) == 1) items.tiles = (own.seqlen_q + BM - 1) / BM;
-  }
-  items.end = items.tiles * heads;
-  for (int lanes = 1; lanes < 32; lanes *= 2) {
-    const int other = __shfl_up_sync(0xffffffffu, items.end, lanes);
-    if (lane >= lanes) items.end += other;
-  }
-}
-
-__device__ __forceinline__ RaggedItems first_items(const RaggedBatch& batch, int lane, int heads, int BM, int BN) {
-  int tiles = 0;
-  u32 classes = 0;
-#pragma unroll 4
-  for (int b = lane; b < batch.sequences; b += 32) {
-    const Sequence sequence = sequence_at(batch, b);
-    if (sequence.seqlen_q > 0) tiles += (sequence.seqlen_q + BM - 1) / BM, classes |= 1u << length_class(sequence, BN);
-  }
-  RaggedItems items;
-  items.total = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * heads;
-  items.classes = __reduce_or_sync(0xffffffffu, classes);
-  items.first = items.before = 0;
-  take_sequences(items, batch, lane, heads, BM, BN);
-  return items;
-}
-
-// Goes on to the sequences that have the item; false: none has, since lengths changed under the launch.
-__device__ __forceinline__ bool find_sequences(RaggedItems& items, const RaggedBatch& batch, int item, int lane, int heads,
-                                               int BM, int BN) {
-  for (;;) {
-    const int next = items.before + __shfl_sync(0xffffffffu, items.end, 31);
-    if (item < next) return true;
-    items.before = next;
-    items.first += 32;
-    if (items.first >= batch.sequences) items.first = 0, items.classes ^= 0x80000000u >> __clz(items.classes);
-    if (items.classes == 0) return false;
-    take_sequences(items, batch, lane, heads, BM, BN);
-  }
-}
-
-// Of the item: the lane that holds its sequence, the query tile, the head.
-struct RaggedPlace { int lane, tile, head; };
-
-__device__ __forceinline__ RaggedPlace place_of(const RaggedItems& items, int item, int lane, int heads, int heads_kv,
-                                                int section_tiles) {
-  // How many KV heads of the class's longest sequence fit together: a section is some lanes, or some heads of one.
-  const int fit = section_tiles >> (31 - __clz(items.classes)), group = heads / heads_kv;
-  int lanes = 1, section_heads = heads;
-  while (lanes < 32 && 2 * lanes * heads_kv <= fit) lanes *= 2;
-  while (section_heads > fit * group && section_heads % (2 * group) == 0) section_heads /= 2;
-  item -= items.before;
-  const int first = __popc(__ballot_sync(0xffffffffu, items.end <= item)) & -lanes;
-  const int before = __shfl_sync(0xffffffffu, items.end, first - 1);
-  if (first > 0) item -= before;
-  const int tiles = (lane & -lanes) == first ? items.tiles : 0;
-  const int section_items = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * section_heads;
-  const int section = item / section_items;
-  item -= section * section_items;
-  // The least tile number with so few items above it that this one is not among them.
-  int low = 0, high = (int)__reduce_max_sync(0xffffffffu, (u32)tiles) - 1;
-  while (low < high) {
-    const int middle = (low + high) / 2;
-    const int above = (int)__reduce_add_sync(0xffffffffu, (u32)max(tiles - 1 - middle, 0)) * section_heads;
-    if (above <= item) high = middle; else low = middle + 1;
-  }
-  item -= (int)__reduce_add_sync(0xffffffffu, (u32)max(tiles - 1 - low, 0)) * section_heads;
-  const int rank = item / section_heads;
-  const u32 having = __ballot_sync(0xffffffffu, tiles > low);
-  const bool here = tiles > low && __popc(having & ((1u << lane) - 1)) == rank;
-  return {__ffs(__ballot_sync(0xffffffffu, here)) - 1, low, section * section_heads + item - rank * section_heads};
-}
-
-// Writes the item where all read it: first row, head, sequence; rows of the sequence. None is left: first row -1.
-__device__ __forceinline__ void write_item(int4* out, RaggedItems& items, const RaggedBatch& batch, int item, int lane,
-                                           int heads, int heads_kv, int BM, int BN, int section_tiles) {
-  if (item >= items.total || !find_sequences(items, batch, item, lane, heads, BM, BN)) {
-    items.total = min(items.total, item);
-    if (lane == 0) out[0] = make_int4(-1, 0, 0, 0);
-    __syncwarp();
-    return;
-  }
-  const RaggedPlace place = place_of(items, item, lane, heads, heads_kv, section_tiles);
-  if (lane == place.lane) {
-    const Sequence own = sequence_at(batch, items.first + lane);
-    out[0] = make_int4(place.tile * BM, place.head, items.first + lane, 0);
-    out[1] = make_int4(own.q_start, own.seqlen_q, own.k_start, own.seqlen_k);
-  }
-  __syncwarp();
 }
 
 struct __align__(64) TensorMap { unsigned char bytes[128]; };
@@ -270,17 +146,6 @@ __device__ __forceinline__ void store_shared_16(u32 at, uint4 x) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
 __device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
-
-__device__ __forceinline__ void zero_16_bytes(u32 address) {
-  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
-}
-
-// Shared to global memory.
-__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
-      : "memory");
-}
 
 // By one whole warp: `columns` columns of tensor memory, a power of two; their address goes to shared memory. No other
 // block of the processor waits for more after that.
@@ -419,10 +284,17 @@ struct Work {
   int num_blocks;   // KV tiles are visited from num_blocks - 1 down to 0; 0: none
 };
 
-__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv) {
+__device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int seqlen_k, int num_m_blocks, int section_heads) {
   Work work;
-  work.m_start = place.x; work.head = place.y; work.batch = place.z;
-  work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;
+  // Longest first inside a section of heads whose K and V stay in L2 together.
+  const int section = tile / (section_heads * num_m_blocks);
+  const int in_section = tile - section * section_heads * num_m_blocks;
+  const int m_block = num_m_blocks - 1 - in_section / section_heads;
+  const int flat_head = section * section_heads + in_section % section_heads;
+  work.m_start = m_block * 256;
+  work.batch = flat_head / heads_q;
+  work.head = flat_head - work.batch * heads_q;
+  work.q_start = 0; work.seqlen_q = seqlen_q; work.k_start = 0; work.seqlen_k = seqlen_k;
   work.kv_head = work.head / (heads_q / heads_kv);
   // Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.
   const int position = work.m_start + work.seqlen_k - work.seqlen_q;
@@ -506,23 +378,18 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q_map,
+kiln_prefill_bf16_d128_causal_sm100a(const __grid_constant__ TensorMap q_map,
     const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
     const __grid_constant__ TensorMap o_map,
-    u16* o,
-    const int* cu_seqlens_q,
-    const int* seqlens_k,
-    const int* page_table,
-    const int page_table_stride,
-    const int num_pages,
     int* tile_counter,
     const int heads_q,
     const int heads_kv,
-    const int key_capacity,
-    const int batch,
-    const long long o_stride_seq,
-    const long long o_stride_head,
+    const int seqlen_q,
+    const int seqlen_k,
+    const int num_m_blocks,
+    const int num_tiles,
+    const int section_heads,
     const float scale_log2) {
   #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)
   asm volatile("trap;");  // built for plain sm_100, which has no tcgen05
@@ -591,13 +458,13 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
     for (;;) {
       mbarrier_wait(mbar_work_full, work_phase);
       const int4* const item = work_items + 2 * work_phase;
-      const int4 place = item[0], rows_of = item[1];
+      const int tile_number = item[0].x;
       work_phase ^= 1;
       __syncwarp();
       if (lane == 0) mbarrier_arrive(mbar_work_empty);
       // of a value that shared memory gave, the compiler does not know that it is the warp's
-      if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
-      const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+      if (__shfl_sync(0xffffffffu, tile_number, 0) < 0) break;
+      const Work work = decode_work(tile_number, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
       const int row = work.m_start + threadIdx.x;  // of the sequence; may be past its end
       // keys that all rows of this warp see
       const int position = work.m_start + 32 * warp + work.seqlen_k - work.seqlen_q;
@@ -822,29 +689,17 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
     const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
     const u32 stage = smem_q + quarter * 4096, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
     u32 factor_phase = 0, o_phase = 0;
-    u32 v_stage = 1;
-    u32 v_phase = 0;
     u32 work_phase = 0;
     for (;;) {
       mbarrier_wait(mbar_work_full, work_phase);
       const int4* const item = work_items + 2 * work_phase;
-      const int4 place = item[0], rows_of = item[1];
+      const int tile_number = item[0].x;
       work_phase ^= 1;
       __syncwarp();
       if (lane == 0) mbarrier_arrive(mbar_work_empty);
       // of a value that shared memory gave, the compiler does not know that it is the warp's
-      if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
-      const Work work = decode_work(place, rows_of, heads_q, heads_kv);
-      // rows of V past this sequence belong to others: zero them before the first P is handed over, since 0 * NaN is NaN
-      const int v_rows = work.seqlen_k - (work.num_blocks - 1) * 128;
-      if (work.num_blocks > 0 && v_rows < 128) {
-        mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
-        for (int i = v_rows * 8 + threadIdx.x - 256; i < 128 * 8; i += 128) {
-          zero_16_bytes(smem_v + v_stage * 32768 + 0 + i * 16);
-          zero_16_bytes(smem_v + v_stage * 32768 + 16384 + i * 16);
-        }
-        fence_proxy_async();
-      }
+      if (__shfl_sync(0xffffffffu, tile_number, 0) < 0) break;
+      const Work work = decode_work(tile_number, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
   #pragma unroll 1
       for (int n = work.num_blocks - 1; n >= 0; --n) {
   #pragma unroll
@@ -862,7 +717,6 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
           if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
         }
         factor_phase ^= 1;
-        if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
       }
       const bool any = work.num_blocks > 0;  // else rows of zeros
   #pragma unroll
@@ -879,25 +733,12 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
         stage_output(o_lanes + (tile == 0 ? 256 : 384), any, inv_sum, row_at + 32768 * tile, swizzle);
         fence_proxy_async();
         __syncwarp();
-        // the rows after a sequence belong to the next one: the warp that holds its end stores row by row
-        const int first_row = work.m_start + 128 * tile + 32 * quarter, rows = work.seqlen_q - first_row;
-        if (rows < 32) {
-          u16* const out = o + (work.q_start + first_row) * o_stride_seq + work.head * o_stride_head;
-          for (int i = lane; i < 8 * rows; i += 32) {
-            const int r = i / 8, c = i % 8;
-            copy_16_bytes(out + r * o_stride_seq + 0 + 8 * c, stage + 32768 * tile + 0 + r * 128 + ((c ^ (r & 7)) << 4));
-          }
-          for (int i = lane; i < 8 * rows; i += 32) {
-            const int r = i / 8, c = i % 8;
-            copy_16_bytes(out + r * o_stride_seq + 64 + 8 * c, stage + 32768 * tile + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
-          }
-        } else if (lane == 0) {
-          tma_store(&o_map, stage + 32768 * tile + 0, 0, work.q_start + work.m_start + 128 * tile + 32 * quarter, work.head, 0);
-          tma_store(&o_map, stage + 32768 * tile + 16384, 64, work.q_start + work.m_start + 128 * tile + 32 * quarter, work.head, 0);
+        if (lane == 0) {
+          tma_store(&o_map, stage + 32768 * tile + 0, 0, work.m_start + 128 * tile + 32 * quarter, work.head, work.batch);
+          tma_store(&o_map, stage + 32768 * tile + 16384, 64, work.m_start + 128 * tile + 32 * quarter, work.head, work.batch);
         }
       }
       if (any) factor_phase ^= 1, o_phase ^= 1;
-      __syncwarp();
       if (lane == 0) {
         bulk_commit();
         bulk_wait_read();
@@ -921,11 +762,11 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
       for (;;) {
         mbarrier_wait(mbar_work_full, work_phase);
         const int4* const item = work_items + 2 * work_phase;
-        const int4 place = item[0], rows_of = item[1];
+        const int tile_number = item[0].x;
         work_phase ^= 1;
         mbarrier_arrive(mbar_work_empty);
-        if (place.x < 0) break;
-        const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+        if (tile_number < 0) break;
+        const Work work = decode_work(tile_number, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
         if (work.num_blocks > 0) {
           // the first tile: S0, S1, O0
           mbarrier_wait(mbar_q_full, q_phase);
@@ -975,8 +816,8 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
     __syncwarp();
   } else {
     SETMAXNREG_DEC(56);
-    if (warp == 13) {
-      // ---- copies: a lane for each page of a tile
+    if (warp == 13 && elect_one()) {
+      // ---- copies: one thread issues them all
       u32 k_stage = 0;
       u32 k_phase = 1;
       u32 v_stage = 1;
@@ -986,92 +827,61 @@ kiln_prefill_bf16_d128_paged16_causal_sm100a(const __grid_constant__ TensorMap q
       for (;;) {
         mbarrier_wait(mbar_work_full, work_phase);
         const int4* const item = work_items + 2 * work_phase;
-        const int4 place = item[0], rows_of = item[1];
+        const int tile_number = item[0].x;
         work_phase ^= 1;
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(mbar_work_empty);
-        // of a value that shared memory gave, the compiler does not know that it is the warp's
-        if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
-        const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+        mbarrier_arrive(mbar_work_empty);
+        if (tile_number < 0) break;
+        const Work work = decode_work(tile_number, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks, section_heads);
         if (work.num_blocks > 0) {
           // the last K and V, while Q's place is still in use; Q of both tiles
           int n = work.num_blocks - 1;
-          {
-            const int row = n * 128 + lane * 16;
-            const int page = lane < 8 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 16] : num_pages;
-            mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-            if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-            if (lane < 8) {
-              tma_load(smem_k + k_stage * 32768 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
-              tma_load(smem_k + k_stage * 32768 + 16384 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
-            }
-            if ((k_stage += 2) >= 5) { k_stage -= 5; k_phase ^= 1; }
-          }
-          {
-            const int row = n * 128 + lane * 16;
-            const int page = lane < 8 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 16] : num_pages;
-            mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-            if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-            if (lane < 8) {
-              tma_load(smem_v + v_stage * 32768 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
-              tma_load(smem_v + v_stage * 32768 + 16384 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
-            }
-            if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
-          }
+          mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+          mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
+          tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          if ((k_stage += 2) >= 5) { k_stage -= 5; k_phase ^= 1; }
+          mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+          mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
+          tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+          if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
           mbarrier_wait(mbar_q_empty, q_phase);
-          if (lane == 0) {
-            mbarrier_arrive_expect_tx(mbar_q_full + 0, 32768);
-            tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-            tma_load(smem_q + 16384, &q_map, mbar_q_full + 0, 64, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
-            mbarrier_arrive_expect_tx(mbar_q_full + 8, 32768);
-            tma_load(smem_q + 32768, &q_map, mbar_q_full + 8, 0, work.q_start + work.m_start + 128, work.head, 0, 0x12F0000000000000ull);
-            tma_load(smem_q + 49152, &q_map, mbar_q_full + 8, 64, work.q_start + work.m_start + 128, work.head, 0, 0x12F0000000000000ull);
-          }
+          mbarrier_arrive_expect_tx(mbar_q_full + 0, 32768);
+          tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load(smem_q + 16384, &q_map, mbar_q_full + 0, 64, work.m_start + 0, work.head, work.batch, 0x12F0000000000000ull);
+          mbarrier_arrive_expect_tx(mbar_q_full + 8, 32768);
+          tma_load(smem_q + 32768, &q_map, mbar_q_full + 8, 0, work.m_start + 128, work.head, work.batch, 0x12F0000000000000ull);
+          tma_load(smem_q + 49152, &q_map, mbar_q_full + 8, 64, work.m_start + 128, work.head, work.batch, 0x12F0000000000000ull);
   #pragma unroll 1
           for (--n; n >= 0; --n) {
-            {
-              const int row = n * 128 + lane * 16;
-              const int page = lane < 8 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 16] : num_pages;
-              mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
-              if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
-              if (lane < 8) {
-                tma_load(smem_k + k_stage * 32768 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
-                tma_load(smem_k + k_stage * 32768 + 16384 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
-              }
-              if ((k_stage += 2) >= 5) { k_stage -= 5; k_phase ^= 1; }
-            }
-            {
-              const int row = n * 128 + lane * 16;
-              const int page = lane < 8 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 16] : num_pages;
-              mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
-              if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
-              if (lane < 8) {
-                tma_load(smem_v + v_stage * 32768 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
-                tma_load(smem_v + v_stage * 32768 + 16384 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
-              }
-              if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
-            }
+            mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+            mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
+            tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_k + k_stage * 32768 + 16384, &k_map, mbar_k_full + k_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            if ((k_stage += 2) >= 5) { k_stage -= 5; k_phase ^= 1; }
+            mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+            mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
+            tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            tma_load(smem_v + v_stage * 32768 + 16384, &v_map, mbar_v_full + v_stage * 8, 64, n * 128, work.kv_head, work.batch, 0x14F0000000000000ull);
+            if ((v_stage += 2) >= 5) { v_stage -= 5; v_phase ^= 1; }
           }
         } else {
           mbarrier_wait(mbar_q_empty, q_phase);  // no keys: O's zeros leave through Q's place, nothing else does
         }
         q_phase ^= 1;
       }
-    } else if (warp == 14) {
-      // ---- work items: one warp finds them for the block
+    } else if (warp == 14 && elect_one()) {
+      // ---- work items: one thread takes their numbers from a counter, longest first
       u32 work_phase = 0;
-      const RaggedBatch lengths{cu_seqlens_q, seqlens_k, batch, key_capacity};
-      RaggedItems items = first_items(lengths, lane, heads_q, 256, 128);
       for (int number = blockIdx.x;;) {
-        write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, 256, 128, 512);
-        if (lane == 0) mbarrier_arrive(mbar_work_full);
-        if (number >= items.total) break;
+        work_items[2 * work_phase].x = number < num_tiles ? number : -1;
+        mbarrier_arrive(mbar_work_full);
+        if (number >= num_tiles) break;
         mbarrier_wait(mbar_work_empty, work_phase);
         work_phase ^= 1;
         // The last fetch of the launch leaves the counter as it was found.
-        int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;
-        fetched = __shfl_sync(0xffffffffu, fetched, 0);
-        if (lane == 0 && fetched == items.total - 1) atomicExch(tile_counter, 0);
+        const int fetched = atomicAdd(tile_counter, 1);
+        if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);
         number = fetched + gridDim.x;
       }
     }
