@@ -87,7 +87,8 @@ std::string arguments_read_again(const std::vector<KernelParam>& params, const s
   std::string out;
   for (const KernelParam& param : params) {
     if (param.kind == KernelParam::Kind::captured) continue;
-    out += fmt::format("{}{} = {}->{};", out.empty() ? "" : "\n", parameter_text(param, style), again, param.role);
+    out += fmt::format("{}{} = {}->{};", out.empty() ? "" : "\n", parameter_text(param, style), again,
+                       param.role);
   }
   return out;
 }

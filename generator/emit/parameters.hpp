@@ -31,7 +31,8 @@ std::string parameter_text(const KernelParam& param, const ParameterStyle& style
 std::string wrapped_list(const std::vector<std::string>& texts);
 
 /// A structure `Arguments` of all parameters as they lie in memory.
-void emit_argument_struct(Writer& w, const std::vector<KernelParam>& params, const ParameterStyle& style = {});
+void emit_argument_struct(Writer& w, const std::vector<KernelParam>& params,
+                          const ParameterStyle& style = {});
 /// Declarations of the same names, read by way of `again`, a pointer to that structure. Without captured tensors.
 std::string arguments_read_again(const std::vector<KernelParam>& params, const std::string& again,
                                  const ParameterStyle& style = {});
