@@ -5,6 +5,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/cdna_prefill/parts.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -20,6 +21,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   add_scale_params(params, p.config, p.row_scales, own_v);
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (p.part) add(Kind::pointer, "seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
@@ -54,6 +56,7 @@ void emit_key_lengths(Writer& w, const PrefillPlan& p) {
   if (p.kind == OperandKind::ragged)
     w.line("const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;");
   if (p.table()) w.line("const int seqlen_k = seqlens_k[batch];");
+  if (p.part) w.line("{}", kAlignedRows);
 }
 
 // Lengths of the sequence, and pointers to its first rows.
@@ -77,15 +80,16 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
 
 // The end of the keys that the block's last row sees.
 std::string block_end(const PrefillPlan& p) {
-  return p.mask->end_key(fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - seqlen_q)", p.BM),
-                         "seqlen_k");
+  return p.mask->end_key(
+      fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()), "seqlen_k");
 }
 
 // The tiles of a block under a bounded mask, without the names that emit_work gives to what they are made of.
 void emit_tiles_of_block(Writer& w, const PrefillPlan& p) {
   w.line("const int num_tiles = (max({}, 0) + {}) / {};", block_end(p), p.BN - 1, p.BN);
   if (p.mask->bounded_below())
-    w.line("const int first_tile = {} / {};", p.mask->first_key("(m_start + seqlen_k - seqlen_q)"), p.BN);
+    w.line("const int first_tile = {} / {};",
+           p.mask->first_key(fmt::format("(m_start + seqlen_k - {})", p.aligned_rows())), p.BN);
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
@@ -125,7 +129,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   }
   w.comment(
       "Keys that some row of the block sees, that some row of this wave sees, and that all of them see.");
-  w.line("const int block_position = m_start + seqlen_k - seqlen_q;");
+  w.line("const int block_position = m_start + seqlen_k - {};", p.aligned_rows());
   w.line("const int warp_position = block_position + {} * warp;", p.WM());
   const std::string warp_last = fmt::format("(warp_position + {})", p.WM() - 1);
   w.line("const int block_end = {};", block_end(p));
@@ -218,6 +222,7 @@ void emit_repair(Writer& w, const PrefillPlan& p) {
   HiddenValues::Place place = HiddenValues::place_of(p.config, {});
   place.first_row = fmt::format("m_start + {} * warp", p.WM());
   place.end_row = fmt::format("min(m_start + {0} * warp + {0}, seqlen_q)", p.WM());
+  place.seqlen_q = p.aligned_rows();
   place.visited_begin = fmt::format("{} * {}", p.first_tile(), p.BN);
   place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);
   p.hidden->emit_repair(w, place, "any_lane(odd)", "WAIT_LOADS(0);  // the store has been written");
