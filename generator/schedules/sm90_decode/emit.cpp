@@ -266,7 +266,6 @@ Prelude prelude_of(const DecodePlan& p) {
                               p.upright   ? "stmatrix"
                               : p.BM == 8 ? "stmatrix_x2_trans"
                                           : "stmatrix_trans",
-                              "load_16_bytes",
                               "zero_16_bytes",
                               "copy_16_bytes",
                               "exp2_approx",
@@ -275,6 +274,8 @@ Prelude prelude_of(const DecodePlan& p) {
                               "atomic_add_acq_rel"})
     prelude.use(section);
   prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  if (p.q_by_rows() || (p.shares_combine() && p.stream->splits())) prelude.use("thread_here");
+  if (!p.narrow) prelude.use("copy_async_16");
   if (p.narrow) {
     prelude.use("shared_words"), prelude.use("ldmatrix_trans");
     prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
