@@ -595,7 +595,8 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       // a row a warp: its place is worked out once, and here, or it would keep registers through the tiles
       const int thread = thread_here(), of_lane = thread % 32;
       #pragma unroll 2
-      for (int r = thread / 32; r < 64; r += 8) {
+      for (int round = 0; round < 8; ++round) {
+        const int r = 8 * round + thread / 32;
         const int packed = s.m_block * 64 + r, position = packed / group;
         const u32 row = smem_q + r * 128 + (of_lane / 8) * 8192 + (((of_lane ^ r) % 8) << 4);
         const u16* const from = q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * of_lane;

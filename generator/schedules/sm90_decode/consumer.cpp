@@ -42,9 +42,11 @@ std::array<int, 2> registers_of(int c) {
 /// Q of 16 bits as it is, all of it on its way at once.
 void emit_copy_q(Writer& w, const DecodePlan& p) {
   const int chunks = 8 * p.q_panels(), real = p.depth / 8, threads = p.consumer_threads();
-  w.comment("Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
+  w.comment(
+      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
   if (p.q_by_rows()) {
-    w.comment("a row a warp: its place is worked out once, and here, or it would keep registers through the tiles");
+    w.comment(
+        "a row a warp: its place is worked out once, and here, or it would keep registers through the tiles");
     w.line("const int thread = thread_here(), of_lane = thread % 32;");
     w.line("#pragma unroll 2");
     w.open("for (int round = 0; round < {}; ++round)", (p.BM + threads / 32 - 1) / (threads / 32));

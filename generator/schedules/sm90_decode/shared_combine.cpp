@@ -20,7 +20,7 @@ constexpr int kFieldBits = 10;  ///< arrivals; claims have one more, blocks done
 constexpr int kClaims = 1 << kFieldBits, kDone = 1 << (2 * kFieldBits + 1);
 constexpr int kInFlight = 16;  ///< loads of a lane at once
 constexpr int kFewParts = 8;
-constexpr int kAtOnce = 4;     ///< parts of a lane whose maxima are loaded at once
+constexpr int kAtOnce = 4;  ///< parts of a lane whose maxima are loaded at once
 constexpr int kMostSlices = 64;
 
 /// Units of 8 rows.
@@ -35,8 +35,8 @@ void emit_weights(Writer& w, const DecodePlan& p) {
     return fmt::format("__ldcg((const float2*)({} + {} + 2 * row))", part_of_item(i), p.BM * p.padded_ov());
   };
   w.comment("weights of the parts of each row: of up to {} parts four rows a warp at once", kFewParts);
-  w.line("const int width = split.parts <= {} ? {} : 32, of_row = lane % width, rows_each = 32 / width;", kFewParts,
-         kFewParts);
+  w.line("const int width = split.parts <= {} ? {} : 32, of_row = lane % width, rows_each = 32 / width;",
+         kFewParts, kFewParts);
   w.line("#pragma unroll 1");
   w.open("for (int at = thread / 32 * rows_each; at < 8 * row_groups; at += {} * rows_each)",
          4 * p.warpgroups);
@@ -117,23 +117,25 @@ void emit_units(Writer& w, const DecodePlan& p, int units, int parts) {
   w.open("for (int j = 0; j < {}; ++j)", parts);
   w.line("const float w = row_weights[min(base + j, split.parts - 1)];");
   w.line("const float4 other = x[u * {} + j];", parts);
-  w.line("sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;");
+  w.line(
+      "sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;");
   w.close();
   w.close();
   w.close();
   w.line("#pragma unroll");
   w.open("for (int u = 0; u < {}; ++u)", units);
-  w.line("const int unit = first + u, row = 8 * (unit / {0}) + (lane >> 2), column = unit % {0} * 16 + 2 * (lane & 3);",
-         columns);
+  w.line(
+      "const int unit = first + u, row = 8 * (unit / {0}) + (lane >> 2), column = unit % {0} * 16 + 2 * (lane & 3);",
+      columns);
   w.line("const int packed = s.m_block * {} + row;", p.BM);
   const bool whole = p.padded_ov() == p.ov_depth;
   for (int e = 0; e < 2; ++e)
-    w.line("if (row < rows{}{}) {};", units > 1 ? " && unit < end" : "",
-           whole ? "" : fmt::format(" && column + {} < {}", 8 * e, p.ov_depth),
-           fmt::format("{{ {} }}", store_two(*p.config.out_dtype,
-                                             fmt::format("{} + column + {}", output_address(p), 8 * e),
-                                             e == 0 ? "sums[u].x" : "sums[u].z",
-                                             e == 0 ? "sums[u].y" : "sums[u].w")));
+    w.line(
+        "if (row < rows{}{}) {};", units > 1 ? " && unit < end" : "",
+        whole ? "" : fmt::format(" && column + {} < {}", 8 * e, p.ov_depth),
+        fmt::format("{{ {} }}",
+                    store_two(*p.config.out_dtype, fmt::format("{} + column + {}", output_address(p), 8 * e),
+                              e == 0 ? "sums[u].x" : "sums[u].z", e == 0 ? "sums[u].y" : "sums[u].w")));
   w.close();
   w.close();
 }
