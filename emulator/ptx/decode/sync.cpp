@@ -429,7 +429,9 @@ void run_fence(Warp& w, const Op& op) {
   RaceTracker* r = w.block->cluster->races.get();
   if (r == nullptr) return;
   r->fence_lanes(w, w.exec);
-  if ((op.flags & 1) != 0) r->fence(w);
+  if ((op.flags & 1) == 0) return;
+  r->fence(w);
+  w.block->cluster->launch->globals->fence(w);
 }
 /// fence.proxy.tensormap::generic.acquire [map], 128
 void run_map_acquire(Warp& w, const Op& op) {
