@@ -13,8 +13,9 @@ void GlobalRaces::publish(Warp& w, const Op& op, int lane, std::uint64_t address
   RemotePtr published = races.publication(w, lane, w.block->cluster->index, release);
   const std::lock_guard lock(mutex_);
   if (release && (op.flags & (kCtaScope | kClusterScope)) == 0) unfenced_.fence(w, 1u << lane);
-  unfenced_.write(w, op, lane, address, stored.old, stored.bytes);
-  RemotePtr& variable = variables_[address];
+  const auto [entry, first] = variables_.try_emplace(address);
+  unfenced_.write(w, op, lane, address, {stored.old, stored.bytes, first});
+  RemotePtr& variable = entry->second;
   if (continues)
     join(variable, published);
   else if (variable = std::move(published); values_.publish(w, op, lane, address))

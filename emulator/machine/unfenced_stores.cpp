@@ -33,8 +33,7 @@ void UnfencedStores::erase(std::uint64_t address) {
   stores_.erase(it);
 }
 
-void UnfencedStores::write(const Warp& w, const Op& op, int lane, std::uint64_t address,
-                           const std::uint8_t* old, std::uint32_t bytes) {
+void UnfencedStores::write(const Warp& w, const Op& op, int lane, std::uint64_t address, const Old& old) {
   ++time_;
   erase(address);
   const Agent by = agent(w);
@@ -45,12 +44,13 @@ void UnfencedStores::write(const Warp& w, const Op& op, int lane, std::uint64_t 
         std::any_of(s.tells.begin(), s.tells.end(), [&](const Tell& t) { return t.address == address; });
     if (!told && s.tells.size() < kMostTells && knows(w, lane, s.by)) s.tells.push_back({address, time_});
   }
-  if (old == nullptr || bytes > sizeof(Store::old) || stores_.size() >= kMostStores) return;
+  if (old.data == nullptr || old.bytes > sizeof(Store::old) || stores_.size() >= kMostStores) return;
   Store& s = stores_[address];
   s.by = by;
   s.op = static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data());
-  s.bytes = bytes;
-  std::memcpy(s.old.data(), old, bytes);
+  s.bytes = old.bytes;
+  s.first = old.first;
+  std::memcpy(s.old.data(), old.data, old.bytes);
   mine.push_back(address);
 }
 
@@ -92,19 +92,20 @@ const std::uint8_t* UnfencedStores::read(const Warp& w, const Op& op, int lane, 
     return nullptr;
   }
   s.readers.push_back({cluster, false});
+  if (!late || !s.first) return nullptr;
   if (told(w, lane, s)) {
     Finding f;
     f.kind = "global-race";
     f.message =
         "reads global memory " + w.block->cluster->launch->memory->describe(address) +
-        ", which a strong store (volatile, relaxed) of another block wrote; what came after that was seen, "
-        "but no fence of GPU scope lies between the store and it";
+        " and gets what was there before a strong store (volatile, relaxed) of another block; what that wrote "
+        "afterwards was seen, but no fence of GPU scope lies between the two writes";
     f.site = site_of(w, op, lane);
     f.other = w.block->cluster->races->remote_site(s.by.cluster, s.by.agent, s.op);
     f.has_other = true;
     findings_[{cluster, address}] = std::move(f);
   }
-  return late ? s.old.data() : nullptr;
+  return s.old.data();
 }
 
 void UnfencedStores::seen(const Warp& w, std::uint64_t address) {

@@ -20,10 +20,15 @@ struct Warp;
 /// Of one launch; whoever uses it holds a lock.
 class UnfencedStores {
  public:
-  /// `lane` of `w` writes at `address` by a strong access, before memory changes: `old` is what is there. Null: an
-  /// atomic, which memory takes at once.
-  void write(const Warp& w, const Op& op, int lane, std::uint64_t address, const std::uint8_t* old,
-             std::uint32_t bytes);
+  /// What a store overwrites. Only of the `first` strong one of a word it may still be read: a later one's was published
+  /// with what its reader has to know.
+  struct Old {
+    const std::uint8_t* data = nullptr;  ///< null: an atomic, which memory takes at once
+    std::uint32_t bytes = 0;
+    bool first = false;
+  };
+  /// `lane` of `w` writes at `address` by a strong access, before memory changes.
+  void write(const Warp& w, const Op& op, int lane, std::uint64_t address, const Old& old);
   /// Everything that lanes of `w` know of is visible from here on.
   void fence(const Warp& w, std::uint32_t lanes);
   /// A strong load: the value from before a store that is not visible yet; null where it reads memory. Each block gets it
@@ -50,6 +55,7 @@ class UnfencedStores {
     Agent by;
     std::uint32_t op = 0, bytes = 0;
     std::array<std::uint8_t, 16> old{};
+    bool first = false;
     std::vector<Tell> tells;  ///< the writer's strong writes since, of other words
     std::vector<Reader> readers;
   };

@@ -42,7 +42,7 @@ TEST_CASE("patterns by hand, and each of their steps left out") {
       {"flag", {"global-race", "global-race", "global-race", "global-race"}},
       {"locked", {"global-race", "global-race"}},
       {"tiles", {"shared-race", "shared-race"}},
-      {"last_block", {"global-race", "shared-race"}},
+      {"last_block", {"global-race", "warp-race"}},
       {"look_back", {"global-race"}},
       {"counted", {"global-race", "global-race"}},
       {"lane_waits", {"global-race"}},

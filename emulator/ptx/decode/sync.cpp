@@ -234,10 +234,20 @@ Target target_of(Warp& w, const Op& op, int lane) {
   return t;
 }
 
+/// Of the lanes from `first` on those whose arrivals the phase still wants; the others count to the next one.
+std::uint32_t arrivals_of_phase(std::uint32_t lanes, int first, std::uint32_t wanted) {
+  lanes &= ~((1u << first) - 1);
+  if (static_cast<std::uint32_t>(std::popcount(lanes)) <= wanted) return lanes;
+  std::uint32_t taken = 0;
+  for (std::uint32_t m = lanes; m != 0 && wanted != 0; m &= m - 1, --wanted) taken |= m & (0 - m);
+  return taken != 0 ? taken : lanes;
+}
+
 void run_mbarrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto what = static_cast<Mb>(op.count);
   const MBarrier* published = nullptr;
+  u64 phase = 0;
   each_lane(w, [&](int l) {
     const Target t = target_of(w, op, l);
     if (t.block == nullptr) return;
@@ -290,9 +300,11 @@ void run_mbarrier(Warp& w, const Op& op) {
           n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
         }
         if (n > m->pending) report_overrun(w, op, l, t.offset, *m);
-        // Lanes that arrive together publish together, once for each mbarrier.
-        if (c.races && m != published) c.races->release(w, m->arriving, w.exec);
+        // Lanes that arrive together publish together, once for each mbarrier and phase.
+        if (c.races && (m != published || m->phase != phase))
+          c.races->release(w, m->arriving, arrivals_of_phase(w.exec, l, m->pending / std::max(n, 1u)));
         published = m;
+        phase = m->phase;
         if (what == Mb::drop) m->count -= std::min(n, m->count);
         mbarrier_arrive(c, *m, n);
         if (op.d != kNoRef) w.set(op.d, 8, l, state);
