@@ -69,6 +69,8 @@ if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
 check "layers" python3 scripts/check_layers.py
 check "functions" python3 scripts/check_functions.py
 check "words" python3 scripts/check_words.py
+check "manual" scripts/build_manual.sh
+check "charts" python3 scripts/make_charts.py --check
 if command -v clang-format >/dev/null; then check "format" scripts/check_format.sh; else echo "skipped format: no clang-format"; fi
 if [ "$tidy" = 1 ] && command -v clang-tidy >/dev/null; then
   check "tidy" scripts/check_tidy.sh "${tidy_options[@]}"

@@ -111,8 +111,17 @@ KeySpec operand_key() {
           }};
 }
 
+constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};
+
+/// The name that was meant, and the masks that have a length.
+std::string mask_suggestion(const Json& value) {
+  const std::string near =
+      value.is_string() ? std::string(nearest(value.get<std::string>(), kMaskNames)) : "";
+  return near.empty() ? "" : near + R"(, {"sliding_window": 4096}, {"chunked": 8192})";
+}
+
 void read_mask(const Json& value, Config& config, const ReadContext& context) {
-  static constexpr std::string_view names[] = {"none", "causal", "custom"};
+  constexpr const auto& names = kMaskNames;
   static constexpr std::string_view windows[] = {"sliding_window", "chunked"};
   if (!value.is_object()) {
     if (value == "sliding_window" || value == "chunked") {
@@ -121,7 +130,7 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
     } else if (!value.is_string() || std::find(std::begin(names), std::end(names),
                                                value.get_ref<const std::string&>()) == std::end(names)) {
       context.fail(value, "wants none, causal, custom, {\"sliding_window\": N} or {\"chunked\": N}",
-                   value.is_string() ? std::string(nearest(value.get<std::string>(), names)) : "");
+                   mask_suggestion(value));
     } else {
       const auto& name = value.get_ref<const std::string&>();
       const MaskConfig::Kind kind = name == "none"     ? MaskConfig::Kind::none

@@ -13,7 +13,8 @@ namespace kiln::sm90 {
 namespace {
 
 std::string decode_call(const PrefillPlan& p) {
-  if (p.ragged) return "decode_work(place, rows, heads_q, heads_kv)";
+  if (p.ragged)
+    return fmt::format("decode_work(place, rows, heads_q, heads_kv{})", p.part ? ", seqlens_k" : "");
   return fmt::format("decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks{})",
                      p.dynamic ? ", section_heads" : "");
 }
