@@ -243,6 +243,27 @@ std::uint32_t arrivals_of_phase(std::uint32_t lanes, int first, std::uint32_t wa
   return taken != 0 ? taken : lanes;
 }
 
+void initialise(Warp& w, const Op& op, int l, const Target& t) {
+  Cluster& c = *w.block->cluster;
+  const auto n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
+  if (n == 0 || n >= (1u << 20))
+    report(w, op, l, "invalid-mbarrier", "arrival count " + std::to_string(n) + " is not in 1 .. 2^20-1");
+  MBarrier& m = t.block->mbarriers[t.offset];
+  if (c.findings && m.init != nullptr)
+    report(w, op, l, "invalid-mbarrier",
+           "initialises the mbarrier at shared address " + std::to_string(t.offset) +
+               " again, with no mbarrier.inval since" +
+               (m.pending != m.count || m.tx != 0 ? ", while a phase is under way" : ""),
+           site_of(t.block->warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
+  m = MBarrier{};
+  m.count = m.pending = n;
+  m.init = &op;
+  m.init_warp = w.index;
+  m.init_epoch = c.races ? c.races->epoch(w) : 0;
+  std::memset(t.block->shadow.data() + t.offset, kMbarrier, 8);
+  ++c.progress;
+}
+
 void run_mbarrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto what = static_cast<Mb>(op.count);
@@ -251,26 +272,7 @@ void run_mbarrier(Warp& w, const Op& op) {
   each_lane(w, [&](int l) {
     const Target t = target_of(w, op, l);
     if (t.block == nullptr) return;
-    if (what == Mb::init) {
-      const auto n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
-      if (n == 0 || n >= (1u << 20))
-        report(w, op, l, "invalid-mbarrier", "arrival count " + std::to_string(n) + " is not in 1 .. 2^20-1");
-      MBarrier& m = t.block->mbarriers[t.offset];
-      if (c.findings && m.init != nullptr)
-        report(w, op, l, "invalid-mbarrier",
-               "initialises the mbarrier at shared address " + std::to_string(t.offset) +
-                   " again, with no mbarrier.inval since" +
-                   (m.pending != m.count || m.tx != 0 ? ", while a phase is under way" : ""),
-               site_of(t.block->warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
-      m = MBarrier{};
-      m.count = m.pending = n;
-      m.init = &op;
-      m.init_warp = w.index;
-      m.init_epoch = c.races ? c.races->epoch(w) : 0;
-      std::memset(t.block->shadow.data() + t.offset, kMbarrier, 8);
-      ++c.progress;
-      return;
-    }
+    if (what == Mb::init) return initialise(w, op, l, t);
     MBarrier* m = find_mbarrier(w, op, l, *t.block, t.offset);
     if (m == nullptr) return;
     if (c.races && t.block != w.block) c.races->visit(w, op, l, *t.block, 0, c.races->epoch(w));
