@@ -166,6 +166,7 @@ void add_serving(const Manifest& m, Json& out) {
     Json granularity = q.block;
     if (q.granularity == Granularity::per_tensor) granularity = "per_tensor";
     if (q.granularity == Granularity::per_head) granularity = "per_head";
+    if (q.granularity == Granularity::per_sequence) granularity = "per_sequence";
     if (q.granularity == Granularity::per_token) granularity = "per_token";
     out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
     if (q.layout == Quantization::Layout::head_major) out["quantization"]["layout"] = "head_major";
@@ -247,11 +248,12 @@ void read_serving(const Json& json, Manifest& m) {
   const Json& granularity = member(from, "granularity");
   if (granularity.is_string()) {
     const std::string name = granularity.get<std::string>();
-    if (name != "per_tensor" && name != "per_head" && name != "per_token")
+    if (name != "per_tensor" && name != "per_head" && name != "per_sequence" && name != "per_token")
       malformed("'granularity' has no value '" + name + "'");
-    q.granularity = name == "per_tensor" ? Granularity::per_tensor
-                    : name == "per_head" ? Granularity::per_head
-                                         : Granularity::per_token;
+    q.granularity = name == "per_tensor"     ? Granularity::per_tensor
+                    : name == "per_head"     ? Granularity::per_head
+                    : name == "per_sequence" ? Granularity::per_sequence
+                                             : Granularity::per_token;
   } else {
     q.granularity = Granularity::per_block;
     q.block = int_of(from, "granularity");

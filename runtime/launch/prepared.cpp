@@ -38,6 +38,7 @@ FlatLaunch flatten(const AttentionArgs& args) {
   add_optional(Operand::mask_bits, args.mask_bits);
   add_optional(Operand::k_rope, args.k_rope);
   for (std::size_t i = 0; i < kCaptured; ++i) add_optional(captured_operand(i), args.captured[i]);
+  add_optional(Operand::first_keys, args.first_keys);
   return flat;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -30,7 +31,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.lse && p.ragged_q()) add(Kind::i32, "total_q");
   add_stride_params(params, tensors_of(p));
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }
@@ -102,9 +103,11 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch_index");
   if (p.scales) {
-    const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
+    const Quantization& q = *p.config.operand->quantization;
+    const std::string head = scale_of_head(q, "batch_index", "kv_head");
+    const std::string query = fmt::format("q_scale[{}] * ", scale_of_query(q, "batch_index", "kv_head"));
     w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
-           is_fp8(p.config.dtype) ? "q_scale[0] * " : "", p.v_in_k ? "k" : "v");
+           is_fp8(p.config.dtype) ? query : "", p.v_in_k ? "k" : "v");
     for (const char* name : p.factors()) w.line("const float {0} = given_{0} * qk_unit;", name);
   }
   w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
@@ -132,12 +135,13 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   }
   if (!p.mask->has_bits()) {
     w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("(keys - queries + m_block * {} / group)", p.BM), "keys"));
+           p.mask->end_key(fmt::format("(keys - queries + m_block * {} / group)", p.BM), "keys", p.score_context().batch));
   }
   if (p.mask->bounded_below()) {
     w.line("const int clean_first = {};",
            p.mask->first_key(
-               fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM)));
+               fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM),
+               p.score_context().batch));
   }
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());

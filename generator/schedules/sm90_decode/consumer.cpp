@@ -5,6 +5,7 @@
 //   exp2(S' - max)    to shared memory, transposed: P is the B operand of O' += V' P'
 //
 // The product of tile n runs while that of K with the next tile is issued; both are waited for together.
+#include "generator/config/quantization.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
@@ -356,7 +357,9 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   if (!p.k_in_registers()) p.k->emit_construct(w);
   if (!p.narrow) p.v->emit_construct(w);
   if (p.grouped()) emit_grouped_lane(w);
-  if (p.fp8_q && p.scales()) w.line("const float query_scale = q_scale[0];");
+  if (p.fp8_q && p.scales() &&
+      p.config.operand->quantization->granularity != Quantization::Granularity::per_sequence)
+    w.line("const float query_scale = q_scale[0];");
   if (!p.upright) {
     const bool eight = p.BM == 8;  // lanes from 16 on give no address then
     w.comment(
@@ -388,9 +391,13 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
       p.BM);
   if (p.head_scale()) {
-    const bool by_head = p.config.operand->quantization->granularity == Quantization::Granularity::per_head;
+    const Quantization& q = *p.config.operand->quantization;
+    const std::string query =
+        q.granularity == Quantization::Granularity::per_sequence
+            ? fmt::format(" * q_scale[{}]", scale_of_query(q, "s.batch", "s.kv_head"))
+            : " * query_scale";
     w.line("const float key_scale = k_scale[{0}]{1}, value_scale = {2}_scale[{0}];",
-           by_head ? "s.kv_head" : "0", p.fp8_q ? " * query_scale" : "", p.v_in_k ? "k" : "v");
+           scale_of_head(q, "s.batch", "s.kv_head"), p.fp8_q ? query : "", p.v_in_k ? "k" : "v");
     if (scaled) {
       w.comment("the factor stays positive: Q takes the sign of the scale, and a scale of 0");
       w.line("factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");

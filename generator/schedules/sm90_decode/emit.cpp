@@ -67,7 +67,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.lse && ragged) add(Kind::i32, "total_q");
   add_strides(params, ragged);
   add_hidden_params(params, p);
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return params;
 }

@@ -98,7 +98,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   }
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   add_strides(params, p);
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }
@@ -107,8 +107,8 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
 void emit_decode_tile(Writer& w, const PrefillPlan& p) {
   w.open(
       "__device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int "
-      "seqlen_k, int num_m_blocks{})",
-      p.dynamic ? ", int section_heads" : "");
+      "seqlen_k, int num_m_blocks{}{})",
+      p.dynamic ? ", int section_heads" : "", p.mask->function_parameters());
   w.line("Work work;");
   if (p.dynamic) {
     w.comment("Longest first inside a section of heads whose K and V stay in L2 together.");
@@ -149,7 +149,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.close(";");
   w.blank();
   if (p.ragged) {
-    w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv)");
+    w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv{})",
+           p.mask->function_parameters());
     w.line("Work work;");
     w.line("work.m_start = place.x; work.head = place.y; work.batch = place.z;");
     w.line("work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;");
@@ -162,10 +163,10 @@ void emit_work(Writer& w, const PrefillPlan& p) {
         "Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.");
     w.line("const int position = work.m_start + work.seqlen_k - work.seqlen_q;");
     w.line("const int end_key = {};",
-           p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k"));
+           p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k", "work.batch"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", p.BN - 1, p.BN);
     if (lower) {
-      w.line("work.first_block = {} / {};", p.mask->first_key("position"), p.BN);
+      w.line("work.first_block = {} / {};", p.mask->first_read("position", "work.seqlen_k", "work.batch"), p.BN);
       w.line("if (work.first_block >= work.num_blocks) work.num_blocks = 0;");
     }
   } else {

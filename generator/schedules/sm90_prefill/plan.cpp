@@ -104,7 +104,7 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const bool fp8 = is_fp8(c.dtype);
   // Found by compiling: past depth 128 an FP8 tile of 128 keys spills, past 192 one of 96 beside the loops of
   // a window or the pages of a few rows.
-  const bool crowded = c.mask->kind == MaskConfig::Kind::sliding_window ||
+  const bool crowded = c.mask->kind == MaskConfig::Kind::sliding_window || c.mask->kind == MaskConfig::Kind::window ||
                        (c.operand->kind == OperandKind::paged && c.operand->page_size.value_or(96) < 96);
   int BN = num_math_warpgroups == 3 ? (wide > 64 || has_curve(c) ? 96 : 128)
            : fp8                    ? (wide <= 128             ? 128
