@@ -97,7 +97,7 @@ def main():
     rows = torch.randint(0, s, (64,))
     group = options.heads // options.kv_heads
     products = q[0, rows, head].double() @ k[0, :, head // group].double().T * 128**-0.5
-    graphs, pairs = {}, {}
+    graphs, pairs, kept = {}, {}, []
     with torch.inference_mode():
         for name, keywords, seen, added in cases(s, options.heads):
             out = kt.attention(q, k, v, **keywords)
@@ -105,12 +105,14 @@ def main():
             wanted = wanted.masked_fill(~seen[rows], float("-inf")).softmax(-1).nan_to_num(0.0) @ v[0, :, head // group].double()
             error = ((out[0, rows, head].double() - wanted).norm() / wanted.norm()).item()
             assert error < 4e-3, (name, error)
-            graphs[name] = graph_of(lambda keywords=keywords: kt.attention(q, k, v, out=out, **keywords))
+            kept.append((out, keywords))  # graphs have their addresses
+            graphs[name] = graph_of(lambda: kt.attention(q, k, v, out=out, **keywords))
             pairs[name] = seen.sum().item()
             if options.flex:
                 slopes = 2.0 ** (-8.0 * torch.arange(1, options.heads + 1) / options.heads)
                 call = flex(name, *(x.transpose(1, 2) for x in (q, k, v)), slopes)
                 if call is not None:
+                    kept.append(call)
                     graphs[f"  FlexAttention, {name}"], pairs[f"  FlexAttention, {name}"] = graph_of(call), pairs[name]
         times = {name: [] for name in graphs}
         for _ in range(options.rounds):

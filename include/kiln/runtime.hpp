@@ -158,7 +158,7 @@ struct EmulationReport {
 enum class LaunchBefore {
   any,           ///< nothing: it may write whatever this launch reads
   keeps_tables,  ///< it writes none of this launch's lengths and page tables (seqlens_k, cu_seqlens,
-                 ///< page_table)
+                 ///< page_table, first_keys)
   unrelated,  ///< it writes nothing that this launch reads or writes, and reads nothing that this one writes
 };
 

@@ -131,10 +131,8 @@ def _mask_config(mask: Any) -> Any:
     return {"window": window}
 
 
-def _sides(causal: bool, window: Any, chunk: Optional[int], first_keys) -> Optional[tuple[Any, tuple[int, int, int]]]:
-    """The mask and its sides at launch, of two-sided windows, chunks beside them and left padding; None for other masks."""
-    if not isinstance(window, (tuple, list)) and first_keys is None:
-        return None
+def _sides(causal: bool, window: Any, chunk: Optional[int], first_keys) -> tuple[Any, Optional[tuple[int, int, int]]]:
+    """The mask and its sides at launch, of two-sided windows, chunks beside them and left padding."""
     if window is None:
         left, right = -1, 0 if causal or chunk is not None else -1
     elif isinstance(window, int):
@@ -148,9 +146,9 @@ def _sides(causal: bool, window: Any, chunk: Optional[int], first_keys) -> Optio
     flags = (_LEFT if left >= 0 else 0) | (_CHUNK if chunk else 0) | (_OWN if right == 0 else _RIGHT if right > 0 else 0)
     flags |= _PADDING if first_keys is not None else 0
     if not flags:
-        return "none", (-1, -1, 0)
+        return "none", None
     if flags == _OWN:
-        return "causal", (-1, -1, 0)
+        return "causal", None
     return ("window", flags), (left, right if flags & _RIGHT else -1, chunk or 0)
 
 
@@ -236,16 +234,20 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
             lse = q.new_empty(_lse_shape(q), dtype=torch.float32)
         if captured:
             captured = {name: tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for name, tensor in captured.items()}
-        q_scale, k_scale, v_scale = descales if descales is not None else (None, None, None)
+        more = {}
+        if sides is not None:
+            more = {"window": sides, "first_keys": first_keys}
+        if descales is not None:
+            more["q_scale"], more["k_scale"], more["v_scale"] = descales
         kernel(q, k, v, out, lse=lse, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, seqlens_k=seqlens_k,
                sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks,
-               window=sides, first_keys=first_keys, q_scale=q_scale, k_scale=k_scale, v_scale=v_scale)
+               **more)
         return out, lse
     mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,
                                          list(captured.values()) if captured else [], ",".join(captured or ()), max_seqlen_q, max_seqlen_k, scale,
-                                         max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, list(sides or (-1, -1, 0)), first_keys,
-                                         [scale for scale in descales or () if scale is not None], splits)
+                                         max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, list(sides) if sides else None, first_keys,
+                                         [scale for scale in descales if scale is not None] if descales else None, splits)
     if out is not None:
         got = out.copy_(got)
     if lse is not None and with_lse:
@@ -263,27 +265,26 @@ def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: 
                page_table: Optional[torch.Tensor], seqlens_k: Optional[torch.Tensor], sink: Optional[torch.Tensor],
                mask_bits: Optional[torch.Tensor], captured: list[torch.Tensor], captured_names: str, max_seqlen_q: int, max_seqlen_k: int,
                scale: Optional[float], max_blocks: int, operation: str,
-               kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool, sides: list[int],
-               first_keys: Optional[torch.Tensor], descales: list[torch.Tensor], splits: int) -> tuple[torch.Tensor, torch.Tensor]:
+               kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool,
+               sides: Optional[list[int]] = None, first_keys: Optional[torch.Tensor] = None,
+               descales: Optional[list[torch.Tensor]] = None, splits: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse, splits)
     tensors = dict(zip(captured_names.split(","), captured)) if captured else None
     out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, tensors, max_seqlen_q, max_seqlen_k, scale,
-                       max_blocks, None, None, tuple(sides) if mask == "window" else None, first_keys,
+                       max_blocks, None, None, tuple(sides) if sides else None, first_keys,
                        (None,) * (3 - len(descales)) + tuple(descales) if descales else None)
     return out, lse if with_lse else q.new_empty((0,), dtype=torch.float32)
 
 
 @_attend_op.register_fake
 def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, captured_names, max_seqlen_q, max_seqlen_k, scale,
-      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides, first_keys, descales, splits):
+      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides=None, first_keys=None, descales=None, splits=0):
     return _empty_out(q, v), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
 
 
 def _descales(q, k, q_descale, k_descale, v_descale, batch: int):
-    """The three scales, float32 [batch, heads_kv]; None where there are none."""
+    """The three scales, float32 [batch, heads_kv], where at least one is given."""
     given = (q_descale, k_descale, v_descale)
-    if q_descale is None and k_descale is None and v_descale is None:
-        return None
     if k.dtype in _DTYPES:
         name = ("q_descale", "k_descale", "v_descale")[next(i for i, x in enumerate(given) if x is not None)]
         raise _refuse(f"{name}: given, k is {str(k.dtype)[6:]}; float8_e4m3fn is needed")
@@ -337,12 +338,17 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     ragged = q.dim() == 3
     _check_modifier(softcap, score_mod, captured)
     short = not ragged and q.shape[1] <= _SHORT
-    mask, sides = _sides(causal, window, chunk, first_keys) or (_mask(causal, window, chunk, mask_bits), None)
+    if first_keys is not None or type(window) in (tuple, list):
+        mask, sides = _sides(causal, window, chunk, first_keys)
+    else:
+        mask, sides = _mask(causal, window, chunk, mask_bits), None
+    descales = None
+    if q_descale is not None or k_descale is not None or v_descale is not None:
+        descales = _descales(q, k, q_descale, k_descale, v_descale, cu_seqlens_q.shape[0] - 1 if ragged else q.shape[0])
     what = ("decode" if short else "prefill", "ragged" if ragged else "contiguous", mask, softcap, score_mod,
             return_lse or lse is not None, splits)
-    batch = cu_seqlens_q.shape[0] - 1 if ragged else q.shape[0]
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse, sides, first_keys, _descales(q, k, q_descale, k_descale, v_descale, batch))
+                           max_blocks, out, lse, sides, first_keys, descales)
     return (got, got_lse) if return_lse else got
 
 
@@ -373,12 +379,17 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
         cu_seqlens_q = row_offsets(q.shape[0], 1, q)
     _check_modifier(softcap, score_mod, captured)
     masked = causal and max_seqlen_q > 1  # one row sees every key
-    mask, sides = _sides(masked, window, chunk, first_keys) or (_mask(masked, window, chunk, None), None)
+    if first_keys is not None or type(window) in (tuple, list):
+        mask, sides = _sides(masked, window, chunk, first_keys)
+    else:
+        mask, sides = _mask(masked, window, chunk, None), None
+    descales = None
+    if q_descale is not None or k_descale is not None or v_descale is not None:
+        descales = _descales(q, k, q_descale, k_descale, v_descale, cu_seqlens_q.shape[0] - 1)
     what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", mask, softcap,
             score_mod, return_lse or lse is not None, splits)
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse, sides, first_keys,
-                           _descales(q, k, q_descale, k_descale, v_descale, cu_seqlens_q.shape[0] - 1))
+                           max_blocks, out, lse, sides, first_keys, descales)
     return (got, got_lse) if return_lse else got
 
 

@@ -488,10 +488,10 @@ bool waits_for_launch_before(const Manifest& manifest) {
       [](const Manifest::Expectation& e) { return e.instruction == "griddepcontrol.wait" && e.count > 0; });
 }
 
-std::array<MemoryRange, 4> tables_of(const AttentionArgs& args) {
-  std::array<MemoryRange, 4> ranges{};
+std::array<MemoryRange, 5> tables_of(const AttentionArgs& args) {
+  std::array<MemoryRange, 5> ranges{};
   std::size_t count = 0;
-  for (const auto* tensor : {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table}) {
+  for (const auto* tensor : {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table, &args.first_keys}) {
     if (!*tensor) continue;
     const Tensor& t = **tensor;
     std::int64_t elements = 1;

@@ -81,8 +81,8 @@ TEST_CASE("windows of two sides in decode") {
     }
   }
   check_at_tile_ends(plan_of("sm_90a", "decode",
-                             std::string(kAtLaunch) + R"(, "depth": 576, "ov_depth": 512, "rope_depth": 64,
-                             "v_from_k": true, "rope": {"layout": "separate"}, "operand": {"kind": "ragged"})"),
+                             R"("mask": {"window": {"left": "launch", "right": "launch"}}, "depth": 576, "ov_depth": 512,
+                             "rope_depth": 64, "v_from_k": true, "rope": {"layout": "separate"}, "operand": {"kind": "ragged"})"),
                      2, 5);
 }
 

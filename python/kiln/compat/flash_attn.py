@@ -66,8 +66,9 @@ def _with_qv(q, k, v, qv, softmax_scale, rules: dict, page_table=None, lengths=N
         raise Error("bad_input", f"qv: shape {list(qv.shape)}; {[*q.shape[:-1], v.shape[-1]]} is needed")
     if rules.get("captured") or rules.get("score_mod"):
         raise _missing("qv", "given", "it goes with no score expression (slopes, seqused of ragged rows)")
-    mask, sides = kt._sides(rules["causal"], rules.get("window"), rules.get("chunk"), rules.get("first_keys")) or (
-        kt._mask(rules["causal"], rules.get("window"), rules.get("chunk"), None), None)
+    choice = rules["causal"], rules.get("window"), rules.get("chunk")
+    at_launch = rules.get("first_keys") is not None or isinstance(rules.get("window"), tuple)
+    mask, sides = kt._sides(*choice, rules.get("first_keys")) if at_launch else (kt._mask(*choice, None), None)
     kind = "ragged" if cu_seqlens_k is not None else "contiguous" if page_table is None else "continuous" if rules.get("continuous") else "paged"
     config = {"target": target, "operation": "decode", "dtype": kt._dtype("v", v), "depth": q.shape[-1] + v.shape[-1], "ov_depth": v.shape[-1],
               "rope_depth": q.shape[-1], "v_from_k": True, "rope": {"layout": "separate"}, "lse": return_lse,
