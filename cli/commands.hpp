@@ -21,6 +21,7 @@ Action add_list(CLI::App& command, Common& common);
 Action add_keys(CLI::App& command, Common& common);
 Action add_validate(CLI::App& command, Common& common);
 Action add_plan(CLI::App& command, Common& common);
+Action add_watch(CLI::App& command, Common& common);
 Action add_generate(CLI::App& command, Common& common);
 Action add_compile(CLI::App& command, Common& common);
 Action add_run(CLI::App& command, Common& common);

@@ -13,6 +13,7 @@
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
 #include "cli/generate/config_source.hpp"
+#include "cli/manual.hpp"
 #include "cli/output.hpp"
 #include "cli/signals.hpp"
 #include "generator/config/report.hpp"
@@ -30,6 +31,7 @@ constexpr CommandRow kCommands[] = {
     {"validate", "Parse and check configs", add_validate},
     {"plan", "Every derived value of a config", add_plan},
     {"generate", "Emit source and manifest; needs no compiler and no GPU", add_generate},
+    {"watch", "Regenerate, compare and verify on each save of a config", add_watch},
     {"compile", "JIT-compile a config through the cache", add_compile},
     {"run", "Run a config on one problem and check the result", add_run},
     {"inspect", "Readable report: layouts, bank conflicts, resources, source", add_inspect},
@@ -135,7 +137,8 @@ std::string value_problem(const CLI::App& app) {
       if (std::any_of(value.begin(), value.end(), control)) return name + " has a control character in it";
       if (value[0] == '-' && option->get_type_name() == "UINT")
         return fmt::format("{} must be 0 or more, not {}", name, value);
-      if (value == "-" && (name == "--out" || name == "--html" || name == "--timeline" || name == "--lse"))
+      if (value == "-" &&
+          (name == "--out" || name == "--html" || name == "--log" || name == "--timeline" || name == "--lse"))
         return name + " wants a file, not '-'; /dev/stdout is one";
     }
   }
@@ -182,6 +185,10 @@ int run(int argc, char** argv) {
       app.add_subcommand("completion", "Completion of commands, options and configs for a shell");
   completion->add_option("SHELL", shell, "bash, zsh or fish: `source <(kiln completion bash)`")->required();
   commands.emplace_back(completion, [&] { return print_completion(app, shell); });
+  commands.emplace_back(app.add_subcommand("man", "The manual page: `kiln man | man -l -`"), [&] {
+    fmt::print("{}", manual_page(app, version()));
+    return 0;
+  });
   app.footer(std::string("`kiln COMMAND --help` explains a command. ") + kConfigHelp);
   try {
     app.parse(argc, argv);
@@ -202,7 +209,12 @@ int guarded(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const Error& error) {
-    return complain(error.what(), status_of(error.code()));
+    const int status = complain(error.what(), status_of(error.code()));
+    // In a pipe a line for each broken rule and nothing else.
+    if (isatty(STDERR_FILENO) != 0) {
+      for (const std::string& excerpt : excerpts(error)) fmt::print(stderr, "{}", excerpt);
+    }
+    return status;
   } catch (const std::bad_alloc&) {
     return complain("not enough memory for this problem", 3);
   } catch (const std::exception& error) {

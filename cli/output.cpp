@@ -6,8 +6,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "base/printable.hpp"
 #include "runtime/support/memory.hpp"
@@ -77,6 +80,15 @@ std::string bytes_text(std::uint64_t bytes) {
   return size_text(bytes);
 }
 
+std::string time_text(double us) {
+  if (us < 999.5) return fmt::format("{:.3g} us", us);
+  if (us < 999.5e3) return fmt::format("{:.3g} ms", us / 1e3);
+  if (us < 120e6) return fmt::format("{:.3g} s", us / 1e6);
+  const auto seconds = static_cast<std::int64_t>(us / 1e6 + 0.5);
+  if (seconds < 7200) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
+  return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
+}
+
 std::string short_number(double value) {
   return fmt::format("{:.3g}", value);
 }
@@ -84,6 +96,48 @@ std::string short_number(double value) {
 Stopwatch::Stopwatch() : start_ns_(now_ns()) {}
 double Stopwatch::ms() const {
   return static_cast<double>(now_ns() - start_ns_) / 1e6;
+}
+
+void ProgressCount::show(std::size_t done, const std::string& what) const {
+  const double ms = watch_.ms();
+  std::string left;
+  if (done > 0 && ms > 1000) {
+    const auto part = static_cast<double>(done);
+    left = ", " + time_text(ms * 1e3 / part * (static_cast<double>(total_) - part)) + " left";
+  }
+  progress(fmt::format("{} of {}{}: {}", done + 1, total_, left, what));
+}
+
+struct ProgressClock::Ticker {
+  std::mutex mutex;
+  std::condition_variable over;
+  bool ended = false;
+  std::thread thread;
+};
+
+ProgressClock::ProgressClock(std::string what) {
+  progress(what);
+  if (isatty(STDERR_FILENO) == 0) return;
+  ticker_ = std::make_unique<Ticker>();
+  ticker_->thread = std::thread([ticker = ticker_.get(), what = std::move(what)] {
+    std::unique_lock lock(ticker->mutex);
+    for (int seconds = 1;
+         !ticker->over.wait_for(lock, std::chrono::seconds(1), [&] { return ticker->ended; }); ++seconds) {
+      if (seconds > 1) progress(fmt::format("{}, {}", what, time_text(seconds * 1e6)));
+    }
+  });
+}
+
+ProgressClock::~ProgressClock() {
+  if (ticker_) {
+    {
+      const std::lock_guard lock(ticker_->mutex);
+      ticker_->ended = true;
+    }
+    ticker_->over.notify_one();
+    ticker_->thread.join();
+  }
+  progress("");
 }
 
 }  // namespace kiln::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -30,7 +31,9 @@ void progress(const std::string& text);
 std::string table(const std::vector<std::vector<std::string>>& rows, bool left = false);
 
 std::string bytes_text(std::uint64_t bytes);  ///< "1.5 MiB"
-std::string short_number(double value);       ///< three digits: "0.00217", "1.2e-06"
+/// A duration in the unit that fits, three digits: "9.5 us", "338 ms", "3.81 s", "4 min 12 s".
+std::string time_text(double us);
+std::string short_number(double value);  ///< three digits: "0.00217", "1.2e-06"
 
 /// Milliseconds since construction.
 class Stopwatch {
@@ -40,6 +43,32 @@ class Stopwatch {
 
  private:
   std::int64_t start_ns_;
+};
+
+/// Work of known length on the progress line: "compiling 34 of 120, 12 s left". The time left is told from the
+/// second step and the second second on.
+class ProgressCount {
+ public:
+  explicit ProgressCount(std::size_t total) : total_(total) {}
+  /// `done` of the total are over; `what` is what the next one is.
+  void show(std::size_t done, const std::string& what) const;
+
+ private:
+  std::size_t total_;
+  Stopwatch watch_;
+};
+
+/// Work of unknown length: from the second second on the progress line tells how long it has been going on.
+class ProgressClock {
+ public:
+  explicit ProgressClock(std::string what);
+  ~ProgressClock();
+  ProgressClock(const ProgressClock&) = delete;
+  ProgressClock& operator=(const ProgressClock&) = delete;
+
+ private:
+  struct Ticker;
+  std::unique_ptr<Ticker> ticker_;
 };
 
 }  // namespace kiln::cli

@@ -3,7 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-foreach(part generator code_object emulator runtime)
+foreach(part generator code_object emulator runtime parallel)
   set_target_properties(kiln_${part} PROPERTIES EXPORT_NAME ${part})
   add_library(kiln::${part} ALIAS kiln_${part})
 endforeach()
@@ -13,7 +13,7 @@ include(${PROJECT_SOURCE_DIR}/cmake/KilnAddKernels.cmake)
 if(NOT KILN_INSTALL)
   return()
 endif()
-install(TARGETS kiln_generator kiln_code_object kiln_emulator kiln_runtime EXPORT kiln-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS kiln_generator kiln_code_object kiln_emulator kiln_runtime kiln_parallel EXPORT kiln-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET kiln_shared)
   install(TARGETS kiln_shared kiln_emulator_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
@@ -29,7 +29,7 @@ install(FILES ${PROJECT_BINARY_DIR}/kiln-config.cmake ${PROJECT_BINARY_DIR}/kiln
   DESTINATION ${KILN_PACKAGE_DIR})
 
 # Everything that `cmake --install` copies, without tests and benchmarks.
-add_custom_target(kiln_installed DEPENDS kiln kiln_generator kiln_code_object kiln_emulator kiln_runtime)
+add_custom_target(kiln_installed DEPENDS kiln kiln_generator kiln_code_object kiln_emulator kiln_runtime kiln_parallel)
 if(TARGET kiln_shared)
   add_dependencies(kiln_installed kiln_shared kiln_emulator_shared)
 endif()

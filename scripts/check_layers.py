@@ -17,6 +17,7 @@ MAY_INCLUDE = {
     "driver": {"base", "code_object", "emulator"},
     "generator": {"base"},
     "runtime": {"base", "generator", "code_object"},
+    "parallel": {"base", "generator", "runtime"},
     "workbench": {"base", "generator", "code_object", "emulator", "runtime"},
     "cli": {"base", "generator", "code_object", "emulator", "driver", "runtime", "workbench"},
 }
@@ -24,6 +25,8 @@ MAY_INCLUDE = {
 PUBLIC = {
     "kiln/code_object.hpp": "code_object",
     "kiln/emulator/": "emulator",
+    "kiln/context_parallel.hpp": "parallel",
+    "kiln/transport.hpp": "parallel",
     **{f"kiln/{name}": "runtime" for name in ("cache.hpp", "cascade.hpp", "kiln.h", "kiln.hpp", "kv_cache.hpp", "runtime.hpp")},
 }
 # The narrow interface through which the runtime opens the emulated device.

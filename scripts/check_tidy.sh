@@ -19,7 +19,7 @@ case "${1:-}" in
 esac
 
 sources() {
-  local patterns=('cli/*.cpp' 'generator/*.cpp' 'code_object/*.cpp' 'runtime/*.cpp' 'workbench/*.cpp' 'emulator/*.cpp')
+  local patterns=('cli/*.cpp' 'generator/*.cpp' 'code_object/*.cpp' 'runtime/*.cpp' 'parallel/*.cpp' 'workbench/*.cpp' 'emulator/*.cpp')
   if [ "$all" = 1 ]; then git ls-files "${patterns[@]}"; return; fi
   local base=${KILN_TIDY_BASE:-}
   if [ -z "$base" ]; then base=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true); fi

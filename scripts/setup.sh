@@ -13,6 +13,7 @@ Installs, only where missing:
   - NVRTC 13: taken from an installed CUDA toolkit, else the nvidia-cuda-nvrtc wheel in a local .venv/
   - what the Python package is built and tested with, in .venv/: nanobind, scikit-build-core, NumPy, and pdoc for its
     reference; kiln builds without them
+  - what the pages of the manual are built with, in .venv/: mkdocs-material; the manual is readable without it
   - where the distribution has them, the compilers for AMD targets: clang 22 with lld (gfx90a, gfx942, gfx950) and
     HIPRTC 5.2 (gfx90a)
 Safe to run again; offline once done.
@@ -104,6 +105,14 @@ install_python_tools() {
     echo "setup.sh: could not install all of them; without nanobind the Python package is not built" >&2
 }
 
+# What the pages of the manual are built with.
+install_manual_tools() {
+  if [ ! -x .venv/bin/python ] || .venv/bin/python -c 'import material, mkdocs' 2>/dev/null; then return; fi
+  echo "installing mkdocs-material into .venv"
+  .venv/bin/python -m pip install -q --disable-pip-version-check --retries 1 'mkdocs-material>=9.5,<10' ||
+    echo "setup.sh: could not install it; the pages of the manual are not built" >&2
+}
+
 install_nvrtc() {
   if [ -n "$(find_nvrtc)" ]; then return; fi
   if [ "$(uname -m)" != x86_64 ] && [ "$(uname -m)" != aarch64 ]; then return; fi
@@ -119,6 +128,7 @@ install_nvrtc() {
 install_packages
 install_nvrtc
 install_python_tools
+install_manual_tools
 nvrtc=$(find_nvrtc)
 clang=$(command -v "${KILN_CLANG:-clang-22}" || true)
 echo "set-up complete; NVRTC: ${nvrtc:-none (generate, plan and validate work without it)};" \

@@ -73,6 +73,8 @@ if [ "$torch" = 1 ]; then check "torch" scripts/test_torch.sh; fi
 check "layers" python3 scripts/check_layers.py
 check "functions" python3 scripts/check_functions.py
 check "words" python3 scripts/check_words.py
+check "manual" scripts/build_manual.sh
+check "charts" python3 scripts/make_charts.py --check
 if command -v clang-format >/dev/null; then check "format" scripts/check_format.sh; else echo "skipped format: no clang-format"; fi
 if [ "$tidy" = 1 ] && command -v clang-tidy >/dev/null; then
   check "tidy" scripts/check_tidy.sh "${tidy_options[@]}"

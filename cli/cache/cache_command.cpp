@@ -54,8 +54,8 @@ int list(bool json) {
                         {"compile_ms", e.compile_ms},
                         {"created", e.created},
                         {"used", e.used}});
-    rows.push_back({e.key.substr(0, 12), e.name, e.target, bytes_text(e.bytes),
-                    fmt::format("{:.0f} ms", e.compile_ms), e.compiler});
+    rows.push_back({e.key.substr(0, 12), e.name, e.target, bytes_text(e.bytes), time_text(e.compile_ms * 1e3),
+                    e.compiler});
   }
   if (json) {
     print_json(document);

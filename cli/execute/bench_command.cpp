@@ -4,6 +4,7 @@
 #include <kiln/kiln.hpp>
 
 #include "cli/commands.hpp"
+#include "cli/execute/bench_compare.hpp"
 #include "cli/execute/problem_options.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
@@ -15,7 +16,7 @@ namespace kiln::cli {
 namespace {
 
 struct Options {
-  std::vector<std::string> configs;
+  std::vector<std::string> configs, compare;
   std::string source;
   int warmup = 5, iterations = 20;
   bool tuned = false;
@@ -40,6 +41,8 @@ double tensor_bytes(const Manifest& m, const ProblemShape& s) {
 }
 
 int bench(const Options& options, bool json) {
+  if (!options.compare.empty()) return bench_compare(options.compare[0], options.compare[1], json);
+  if (options.configs.empty()) throw Error(ErrorCode::bad_input, "bench: CONFIG or --compare is required");
   Runtime runtime(options.device.runtime_options(options.problem.seed));
   const DeviceInfo& device = runtime.device();
   if (device.selector == "emulated") {
@@ -78,6 +81,7 @@ int bench(const Options& options, bool json) {
     document.push_back({{"name", source.manifest.name},
                         {"problem", problem},
                         {"us", us},
+                        {"samples", result.samples_us},
                         {"tflops", tflops},
                         {"gbps", gbps}});
     rows.push_back({source.manifest.name, fmt::format("{:.1f}", us), fmt::format("{:.1f}", tflops),
@@ -96,7 +100,13 @@ int bench(const Options& options, bool json) {
 
 Action add_bench(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();
-  command.add_option("CONFIG", options->configs, "Configs to time")->required();
+  command.add_option("CONFIG", options->configs, "Configs to time");
+  command
+      .add_option(
+          "--compare", options->compare,
+          "Instead: two files that `kiln bench --json` wrote, OLD NEW; status 1 when something became slower")
+      ->expected(2)
+      ->type_name("FILE");
   command.add_option(
       "--source", options->source,
       "A file with the edited source of the config's kernel (`kiln generate`) to take in its place");

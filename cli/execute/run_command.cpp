@@ -111,11 +111,12 @@ void print(const Outcome& o) {
   const Binary& binary = o.kernel.binary();
   fmt::print("{} on {} ({})\n", bold(o.source.manifest.name), o.device.selector, o.device.name);
   fmt::print("problem  {}\n", o.work.shape.text());
-  fmt::print("source   {}, generated in {:.2f} ms\n", bytes_text(o.source.text.size()), o.generate_ms);
-  fmt::print("kernel   cache {}, {:.1f} ms, {} registers, {} bytes spilled, {} shared\n",
-             to_string(binary.cache), o.compile_ms, binary.registers, binary.spill_bytes,
+  fmt::print("source   {}, generated in {}\n", bytes_text(o.source.text.size()),
+             time_text(o.generate_ms * 1e3));
+  fmt::print("kernel   cache {}, {}, {} registers, {} bytes spilled, {} shared\n", to_string(binary.cache),
+             time_text(o.compile_ms * 1e3), binary.registers, binary.spill_bytes,
              bytes_text(static_cast<std::uint64_t>(o.source.manifest.smem_bytes)));
-  fmt::print("launch   {:.1f} us{}{}\n", o.result.launch_us,
+  fmt::print("launch   {}{}{}\n", time_text(o.result.launch_us),
              o.result.emulated ? " on the emulated device (not a speed)" : "",
              o.result.launches > 1 ? fmt::format(", one launch per request ({})", o.result.launches) : "");
   if (o.check) {
@@ -180,12 +181,12 @@ int run(const Options& options, bool json) {
 
   Runtime runtime(options.device.runtime_options(options.problem.seed));
   const DeviceInfo& device = runtime.device();
-  progress("compiling " + source.manifest.name);
+  std::optional<ProgressClock> clock(std::in_place, "compiling " + source.manifest.name);
   const Stopwatch compiling;
   const std::shared_ptr<Kernel> kernel = runtime.load(source);
   const double compile_ms = compiling.ms();
 
-  progress("running on " + device.selector);
+  clock.emplace("running on " + device.selector);
   RunOptions run_options;
   run_options.scale = options.scale;
   // The first launch on hardware pays for loading; the emulated device has no such thing, and its time means
@@ -197,13 +198,13 @@ int run(const Options& options, bool json) {
 
   std::optional<CheckReport> check;
   if (options.check) {
-    progress("computing the float64 reference");
+    clock.emplace("computing the float64 reference");
     const double budget = options.check_all ? 1e300 : kReferenceBudget;
     const Reference reference = reference_attention(
         work, semantics, choose_rows(work.shape, semantics.mask, budget, options.problem.seed));
     check = check_output(work, result.output, reference, tolerance_of(plan.resolved()));
   }
-  progress("");
+  clock.reset();
 
   if (!options.out.empty()) {
     write_npy(options.out, npy_from_floats(tensor_shape(work.shape, work.shape.ov_depth), result.output.o));

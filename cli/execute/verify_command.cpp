@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/commands.hpp"
+#include "cli/execute/verify_quickly.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
 #include "generator/schedules/schedule.hpp"
@@ -57,9 +58,10 @@ void climb_emulated(const Options& options, const Plan& plan, const KernelSource
   std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(options.random_runs.value_or(2)));
   runs[1].policy = EmulatorOptions::Policy::lazy;
   for (std::size_t i = 2; i < runs.size(); ++i) runs[i].policy = EmulatorOptions::Policy::random;
+  const ProgressCount count(runs.size());
   for (std::size_t i = 0; i < runs.size(); ++i) {
     runs[i].seed = options.seed + i;
-    progress(fmt::format("emulated run {} of {}", i + 1, runs.size()));
+    count.show(i, "emulated run");
     // Each promise about the launch before in turn, where the kernel knows of any.
     const auto before = static_cast<LaunchBefore>(i % 3);
     const LadderRun run = run_cases(runtime, plan, source, cases, runs[i], 2, before);
@@ -113,8 +115,9 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   how.random_runs = options.random_runs.value_or(how.random_runs);
   const Stopwatch watch;
   how.progress = [&](std::size_t done, std::size_t total, std::size_t survivors) {
-    progress(fmt::format("mutant {} of {}, {} survive, {:.0f} s left", done, total, survivors,
-                         watch.ms() / 1000 / static_cast<double>(done) * static_cast<double>(total - done)));
+    progress(fmt::format(
+        "mutant {} of {}, {} survive, {} left", done, total, survivors,
+        time_text(watch.ms() * 1e3 / static_cast<double>(done) * static_cast<double>(total - done))));
   };
   MutationReport report = test_mutants(plan, source, binary, how);
   progress("");
@@ -129,8 +132,8 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   }
   for (const Mutant& m : report.equivalent)
     findings.level("mutants", m.equivalent + ": " + describe(m, file_of(source.manifest)));
-  findings.level("mutants", fmt::format("{} of {} killed in {:.0f} s", report.killed(), report.mutants.size(),
-                                        watch.ms() / 1000));
+  findings.level("mutants", fmt::format("{} of {} killed in {}", report.killed(), report.mutants.size(),
+                                        time_text(watch.ms() * 1e3)));
   return report;
 }
 
@@ -144,9 +147,9 @@ int verify(const Options& options, bool json) {
   RuntimeOptions runtime_options;
   runtime_options.device = "emulated";
   Runtime runtime(runtime_options);
-  progress("compiling " + source.manifest.name);
+  std::optional<ProgressClock> clock(std::in_place, "compiling " + source.manifest.name);
   const std::shared_ptr<const Binary> binary = runtime.compile(source);
-  progress("");
+  clock.reset();
   const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
   for (const std::string& line : broken) findings.add("L2", "static-check", line);
   findings.level("L2", fmt::format("compiled by {}: {} registers, {} bytes spilled, {} static checks failed",
@@ -177,6 +180,13 @@ int verify(const Options& options, bool json) {
 }
 
 }  // namespace
+
+int verify_quickly(const std::string& config) {
+  Options options;
+  options.config = config;
+  options.quick = true;
+  return verify(options, false);
+}
 
 Action add_verify(CLI::App& command, Common& common) {
   auto options = std::make_shared<Options>();

@@ -35,11 +35,11 @@ int compile(const Options& options, bool json) {
   check_emit(emit, config.target);
   const KernelSource source = generate(make_plan(config));
   Runtime runtime;
-  progress("compiling " + source.manifest.name);
+  std::optional<ProgressClock> clock(std::in_place, "compiling " + source.manifest.name);
   const Stopwatch watch;
   const std::shared_ptr<const Binary> binary = runtime.compile(source);
   const double ms = watch.ms();
-  progress("");
+  clock.reset();
   const std::string bytes = emit == "ptx"   ? binary->ptx
                             : emit == "asm" ? disassemble(*binary)
                                             : binary->image;
@@ -58,12 +58,12 @@ int compile(const Options& options, bool json) {
                 {"compiler", binary->compiler},
                 {"key", binary->key}});
   } else {
-    fmt::print("{}: {} of {}, {} registers, {} bytes spilled, {} shared, cache {}, {:.1f} ms\n",
+    fmt::print("{}: {} of {}, {} registers, {} bytes spilled, {} shared, cache {}, {}\n",
                bold(source.manifest.name), bytes_text(bytes.size()), emit, binary->registers,
                binary->spill_bytes,
                bytes_text(static_cast<std::uint64_t>(source.manifest.smem_bytes) +
                           static_cast<std::uint64_t>(binary->static_smem_bytes)),
-               to_string(binary->cache), ms);
+               to_string(binary->cache), time_text(ms * 1e3));
     if (!options.out.empty()) fmt::print("written to {}\n", options.out);
     for (const std::string& warning : binary->warnings) fmt::print("{} {}\n", bad("check failed:"), warning);
   }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cli/generate/excerpt.hpp"
 #include "cli/generate/shipped.hpp"
 #include "generator/config/report.hpp"
 #include "runtime/support/files.hpp"
@@ -46,6 +47,12 @@ std::vector<ShippedConfig> collect() {
   return configs;
 }
 
+/// Messages about a config come one after another, each about the one that was read last.
+ConfigText& last_read() {
+  static ConfigText text;
+  return text;
+}
+
 }  // namespace
 
 const std::vector<ShippedConfig>& shipped_configs() {
@@ -72,8 +79,18 @@ ConfigText read_config_text(const std::string& argument) {
                                                       : "did you mean '" + std::string(near) + "'?"));
 }
 
+std::vector<std::string> excerpts(const Error& error) {
+  std::vector<std::string> out;
+  for (const Violation& violation : error.violations()) {
+    std::string excerpt = config_excerpt(last_read().source_name, last_read().text, violation.pointer);
+    if (!excerpt.empty() && std::find(out.begin(), out.end(), excerpt) == out.end())
+      out.push_back(std::move(excerpt));
+  }
+  return out;
+}
+
 Config load_config(const std::string& argument) {
-  const ConfigText text = read_config_text(argument);
+  const ConfigText& text = last_read() = read_config_text(argument);
   return parse_config(text.text, text.source_name);
 }
 

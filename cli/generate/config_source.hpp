@@ -2,6 +2,7 @@
 #pragma once
 
 #include <kiln/config.hpp>
+#include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct ConfigText {
 
 /// Throws Error (bad_input) when there is no such file and no such shipped config.
 ConfigText read_config_text(const std::string& argument);
+
+/// For each broken rule of `error` the place in the text that was read last (excerpt.hpp); where several rules break
+/// at one key, it is shown once.
+std::vector<std::string> excerpts(const Error& error);
 
 /// read_config_text + parse_config.
 Config load_config(const std::string& argument);

@@ -1,5 +1,6 @@
 // validate, plan, generate: what needs neither compiler nor device.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <kiln/kiln.hpp>
@@ -39,6 +40,9 @@ int validate(const std::vector<std::string>& configs, bool json) {
       entry["errors"] = violations_json(error);
       status = 2;
       if (!json) fmt::print("{} {}\n{}\n", bad("refused"), argument, error.what());
+      if (!json && isatty(STDOUT_FILENO) != 0) {
+        for (const std::string& excerpt : excerpts(error)) fmt::print("{}", excerpt);
+      }
     }
     document.push_back(std::move(entry));
   }
@@ -70,6 +74,13 @@ int generate_all(const std::vector<std::string>& configs, const std::filesystem:
       throw Error(ErrorCode::bad_input,
                   "two of the configs are called '" + source.manifest.name + "'; set \"name\" in one");
     }
+    std::error_code ignored;
+    const std::filesystem::path written = out / (source.manifest.name + ".json");
+    if (std::filesystem::equivalent(written, argument, ignored)) {
+      throw Error(ErrorCode::bad_input,
+                  "the manifest '" + written.string() +
+                      "' would take the place of its config; choose another folder for --out");
+    }
     std::string manifest = to_json(source.manifest) + "\n";
     emitted.push_back({std::move(source), std::move(manifest), us});
   }
@@ -90,7 +101,8 @@ int generate_all(const std::vector<std::string>& configs, const std::filesystem:
                         {"bytes", e.source.text.size()},
                         {"microseconds", e.microseconds}});
     if (!json)
-      fmt::print("{}  {} in {:.0f} us\n", source.string(), bytes_text(e.source.text.size()), e.microseconds);
+      fmt::print("{}  {} in {}\n", source.string(), bytes_text(e.source.text.size()),
+                 time_text(e.microseconds));
   }
   if (json) print_json(document);
   return 0;

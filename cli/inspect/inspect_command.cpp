@@ -12,6 +12,7 @@
 #include "cli/generate/config_source.hpp"
 #include "cli/inspect/inspect_amd.hpp"
 #include "cli/inspect/inspect_html.hpp"
+#include "cli/inspect/report_json.hpp"
 #include "cli/output.hpp"
 #include "runtime/support/files.hpp"
 
@@ -65,12 +66,24 @@ const char* kind_text(KernelParam::Kind kind) {
 }
 
 struct Options {
-  std::string config, html, timeline;
+  std::string config, html, timeline, diff;
   bool source = false, origins = false;
 };
 
-void write_files(const Options& options, const Plan& plan, const KernelSource& source) {
-  if (!options.html.empty()) write_atomically(options.html, html_report(plan, source));
+Json report_of(const Config& config, const Plan& plan) {
+  const ProgressClock clock("compiling and running " + config_name(plan.resolved()));
+  return report_json(config, plan, generate(plan));
+}
+
+void write_files(const Options& options, const Config& config, const Plan& plan) {
+  if (!options.html.empty()) {
+    Json other;
+    if (!options.diff.empty()) {
+      const Config second = load_config(options.diff);
+      other = report_of(second, make_plan(second));
+    }
+    write_atomically(options.html, html_page(report_of(config, plan), other));
+  }
   if (options.timeline.empty()) return;
   const std::string picture = timeline_svg(plan);
   if (picture.empty())
@@ -106,10 +119,38 @@ void print_with_origins(const KernelSource& source) {
   }
 }
 
+/// Values of two plans that differ, by pointer: {pointer: [one, other]}.
+Json difference(const Json& one, const Json& other) {
+  const Json a = one.flatten(), b = other.flatten();
+  Json out = Json::object();
+  for (const auto& [pointer, value] : a.items()) {
+    const Json there = b.contains(pointer) ? b[pointer] : Json();
+    if (there != value) out[pointer] = {value, there};
+  }
+  for (const auto& [pointer, value] : b.items())
+    if (!a.contains(pointer)) out[pointer] = {nullptr, value};
+  return out;
+}
+
+void print_difference(const Plan& one, const Plan& other, bool json) {
+  const Json values = difference(Json::parse(one.to_json()), Json::parse(other.to_json()));
+  if (json) return print_json(values);
+  std::vector<std::vector<std::string>> rows{
+      {"value", config_name(one.resolved()), config_name(other.resolved())}};
+  for (const auto& [pointer, pair] : values.items())
+    rows.push_back({pointer, pair[0].dump(), pair[1].dump()});
+  fmt::print("{}", table(rows, true));
+}
+
 int inspect(const Options& options, bool json) {
-  const Plan plan = make_plan(load_config(options.config));
+  const Config config = load_config(options.config);
+  const Plan plan = make_plan(config);
   const KernelSource source = generate(plan);
-  write_files(options, plan, source);
+  write_files(options, config, plan);
+  if (!options.diff.empty() && options.html.empty()) {
+    print_difference(plan, make_plan(load_config(options.diff)), json);
+    return 0;
+  }
   if (!json && (!options.html.empty() || !options.timeline.empty())) {
     for (const std::string& path : {options.html, options.timeline})
       if (!path.empty()) fmt::print("wrote {}\n", path);
@@ -162,6 +203,7 @@ Action add_inspect(CLI::App& command, Common& common) {
   command.add_flag("--origins", options->origins,
                    "The source alone, each line behind the line of kiln that wrote it");
   command.add_option("--html", options->html, "Write everything as one self-contained page");
+  command.add_option("--diff", options->diff, "Another config: what differs; with --html both on one page");
   command.add_option("--timeline", options->timeline, "Write the main loop's timeline as an SVG picture");
   return [options, &common] { return inspect(*options, common.json); };
 }

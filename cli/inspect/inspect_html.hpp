@@ -1,15 +1,16 @@
-// inspect --html: one self-contained page about a config.
+// inspect --html: one self-contained page about a config, or about two.
 #pragma once
 
 #include <string>
 
 #include <kiln/generator.hpp>
 
+#include "cli/output.hpp"
+
 namespace kiln::cli {
 
-/// The page: resources, config, timeline, layouts with their proofs, derived constants, parameters, source
-/// with line numbers. No scripts, no other files.
-std::string html_report(const Plan& plan, const KernelSource& source);
+/// The page of a report (report_json.hpp), beside another one unless that is null. Nothing is fetched.
+std::string html_page(const Json& report, const Json& other);
 
 /// A timeline as a stand-alone SVG picture; empty when the schedule has none.
 std::string timeline_svg(const Plan& plan);

@@ -9,6 +9,7 @@
 
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
+#include "cli/sweep/shrink.hpp"
 #include "generator/plan/draw.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -121,31 +122,12 @@ class RandomTrials {
     return Failure{"L3", fmt::format("{} completion, {}: {}", run.policy, run.problem, why)};
   }
 
-  /// Leaves out keys while what is left fails at the same level.
-  Json shrunk(Json config, std::uint64_t seed, const Failure& failure) {
-    int left = kShrinkTrials;
-    for (bool smaller = true; smaller;) {
-      smaller = false;
-      std::vector<std::string> keys;
-      for (const auto& [name, value] : config.items()) keys.push_back(name);
-      for (const std::string& name : keys) {
-        if (find_key(name)->required || left <= 0) continue;
-        Json without = config;
-        without.erase(name);
-        if (!plans(without)) continue;
-        --left;
-        progress(fmt::format("a failure's keys: {} left out", name));
-        const auto same = trial(without, seed, false);
-        if (!same || same->level != failure.level) continue;
-        config = std::move(without);
-        smaller = true;
-      }
-    }
-    return config;
-  }
-
   void report_failure(const Json& config, std::uint64_t seed, const Failure& failure) {
-    const Json small = shrunk(config, seed, failure);
+    const Json small = shrunk(config, kShrinkTrials, [&](const Json& without) {
+      if (!plans(without)) return false;
+      const auto same = trial(without, seed, false);
+      return same && same->level == failure.level;
+    });
     progress("");
     failed_.push_back({{"level", failure.level},
                        {"error", failure.what},

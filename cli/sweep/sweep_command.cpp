@@ -14,17 +14,22 @@
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
 #include "cli/sweep/random_sweep.hpp"
+#include "cli/sweep/shrink.hpp"
 #include "cli/sweep/sweep_cover.hpp"
 #include "cli/sweep/sweep_grid.hpp"
+#include "cli/sweep/sweep_log.hpp"
 #include "generator/plan/draw.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "runtime/support/files.hpp"
 #include "workbench/verify/ladder.hpp"
 
 namespace kiln::cli {
 namespace {
 
+constexpr int kShrinkTrials = 24;
+
 struct Options {
-  std::string file, shard;
+  std::string file, shard, log, html;
   std::vector<std::string> targets;
   bool random = false, run = false, cover = false, list = false, no_compile = false, square = false;
   std::optional<std::uint64_t> given_seed;
@@ -71,6 +76,9 @@ class Sweep {
     const ConfigText text = read_config_text(options_.file);
     const std::vector<Combination> combinations = expand_sweep(text.text, text.source_name);
     total_ = combinations.size();
+    if (!options_.log.empty())
+      log_ =
+          SweepLog(options_.log, {{"text", text.text}, {"seed", options_.seed}, {"long", options_.square}});
     validate(combinations);
     const Selection selection = select();
     if (options_.list) {
@@ -78,6 +86,7 @@ class Sweep {
       return failed_.empty() ? 0 : 1;
     }
     if (!options_.no_compile) compile_and_run(selection);
+    if (!options_.html.empty()) write_atomically(options_.html, sweep_page(text.source_name, entries_));
     report();
     return failed_.empty() ? 0 : 1;
   }
@@ -183,28 +192,77 @@ class Sweep {
     RuntimeOptions runtime_options;
     runtime_options.device = "emulated";
     Runtime runtime(runtime_options);
+    const ProgressCount count(selection.order.size());
     for (std::size_t i = 0; i < selection.order.size(); ++i) {
-      if (!shard_.has(i) || out_of_time()) continue;
-      const std::string text = valid_[selection.order[i]]->config.dump();
-      progress(fmt::format("[{}/{}] {}", i + 1, selection.order.size(), text));
-      try {
-        climb(runtime, text, i, i < selection.run);
-      } catch (const Error& error) {
-        if (error.code() == ErrorCode::environment) throw;
-        fail(text, "compile", error.what());
+      if (!shard_.has(i)) continue;
+      const Json& config = valid_[selection.order[i]]->config;
+      const bool run = i < selection.run;
+      if (const Json* before = log_.find(config, run)) {
+        account(*before);
+        ++resumed_;
+        continue;
       }
+      if (out_of_time()) continue;
+      count.show(i, config.dump());
+      Json entry = climb(runtime, config, i, run);
+      if (entry["level"] != "passed") shrink(runtime, entry, i);
+      log_.add(entry);
+      account(entry);
     }
   }
 
-  void climb(Runtime& runtime, const std::string& text, std::size_t position, bool run) {
-    const Plan plan = make_plan(parse_config(text, "sweep"));
+  // What became of a member counts the same now and from the log.
+  void account(const Json& entry) {
+    const std::string level = entry["level"].get<std::string>();
+    compiled_ += level == "compile" ? 0 : 1;
+    run_ += entry["ran"].get<bool>() ? 1 : 0;
+    passed_ += level == "passed" && entry["ran"].get<bool>() ? 1 : 0;
+    entries_.push_back(entry);
+    if (level == "passed") return;
+    fail(entry["config"].dump(), level.c_str(), entry["error"].get<std::string>());
+    failed_.back()["smallest"] = entry["smallest"];
+    if (!json_ && entry["smallest"] != entry["config"])
+      fmt::print("  smallest: {}\n", entry["smallest"].dump());
+  }
+
+  // The fewest keys that fail at the same level.
+  void shrink(Runtime& runtime, Json& entry, std::size_t position) {
+    const bool run = entry["ran"].get<bool>();
+    entry["smallest"] = shrunk(entry["config"], kShrinkTrials, [&](const Json& without) {
+      return plans(without) && climb(runtime, without, position, run)["level"] == entry["level"];
+    });
+  }
+  static bool plans(const Json& config) {
+    try {
+      static_cast<void>(make_plan(parse_config(config.dump(), "sweep")));
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+
+  Json climb(Runtime& runtime, const Json& config, std::size_t position, bool run) const {
+    Json entry{{"config", config}, {"level", "passed"}, {"error", ""}, {"ran", false}};
+    try {
+      climb(runtime, entry, position, run);
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::environment) throw;
+      entry["level"] = "compile";
+      entry["error"] = error.what();
+    }
+    return entry;
+  }
+
+  void climb(Runtime& runtime, Json& entry, std::size_t position, bool run) const {
+    const Plan plan = make_plan(parse_config(entry["config"].dump(), "sweep"));
     const KernelSource source = generate(plan);
-    const std::string& name = source.manifest.name;
     const auto binary = runtime.compile(source);
-    ++compiled_;
-    const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
-    if (!broken.empty()) return fail(name, "L2", fmt::format("{}", fmt::join(broken, "; ")));
-    if (!run) return;
+    if (const std::vector<std::string> broken = static_failures(plan, source.manifest, *binary);
+        !broken.empty()) {
+      entry["level"] = "L2";
+      entry["error"] = fmt::format("{}: {}", source.manifest.name, fmt::join(broken, "; "));
+    }
+    if (!run || entry["level"] != "passed") return;
     EmulatorOptions emulator;
     // The policy changes from member to member, so that a sweep meets all three; whoever runs a member, it
     // is the same.
@@ -212,19 +270,16 @@ class Sweep {
         EmulatorOptions::Policy::random, EmulatorOptions::Policy::lazy, EmulatorOptions::Policy::eager};
     emulator.policy = kPolicies[position % 3];
     emulator.seed = options_.seed + position;
-    ++run_;
+    entry["ran"] = true;
     const LadderRun result =
         run_cases(runtime, plan, source, boundary_cases(plan.resolved(), !options_.square), emulator, 2);
-    if (result.passed()) {
-      ++passed_;
-      return;
-    }
+    if (result.passed()) return;
     const std::string why = !result.check.failures.empty()
                                 ? result.check.failures.front()
                                 : result.findings.front().kind + ": " + result.findings.front().message;
-    fail(name, "L3",
-         fmt::format("{} completion, seed {}: {} (config {})", result.policy, emulator.seed, why,
-                     source.manifest.config_json));
+    entry["level"] = "L3";
+    entry["error"] = fmt::format("{}: {} completion, seed {}: {} (config {})", source.manifest.name,
+                                 result.policy, emulator.seed, why, source.manifest.config_json);
   }
 
   void report() const {
@@ -240,6 +295,7 @@ class Sweep {
                   {"run", run_},
                   {"covering", covering_},
                   {"skipped", skipped_},
+                  {"resumed", resumed_},
                   {"proofs", proofs()},
                   {"covered", covered_.covered()},
                   {"never", covered_.never(targets_)}});
@@ -249,7 +305,8 @@ class Sweep {
         "{} combinations: {} valid, {} refused; {} generated, {} compiled, {} of {} runs passed, {} "
         "failed{}\n",
         total_, valid_.size(), invalid_, generated_, compiled_, passed_, run_, failed_.size(),
-        skipped_ > 0 ? fmt::format("; {} not reached in the time given", skipped_) : "");
+        (skipped_ > 0 ? fmt::format("; {} not reached in the time given", skipped_) : "") +
+            (resumed_ > 0 ? fmt::format("; {} were in the log", resumed_) : ""));
     for (const auto& [what, counts] : proofs_)
       fmt::print("L1 {}: {} of {} hold\n", what, counts.first, counts.second);
     const Json covered = covered_.covered(), never = covered_.never(targets_);
@@ -271,7 +328,9 @@ class Sweep {
   std::map<std::string, std::pair<std::size_t, std::size_t>> proofs_;  // held, made
   KeyCoverage covered_;                                                // of what was generated
   TargetSet targets_ = 0;
-  Json failed_ = Json::array();
+  Json failed_ = Json::array(), entries_ = Json::array();
+  SweepLog log_;
+  std::size_t resumed_ = 0;
 };
 
 /// What sweep --random is asked for; by default every target that can be compiled for here.
@@ -317,6 +376,10 @@ Action add_sweep(CLI::App& command, Common& common) {
   command.add_flag("--list", options->list, "Print the selected configs and stop");
   command.add_flag("--no-compile", options->no_compile, "Stop after generating");
   command.add_flag("--long", options->square, "With --run: the longest problems too");
+  command.add_option(
+      "--log", options->log,
+      "JSON lines, one for each member that was compiled; what is there already is not done again");
+  command.add_option("--html", options->html, "Write a page with a matrix of what passed and failed by key");
   command.add_option("--limit", options->limit, "Compile at most this many");
   command
       .add_option("--minutes", options->minutes,

@@ -148,8 +148,17 @@ void read_window(const Json& value, Config& config, const ReadContext& context) 
   if (good) config.mask = mask;
 }
 
+constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};
+
+/// The name that was meant, and the masks that have a length.
+std::string mask_suggestion(const Json& value) {
+  const std::string near =
+      value.is_string() ? std::string(nearest(value.get<std::string>(), kMaskNames)) : "";
+  return near.empty() ? "" : near + R"(, {"sliding_window": 4096}, {"chunked": 8192})";
+}
+
 void read_mask(const Json& value, Config& config, const ReadContext& context) {
-  static constexpr std::string_view names[] = {"none", "causal", "custom"};
+  constexpr const auto& names = kMaskNames;
   static constexpr std::string_view windows[] = {"sliding_window", "chunked", "window"};
   if (!value.is_object()) {
     if (value == "sliding_window" || value == "chunked") {
@@ -157,8 +166,9 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
       context.fail(value, name + " wants its length", "{\"" + name + "\": 4096}");
     } else if (!value.is_string() || std::find(std::begin(names), std::end(names),
                                                value.get_ref<const std::string&>()) == std::end(names)) {
-      context.fail(value, "wants none, causal, custom, {\"sliding_window\": N}, {\"chunked\": N} or {\"window\": {...}}",
-                   value.is_string() ? std::string(nearest(value.get<std::string>(), names)) : "");
+      context.fail(
+          value, "wants none, causal, custom, {\"sliding_window\": N}, {\"chunked\": N} or {\"window\": {...}}",
+          mask_suggestion(value));
     } else {
       const auto& name = value.get_ref<const std::string&>();
       const MaskConfig::Kind kind = name == "none"     ? MaskConfig::Kind::none

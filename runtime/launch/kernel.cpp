@@ -100,6 +100,7 @@ class LoadedKernel final : public PreparingKernel {
 
   const Manifest& manifest() const override { return manifest_; }
   const Binary& binary() const override { return *binary_; }
+  Device& device() const override { return *device_; }
   void check(const AttentionArgs& args) const override { make_problem(manifest_, args); }
 
   std::shared_ptr<const EmulationReport> launch(const AttentionArgs& args,

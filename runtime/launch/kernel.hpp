@@ -21,6 +21,7 @@ class PreparingKernel : public Kernel {
   virtual std::shared_ptr<const EmulationReport> launch(FlatLaunch& launch,
                                                         const std::function<AttentionArgs()>& args,
                                                         const LaunchOptions& options) = 0;
+  virtual Device& device() const = 0;
   /// Launches that were worked out so far, for tests.
   virtual std::uint64_t prepared() const = 0;
 };

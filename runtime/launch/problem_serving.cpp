@@ -90,6 +90,10 @@ void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& 
     check.require(!args.page_table, "page_table was given, but the kernel takes {} operands",
                   to_string(problem.kind));
   }
+  const bool part = problem.kind == OperandKind::ragged && manifest.takes("seqlens_k", kPointer);
+  check.require(
+      !part || args.seqlens_k.has_value(),
+      "a kernel of parts needs seqlens_k, the key position behind the last query row of each sequence");
   if (!args.seqlens_k) return;
   const bool takes = problem.has_pages() || manifest.takes("seqlens_k", kPointer);
   check.require(takes, "seqlens_k was given, but the kernel takes {} operands without it",

@@ -138,11 +138,20 @@ TEST_CASE("inspect works without a compiler") {
   CHECK(run_kiln("inspect - --html " + page, kGood).status == 0);
   std::ifstream in(page);
   const std::string text((std::istreambuf_iterator<char>(in)), {});
-  for (const char* part : {"<svg", "Layouts and bank conflicts", "extern &quot;C&quot;", "</html>"}) {
+  for (const char* part : {"\"fragments\":[{", "\"choices\":[{", "extern \\\"C\\\"", "</html>"}) {
     CAPTURE(part);
     CHECK(text.find(part) != std::string::npos);
   }
-  CHECK(text.find("<script") == std::string::npos);
+  // One page that fetches nothing.
+  for (const char* part : {"<link", "src=", "http://", "https://", "KILN_DATA"}) {
+    CAPTURE(part);
+    const std::size_t found = text.find(part);
+    CHECK((found == std::string::npos || text.compare(found, 18, "http://www.w3.org/") == 0));
+  }
+  const std::string pair = "inspect prefill_bf16_d64_sm80 --diff prefill_bf16_d64_causal_sm80";
+  CHECK(run_kiln(pair + " --json").json()["/resolved/mask"] ==
+        nlohmann::json::parse(R"(["none", "causal"])"));
+  CHECK(run_kiln(pair).out.find("/resolved/mask") != std::string::npos);
 }
 
 TEST_CASE("keys says what works, by key and target") {

@@ -94,8 +94,64 @@ TEST_CASE("names that other libraries have lead to kiln's") {
 TEST_CASE("a mask that is none is told of all there are") {
   const std::string text = refusal_of(
       R"({"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "depth": 128, "mask": "casual"})");
+  CHECK(text.find("wants none, causal, custom, {\"sliding_window\": N} or {\"chunked\": N} "
+                  "(nearest legal: causal, {\"sliding_window\": 4096}, {\"chunked\": 8192})") !=
+        std::string::npos);
+}
+
+TEST_CASE("generate never takes a config for the place of its manifest") {
+  const std::string path = scratch() + "mine.json";
+  const std::string config =
+      R"({"name": "mine", "target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64})";
+  std::ofstream(path) << config;
+  const auto result = run_kiln("generate " + path + " --out " + scratch());
+  CHECK(result.status == 2);
+  CHECK(kiln::test::is_one_line(result.err));
+  std::ostringstream left;
+  left << std::ifstream(path).rdbuf();
+  CHECK(left.str() == config);
+}
+
+TEST_CASE("on a terminal a broken rule is shown in the config, with a caret under its key") {
+  const std::string path = scratch() + "caret.json", out = scratch() + "caret.txt";
+  std::ofstream(path) << R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 128,
+ "operand": {"kind": "paged", "page_size": 0}, "mask": "causal"})";
+  const std::string command =
+      "NO_COLOR=1 script -qec '" KILN_COMMAND " plan " + path + "' /dev/null > " + out;
+  CHECK(std::system(command.c_str()) == 0x200);
+  std::ostringstream shown;
+  shown << std::ifstream(out).rdbuf();
+  std::string text = shown.str();
+  std::erase(text, '\r');
   CHECK(
       text.find(
-          "wants none, causal, custom, {\"sliding_window\": N} or {\"chunked\": N} (nearest legal: causal)") !=
-      std::string::npos);
+          "caret.json:2:31\n2 |  \"operand\": {\"kind\": \"paged\", \"page_size\": 0}, \"mask\": \"causal\"}\n"
+          "  |                               ^~~~~~~~~~~\n") != std::string::npos);
+  // In a pipe there is a line for each broken rule and no excerpt.
+  CHECK(run_kiln("plan " + path).err.find("-->") == std::string::npos);
+}
+
+TEST_CASE("the manual page has every command") {
+  const auto page = run_kiln("man");
+  CHECK(page.status == 0);
+  CHECK(page.out.starts_with(".TH KILN 1"));
+  for (const char* word :
+       {".SS validate CONFIG...", ".SS cache prune", "\\-\\-random\\-runs", ".SS watch CONFIG"})
+    CHECK_MESSAGE(page.out.find(word) != std::string::npos, word);
+}
+
+TEST_CASE("watch shows what a save changed") {
+  const std::string path = scratch() + "watched.json", out = scratch() + "watched.txt";
+  std::ofstream(path)
+      << R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64, "mask": "causal"})";
+  const std::string command = "(sleep 1; sed -i s/causal/none/ " + path +
+                              ") & timeout 120 " KILN_COMMAND " watch " + path +
+                              " --changes 1 --no-verify > " + out;
+  CHECK(std::system(command.c_str()) == 0);
+  std::ostringstream shown;
+  shown << std::ifstream(out).rdbuf();
+  CHECK(shown.str().find("-- save 1") != std::string::npos);
+  CHECK(shown.str().find("diff     ") != std::string::npos);
+  CHECK(shown.str().find(" removed\n") != std::string::npos);
+  CHECK(run_kiln("watch " + scratch() + "nothing.json").status == 2);
 }

@@ -2,7 +2,9 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -127,6 +129,58 @@ TEST_CASE("a part or a strength that is none is refused") {
     CHECK(result.status == 2);
     CHECK_MESSAGE(is_one_line(result.err), result.err);
   }
+}
+
+TEST_CASE("a sweep with a log goes on where it was, and makes a page") {
+  const std::string sweep =
+      R"({"base": {"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64}, "grids": [{"mask": ["none", "causal"]}]})";
+  const std::string log = scratch() + "sweep.jsonl", page = scratch() + "sweep.html";
+  const auto first = run_kiln("sweep - --limit 1 --json --log " + log, sweep);
+  REQUIRE_MESSAGE(first.status == 0, first.err);
+  CHECK(first.json()["resumed"] == 0);
+  std::ofstream(log, std::ios::app) << R"({"config": {"cut sh)";  // killed while it wrote
+  const auto second = run_kiln("sweep - --json --log " + log + " --html " + page, sweep);
+  REQUIRE_MESSAGE(second.status == 0, second.err);
+  CHECK(second.json()["resumed"] == 1);
+  CHECK(second.json()["compiled"] == 2);
+  std::ifstream in(log);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(in, line); ++lines)
+    CHECK(Json::parse(line, nullptr, false).is_object());
+  CHECK(lines == 3);
+  std::ostringstream text;
+  text << std::ifstream(page).rdbuf();
+  CHECK(text.str().find(R"("mask":"causal"},"level":"passed")") != std::string::npos);
+  // The log of another sweep, and what is no log, are left as they are.
+  CHECK(run_kiln("sweep - --no-compile --seed 3 --log " + log, sweep).status == 2);
+  CHECK(run_kiln("sweep - --no-compile --log " KILN_SOURCE_DIR "/README.md", sweep).status == 2);
+}
+
+TEST_CASE("bench --compare tells what is faster from what is noise") {
+  const auto file = [](const std::string& name, const std::string& samples) {
+    const std::string path = scratch() + name;
+    std::ofstream(path) << R"([{"name": "a", "problem": "p", "us": 1, "samples": [)" + samples + "]}]";
+    return path;
+  };
+  const std::string base = file("base.json", "100, 101, 99, 100, 102, 98, 100, 101");
+  const std::string noise = file("noise.json", "101, 99, 100, 102, 98, 101, 100, 99");
+  const std::string slow = file("slow.json", "110, 111, 109, 110, 112, 108, 110, 111");
+  const auto same = run_kiln("bench --json --compare " + base + " " + noise);
+  CHECK(same.status == 0);
+  CHECK(same.json()[0]["verdict"] == "same");
+  const auto slower = run_kiln("bench --json --compare " + base + " " + slow);
+  CHECK(slower.status == 1);
+  CHECK(slower.json()[0]["verdict"] == "slower");
+  CHECK(slower.json()[0]["interval"][0].get<double>() > 1.05);
+  CHECK(slower.json()[0]["interval"][1].get<double>() < 1.15);
+  CHECK(run_kiln("bench --compare " + slow + " " + base).out.find("faster") != std::string::npos);
+  for (const std::string& bad :
+       {base + " " KILN_SOURCE_DIR "/README.md", file("few.json", "1, 2") + " " + base}) {
+    const auto refused = run_kiln("bench --compare " + bad);
+    CHECK(refused.status == 2);
+    CHECK_MESSAGE(is_one_line(refused.err), refused.err);
+  }
+  CHECK(run_kiln("bench").status == 2);
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ class Job {
       for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += timing.us[i];
       if (timing.report) note(*timing.report, result);
     }
+    result.samples_us = totals;
     std::nth_element(totals.begin(), totals.begin() + static_cast<std::ptrdiff_t>(totals.size() / 2),
                      totals.end());
     result.launch_us = totals[totals.size() / 2];

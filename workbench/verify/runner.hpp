@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include <kiln/runtime.hpp>
 
@@ -22,8 +23,9 @@ struct RunOptions {
 
 struct RunResult {
   Output output;
-  double launch_us = 0;       ///< median over the timed launches, summed over requests when each has its own
-  std::int64_t launches = 0;  ///< launches that the problem takes
+  double launch_us = 0;  ///< median over the timed launches, summed over requests when each has its own
+  std::vector<double> samples_us;  ///< of which it is the median, in the order they were taken
+  std::int64_t launches = 0;       ///< launches that the problem takes
   std::vector<EmulationReport::Finding> findings;
   std::vector<std::pair<std::string, std::uint64_t>> counters;  ///< of the emulated device, summed
   bool emulated = false;

@@ -6,6 +6,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/cdna_prefill/parts.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
+#include "generator/schedules/common/parts.hpp"
 
 namespace kiln::cdna {
 namespace {
@@ -21,6 +22,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   add_scale_params(params, p.config, p.row_scales, own_v);
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (p.part) add(Kind::pointer, "seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
   add(Kind::i32, "heads_q");
   add(Kind::i32, "heads_kv");
@@ -42,6 +44,7 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
   }
   if (p.kind == OperandKind::ragged)
     w.line("const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;");
+  if (p.part) w.line("{}", kAlignedRows);
   if (p.table()) {
     w.line("const int seqlen_k = seqlens_k[batch];");
     w.line(
@@ -95,12 +98,13 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   }
   w.comment(
       "Keys that some row of the block sees, that some row of this wave sees, and that all of them see.");
-  w.line("const int block_position = m_start + seqlen_k - seqlen_q;");
+  w.line("const int block_position = m_start + seqlen_k - {};", p.aligned_rows());
   w.line("const int warp_position = block_position + {} * warp;", p.WM());
   const std::string warp_last = fmt::format("(warp_position + {})", p.WM() - 1);
   w.line("const int block_end = {};",
-         p.mask->end_key(fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - seqlen_q)", p.BM),
-                         "seqlen_k", "batch"));
+         p.mask->end_key(
+             fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()),
+             "seqlen_k", "batch"));
   w.line("const int warp_end = {};", p.mask->end_key(warp_last, "seqlen_k", "batch"));
   w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k", "batch"));
   w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);

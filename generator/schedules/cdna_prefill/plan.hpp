@@ -32,6 +32,7 @@ struct PrefillPlan {
   int num_warps = 0, num_threads = 0;
   int k_stages = 0, v_stages = 0;
   bool lse = false, sink = false;
+  bool part = false;  ///< of a sequence: positions are given at launch (part_kernels.hpp)
   std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
   RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
@@ -56,8 +57,11 @@ struct PrefillPlan {
   ScoreContext score_context() const {
     ScoreContext context;
     context.rows = {{"row", "head"}};
+    context.seqlen_q = aligned_rows();
     return context;
   }
+  /// Row i stands at key position i + seqlen_k less this.
+  const char* aligned_rows() const { return part ? "aligned_rows" : "seqlen_q"; }
   /// The first KV tile a block visits; num_tiles is one past its last.
   std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
 

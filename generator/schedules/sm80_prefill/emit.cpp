@@ -6,6 +6,7 @@
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
+#include "generator/schedules/common/parts.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
 
 namespace kiln::sm80 {
@@ -20,6 +21,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q");
   if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (p.part) add(Kind::pointer, "seqlens_k");
   if (p.table()) {
     add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
     add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages"), add(Kind::i32, "key_capacity");
@@ -48,6 +50,23 @@ const char* element_of(const PrefillPlan& p, char tensor) {
   return tensor != 'q' && p.narrow() ? "u8" : "u16";
 }
 
+// Rows of the sequence `batch`, where it is not the same in all.
+void emit_lengths(Writer& w, const PrefillPlan& p) {
+  if (p.table()) {
+    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
+    w.line("const int seqlen_k = min(max(seqlens_k[batch], 0), key_capacity);  // what the pages hold");
+  } else if (p.ragged) {
+    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
+    w.line(
+        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
+        "k_start;");
+    if (p.part) w.line("{}", kAlignedRows);
+  }
+  if (p.ragged) {
+    w.line("if (m_start >= seqlen_q) return;");
+  }
+}
+
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
 void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
@@ -64,18 +83,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("const int m_start = (int)blockIdx.x * {};", p.BM);
   }
   w.line("const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);");
-  if (p.table()) {
-    w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
-    w.line("const int seqlen_k = min(max(seqlens_k[batch], 0), key_capacity);  // what the pages hold");
-  } else if (p.ragged) {
-    w.line("const int q_start = cu_seqlens_q[batch], k_start = cu_seqlens_k[batch];");
-    w.line(
-        "const int seqlen_q = cu_seqlens_q[batch + 1] - q_start, seqlen_k = cu_seqlens_k[batch + 1] - "
-        "k_start;");
-  }
-  if (p.ragged) {
-    w.line("if (m_start >= seqlen_q) return;");
-  }
+  emit_lengths(w, p);
   if (p.kind == OperandKind::continuous) {
     w.comment("the sequence's block; one outside the pool has no rows, and reads as zeros");
     w.line("const int block = page_of(page_table, page_table_stride, num_pages, batch, 0);");
@@ -101,11 +109,13 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.comment(
       "Keys that some row of the block sees, that some row of this warp sees, and that all rows of it see.");
   w.line(
-      "const int block_position = m_start + seqlen_k - seqlen_q, warp_position = block_position + 16 * "
-      "warp;");
+      "const int block_position = m_start + seqlen_k - {}, warp_position = block_position + 16 * "
+      "warp;",
+      p.aligned_rows());
   w.line("const int block_end = {};",
-         p.mask->end_key(fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - seqlen_q)", p.BM),
-                         "seqlen_k", "batch"));
+         p.mask->end_key(
+             fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()),
+             "seqlen_k", "batch"));
   w.line("const int warp_end = {};", p.mask->end_key("warp_position + 15", "seqlen_k", "batch"));
   w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k", "batch"));
   w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
@@ -282,6 +292,7 @@ void emit_main(Writer& w, const PrefillPlan& p) {
 void emit_repair(Writer& w, const PrefillPlan& p) {
   if (!p.hidden) return;
   HiddenValues::Place place = HiddenValues::place_of(p.config, {});
+  place.seqlen_q = p.aligned_rows();
   place.first_row = "m_start + 16 * warp", place.end_row = "min(m_start + 16 * warp + 16, seqlen_q)";
   place.visited_begin = p.first_key();
   place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);

@@ -24,6 +24,7 @@ struct PrefillPlan {
   OperandKind kind = OperandKind::contiguous;
   int page_size = 0;  ///< rows of a page; 0: not paged
   bool lse = false, sink = false;
+  bool part = false;  ///< of a sequence: positions are given at launch (part_kernels.hpp)
   bool q_in_registers =
       false;  ///< Q fragments stay in registers; otherwise they are read again for every tile
   int max_registers = 0;
@@ -43,8 +44,11 @@ struct PrefillPlan {
   ScoreContext score_context() const {
     ScoreContext context;
     context.rows = {{"row_0", "head"}, {"row_0 + 8", "head"}};
+    context.seqlen_q = aligned_rows();
     return context;
   }
+  /// Row i stands at key position i + seqlen_k less this.
+  const char* aligned_rows() const { return part ? "aligned_rows" : "seqlen_q"; }
   /// The first KV tile a block visits; num_tiles is one past its last.
   std::string first_tile() const { return mask->bounded_below() ? "first_tile" : "0"; }
   bool narrow() const { return k->narrow(); }

@@ -287,6 +287,7 @@ void emit_repair(Writer& w, const PrefillPlan& p) {
   HiddenValues::Place place =
       HiddenValues::place_of(p.config, {p.late("batch"), p.late("head"), "work.kv_head", p.late("q_start"),
                                         p.late("k_start"), p.late("seqlen_q"), p.late("seqlen_k")});
+  if (p.part) place.seqlen_q = p.aligned_rows();
   place.first_row = p.late("m_start") + " + 64 * consumer + 16 * warp";
   place.end_row = fmt::format("min({} + 16, {})", place.first_row, p.late("seqlen_q"));
   place.visited_begin = fmt::format("{} * {}", p.first_block(), p.BN);
@@ -397,6 +398,12 @@ void emit_output_addresses(Writer& w, const PrefillPlan& p) {
   w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
 }
 
+// Of the warpgroup's first row among the keys.
+void emit_position(Writer& w, const PrefillPlan& p) {
+  w.line("const int position = work.m_start + 64 * consumer + work.seqlen_k - {};  // of the first row",
+         p.aligned_rows());
+}
+
 }  // namespace
 
 void emit_consumer(Writer& w, const PrefillPlan& p) {
@@ -442,11 +449,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
   emit_widen_q(w, p);
-  if (p.mask->bounded_above()) {
-    w.line(
-        "const int position = work.m_start + 64 * consumer + work.seqlen_k - work.seqlen_q;  // of the first "
-        "row");
-  }
+  if (p.mask->bounded_above()) emit_position(w, p);
   if (p.skips_tiles) emit_skip(w, p);
   w.banner("first KV tile (the last keys)");
   w.open("");

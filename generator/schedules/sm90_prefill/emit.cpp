@@ -85,6 +85,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
   add_pointers(params, p);
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
+  if (p.part) add(Kind::pointer, "seqlens_k");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   if (p.dynamic) add(Kind::pointer, "tile_counter");
   add(Kind::i32, "heads_q"), add(Kind::i32, "heads_kv");
@@ -142,6 +143,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line(
       "int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how "
       "many");
+  if (p.part) w.line("int aligned_rows;  // row i stands at key position i + seqlen_k - aligned_rows");
   const bool lower = p.mask->bounded_below();
   if (lower) w.line("int first_block;  // first KV tile that some row sees");
   w.line("int num_blocks;   // KV tiles are visited from num_blocks - 1 down to {}; 0: none",
@@ -150,18 +152,19 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.blank();
   if (p.ragged) {
     w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv{})",
-           p.mask->function_parameters());
+           (p.part ? ", const int* seqlens_k" : "") + p.mask->function_parameters());
     w.line("Work work;");
     w.line("work.m_start = place.x; work.head = place.y; work.batch = place.z;");
     w.line("work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;");
+    if (p.part) w.line("work.aligned_rows = work.seqlen_k + work.seqlen_q - seqlens_k[work.batch];");
   } else {
     emit_decode_tile(w, p);
   }
   w.line("work.kv_head = work.head / (heads_q / heads_kv);");
   if (p.mask->bounded_above()) {
-    w.comment(
-        "Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.");
-    w.line("const int position = work.m_start + work.seqlen_k - work.seqlen_q;");
+    w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
+              p.part ? "aligned_rows" : "seqlen_q");
+    w.line("const int position = work.m_start + work.seqlen_k - {};", p.aligned_rows());
     w.line("const int end_key = {};",
            p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k", "work.batch"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", p.BN - 1, p.BN);

@@ -13,9 +13,11 @@ namespace kiln::sm90 {
 namespace {
 
 std::string decode_call(const PrefillPlan& p) {
-  if (p.ragged) return fmt::format("decode_work(place, rows, heads_q, heads_kv{})", p.mask->function_arguments());
+  const std::string sides = p.mask->function_arguments();
+  if (p.ragged)
+    return fmt::format("decode_work(place, rows, heads_q, heads_kv{}{})", p.part ? ", seqlens_k" : "", sides);
   return fmt::format("decode_work(tile, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks{}{})",
-                     p.dynamic ? ", section_heads" : "", p.mask->function_arguments());
+                     p.dynamic ? ", section_heads" : "", sides);
 }
 
 // The item at hand; the one after it is written beside it, so this one can be read until its end.

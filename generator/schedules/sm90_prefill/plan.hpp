@@ -35,6 +35,7 @@ struct PrefillPlan {
   int element_bytes = 2;       ///< of Q, and of K and V as the products take them
   bool ragged;                 ///< Q and O run over the rows of all sequences: every operand but contiguous
   bool lse, sink;
+  bool part = false;    ///< of a sequence: positions are given at launch (part_kernels.hpp)
   bool narrow = false;  ///< K and V of one byte an element, widened on their way (sm90_prefill_convert.cpp)
   bool fp8 = false;     ///< Q, K and V of FP8: V is transposed on its way (sm90_prefill_transpose.cpp)
   DType math;           ///< type of the products
@@ -163,9 +164,12 @@ struct PrefillPlan {
   ScoreContext score_context() const {
     ScoreContext context;
     context.rows = {{"row_0", "work.head"}, {"row_0 + 8", "work.head"}};
-    context.batch = "work.batch", context.seqlen_q = "work.seqlen_q", context.seqlen_k = "work.seqlen_k";
+    context.batch = "work.batch", context.seqlen_q = aligned_rows(), context.seqlen_k = "work.seqlen_k";
     return context;
   }
+  /// Row i stands at key position i + seqlen_k less this: the sequence's own rows, or of a part of it what the launch
+  /// says (part_kernels.hpp).
+  const char* aligned_rows() const { return part ? "work.aligned_rows" : "work.seqlen_q"; }
   /// True when code of the consumers names the lane's rows.
   bool needs_rows() const {
     return lse || o_floats || mask->bounded_above() || mask->has_bits() || modifier->names_rows();

@@ -1,0 +1,17 @@
+// Where in a config file a broken rule is: the line, with a caret under the key.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace kiln::cli {
+
+/// Three lines that show the key at `pointer` ("/operand/page_size") in JSON `text`:
+///    --> my.json:3:5
+///   3 |   "BK": 48,
+///     |   ^~~~
+/// The nearest key above it where the key itself is missing; empty where there is none, as for a missing key of the
+/// document.
+std::string config_excerpt(std::string_view source_name, std::string_view text, std::string_view pointer);
+
+}  // namespace kiln::cli

@@ -1,0 +1,91 @@
+// The kernel that combines results of the same rows over different keys: four neighbouring columns a thread, as many
+// rows a block as 256 threads hold.
+#include <algorithm>
+
+#include <kiln/error.hpp>
+#include <kiln/part_kernels.hpp>
+#include "generator/config/defaults.hpp"
+#include "generator/emit/head.hpp"
+#include "generator/emit/parameters.hpp"
+#include "generator/emit/prelude.hpp"
+#include "generator/emit/text_template.hpp"
+#include "generator/emit/writer.hpp"
+
+namespace kiln {
+namespace {
+
+constexpr int kMostThreads = 256, kMostParts = 64;
+
+struct MergeShape {
+  int ov_depth = 0, lanes = 0, rows = 0, threads = 0;
+};
+
+MergeShape shape_of(const Config& c, int parts) {
+  MergeShape shape;
+  shape.ov_depth = *c.ov_depth;
+  const auto refuse = [](const std::string& what) {
+    throw Error(ErrorCode::bad_input, "no kernel that merges parts: " + what);
+  };
+  if (shape.ov_depth % 4 != 0 || shape.ov_depth < 4 || shape.ov_depth > 1024)
+    refuse("ov_depth is a multiple of 4 up to 1024");
+  if (parts < 1 || parts > kMostParts) refuse("1 to 64 parts");
+  shape.lanes = shape.ov_depth / 4;
+  shape.rows = std::max(1, kMostThreads / shape.lanes);
+  shape.threads = (shape.rows * shape.lanes + 63) / 64 * 64;  // whole warps of both kinds
+  return shape;
+}
+
+Manifest manifest(const Config& c, const std::string& name, const MergeShape& shape, int parts, DType out) {
+  using Kind = KernelParam::Kind;
+  Manifest m;
+  m.name = "merge" + std::to_string(parts) + (out == DType::f32 ? "_floats_" : "_") + name;
+  m.entry = entry_name(m.name);
+  m.target = std::string(to_string(c.target));
+  m.config_json = to_json(c, -1);
+  m.num_threads = shape.threads;
+  m.grid = {GridRule::Kind::tiles, shape.rows, 1, 0};
+  m.params = {{Kind::pointer, "q", {}},
+              {Kind::pointer, "o", {}},
+              {Kind::pointer, "lse", {}},
+              {Kind::i32, "seqlen_q", {}},
+              {Kind::i32, "heads_q", {}}};
+  m.operation = c.operation;
+  m.operand = OperandKind::contiguous;  // rows of all sequences as one
+  m.dtype = m.kv_dtype = DType::f32;
+  m.out_dtype = out;
+  m.depth = m.ov_depth = shape.ov_depth;
+  m.writes_lse = true;
+  m.scale = 1;
+  return m;
+}
+
+}  // namespace
+
+KernelSource make_part_merge_kernel(const Config& user, int parts, bool accumulate) {
+  const Config c = with_shared_defaults(user);
+  const MergeShape shape = shape_of(c, parts);
+  const DType out = accumulate ? DType::f32 : *c.out_dtype;
+  const bool floats = out == DType::f32, amd = is_amd(c.target);
+  const char* pack = out == DType::bf16 ? "pack_bf16" : "pack_fp16";
+  KernelSource source;
+  source.manifest = manifest(c, config_name(user), shape, parts, out);
+
+  Prelude prelude(amd ? "cdna.hip" : "sm80.cuh");
+  for (const char* section : {"types", "exp2_approx", "log2_approx"}) prelude.use(section);
+  if (!floats) prelude.use(pack);
+  if (accumulate && amd) prelude.use("waits");
+  Holes holes;
+  holes.number("threads", shape.threads).number("rows", shape.rows).number("lanes", shape.lanes);
+  holes.number("parts", parts).number("ov_depth", shape.ov_depth).number("unroll", std::min(parts, 8));
+  holes.text("entry", source.manifest.entry).text("pack", pack).text("element", floats ? "float" : "u16");
+  holes.when("amd", amd).when("accumulate", accumulate).when("floats", floats);
+  Writer text;
+  text.line("#define kInfinity {}", amd ? "__builtin_inff()" : "__int_as_float(0x7f800000)");
+  text.blank();
+  text.raw(prelude.lines());
+  text.raw(fill_template("part_merge.cuh", "kernel", holes));
+  set_text(source, "Merges results of the same rows over different keys.", text.lines());
+  return source;
+}
+
+}  // namespace kiln

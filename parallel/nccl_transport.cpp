@@ -1,0 +1,247 @@
+// Ranks as devices: messages are sends and receives of NCCL on a stream of their own, so that they run beside the
+// kernels. The communicator does not block: the host looks at its state until a deadline, and aborts it then.
+#include <kiln/error.hpp>
+#include <kiln/transport.hpp>
+
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "parallel/nccl_api.hpp"
+
+namespace kiln {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What the driver has besides runtime/device/cuda_api.hpp.
+struct StreamApi {
+  cuda::Result (*create)(cuda::Stream*, unsigned, int) = nullptr;
+  cuda::Result (*destroy)(cuda::Stream) = nullptr;
+  cuda::Result (*wait_event)(cuda::Stream, cuda::Event, unsigned) = nullptr;
+  cuda::Result (*query)(cuda::Event) = nullptr;
+  cuda::Result (*priorities)(int*, int*) = nullptr;
+};
+constexpr unsigned kNonBlocking = 1, kNoTiming = 2;
+constexpr cuda::Result kNotReady = 600;
+
+StreamApi stream_api() {
+  StreamApi api;
+  const DynamicLibrary& library = cuda::init_driver().library;
+  const bool found = library.resolve(api.create, "cuStreamCreateWithPriority") &&
+                     library.resolve(api.destroy, "cuStreamDestroy_v2") &&
+                     library.resolve(api.wait_event, "cuStreamWaitEvent") &&
+                     library.resolve(api.query, "cuEventQuery") &&
+                     library.resolve(api.priorities, "cuCtxGetStreamPriorityRange");
+  if (!found) throw Error(ErrorCode::environment, "the CUDA driver is too old for streams with priorities");
+  return api;
+}
+
+class NcclTransport final : public Transport {
+ public:
+  explicit NcclTransport(const NcclOptions& options)
+      : nccl_(nccl::api(options.library)),
+        cuda_(cuda::init_driver()),
+        streams_(stream_api()),
+        options_(options) {
+    if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+      throw Error(ErrorCode::bad_input, fmt::format("rank {} of a group of {}", options.rank, options.size));
+    cuda::DeviceId device = 0;
+    cuda::check(cuda_.device_get(&device, options.device), "cuDeviceGet");
+    cuda::check(cuda_.primary_retain(&context_, device), "cuDevicePrimaryCtxRetain");
+    device_ = device;
+    const Current current(*this);
+    int least = 0, greatest = 0;
+    cuda::check(streams_.priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
+    cuda::check(streams_.create(&stream_, kNonBlocking, greatest), "cuStreamCreateWithPriority");
+    for (Exchange& exchange : exchanges_) {
+      cuda::check(cuda_.event_create(&exchange.before, kNoTiming), "cuEventCreate");
+      cuda::check(cuda_.event_create(&exchange.after, kNoTiming), "cuEventCreate");
+    }
+    cuda::check(cuda_.event_create(&done_, kNoTiming), "cuEventCreate");
+    if (options.communicator != nullptr) {
+      communicator_ = static_cast<nccl::Communicator>(options.communicator);
+      return;
+    }
+    nccl::Settings settings;
+    settings.blocking = 0;
+    if (options.max_blocks > 0) settings.max_ctas = options.max_blocks;
+    owned_ = true;
+    settle(nccl_.init_rank(&communicator_, options.size, options.id, options.rank, &settings),
+           "ncclCommInitRankConfig");
+  }
+
+  ~NcclTransport() override {
+    const Current current(*this);
+    if (owned_ && failure_.empty() && communicator_ != nullptr) {
+      try {
+        settle(nccl_.finalize(communicator_), "ncclCommFinalize");
+        nccl_.destroy(communicator_);
+      } catch (const Error&) {
+        // settle() has aborted it
+      }
+    }
+    for (const Exchange& exchange : exchanges_)
+      cuda_.event_destroy(exchange.before), cuda_.event_destroy(exchange.after);
+    cuda_.event_destroy(done_);
+    streams_.destroy(stream_);
+    cuda_.primary_release(device_);
+  }
+
+  int rank() const override { return options_.rank; }
+  int size() const override { return options_.size; }
+
+  void start(std::span<const Message> sends, std::span<const Message> receives,
+             std::uint64_t stream) override {
+    refuse_after_failure();
+    const Current current(*this);
+    if (begun_ - finished_ == kMostExchanges) fail("more exchanges were begun than are waited for");
+    const Exchange& exchange = exchanges_[begun_++ % kMostExchanges];
+    cuda::check(cuda_.event_record(exchange.before, stream_of(stream)), "cuEventRecord");
+    cuda::check(streams_.wait_event(stream_, exchange.before, 0), "cuStreamWaitEvent");
+    settle(nccl_.group_start(), "ncclGroupStart");
+    nccl::Result first = nccl::kSuccess;
+    const auto remember = [&](nccl::Result result) {
+      if (first == nccl::kSuccess && result != nccl::kInProgress) first = result;
+    };
+    for (const Message& m : sends)
+      if (m.bytes > 0)
+        remember(nccl_.send(reinterpret_cast<const void*>(m.address), m.bytes, nccl::kInt8, m.peer,
+                            communicator_, stream_));
+    for (const Message& m : receives)
+      if (m.bytes > 0)
+        remember(nccl_.receive(reinterpret_cast<void*>(m.address), m.bytes, nccl::kInt8, m.peer,
+                               communicator_, stream_));
+    const nccl::Result ended = nccl_.group_end();
+    settle(first == nccl::kSuccess ? ended : first, "ncclSend and ncclRecv");
+    cuda::check(cuda_.event_record(exchange.after, stream_), "cuEventRecord");
+  }
+
+  void finish(std::uint64_t stream) override {
+    refuse_after_failure();
+    if (begun_ == finished_) fail("no exchange was begun");
+    const Current current(*this);
+    cuda::check(streams_.wait_event(stream_of(stream), exchanges_[finished_++ % kMostExchanges].after, 0),
+                "cuStreamWaitEvent");
+  }
+
+  void synchronize(std::uint64_t stream) override {
+    refuse_after_failure();
+    const Current current(*this);
+    cuda::check(cuda_.event_record(done_, stream_of(stream)), "cuEventRecord");
+    const auto deadline = Clock::now() + timeout();
+    for (;;) {
+      const cuda::Result result = streams_.query(done_);
+      if (result == cuda::kSuccess) return;
+      if (result != kNotReady) cuda::check(result, "cuEventQuery");
+      look_at_communicator();
+      if (Clock::now() > deadline)
+        fail(fmt::format("the work was not complete within {} s: a rank did not take part, or works longer",
+                         options_.timeout_seconds));
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+
+  void abort(const std::string& reason) noexcept override {
+    if (!failure_.empty()) return;
+    failure_ = reason.empty() ? "the group was ended" : reason;
+    if (communicator_ == nullptr) return;
+    const Current current(*this);
+    nccl_.abort(communicator_);
+    communicator_ = nullptr;
+  }
+
+ private:
+  static constexpr std::size_t kMostExchanges = 4;
+  struct Exchange {
+    cuda::Event before = nullptr, after = nullptr;
+  };
+  /// The device's context, for the calls of a scope.
+  struct Current {
+    explicit Current(const NcclTransport& t) : cuda(t.cuda_) { cuda.push(t.context_); }
+    ~Current() {
+      cuda::Context ignored = nullptr;
+      cuda.pop(&ignored);
+    }
+    Current(const Current&) = delete;
+    Current& operator=(const Current&) = delete;
+    const cuda::Api& cuda;
+  };
+
+  static cuda::Stream stream_of(std::uint64_t stream) { return reinterpret_cast<cuda::Stream>(stream); }
+  std::chrono::duration<double> timeout() const {
+    return std::chrono::duration<double>(options_.timeout_seconds);
+  }
+
+  void refuse_after_failure() const {
+    if (!failure_.empty())
+      throw Error(ErrorCode::device, fmt::format("rank {}: {}", options_.rank, failure_));
+  }
+  [[noreturn]] void fail(const std::string& what) {
+    abort(what);
+    throw Error(ErrorCode::device, fmt::format("rank {}: {}", options_.rank, what));
+  }
+  [[noreturn]] void fail(nccl::Result result, const char* what) {
+    const std::string text = nccl_.error_string(result);
+    const char* last = communicator_ != nullptr ? nccl_.last_error(communicator_) : "";
+    fail(fmt::format("{}: {}{}{}", what, text, last != nullptr && *last != 0 ? ": " : "",
+                     last != nullptr ? last : ""));
+  }
+
+  void look_at_communicator() {
+    nccl::Result state = nccl::kSuccess;
+    const nccl::Result asked = nccl_.async_error(communicator_, &state);
+    if (asked != nccl::kSuccess) fail(asked, "ncclCommGetAsyncError");
+    if (state != nccl::kSuccess && state != nccl::kInProgress) fail(state, "NCCL");
+  }
+
+  /// Until a call that does not block has done what it is for.
+  void settle(nccl::Result result, const char* what) {
+    if (result == nccl::kSuccess) return;
+    if (result != nccl::kInProgress) fail(result, what);
+    const auto deadline = Clock::now() + timeout();
+    for (;;) {
+      nccl::Result state = nccl::kSuccess;
+      const nccl::Result asked = nccl_.async_error(communicator_, &state);
+      if (asked != nccl::kSuccess) fail(asked, what);
+      if (state == nccl::kSuccess) return;
+      if (state != nccl::kInProgress) fail(state, what);
+      if (Clock::now() > deadline)
+        fail(fmt::format("{} did not end within {} s: a rank did not take part", what,
+                         options_.timeout_seconds));
+      std::this_thread::yield();
+    }
+  }
+
+  const nccl::Api& nccl_;
+  const cuda::Api& cuda_;
+  StreamApi streams_;
+  NcclOptions options_;
+  cuda::DeviceId device_ = 0;
+  cuda::Context context_ = nullptr;
+  cuda::Stream stream_ = nullptr;
+  std::array<Exchange, kMostExchanges> exchanges_{};
+  std::size_t begun_ = 0, finished_ = 0;
+  cuda::Event done_ = nullptr;
+  nccl::Communicator communicator_ = nullptr;
+  bool owned_ = false;
+  std::string failure_;
+};
+
+}  // namespace
+
+NcclId make_nccl_id(const std::string& library) {
+  NcclId id{};
+  const nccl::Api& api = nccl::api(library);
+  const nccl::Result result = api.get_unique_id(&id);
+  if (result != nccl::kSuccess)
+    throw Error(ErrorCode::device, std::string("ncclGetUniqueId: ") + api.error_string(result));
+  return id;
+}
+
+std::unique_ptr<Transport> make_nccl_transport(const NcclOptions& options) {
+  return std::make_unique<NcclTransport>(options);
+}
+
+}  // namespace kiln

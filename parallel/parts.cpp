@@ -1,0 +1,29 @@
+#include "parallel/parts.hpp"
+
+#include <kiln/error.hpp>
+
+namespace kiln::parallel {
+
+void launch(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options) {
+  const auto report = kernel.launch(args, options);
+  if (!report || (report->findings.empty() && report->completed)) return;
+  throw Error(ErrorCode::device,
+              kernel.manifest().name + (report->findings.empty()
+                                            ? ": the emulated device stopped the kernel"
+                                            : ": emulated device: " + report->findings[0].message));
+}
+
+void merge(Kernel& kernel, const MergeArgs& m, std::uint64_t stream) {
+  if (m.rows == 0) return;
+  const Manifest& manifest = kernel.manifest();
+  const std::vector<std::int64_t> shape{1, m.rows, m.heads, manifest.ov_depth};
+  AttentionArgs args;
+  args.q = args.k = args.v = Tensor::dense(m.parts, DType::f32, shape);
+  args.o = Tensor::dense(m.o, manifest.out_dtype, shape);
+  args.lse = Tensor::dense(m.lse, DType::f32, {1, m.heads, m.rows});
+  LaunchOptions options;
+  options.stream = stream;
+  launch(kernel, args, options);
+}
+
+}  // namespace kiln::parallel

@@ -1,0 +1,27 @@
+// What prefill and decode of a group share: results in memory as the merge kernels take them, and launches whose
+// findings are errors.
+#pragma once
+
+#include <memory>
+
+#include <kiln/part_kernels.hpp>
+#include <kiln/runtime.hpp>
+
+namespace kiln::parallel {
+
+/// Floats of one result: O [rows, heads, ov_depth], then log-sum-exps [heads, rows], up to 16 bytes.
+constexpr std::int64_t part_floats(std::int64_t rows, std::int64_t heads, std::int64_t ov_depth) {
+  return rows * heads * ov_depth + (rows * heads + 3) / 4 * 4;
+}
+
+/// Kernel::launch; findings of the emulated device are an Error (device).
+void launch(Kernel& kernel, const AttentionArgs& args, const LaunchOptions& options);
+
+/// Launches a kernel of make_part_merge_kernel over the parts at `parts`.
+struct MergeArgs {
+  std::int64_t rows = 0, heads = 0;
+  std::uint64_t parts = 0, o = 0, lse = 0;
+};
+void merge(Kernel& kernel, const MergeArgs& args, std::uint64_t stream);
+
+}  // namespace kiln::parallel

@@ -1,0 +1,326 @@
+// Prefill of one rank: K and V of all ranks come to its query rows, round a ring or all at once.
+#include <kiln/context_parallel.hpp>
+#include <kiln/error.hpp>
+#include <kiln/generator.hpp>
+
+#include <algorithm>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "parallel/parts.hpp"
+#include "parallel/prefill_tables.hpp"
+
+namespace kiln {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::bad_input, "context parallel prefill: " + what);
+}
+
+void check_config(const Config& c) {
+  if (c.operation != Operation::prefill) refuse("the config is no prefill config");
+  if (!c.operand || c.operand->kind != OperandKind::ragged) refuse("\"operand\" is ragged");
+  if (c.operand->quantization)
+    refuse("K and V with scales are not supported yet; 16-bit and plain FP8 ones are");
+  if (c.sink.value_or(false)) refuse("a sink would count in every part");
+}
+
+Config float_config(const Config& user) {
+  Config c = user;
+  c.out_dtype = DType::f32;
+  c.lse = true;
+  c.name = config_name(user) + "_floats";
+  return c;
+}
+
+}  // namespace
+
+struct ContextPrefill::Impl {
+  Runtime& runtime;
+  Config config;
+  ContextParallelOptions options;
+  std::shared_ptr<Transport> transport;
+  parallel::PrefillTables tables;
+  bool gathers = false;
+
+  std::shared_ptr<Kernel> whole, part, add, convert, end;
+  DeviceBuffer numbers;  ///< the tables, on the device
+  DeviceBuffer keys;     ///< gathered K and V, or two steps' K and V of others
+  /// Ring: what was merged so far of run 0, one part more, what was merged of run 1, log-sum-exps that nobody wants. The
+  /// part lies beside either, so that both can be merged as neighbours.
+  DeviceBuffer results;
+  std::array<std::int64_t, 2> sum_at{}, next_at{};  ///< in floats
+  std::int64_t unwanted_at = 0;
+
+  Impl(Runtime& r, const Config& c, std::shared_ptr<Transport> t, const ContextParallelOptions& o)
+      : runtime(r), config(c), options(o), transport(std::move(t)) {}
+
+  const Manifest& manifest() const { return (whole ? whole : part)->manifest(); }
+  std::int64_t k_row() const { return options.heads_kv * manifest().depth * kv_size(); }
+  std::int64_t v_row() const { return options.heads_kv * manifest().ov_depth * kv_size(); }
+  std::int64_t kv_size() const { return static_cast<std::int64_t>(size_of(manifest().kv_dtype)); }
+
+  void choose_way(std::span<const std::int64_t> lengths);
+  void load();
+  void take_memory();
+  AttentionArgs pair_args(const Args& args, std::size_t which, const parallel::PairTable& pair,
+                          std::uint64_t k, std::uint64_t v, std::int64_t key_rows) const;
+  void launch_gather(const Args& args, std::uint64_t stream);
+  void launch_ring(const Args& args, std::uint64_t stream);
+  void ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair, std::uint64_t k,
+                 std::uint64_t v, bool last, std::uint64_t stream);
+  void check(const Args& args) const;
+  std::uint64_t lse_of(const Args& args, std::size_t which) const;
+  bool merged[2] = {false, false};  ///< runs that have a result already, while a launch is made
+};
+
+namespace {
+
+std::uint64_t moved(std::uint64_t address, std::int64_t bytes) {
+  return address + static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace
+
+void ContextPrefill::Impl::choose_way(std::span<const std::int64_t> lengths) {
+  if (options.way != PrefillWay::automatic) {
+    gathers = options.way == PrefillWay::gather;
+    return;
+  }
+  PrefillShape shape;
+  shape.lengths.assign(lengths.begin(), lengths.end());
+  shape.heads_q = options.heads_q, shape.heads_kv = options.heads_kv;
+  shape.depth = config.depth, shape.ov_depth = config.ov_depth.value_or(config.depth);
+  shape.kv_bytes = static_cast<int>(size_of(config.kv_dtype.value_or(config.dtype)));
+  shape.causal = config.mask && config.mask->kind != MaskConfig::Kind::none;
+  const PrefillEstimate estimate = estimate_prefill(shape, transport->size(), options.costs);
+  gathers = estimate.gather_us <= estimate.ring_us &&
+            estimate.gather_bytes <= static_cast<double>(options.most_gathered_bytes);
+}
+
+void ContextPrefill::Impl::load() {
+  if (gathers) {
+    if (!whole) whole = runtime.load(make_part_kernel(config));
+    return;
+  }
+  if (part) return;
+  part = runtime.load(make_part_kernel(float_config(config)));
+  add = runtime.load(make_part_merge_kernel(config, 1, true));
+  convert = runtime.load(make_part_merge_kernel(config, 1, false));
+  end = runtime.load(make_part_merge_kernel(config, 2, false));
+}
+
+void ContextPrefill::Impl::take_memory() {
+  numbers = runtime.allocate(tables.numbers.size() * sizeof(std::int32_t), "tables of parts");
+  numbers.write(std::as_bytes(std::span(tables.numbers)));
+  const std::int64_t row = k_row() + v_row();
+  // Whole rows of 16 bytes keep V behind K aligned.
+  keys = runtime.allocate(
+      static_cast<std::size_t>((gathers ? tables.total_rows : 2 * tables.most_rows) * row + 64),
+      "K and V of others");
+  results = DeviceBuffer();
+  if (gathers) return;
+  const auto floats = [&](std::size_t which) {
+    return parallel::part_floats(tables.run_rows[which], options.heads_q, manifest().ov_depth);
+  };
+  sum_at = {0, floats(0) + std::max(floats(0), floats(1))};
+  next_at = {floats(0), sum_at[1] - floats(1)};
+  unwanted_at = sum_at[1] + floats(1);
+  const std::int64_t unwanted = std::max(tables.run_rows[0], tables.run_rows[1]) * options.heads_q;
+  results =
+      runtime.allocate(static_cast<std::size_t>(unwanted_at + unwanted) * sizeof(float), "results of parts");
+}
+
+AttentionArgs ContextPrefill::Impl::pair_args(const Args& args, std::size_t which,
+                                              const parallel::PairTable& pair, std::uint64_t k,
+                                              std::uint64_t v, std::int64_t key_rows) const {
+  const Manifest& m = manifest();
+  const std::int64_t rows = tables.run_rows[which], first = which == 0 ? 0 : tables.run_rows[0];
+  const auto q_row = options.heads_q * m.depth * static_cast<std::int64_t>(size_of(m.dtype));
+  const auto table = [&](std::size_t at, std::int64_t count) {
+    return Tensor::dense(numbers.address() + at * sizeof(std::int32_t), DType::i32, {count});
+  };
+  const std::int64_t batch = tables.batch;
+  AttentionArgs one;
+  one.q = Tensor::dense(moved(args.q.address, first * q_row), m.dtype, {rows, options.heads_q, m.depth});
+  one.k = Tensor::dense(k, m.kv_dtype, {key_rows, options.heads_kv, m.depth});
+  one.v = Tensor::dense(v, m.kv_dtype, {key_rows, options.heads_kv, m.ov_depth});
+  one.cu_seqlens_q = table(tables.q_offsets[which], batch + 1);
+  one.cu_seqlens_k = table(pair.k_offsets, batch + 1);
+  if (m.takes("seqlens_k")) one.seqlens_k = table(pair.ends, batch);
+  one.max_seqlen_q = tables.longest[which];
+  one.max_seqlen_k = pair.longest_k;
+  one.scale = args.scale;
+  return one;
+}
+
+std::uint64_t ContextPrefill::Impl::lse_of(const Args& args, std::size_t which) const {
+  const std::int64_t before = which == 0 ? 0 : tables.run_rows[0] * options.heads_q;
+  return moved(args.lse->address, before * 4);
+}
+
+void ContextPrefill::Impl::launch_gather(const Args& args, std::uint64_t stream) {
+  const std::uint64_t k = keys.address(), v = moved(k, (tables.total_rows * k_row() + 15) / 16 * 16);
+  const int own = transport->rank(), ranks = transport->size();
+  std::vector<Message> sends, receives;
+  for (int rank = 0; rank < ranks; ++rank) {
+    for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(own)]) {
+      const auto add_rows = [&](std::uint64_t base, std::int64_t row) {
+        sends.push_back({moved(base, piece.local * row), static_cast<std::size_t>(piece.rows * row), rank});
+      };
+      add_rows(args.k.address, k_row()), add_rows(args.v.address, v_row());
+    }
+    for (const parallel::Piece& piece : tables.pieces[static_cast<std::size_t>(rank)]) {
+      const auto add_rows = [&](std::uint64_t base, std::int64_t row) {
+        receives.push_back(
+            {moved(base, piece.global * row), static_cast<std::size_t>(piece.rows * row), rank});
+      };
+      add_rows(k, k_row()), add_rows(v, v_row());
+    }
+  }
+  transport->start(sends, receives, stream);
+  transport->finish(stream);
+  LaunchOptions launch_options;
+  launch_options.stream = stream;
+  const Manifest& m = manifest();
+  for (const std::size_t which : {0, 1}) {
+    const std::int64_t rows = tables.run_rows[which];
+    if (rows == 0) continue;
+    AttentionArgs one = pair_args(args, which, tables.whole[which], k, v, tables.total_rows);
+    const std::int64_t first = which == 0 ? 0 : tables.run_rows[0];
+    const auto o_row = options.heads_q * m.ov_depth * static_cast<std::int64_t>(size_of(m.out_dtype));
+    one.o =
+        Tensor::dense(moved(args.o.address, first * o_row), m.out_dtype, {rows, options.heads_q, m.ov_depth});
+    if (args.lse) one.lse = Tensor::dense(lse_of(args, which), DType::f32, {options.heads_q, rows});
+    parallel::launch(*whole, one, launch_options);
+  }
+}
+
+// One part of a run's result: the first is what others are merged into, the last leaves as O.
+void ContextPrefill::Impl::ring_part(const Args& args, std::size_t which, const parallel::PairTable& pair,
+                                     std::uint64_t k, std::uint64_t v, bool last, std::uint64_t stream) {
+  const Manifest& m = manifest();
+  const std::int64_t rows = tables.run_rows[which], heads = options.heads_q;
+  const std::int64_t o_floats = rows * heads * m.ov_depth;
+  const std::uint64_t sum = moved(results.address(), sum_at[which] * 4);
+  const std::uint64_t next = moved(results.address(), next_at[which] * 4);
+  const bool first = !merged[which];
+  const std::uint64_t at = first ? sum : next;
+  AttentionArgs one = pair_args(args, which, pair, k, v, pair.key_rows);
+  one.o = Tensor::dense(at, DType::f32, {rows, heads, m.ov_depth});
+  one.lse = Tensor::dense(moved(at, o_floats * 4), DType::f32, {heads, rows});
+  LaunchOptions launch_options;
+  launch_options.stream = stream;
+  parallel::launch(*part, one, launch_options);
+  if (last) {
+    const auto o_row = heads * m.ov_depth * static_cast<std::int64_t>(size_of(end->manifest().out_dtype));
+    const std::uint64_t o = moved(args.o.address, (which == 0 ? 0 : tables.run_rows[0]) * o_row);
+    const std::uint64_t lse = args.lse ? lse_of(args, which) : moved(results.address(), unwanted_at * 4);
+    parallel::merge(first ? *convert : *end, {rows, heads, first ? sum : std::min(sum, next), o, lse},
+                    stream);
+  } else if (!first) {
+    parallel::merge(*add, {rows, heads, next, sum, moved(sum, o_floats * 4)}, stream);
+  }
+  merged[which] = true;
+}
+
+void ContextPrefill::Impl::launch_ring(const Args& args, std::uint64_t stream) {
+  const int own = transport->rank(), ranks = transport->size();
+  const std::int64_t step_bytes = (tables.most_rows * (k_row() + v_row()) + 31) / 16 * 16;
+  std::uint64_t k = args.k.address, v = args.v.address;
+  merged[0] = merged[1] = false;
+  for (int step = 0; step < ranks; ++step) {
+    const int source = (own + ranks - step) % ranks, later = (own + 2 * ranks - step - 1) % ranks;
+    const auto rows = [&](int rank) { return tables.rank_rows[static_cast<std::size_t>(rank)]; };
+    const std::uint64_t next_k = moved(keys.address(), step % 2 * step_bytes),
+                        next_v = moved(next_k, (rows(later) * k_row() + 15) / 16 * 16);
+    const bool goes_on = step + 1 < ranks;
+    if (goes_on) {
+      const int to = (own + 1) % ranks, from = (own + ranks - 1) % ranks;
+      const auto bytes = [](std::int64_t count, std::int64_t row) {
+        return static_cast<std::size_t>(count * row);
+      };
+      const Message sends[] = {{k, bytes(rows(source), k_row()), to}, {v, bytes(rows(source), v_row()), to}};
+      const Message receives[] = {{next_k, bytes(rows(later), k_row()), from},
+                                  {next_v, bytes(rows(later), v_row()), from}};
+      transport->start(sends, receives, stream);
+    }
+    for (const parallel::PairTable& pair : tables.pairs) {
+      if (pair.source != source) continue;
+      ring_part(args, pair.which, pair, moved(k, pair.first_key_row * k_row()),
+                moved(v, pair.first_key_row * v_row()), &pair == tables.last_pair(pair.which), stream);
+    }
+    if (goes_on) transport->finish(stream);
+    k = next_k, v = next_v;
+  }
+}
+
+void ContextPrefill::Impl::check(const Args& args) const {
+  const Manifest& m = manifest();
+  const auto one = [&](const char* name, const Tensor& tensor, DType dtype, std::int64_t heads,
+                       std::int64_t depth) {
+    const Tensor dense = Tensor::dense(tensor.address, dtype, {tables.rows(), heads, depth});
+    if (tensor.dtype == dtype && tensor.shape == dense.shape && tensor.strides == dense.strides) return;
+    refuse(fmt::format("{} is a dense {} tensor [{}, {}, {}]", name, to_string(dtype), tables.rows(), heads,
+                       depth));
+  };
+  one("q", args.q, m.dtype, options.heads_q, m.depth);
+  one("k", args.k, m.kv_dtype, options.heads_kv, m.depth);
+  one("v", args.v, m.kv_dtype, options.heads_kv, m.ov_depth);
+  one("o", args.o, (gathers ? whole : end)->manifest().out_dtype, options.heads_q, m.ov_depth);
+  const bool wanted = config.lse.value_or(false);
+  if (wanted != args.lse.has_value())
+    refuse(wanted ? "the config has \"lse\", and no lse was given"
+                  : "lse was given; \"lse\": true in the config asks for it");
+}
+
+ContextPrefill::ContextPrefill(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
+                               const ContextParallelOptions& options) {
+  check_config(config);
+  if (options.heads_q < 1 || options.heads_kv < 1 || options.heads_q % options.heads_kv != 0)
+    refuse("heads_q is a multiple of heads_kv, and both are at least 1");
+  impl_ = std::make_unique<Impl>(runtime, config, std::move(transport), options);
+  make_part_kernel(config);  // what it refuses is refused here
+}
+
+ContextPrefill::~ContextPrefill() = default;
+
+void ContextPrefill::set_batch(std::span<const std::int64_t> lengths) {
+  std::int64_t total = 0;
+  for (const std::int64_t length : lengths) {
+    if (length < 0 || length > std::numeric_limits<std::int32_t>::max() / 2)
+      refuse(fmt::format("a length of {}; 0 to 2^30 are possible", length));
+    total += length;
+  }
+  if (total > std::numeric_limits<std::int32_t>::max()) refuse("more than 2^31 rows in all");
+  impl_->tables = parallel::make_tables(impl_->config.mask.value_or(MaskConfig{}), lengths,
+                                        impl_->transport->rank(), impl_->transport->size());
+  impl_->choose_way(lengths);
+  impl_->load();
+  impl_->take_memory();
+}
+
+std::int64_t ContextPrefill::rows() const {
+  return impl_->tables.rows();
+}
+
+Run ContextPrefill::run(std::int64_t sequence, int which) const {
+  return impl_->tables.runs.at(static_cast<std::size_t>(sequence)).at(static_cast<std::size_t>(which));
+}
+
+Sharding ContextPrefill::sharding() const {
+  return impl_->tables.sharding;
+}
+
+PrefillWay ContextPrefill::way() const {
+  return impl_->gathers ? PrefillWay::gather : PrefillWay::ring;
+}
+
+void ContextPrefill::launch(const Args& args, std::uint64_t stream) {
+  impl_->check(args);
+  if (impl_->tables.total_rows == 0) return;
+  impl_->gathers ? impl_->launch_gather(args, stream) : impl_->launch_ring(args, stream);
+}
+
+}  // namespace kiln

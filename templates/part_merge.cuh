@@ -1,0 +1,76 @@
+// The kernel that merges parts of attention: include/kiln/part_kernels.hpp says what lies where.
+
+//@ section kernel
+//@ if amd
+typedef f32x4 Four;
+extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(${threads}, ${threads}))) void
+//@ else
+struct alignas(16) Four { float x, y, z, w; };
+extern "C" __global__ void __launch_bounds__(${threads})
+//@ end
+${entry}(const float* q, ${element}* o, float* lse, int seqlen_q, int heads_q) {
+//@ if amd
+  const int thread = (int)__builtin_amdgcn_workitem_id_x(), head = (int)__builtin_amdgcn_workgroup_id_y();
+  const int block = (int)__builtin_amdgcn_workgroup_id_x();
+//@ else
+  const int thread = threadIdx.x, head = blockIdx.y, block = blockIdx.x;
+//@ end
+  // Four columns of a row and head a thread.
+  const int row = block * ${rows} + thread / ${lanes}, column = thread % ${lanes} * 4;
+  const bool real = thread < ${rows} * ${lanes} && row < seqlen_q;
+  const long long results = (long long)seqlen_q * heads_q, o_floats = results * ${ov_depth};
+  const long long part_floats = o_floats + (results + 3) / 4 * 4;
+  const long long at_o = ((long long)row * heads_q + head) * ${ov_depth} + column;
+  const long long at_lse = (long long)head * seqlen_q + row;
+  Four sum = {0.0f, 0.0f, 0.0f, 0.0f};
+  float merged = -kInfinity;
+  if (real) {
+//@ if accumulate
+    const float own = lse[at_lse];
+    float top = own;
+//@ else
+    float top = -kInfinity;
+//@ end
+    // The log-sum-exps are read twice: the second time they are in the cache.
+#pragma unroll ${unroll}
+    for (int i = 0; i < ${parts}; ++i) top = fmaxf(top, q[i * part_floats + o_floats + at_lse]);
+    float total = 0.0f;
+//@ if accumulate
+    // a result without keys may never have been written
+    if (own != -kInfinity) {
+      total = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);
+      sum = *(const Four*)(o + at_o);
+      sum.x *= total; sum.y *= total; sum.z *= total; sum.w *= total;
+    }
+//@ end
+#pragma unroll ${unroll}
+    for (int i = 0; i < ${parts}; ++i) {
+      const float mine = q[i * part_floats + o_floats + at_lse];
+      if (mine == -kInfinity) continue;
+      const float weight = mine == top ? 1.0f : exp2_approx((mine - top) * 1.44269504f);
+      const Four part = *(const Four*)(q + i * part_floats + at_o);
+      total += weight;
+      sum.x = fmaf(weight, part.x, sum.x); sum.y = fmaf(weight, part.y, sum.y);
+      sum.z = fmaf(weight, part.z, sum.z); sum.w = fmaf(weight, part.w, sum.w);
+    }
+    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;
+    sum.x *= inverse; sum.y *= inverse; sum.z *= inverse; sum.w *= inverse;
+    if (total != 0.0f) merged = top + log2_approx(total) * 0.693147181f;
+//@ if floats
+    *(Four*)(o + at_o) = sum;
+//@ else
+    u32* const to = (u32*)(o + at_o);
+    to[0] = ${pack}(sum.x, sum.y);
+    to[1] = ${pack}(sum.z, sum.w);
+//@ end
+  }
+//@ if accumulate
+  // every thread of the row has read its log-sum-exp
+//@ if amd
+  WAIT_LOADS_AND_SYNC(0);
+//@ else
+  __syncthreads();
+//@ end
+//@ end
+  if (real && column == 0) lse[at_lse] = merged;
+}
