@@ -167,7 +167,8 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
     } else if (!value.is_string() || std::find(std::begin(names), std::end(names),
                                                value.get_ref<const std::string&>()) == std::end(names)) {
       context.fail(
-          value, "wants none, causal, custom, {\"sliding_window\": N}, {\"chunked\": N} or {\"window\": {...}}",
+          value,
+          "wants none, causal, custom, {\"sliding_window\": N}, {\"chunked\": N} or {\"window\": {...}}",
           mask_suggestion(value));
     } else {
       const auto& name = value.get_ref<const std::string&>();

@@ -18,14 +18,18 @@ inline bool scales_by_head(const std::optional<Quantization>& quantization) {
 }
 
 /// Emitted index of the one scale of a head of a sequence.
-inline std::string scale_of_head(const Quantization& quantization, const std::string& batch, const std::string& head) {
+inline std::string scale_of_head(const Quantization& quantization, const std::string& batch,
+                                 const std::string& head) {
   using Granularity = Quantization::Granularity;
   if (quantization.granularity == Granularity::per_sequence) return batch + " * heads_kv + " + head;
   return quantization.granularity == Granularity::per_head ? head : "0";
 }
 /// Of Q's scale, which has no head where K's are not per sequence.
-inline std::string scale_of_query(const Quantization& quantization, const std::string& batch, const std::string& head) {
-  return quantization.granularity == Quantization::Granularity::per_sequence ? scale_of_head(quantization, batch, head) : "0";
+inline std::string scale_of_query(const Quantization& quantization, const std::string& batch,
+                                  const std::string& head) {
+  return quantization.granularity == Quantization::Granularity::per_sequence
+             ? scale_of_head(quantization, batch, head)
+             : "0";
 }
 
 }  // namespace kiln

@@ -31,7 +31,7 @@ struct AppendPlan {
   bool bytes = false;
   bool own_v = true;  ///< V has its own tensor
   AppendRotary rotary = {};
-  int longest = 0;    ///< columns of a row in kv_dtype, K's or V's
+  int longest = 0;  ///< columns of a row in kv_dtype, K's or V's
   bool rotates() const { return rotary.pairs != AppendRotary::Pairs::none; }
   int group =
       0;  ///< elements of a scale that the kernel finds itself; 0: scales are given, or there are none
@@ -39,6 +39,17 @@ struct AppendPlan {
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::bad_input, "no append kernel: " + what);
+}
+
+/// Elements of a scale that the kernel finds itself; 0: scales are given.
+int scale_group(const AppendPlan& p, const Quantization& q) {
+  if (!p.bytes) refuse("scales go with fp8_e4m3 and int8");
+  const int group = q.granularity == Granularity::per_token   ? p.longest
+                    : q.granularity == Granularity::per_block ? q.block
+                                                              : 0;
+  if (group > 0 && group < p.longest && group != 32 && group % 64 != 0)
+    refuse("a scale covers 32 elements, a multiple of 64, or a row");
+  return group;
 }
 
 AppendPlan plan_append(const Config& user, const AppendRotary& rotary) {
@@ -65,15 +76,7 @@ AppendPlan plan_append(const Config& user, const AppendRotary& rotary) {
                *c.v_from_k ? columns : std::max(columns, *c.ov_depth),
                0};
   if (p.rotates() && c.rope) refuse("rotary columns that lie apart come rotated");
-  if (c.operand->quantization) {
-    const Quantization& q = *c.operand->quantization;
-    if (!p.bytes) refuse("scales go with fp8_e4m3 and int8");
-    if (q.granularity == Granularity::per_token) p.group = p.longest;
-    if (q.granularity == Granularity::per_block) p.group = q.block;
-    const bool whole = p.group >= p.longest;
-    if (p.group > 0 && !whole && p.group != 32 && p.group % 64 != 0)
-      refuse("a scale covers 32 elements, a multiple of 64, or a row");
-  }
+  if (c.operand->quantization) p.group = scale_group(p, *c.operand->quantization);
   return p;
 }
 
@@ -201,9 +204,10 @@ KernelSource make_append_kernel(const Config& config, const AppendRotary& rotary
   const AppendPlan p = plan_append(config, rotary);
   const auto params = params_of(p);
   KernelSource source;
-  Manifest& m = source.manifest = manifest_of(p.config, !p.rotates()                                           ? "append_"
-                                                          : p.rotary.pairs == AppendRotary::Pairs::halves ? "append_halves_"
-                                                                                                          : "append_pairs_");
+  Manifest& m = source.manifest =
+      manifest_of(p.config, !p.rotates()                                    ? "append_"
+                            : p.rotary.pairs == AppendRotary::Pairs::halves ? "append_halves_"
+                                                                            : "append_pairs_");
   m.num_q_heads = 0;  // it has no queries
   m.num_threads = kThreads;
   m.grid = {GridRule::Kind::tiles, kRows, 1, 0};

@@ -15,14 +15,16 @@ std::string Mask::padding(const std::string& batch, const std::string& scope) co
   return config_.left_padding ? fmt::format("max({}first_keys[{}], 0)", scope, batch) : "";
 }
 
-std::string Mask::chunk_start(const std::string& position, const std::string& pad, const std::string& scope) const {
+std::string Mask::chunk_start(const std::string& position, const std::string& pad,
+                              const std::string& scope) const {
   const std::string size =
       config_.chunk == MaskConfig::kAtLaunch ? scope + "window_chunk" : std::to_string(config_.chunk);
   if (pad.empty()) return fmt::format("max({0}, 0) / {1} * {1}", position, size);
   return fmt::format("(max({0} - {2}, 0) / {1} * {1} + {2})", position, size, pad);
 }
 
-std::string Mask::first_key(const std::string& position, const std::string& batch, const std::string& scope) const {
+std::string Mask::first_key(const std::string& position, const std::string& batch,
+                            const std::string& scope) const {
   switch (config_.kind) {
     case MaskConfig::Kind::sliding_window:
       return fmt::format("max({} - {}, 0)", position, config_.size - 1);
@@ -60,15 +62,16 @@ std::string Mask::end_key(const std::string& position, const std::string& seqlen
   const std::string pad = padding(batch, scope), start = chunk_start(position, pad, scope);
   std::string chunk_end =
       config_.chunk == MaskConfig::kAtLaunch
-          ? fmt::format("{0} < {1} ? 0 : {2} + {3}window_chunk", position, pad.empty() ? "0" : pad, start, scope)
+          ? fmt::format("{0} < {1} ? 0 : {2} + {3}window_chunk", position, pad.empty() ? "0" : pad, start,
+                        scope)
           : fmt::format("{0} < {1} ? 0 : {2} + {3}", position, pad.empty() ? "0" : pad, start, config_.chunk);
   if (config_.chunk == MaskConfig::kAtLaunch)
     chunk_end = fmt::format("{}window_chunk == 0 ? {} : {}", scope, seqlen_k, chunk_end);
   return fmt::format("min({}, {})", end, chunk_end);
 }
 
-std::string Mask::first_read(const std::string& position, const std::string& seqlen_k, const std::string& batch,
-                             const std::string& scope) const {
+std::string Mask::first_read(const std::string& position, const std::string& seqlen_k,
+                             const std::string& batch, const std::string& scope) const {
   const std::string first = first_key(position, batch, scope);
   return config_.left_padding ? fmt::format("min({}, max({} - 1, 0))", first, seqlen_k) : first;
 }

@@ -37,7 +37,8 @@ class Mask {
   /// Emitted int expressions for a row (or a block's outermost row) of sequence `batch` at key position `position`,
   /// which may be negative or past the end: the first key it sees (0 or more; with left padding it may be past the
   /// end), and one past the last (<= the first: none). `scope` comes before the names of kernel parameters.
-  std::string first_key(const std::string& position, const std::string& batch, const std::string& scope = "") const;
+  std::string first_key(const std::string& position, const std::string& batch,
+                        const std::string& scope = "") const;
   std::string end_key(const std::string& position, const std::string& seqlen_k, const std::string& batch,
                       const std::string& scope = "") const;
   /// first_key() for the first tile that is read: no more than the last key, whatever the padding.
@@ -83,7 +84,8 @@ class Mask {
   /// Emitted first valid key of a sequence; empty without left padding.
   std::string padding(const std::string& batch, const std::string& scope) const;
   /// Where the chunk of a position begins.
-  std::string chunk_start(const std::string& position, const std::string& pad, const std::string& scope) const;
+  std::string chunk_start(const std::string& position, const std::string& pad,
+                          const std::string& scope) const;
 
   MaskConfig config_;
   ScoreLayout layout_;

@@ -50,7 +50,8 @@ std::string StreamK::wait_for_lengths() const {
   return fmt::format(
       "// 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches\n"
       "if (problem.launch_before == 0{}) {}\n",
-      shape_.kind == OperandKind::contiguous && !shape_.mask.left_padding ? " && problem.seqlens_k != nullptr" : "",
+      shape_.kind == OperandKind::contiguous && !shape_.mask.left_padding ? " && problem.seqlens_k != nullptr"
+                                                                          : "",
       shape_.before_lengths);
 }
 

@@ -247,7 +247,7 @@ def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, si
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,
                                          list(captured.values()) if captured else [], ",".join(captured or ()), max_seqlen_q, max_seqlen_k, scale,
                                          max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, list(sides) if sides else None, first_keys,
-                                         [scale for scale in descales if scale is not None] if descales else None, splits)
+                                         *(descales or (None, None, None)), splits)
     if out is not None:
         got = out.copy_(got)
     if lse is not None and with_lse:
@@ -267,18 +267,20 @@ def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: 
                scale: Optional[float], max_blocks: int, operation: str,
                kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool,
                sides: Optional[list[int]] = None, first_keys: Optional[torch.Tensor] = None,
-               descales: Optional[list[torch.Tensor]] = None, splits: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+               q_scale: Optional[torch.Tensor] = None, k_scale: Optional[torch.Tensor] = None, v_scale: Optional[torch.Tensor] = None,
+               splits: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse, splits)
     tensors = dict(zip(captured_names.split(","), captured)) if captured else None
     out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, tensors, max_seqlen_q, max_seqlen_k, scale,
                        max_blocks, None, None, tuple(sides) if sides else None, first_keys,
-                       (None,) * (3 - len(descales)) + tuple(descales) if descales else None)
+                       (q_scale, k_scale, v_scale) if k_scale is not None else None)
     return out, lse if with_lse else q.new_empty((0,), dtype=torch.float32)
 
 
 @_attend_op.register_fake
 def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, captured_names, max_seqlen_q, max_seqlen_k, scale,
-      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides=None, first_keys=None, descales=None, splits=0):
+      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides=None, first_keys=None, q_scale=None, k_scale=None, v_scale=None,
+      splits=0):
     return _empty_out(q, v), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
 
 

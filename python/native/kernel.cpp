@@ -9,8 +9,8 @@ namespace kiln::python {
 namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
-    "q",          "k",           "v",           "o",           "lse",        "cu_seqlens_q", "cu_seqlens_k",
-    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
+    "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
     "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys"};
 
 /// A hint by name, or by its number as the C interface has it.
@@ -65,12 +65,12 @@ nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::ha
                 nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k,
                 nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle sink,
                 nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle window,
-                nb::handle first_keys, nb::handle scale, nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
-                nb::handle launch_before, int max_blocks, nb::handle residency) {
+                nb::handle first_keys, nb::handle scale, nb::handle stream, std::int64_t max_seqlen_q,
+                std::int64_t max_seqlen_k, nb::handle launch_before, int max_blocks, nb::handle residency) {
   std::array<nb::object, kCaptured> tensors = self.captured(captured);
-  self.launch({q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale,
-               sink, mask_bits, k_rope, tensors[0], tensors[1], tensors[2], tensors[3],
-               first_keys},
+  self.launch({q,          k,          v,          o,          lse,        cu_seqlens_q, cu_seqlens_k,
+               page_table, seqlens_k,  q_scale,    k_scale,    v_scale,    sink,         mask_bits,
+               k_rope,     tensors[0], tensors[1], tensors[2], tensors[3], first_keys},
               window, scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
   return nb::borrow(o);
 }
@@ -122,9 +122,9 @@ namespace {
 
 void set_window(kiln_attention_args& args, nb::handle window) {
   std::array<std::int64_t, 3> sides{};
-  if (!nb::isinstance<nb::sequence>(window) || nb::len(window) != 3 ||
-      !nb::try_cast(window[0], sides[0]) || !nb::try_cast(window[1], sides[1]) || !nb::try_cast(window[2], sides[2]) ||
-      sides[0] < -1 || sides[1] < -1 || sides[2] < 0)
+  if (!nb::isinstance<nb::sequence>(window) || nb::len(window) != 3 || !nb::try_cast(window[0], sides[0]) ||
+      !nb::try_cast(window[1], sides[1]) || !nb::try_cast(window[2], sides[2]) || sides[0] < -1 ||
+      sides[1] < -1 || sides[2] < 0)
     throw Error(ErrorCode::bad_input, std::string("window: ") + nb::repr(window).c_str() +
                                           "; (left, right, chunk) is needed, -1: no bound, chunk 0: none");
   args.window_left = sides[0] + 1;
@@ -135,8 +135,8 @@ void set_window(kiln_attention_args& args, nb::handle window) {
 }  // namespace
 
 void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::handle window, nb::handle scale,
-                      nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before,
-                      int max_blocks, nb::handle residency) {
+                      nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+                      nb::handle launch_before, int max_blocks, nb::handle residency) {
   kiln_attention_args args{};
   args.size = sizeof args;
   LaunchStream chosen(stream);
@@ -193,10 +193,9 @@ void bind_kernel(nb::module_& module) {
       .def("__call__", &call, "q"_a, "k"_a, "v"_a.none(), "o"_a, nb::kw_only(), "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
            "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "sink"_a = none, "mask_bits"_a = none,
-           "k_rope"_a = none, "captured"_a = none, "window"_a = none, "first_keys"_a = none,
-           "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0,
-           "max_seqlen_k"_a = 0, "launch_before"_a = none, "max_blocks"_a = 0, "residency"_a = none,
-           nb::sig(launch.c_str()), kLaunchDoc)
+           "k_rope"_a = none, "captured"_a = none, "window"_a = none, "first_keys"_a = none, "scale"_a = none,
+           "stream"_a = none, "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0, "launch_before"_a = none,
+           "max_blocks"_a = 0, "residency"_a = none, nb::sig(launch.c_str()), kLaunchDoc)
       .def_prop_ro(
           "name", [](PyKernel& self) { return self.manifest().name; }, "The config's name.")
       .def_prop_ro(

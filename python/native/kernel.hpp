@@ -26,8 +26,8 @@ class PyKernel {
   std::array<nb::object, kCaptured> captured(nb::handle given) const;
   /// A launch with tensors in the order of Operand (None: not given). Throws Error.
   void launch(const std::array<nb::handle, kOperands>& tensors, nb::handle window, nb::handle scale,
-              nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before, int max_blocks,
-              nb::handle residency);
+              nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+              nb::handle launch_before, int max_blocks, nb::handle residency);
 
  private:
   std::shared_ptr<Runtime> runtime_;

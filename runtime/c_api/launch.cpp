@@ -10,8 +10,8 @@ namespace kiln {
 namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
-    "q",          "k",           "v",           "o",           "lse",        "cu_seqlens_q", "cu_seqlens_k",
-    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
+    "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
     "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys"};
 
 static_assert(std::size(kiln_attention_args{}.captured) == kCaptured);

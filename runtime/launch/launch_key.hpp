@@ -38,7 +38,8 @@ enum class Operand : std::uint8_t {
 };
 inline constexpr std::size_t kCaptured = std::tuple_size_v<decltype(AttentionArgs::captured)>;
 inline constexpr std::size_t kOperands = static_cast<std::size_t>(Operand::first_keys) + 1;
-static_assert(static_cast<std::size_t>(Operand::first_keys) == static_cast<std::size_t>(Operand::captured_0) + kCaptured);
+static_assert(static_cast<std::size_t>(Operand::first_keys) ==
+              static_cast<std::size_t>(Operand::captured_0) + kCaptured);
 constexpr Operand captured_operand(std::size_t i) {
   return static_cast<Operand>(static_cast<std::size_t>(Operand::captured_0) + i);
 }

@@ -491,7 +491,8 @@ bool waits_for_launch_before(const Manifest& manifest) {
 std::array<MemoryRange, 5> tables_of(const AttentionArgs& args) {
   std::array<MemoryRange, 5> ranges{};
   std::size_t count = 0;
-  for (const auto* tensor : {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table, &args.first_keys}) {
+  for (const auto* tensor :
+       {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table, &args.first_keys}) {
     if (!*tensor) continue;
     const Tensor& t = **tensor;
     std::int64_t elements = 1;

@@ -54,8 +54,8 @@ void check_page_table(Checker& check, const AttentionArgs& args, Problem& proble
 }
 
 /// Shape of the scales of one operand, of whose rows `columns` are read.
-std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand, int columns, std::int64_t batch,
-                                      std::int64_t heads_kv) {
+std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand, int columns,
+                                      std::int64_t batch, std::int64_t heads_kv) {
   using Granularity = Quantization::Granularity;
   std::vector<std::int64_t> shape(operand.shape.begin(), operand.shape.end() - 1);
   switch (q.granularity) {
@@ -126,7 +126,8 @@ void check_head_rows(Checker& check, const char* name, const Tensor& scale, bool
 
 }  // namespace
 
-void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args, const Problem& problem) {
+void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args,
+                  const Problem& problem) {
   const auto one = [&](const char* name, const std::optional<Tensor>& scale, const Tensor& operand) {
     const bool asked = manifest.takes(name);
     check.require(asked || !scale, "{} was given, but the kernel takes none", name);
@@ -135,8 +136,9 @@ void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs&
     const Quantization given = manifest.quantization.value_or(Quantization{});
     const bool own = name[0] != 'q' || given.granularity == Quantization::Granularity::per_sequence;
     const Quantization q = own ? given : Quantization{};
-    const std::vector<std::int64_t> shape = scale_shape(
-        q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.k_columns(), problem.batch, problem.heads_kv);
+    const std::vector<std::int64_t> shape =
+        scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.k_columns(), problem.batch,
+                    problem.heads_kv);
     check_small(check, name, *scale, q.scale_dtype, shape, "one scale for each group of values");
     if (scale->shape != shape || scale->strides.size() != shape.size()) return;
     if (q.layout == Quantization::Layout::head_major) {
@@ -210,9 +212,10 @@ void check_rotary(Checker& check, const Manifest& manifest, const AttentionArgs&
   if (!cosines || !sines) return;
   const bool ranked = cosines->shape.size() == 2 && cosines->shape[0] > 0;
   const std::int64_t half = ranked ? cosines->shape[1] : 0;
-  check.require(half > 0 && half % 8 == 0 && 2 * half <= manifest.depth,
-                "rotary_cos has shape {}; [positions, columns / 2] is needed, columns a multiple of 16 up to {}",
-                show(cosines->shape), manifest.depth);
+  check.require(
+      half > 0 && half % 8 == 0 && 2 * half <= manifest.depth,
+      "rotary_cos has shape {}; [positions, columns / 2] is needed, columns a multiple of 16 up to {}",
+      show(cosines->shape), manifest.depth);
   if (half == 0) return;
   for (const auto& [name, table] : {std::pair{"rotary_cos", &*cosines}, std::pair{"rotary_sin", &*sines}}) {
     check_small(check, name, *table, manifest.dtype, cosines->shape, "that of rotary_cos");
@@ -231,7 +234,8 @@ void check_window(Checker& check, const Manifest& manifest, const AttentionArgs&
   constexpr std::int64_t kFar = std::int64_t{1} << 30;  // further than any key
   const auto side = [&](const char* name, std::int64_t value, std::int64_t least) {
     if (manifest.takes(name, KernelParam::Kind::i32)) {
-      check.require(value >= least && value < kFar, "{} is {}; {} to {} is needed", name, value, least, kFar - 1);
+      check.require(value >= least && value < kFar, "{} is {}; {} to {} is needed", name, value, least,
+                    kFar - 1);
     } else {
       check.require(value == least, "{} was given, but the kernel's mask takes none", name);
     }

@@ -42,7 +42,8 @@ Tiles tiles_of(const Rules& rules, std::int64_t q, std::int64_t k) {
   if (rules.mask.kind == MaskConfig::Kind::chunked) key = (k - q) / rules.mask.size * rules.mask.size;
   if (rules.mask.kind == MaskConfig::Kind::window) {
     if (rules.mask.left >= 0) key = k - q - rules.mask.left;
-    if (rules.mask.chunk > 0) key = std::max(key, std::max<std::int64_t>(k - q, 0) / rules.mask.chunk * rules.mask.chunk);
+    if (rules.mask.chunk > 0)
+      key = std::max(key, std::max<std::int64_t>(k - q, 0) / rules.mask.chunk * rules.mask.chunk);
   }
   const std::int64_t first = std::max<std::int64_t>(key, 0) / rules.block_keys;
   return {first, std::max<std::int64_t>((k + rules.block_keys - 1) / rules.block_keys - first, 1)};

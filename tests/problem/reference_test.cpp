@@ -65,7 +65,8 @@ Row direct(const Workload& w, const Semantics& s, std::int64_t b, std::int64_t h
   double sum = s.sink.empty() ? 0 : std::exp(s.sink[static_cast<std::size_t>(head)]);
   bool any = false;
   for (std::int64_t j = 0; j < sk; ++j) {
-    if (!visible(s.mask, j, position, s.first_keys.empty() ? 0 : s.first_keys[static_cast<std::size_t>(b)])) continue;
+    if (!visible(s.mask, j, position, s.first_keys.empty() ? 0 : s.first_keys[static_cast<std::size_t>(b)]))
+      continue;
     any = true;
     double score = 0;
     for (std::int64_t d = 0; d < shape.depth; ++d) score += q(d) * k(j, d);

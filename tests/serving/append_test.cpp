@@ -154,24 +154,26 @@ TEST_CASE("new rows of K are rotated") {
   const std::vector<std::int32_t> table{1, 0, 2, 9}, lengths{9, 2}, offsets{0, 3, 5}, given{4, 19};
   const std::int64_t pages = 3, rows = 5, half = 16, positions = 20;
   using Pairs = AppendRotary::Pairs;
-  for (const AppendRotary rotary : {AppendRotary{Pairs::interleaved, false}, AppendRotary{Pairs::halves, false},
-                                    AppendRotary{Pairs::halves, true}}) {
+  for (const AppendRotary rotary : {AppendRotary{Pairs::interleaved, false},
+                                    AppendRotary{Pairs::halves, false}, AppendRotary{Pairs::halves, true}}) {
     for (const char* keys : {R"("dtype": "fp16")", R"("dtype": "bf16", "kv_dtype": "fp8_e4m3")"}) {
       CAPTURE(keys);
       const Config config = config_of(keys);
       const bool fixed = rotary.fixed, pairs = rotary.pairs == Pairs::interleaved;
       const DType stored = config.kv_dtype.value_or(config.dtype);
       std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
-                         angles = random_normal(static_cast<std::size_t>(positions * half), 1, 2), cosines, sines;
+                         angles = random_normal(static_cast<std::size_t>(positions * half), 1, 2), cosines,
+                         sines;
       for (const float angle : angles) cosines.push_back(std::cos(angle)), sines.push_back(std::sin(angle));
       for (auto* values : {&k, &cosines, &sines}) round_to(config.dtype, *values);
       const auto kernel = emulated().load(make_append_kernel(config, rotary));
       const auto pool_values = static_cast<std::size_t>(pages * kPage * kHeads * kDepth);
       DeviceBuffer k_pool = emulated().allocate(pool_values * size_of(stored)),
                    v_pool = emulated().allocate(pool_values * size_of(stored));
-      const DeviceBuffer new_k = upload(encode(config.dtype, k)), d_cos = upload(encode(config.dtype, cosines)),
-                         d_sin = upload(encode(config.dtype, sines)), d_table = ints(table), d_lengths = ints(lengths),
-                         d_offsets = ints(offsets), d_given = ints(given);
+      const DeviceBuffer new_k = upload(encode(config.dtype, k)),
+                         d_cos = upload(encode(config.dtype, cosines)),
+                         d_sin = upload(encode(config.dtype, sines)), d_table = ints(table),
+                         d_lengths = ints(lengths), d_offsets = ints(offsets), d_given = ints(given);
       AppendArgs args;
       args.new_k = args.new_v = Tensor::dense(new_k.address(), config.dtype, {rows, kHeads, kDepth});
       args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, kDepth});
@@ -186,12 +188,14 @@ TEST_CASE("new rows of K are rotated") {
       const auto report = append_kv(*kernel, args);
       REQUIRE(report);
       for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
-      const std::vector<float> k_got = decode(stored, download(k_pool)), v_got = decode(stored, download(v_pool));
+      const std::vector<float> k_got = decode(stored, download(k_pool)),
+                               v_got = decode(stored, download(v_pool));
       for (std::int64_t row = 0; row < rows; ++row) {
         const std::int64_t b = row < 3 ? 0 : 1, token = row < 3 ? 6 + row : row - 3;
         const std::int64_t turn =
             std::min(fixed ? std::int64_t{given[static_cast<std::size_t>(b)]} : token, positions - 1);
-        const std::int64_t at = table[static_cast<std::size_t>(b * 2 + token / kPage)] * kPage + token % kPage;
+        const std::int64_t at =
+            table[static_cast<std::size_t>(b * 2 + token / kPage)] * kPage + token % kPage;
         for (std::int64_t h = 0; h < kHeads; ++h) {
           const float* from = &k[static_cast<std::size_t>((row * kHeads + h) * kDepth)];
           for (std::int64_t d = 0; d < kDepth; ++d) {
@@ -212,7 +216,8 @@ TEST_CASE("new rows of K are rotated") {
       }
     }
   }
-  CHECK_THROWS_AS(make_append_kernel(config_of(R"("target": "gfx942")"), {AppendRotary::Pairs::halves, false}), Error);
+  CHECK_THROWS_AS(
+      make_append_kernel(config_of(R"("target": "gfx942")"), {AppendRotary::Pairs::halves, false}), Error);
 }
 
 TEST_CASE("what has no pages or cannot be stored gets no append kernel") {

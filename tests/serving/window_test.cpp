@@ -23,12 +23,14 @@ Plan plan_of(const std::string& target, const std::string& operation, const std:
   return make_plan(parse_config(config.dump(), "test"));
 }
 
-constexpr const char* kAtLaunch = R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}})";
+constexpr const char* kAtLaunch =
+    R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}})";
 constexpr const char* kPadded = R"("mask": {"window": {"left": "launch", "right": 0, "left_padding": true}})";
 constexpr const char* kPaged = R"(, "operand": {"kind": "paged", "page_size": 16})";
 
 /// Multiply-adds of a launch of one head whose window is `window`.
-std::uint64_t matrix_flops(const Plan& plan, std::int64_t rows, std::int64_t keys, AttentionArgs::Window window) {
+std::uint64_t matrix_flops(const Plan& plan, std::int64_t rows, std::int64_t keys,
+                           AttentionArgs::Window window) {
   ProblemShape shape;
   shape.depth = plan.resolved().depth, shape.ov_depth = *plan.resolved().ov_depth;
   shape.lengths_q = {rows}, shape.lengths_k = {keys};
@@ -80,10 +82,11 @@ TEST_CASE("windows of two sides in decode") {
       check_at_tile_ends(plan_of(target, "decode", keys), ++seed, 5);
     }
   }
-  check_at_tile_ends(plan_of("sm_90a", "decode",
-                             R"("mask": {"window": {"left": "launch", "right": "launch"}}, "depth": 576, "ov_depth": 512,
+  check_at_tile_ends(
+      plan_of("sm_90a", "decode",
+              R"("mask": {"window": {"left": "launch", "right": "launch"}}, "depth": 576, "ov_depth": 512,
                              "rope_depth": 64, "v_from_k": true, "rope": {"layout": "separate"}, "operand": {"kind": "ragged"})"),
-                     2, 5);
+      2, 5);
 }
 
 TEST_CASE("tiles that a window hides are not computed") {
@@ -102,7 +105,8 @@ TEST_CASE("scales of each sequence and head") {
   const std::string scaled = R"("quantization": {"granularity": "per_sequence"}})";
   const std::vector<std::pair<std::string, std::string>> configs{
       {"prefill", R"("dtype": "fp8_e4m3", "operand": {"kind": "contiguous", )" + scaled},
-      {"prefill", R"("dtype": "fp8_e4m3", "depth": 128, "mask": "causal", "operand": {"kind": "ragged", )" + scaled},
+      {"prefill",
+       R"("dtype": "fp8_e4m3", "depth": 128, "mask": "causal", "operand": {"kind": "ragged", )" + scaled},
       {"decode", R"("dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 16, )" + scaled},
       {"decode", R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 16, )" + scaled},
   };
@@ -131,10 +135,14 @@ TEST_CASE("what the launch gives has to go with the mask") {
   };
   const Plan sides = plan_of("sm_80", "prefill", kAtLaunch), padded = plan_of("sm_80", "prefill", kPadded),
              causal = plan_of("sm_80", "prefill", R"("mask": "causal")");
-  CHECK(error_of(sides, [](Workload& w) { w.window.left = -2; }).find("window_left is -2") != std::string::npos);
-  CHECK(error_of(causal, [](Workload& w) { w.window.right = 3; }).find("window_right was given") != std::string::npos);
-  CHECK(error_of(padded, [](Workload& w) { w.first_keys.clear(); }).find("needs first_keys") != std::string::npos);
-  CHECK(error_of(causal, [](Workload& w) { w.first_keys = {0}; }).find("first_keys was given") != std::string::npos);
+  CHECK(error_of(sides, [](Workload& w) { w.window.left = -2; }).find("window_left is -2") !=
+        std::string::npos);
+  CHECK(error_of(causal, [](Workload& w) { w.window.right = 3; }).find("window_right was given") !=
+        std::string::npos);
+  CHECK(error_of(padded, [](Workload& w) { w.first_keys.clear(); }).find("needs first_keys") !=
+        std::string::npos);
+  CHECK(error_of(causal, [](Workload& w) { w.first_keys = {0}; }).find("first_keys was given") !=
+        std::string::npos);
   for (const char* mask : {R"({"window": {"left": -1}})", R"({"window": {"right": "later"}})",
                            R"({"window": {"chunk": 0}})", R"({"window": {"side": 3}})", R"({"window": 5})"})
     CHECK_THROWS_AS(plan_of("sm_80", "prefill", std::string("\"mask\": ") + mask), Error);

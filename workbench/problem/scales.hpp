@@ -17,7 +17,8 @@ struct Scales {
   Quantization quantization;
   std::int64_t heads = 1, depth = 1;
   std::vector<float> values;  ///< [1], [heads], [requests, heads], [total, heads] or [total, heads, groups]
-  std::vector<std::int64_t> starts = {};  ///< of scales per sequence: first token of each request, and how many in all
+  std::vector<std::int64_t> starts =
+      {};  ///< of scales per sequence: first token of each request, and how many in all
 
   /// Scales of a head's row.
   std::int64_t groups() const {

@@ -265,7 +265,8 @@ void draw_window(const Config& resolved, Workload& work) {
   const auto& lengths = work.shape.lengths_k;
   std::uint64_t number = 0;
   const auto draw = [&](std::int64_t keys) {
-    return static_cast<std::int64_t>(mix(work.seed * 31 + ++number) % static_cast<std::uint64_t>(keys / 2 + 1));
+    return static_cast<std::int64_t>(mix(work.seed * 31 + ++number) %
+                                     static_cast<std::uint64_t>(keys / 2 + 1));
   };
   const std::int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
   if (mask.left == MaskConfig::kAtLaunch) work.window.left = draw(longest);
@@ -306,7 +307,8 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
   if (!quantization) {
     round_to(kv_dtype, work.v);
   } else if (!work.v_from_k) {
-    work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v, shape.offsets_k());
+    work.v_scale =
+        quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v, shape.offsets_k());
   }
   if (resolved.sink.value_or(false))
     work.sink = random_normal(static_cast<std::size_t>(shape.heads_q), seed, 3);

@@ -217,10 +217,9 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
   std::vector<std::pair<std::int64_t, std::int64_t>> visible;
   std::int64_t first = h.keys, last = 0;
   for (std::int64_t r = 0; r < count; ++r) {
-    visible.push_back(visible_keys(semantics.mask, rows[r].row + h.keys - h.queries, h.keys,
-                                     semantics.first_keys.empty()
-                                         ? 0
-                                         : semantics.first_keys[static_cast<std::size_t>(h.request)]));
+    visible.push_back(visible_keys(
+        semantics.mask, rows[r].row + h.keys - h.queries, h.keys,
+        semantics.first_keys.empty() ? 0 : semantics.first_keys[static_cast<std::size_t>(h.request)]));
     if (visible.back().first >= visible.back().second) continue;
     first = std::min(first, visible.back().first);
     last = std::max(last, visible.back().second);
@@ -277,8 +276,8 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
-std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position, std::int64_t keys,
-                                                   std::int64_t padding) {
+std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
+                                                   std::int64_t keys, std::int64_t padding) {
   std::int64_t first = 0, last = keys;
   if (mask.kind == MaskConfig::Kind::window) {
     first = padding;

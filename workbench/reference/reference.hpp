@@ -63,8 +63,8 @@ Reference reference_attention(const Workload& work, const Semantics& semantics, 
 
 /// Keys [first, last) that a query at key position `position` sees, of `keys` in all, of which those before `padding`
 /// are none; all of them under a custom mask, whose bits then decide.
-std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position, std::int64_t keys,
-                                                   std::int64_t padding = 0);
+std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
+                                                   std::int64_t keys, std::int64_t padding = 0);
 
 /// Slope of ALiBi for one of `heads` heads (Press et al., section 3; other counts than powers of two
 /// interleave).

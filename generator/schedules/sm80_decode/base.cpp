@@ -101,11 +101,13 @@ void emit_limits(Writer& w, const DecodeBase& p) {
   const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
   if (!p.mask->has_bits()) {
     w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k", "s.batch"));
+           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k",
+                           "s.batch"));
   }
   if (p.mask->bounded_below()) {
     w.line("const int clean_first = {};",
-           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM), "s.batch"));
+           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM),
+                             "s.batch"));
   }
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());

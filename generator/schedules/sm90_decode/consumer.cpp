@@ -392,10 +392,9 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
       p.BM);
   if (p.head_scale()) {
     const Quantization& q = *p.config.operand->quantization;
-    const std::string query =
-        q.granularity == Quantization::Granularity::per_sequence
-            ? fmt::format(" * q_scale[{}]", scale_of_query(q, "s.batch", "s.kv_head"))
-            : " * query_scale";
+    const std::string query = q.granularity == Quantization::Granularity::per_sequence
+                                  ? fmt::format(" * q_scale[{}]", scale_of_query(q, "s.batch", "s.kv_head"))
+                                  : " * query_scale";
     w.line("const float key_scale = k_scale[{0}]{1}, value_scale = {2}_scale[{0}];",
            scale_of_head(q, "s.batch", "s.kv_head"), p.fp8_q ? query : "", p.v_in_k ? "k" : "v");
     if (scaled) {

@@ -434,7 +434,8 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   }
   if (p.head_scale()) {
     const std::string query = scale_of_query(*p.config.operand->quantization, "work.batch", "work.kv_head");
-    w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[" + query + "] * " : "", p.head_of_scales());
+    w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[" + query + "] * " : "",
+           p.head_of_scales());
     if (p.scale_joins_factor())
       w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
   }

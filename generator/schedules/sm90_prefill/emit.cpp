@@ -169,7 +169,8 @@ void emit_work(Writer& w, const PrefillPlan& p) {
            p.mask->end_key(fmt::format("position + {}", p.BM - 1), "work.seqlen_k", "work.batch"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", p.BN - 1, p.BN);
     if (lower) {
-      w.line("work.first_block = {} / {};", p.mask->first_read("position", "work.seqlen_k", "work.batch"), p.BN);
+      w.line("work.first_block = {} / {};", p.mask->first_read("position", "work.seqlen_k", "work.batch"),
+             p.BN);
       w.line("if (work.first_block >= work.num_blocks) work.num_blocks = 0;");
     }
   } else {
