@@ -15,7 +15,7 @@ if(NOT KILN_INSTALL)
 endif()
 install(TARGETS kiln_generator kiln_code_object kiln_emulator kiln_runtime kiln_parallel EXPORT kiln-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET kiln_shared)
-  install(TARGETS kiln_shared kiln_emulator_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS kiln_shared kiln_parallel_shared kiln_emulator_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kiln DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
@@ -31,5 +31,5 @@ install(FILES ${PROJECT_BINARY_DIR}/kiln-config.cmake ${PROJECT_BINARY_DIR}/kiln
 # Everything that `cmake --install` copies, without tests and benchmarks.
 add_custom_target(kiln_installed DEPENDS kiln kiln_generator kiln_code_object kiln_emulator kiln_runtime kiln_parallel)
 if(TARGET kiln_shared)
-  add_dependencies(kiln_installed kiln_shared kiln_emulator_shared)
+  add_dependencies(kiln_installed kiln_shared kiln_parallel_shared kiln_emulator_shared)
 endif()

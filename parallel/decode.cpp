@@ -46,18 +46,6 @@ struct ContextDecode::Impl {
   std::uint64_t part_at(int rank, std::int64_t floats) const {
     return parts.address() + static_cast<std::uint64_t>(rank * floats) * sizeof(float);
   }
-  void exchange(std::int64_t floats, std::uint64_t stream) {
-    const auto bytes = static_cast<std::size_t>(floats) * sizeof(float);
-    const int own = transport->rank();
-    std::vector<Message> sends, receives;
-    for (int rank = 0; rank < transport->size(); ++rank) {
-      if (rank == own) continue;
-      sends.push_back({part_at(own, floats), bytes, rank});
-      receives.push_back({part_at(rank, floats), bytes, rank});
-    }
-    transport->start(sends, receives, stream);
-    transport->finish(stream);
-  }
 };
 
 ContextDecode::ContextDecode(Runtime& runtime, const Config& config, std::shared_ptr<Transport> transport,
@@ -100,7 +88,8 @@ void ContextDecode::launch(const AttentionArgs& args, const LaunchOptions& optio
       Tensor::dense(own.o.address + static_cast<std::uint64_t>(rows * d.heads_q * ov_depth) * sizeof(float),
                     DType::f32, {d.heads_q, rows});
   parallel::launch(*d.part, own, options);
-  if (d.transport->size() > 1) d.exchange(floats, options.stream);
+  if (d.transport->size() > 1)
+    d.transport->collect(d.parts.address(), static_cast<std::size_t>(floats) * sizeof(float), options.stream);
   const std::uint64_t lse = args.lse ? args.lse->address : d.lse.address();
   parallel::merge(*d.merge, {rows, d.heads_q, d.parts.address(), args.o.address, lse}, options.stream);
 }

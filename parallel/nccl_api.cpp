@@ -22,10 +22,10 @@ std::unique_ptr<Api> open(const std::string& path) {
       l.resolve(api->get_version, "ncclGetVersion") && l.resolve(api->get_unique_id, "ncclGetUniqueId") &&
       l.resolve(api->init_rank, "ncclCommInitRankConfig") && l.resolve(api->group_start, "ncclGroupStart") &&
       l.resolve(api->group_end, "ncclGroupEnd") && l.resolve(api->send, "ncclSend") &&
-      l.resolve(api->receive, "ncclRecv") && l.resolve(api->async_error, "ncclCommGetAsyncError") &&
-      l.resolve(api->abort, "ncclCommAbort") && l.resolve(api->finalize, "ncclCommFinalize") &&
-      l.resolve(api->destroy, "ncclCommDestroy") && l.resolve(api->error_string, "ncclGetErrorString") &&
-      l.resolve(api->last_error, "ncclGetLastError");
+      l.resolve(api->receive, "ncclRecv") && l.resolve(api->all_gather, "ncclAllGather") &&
+      l.resolve(api->async_error, "ncclCommGetAsyncError") && l.resolve(api->abort, "ncclCommAbort") &&
+      l.resolve(api->finalize, "ncclCommFinalize") && l.resolve(api->destroy, "ncclCommDestroy") &&
+      l.resolve(api->error_string, "ncclGetErrorString") && l.resolve(api->last_error, "ncclGetLastError");
   int version = 0;
   if (!found || api->get_version(&version) != kSuccess || version < 21800)
     api->problem = l.path() + " is older than NCCL 2.18, which is needed";

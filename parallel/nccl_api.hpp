@@ -36,6 +36,7 @@ struct Api {
   Result (*group_end)();
   Result (*send)(const void*, std::size_t, int, int, Communicator, cuda::Stream);
   Result (*receive)(void*, std::size_t, int, int, Communicator, cuda::Stream);
+  Result (*all_gather)(const void*, void*, std::size_t, int, Communicator, cuda::Stream);
   Result (*async_error)(Communicator, Result*);
   Result (*abort)(Communicator);
   Result (*finalize)(Communicator);

@@ -126,6 +126,16 @@ class NcclTransport final : public Transport {
                 "cuStreamWaitEvent");
   }
 
+  // On the caller's stream: later work needs it, so nothing could run beside it.
+  void collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream) override {
+    refuse_after_failure();
+    const Current current(*this);
+    const std::uint64_t own = blocks + static_cast<std::uint64_t>(options_.rank) * bytes;
+    settle(nccl_.all_gather(reinterpret_cast<const void*>(own), reinterpret_cast<void*>(blocks), bytes,
+                            nccl::kInt8, communicator_, stream_of(stream)),
+           "ncclAllGather");
+  }
+
   void synchronize(std::uint64_t stream) override {
     refuse_after_failure();
     const Current current(*this);

@@ -1,6 +1,22 @@
 #include "parallel/parts.hpp"
 
 #include <kiln/error.hpp>
+#include <kiln/transport.hpp>
+
+namespace kiln {
+
+void Transport::collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream) {
+  std::vector<Message> sends, receives;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    sends.push_back({blocks + static_cast<std::uint64_t>(rank()) * bytes, bytes, other});
+    receives.push_back({blocks + static_cast<std::uint64_t>(other) * bytes, bytes, other});
+  }
+  start(sends, receives, stream);
+  finish(stream);
+}
+
+}  // namespace kiln
 
 namespace kiln::parallel {
 

@@ -27,6 +27,7 @@ PUBLIC = {
     "kiln/emulator/": "emulator",
     "kiln/context_parallel.hpp": "parallel",
     "kiln/transport.hpp": "parallel",
+    "kiln/parallel.h": "parallel",
     **{f"kiln/{name}": "runtime" for name in ("cache.hpp", "cascade.hpp", "kiln.h", "kiln.hpp", "kv_cache.hpp", "runtime.hpp")},
 }
 # The narrow interface through which the runtime opens the emulated device.

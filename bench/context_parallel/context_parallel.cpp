@@ -2,6 +2,7 @@
 // against one GPU, how much of the communication is hidden, and what happens when a rank is killed.
 //
 //   kiln_context_parallel [--ranks N] [--quick] [--drill] [--emulated] [--nccl PATH]
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -34,6 +35,7 @@ struct Options {
   int ranks = 2;
   bool quick = false, drill = false, emulated = false;
   std::string nccl;
+  std::vector<std::int64_t> lengths{131072, 262144, 524288, 1048576};
   std::int64_t heads_q = 8, heads_kv = 2, depth = 128;
   const char* target() const { return emulated ? "sm_80" : "sm_90a"; }
 };
@@ -44,8 +46,6 @@ struct Rank {
   Runtime& runtime;
   std::shared_ptr<Transport> transport;
   bool first() const { return transport->rank() == 0; }
-  /// The emulated device would find that what never came is read.
-  std::shared_ptr<Transport> silent() const;
 
   /// Until every rank is here.
   void meet() {
@@ -60,40 +60,61 @@ struct Rank {
     transport->finish(0);
     transport->synchronize(0);
   }
-  /// Seconds of one of `count` calls, of the best of three rounds.
-  double time(int count, const std::function<void()>& work, int rounds = 3) {
-    work();
+  /// Seconds of one of `count` calls.
+  double round(int count, const std::function<void()>& work) {
+    meet();
+    const auto start = Clock::now();
+    for (int i = 0; i < count; ++i) work();
     transport->synchronize(0);
-    double best = 1e30;
-    for (int round = 0; round < rounds; ++round) {
-      meet();
-      const auto start = Clock::now();
-      for (int i = 0; i < count; ++i) work();
-      transport->synchronize(0);
-      best = std::min(best, seconds_since(start) / count);
+    return seconds_since(start) / count;
+  }
+  /// The median of three rounds, after one that does not count.
+  double time(int count, const std::function<void()>& work) {
+    std::array<double, 4> rounds{};
+    for (double& one : rounds) one = round(count, work);
+    std::sort(rounds.begin() + 1, rounds.end());
+    return rounds[2];
+  }
+  /// The longest of all ranks' times.
+  double longest(double seconds) {
+    const auto own = static_cast<std::uint64_t>(transport->rank());
+    DeviceBuffer all = runtime.allocate(16 * static_cast<std::size_t>(transport->size()));
+    all.fill(std::byte{0});
+    all.write(std::as_bytes(std::span(&seconds, 1)), 16 * own);
+    transport->collect(all.address(), 16, 0);
+    transport->synchronize(0);
+    for (int rank = 0; rank < transport->size(); ++rank) {
+      double other = 0;
+      all.read(std::as_writable_bytes(std::span(&other, 1)), 16 * static_cast<std::size_t>(rank));
+      seconds = std::max(seconds, other);
     }
-    return best;
+    return seconds;
   }
 };
 
-/// Exchanges that do not happen: what is left is the computing.
+/// Exchanges that do not happen while it is quiet: what is left is the computing, over what came before.
 class Silent final : public Transport {
  public:
   explicit Silent(std::shared_ptr<Transport> real) : real_(std::move(real)) {}
+  bool quiet = false;
   int rank() const override { return real_->rank(); }
   int size() const override { return real_->size(); }
-  void start(std::span<const Message>, std::span<const Message>, std::uint64_t) override {}
-  void finish(std::uint64_t) override {}
+  void start(std::span<const Message> sends, std::span<const Message> receives,
+             std::uint64_t stream) override {
+    if (!quiet) real_->start(sends, receives, stream);
+  }
+  void finish(std::uint64_t stream) override {
+    if (!quiet) real_->finish(stream);
+  }
+  void collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream) override {
+    if (!quiet) real_->collect(blocks, bytes, stream);
+  }
   void synchronize(std::uint64_t stream) override { real_->synchronize(stream); }
   void abort(const std::string& reason) noexcept override { real_->abort(reason); }
 
  private:
   std::shared_ptr<Transport> real_;
 };
-
-std::shared_ptr<Transport> Rank::silent() const {
-  return options.emulated ? transport : std::make_shared<Silent>(transport);
-}
 
 /// `rows` rows of BF16, of a block of random numbers in turns: row i of a tensor has the same values wherever it is.
 struct Values {
@@ -260,44 +281,41 @@ double exchange_seconds(Rank& rank, std::int64_t rows) {
   });
 }
 
+/// One GPU, the group, and the group without exchanges in turns, so that warm cards do not favour one of them.
 void time_prefill(Rank& rank, std::int64_t length) {
-  double alone_s = 0;
-  {
-    Alone alone(rank, length);
-    alone_s = rank.time(
-        1, [&] { alone.launch(); }, 2);
-  }
-  const double exchange_s = exchange_seconds(rank, length / rank.transport->size());
+  const int ranks = rank.transport->size();
+  const double exchange_s = rank.longest(exchange_seconds(rank, length / ranks));
   const double flops = 2.0 * static_cast<double>(length) * static_cast<double>(length) *
                        static_cast<double>(rank.options.heads_q * rank.options.depth);
-  PrefillShape shape;
-  shape.lengths = {length};
-  shape.heads_q = rank.options.heads_q, shape.heads_kv = rank.options.heads_kv;
-  shape.depth = shape.ov_depth = rank.options.depth;
-  ParallelCosts costs;
-  costs.flops_per_us = flops / alone_s / 1e6;
-  const PrefillEstimate estimate = estimate_prefill(shape, rank.transport->size(), costs);
   for (const PrefillWay way : {PrefillWay::ring, PrefillWay::gather}) {
-    double shared_s = 0, silent_s = 0;
-    {
-      Shared shared(rank, length, way, rank.transport);
-      shared_s = rank.time(
-          1, [&] { shared.prefill.launch(shared.args); }, 2);
+    Alone alone(rank, length);
+    const auto silent = std::make_shared<Silent>(rank.transport);
+    Shared shared(rank, length, way, silent);
+    std::array<std::array<double, 4>, 3> times{};
+    for (std::size_t round = 0; round < 4; ++round) {
+      times[0][round] = rank.longest(rank.round(1, [&] { alone.launch(); }));
+      silent->quiet = false;
+      times[1][round] = rank.longest(rank.round(1, [&] { shared.prefill.launch(shared.args); }));
+      silent->quiet = true;
+      times[2][round] = rank.longest(rank.round(1, [&] { shared.prefill.launch(shared.args); }));
     }
-    {
-      Shared silent(rank, length, way, rank.silent());
-      silent_s = rank.time(
-          1, [&] { silent.prefill.launch(silent.args); }, 2);
-    }
+    for (auto& one : times) std::sort(one.begin() + 1, one.end());  // the first round compiles and warms up
+    const double alone_s = times[0][2], shared_s = times[1][2], silent_s = times[2][2];
     if (!rank.first()) continue;
+    PrefillShape shape;
+    shape.lengths = {length};
+    shape.heads_q = rank.options.heads_q, shape.heads_kv = rank.options.heads_kv;
+    shape.depth = shape.ov_depth = rank.options.depth;
+    ParallelCosts costs;
+    costs.flops_per_us = flops / alone_s / 1e6;
+    const PrefillEstimate estimate = estimate_prefill(shape, ranks, costs);
     const double hidden = 1 - (shared_s - silent_s) / exchange_s;
     std::printf(
         "prefill %ld %s: one %.3f ms (%.0f TFLOP/s), %d ranks %.3f ms, speed-up %.3f, model %.3f ms; exchange alone "
         "%.3f ms, computing alone %.3f ms, hidden %.0f %%\n",
-        static_cast<long>(length), name_of(way), alone_s * 1e3, flops / alone_s / 1e12,
-        rank.transport->size(), shared_s * 1e3, alone_s / shared_s,
-        (way == PrefillWay::ring ? estimate.ring_us : estimate.gather_us) / 1e3, exchange_s * 1e3,
-        silent_s * 1e3, 100 * std::clamp(hidden, 0.0, 1.0));
+        static_cast<long>(length), name_of(way), alone_s * 1e3, flops / alone_s / 1e12, ranks, shared_s * 1e3,
+        alone_s / shared_s, (way == PrefillWay::ring ? estimate.ring_us : estimate.gather_us) / 1e3,
+        exchange_s * 1e3, silent_s * 1e3, 100 * std::clamp(hidden, 0.0, 1.0));
     std::fflush(stdout);
   }
 }
@@ -349,6 +367,82 @@ struct Caches {
   }
 };
 
+/// The driver's graphs, for which kiln has no use of its own.
+struct Graphs {
+  int (*retain)(void**, int) = nullptr;
+  int (*use)(void*) = nullptr;
+  int (*create)(void**, unsigned) = nullptr;
+  int (*begin)(void*, int) = nullptr;
+  int (*end)(void*, void**) = nullptr;
+  int (*instantiate)(void**, void*, unsigned long long) = nullptr;
+  int (*launch)(void*, void*) = nullptr;
+  void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  template <class Function>
+  void find(Function*& function, const char* name) {
+    function = reinterpret_cast<Function*>(::dlsym(driver, name));
+    if (function == nullptr) throw std::runtime_error(std::string("the driver has no ") + name);
+  }
+  /// Makes the device's context, which kiln has for each of its calls, the thread's own.
+  explicit Graphs(int device) {
+    find(retain, "cuDevicePrimaryCtxRetain"), find(use, "cuCtxSetCurrent");
+    find(create, "cuStreamCreate"), find(begin, "cuStreamBeginCapture_v2"), find(end, "cuStreamEndCapture");
+    find(instantiate, "cuGraphInstantiateWithFlags"), find(launch, "cuGraphLaunch");
+    void* context = nullptr;
+    if (retain(&context, device) != 0 || use(context) != 0)
+      throw std::runtime_error("the device has no context");
+  }
+};
+
+void must(int result, const char* what) {
+  if (result != 0) throw std::runtime_error(fmt::format("{}: error {}", what, result));
+}
+
+/// Seconds of one of `count` replays of a captured decode step, whose results are those of the step itself.
+double time_graph(Rank& rank, int count, ContextDecode& decode, const AttentionArgs& args) {
+  const auto results = [&] {
+    std::vector<std::uint16_t> values(
+        static_cast<std::size_t>(args.q.shape[0] * args.q.shape[1] * args.q.shape[2]));
+    DeviceBuffer copy = rank.runtime.allocate(values.size() * 2);
+    const Message one[] = {{args.o.address, values.size() * 2, rank.transport->rank()}};
+    const Message other[] = {{copy.address(), values.size() * 2, rank.transport->rank()}};
+    rank.transport->start(one, other, 0);
+    rank.transport->finish(0);
+    rank.transport->synchronize(0);
+    copy.read(std::as_writable_bytes(std::span(values)));
+    return values;
+  };
+  const auto want = results();
+  DeviceBuffer poison = rank.runtime.allocate(want.size() * 2);
+  poison.fill(std::byte{0xff});
+  Graphs graphs(rank.transport->rank());
+  void *stream = nullptr, *graph = nullptr, *ready = nullptr;
+  must(graphs.create(&stream, 1), "cuStreamCreate");
+  LaunchOptions options;
+  options.stream = reinterpret_cast<std::uint64_t>(stream);
+  decode.launch(args, options);  // memory that a stream needs is taken before the capture
+  rank.transport->synchronize(options.stream);
+  must(graphs.begin(stream, 2), "cuStreamBeginCapture");
+  decode.launch(args, options);
+  must(graphs.end(stream, &graph), "cuStreamEndCapture");
+  must(graphs.instantiate(&ready, graph, 0), "cuGraphInstantiate");
+  const Message bad[] = {{poison.address(), want.size() * 2, rank.transport->rank()}};
+  const Message over[] = {{args.o.address, want.size() * 2, rank.transport->rank()}};
+  rank.transport->start(bad, over, 0);
+  rank.transport->finish(0);
+  rank.transport->synchronize(0);
+  std::array<double, 4> rounds{};
+  for (double& seconds : rounds) {
+    rank.meet();
+    const auto start = Clock::now();
+    for (int i = 0; i < count; ++i) must(graphs.launch(ready, stream), "cuGraphLaunch");
+    rank.transport->synchronize(options.stream);
+    seconds = seconds_since(start) / count;
+  }
+  if (results() != want) throw std::runtime_error("a replayed step gives other results");
+  std::sort(rounds.begin() + 1, rounds.end());
+  return rounds[2];
+}
+
 void time_decode(Rank& rank, std::int64_t batch, std::int64_t keys, int count) {
   const std::int64_t heads_q = 4 * rank.options.heads_q, heads_kv = 4 * rank.options.heads_kv;
   double alone_s = 0;
@@ -360,19 +454,23 @@ void time_decode(Rank& rank, std::int64_t batch, std::int64_t keys, int count) {
   Caches part(rank, batch, keys / rank.transport->size(), heads_q, heads_kv);
   ContextDecode decode(rank.runtime, decode_config(rank.options), rank.transport, heads_q, batch);
   const double shared_s = rank.time(count, [&] { decode.launch(part.args); });
-  ContextDecode silent(rank.runtime, decode_config(rank.options), rank.silent(), heads_q, batch);
+  const double graph_s = rank.options.emulated ? 0 : time_graph(rank, count, decode, part.args);
+  const auto quiet = std::make_shared<Silent>(rank.transport);
+  ContextDecode silent(rank.runtime, decode_config(rank.options), quiet, heads_q, batch);
+  silent.launch(part.args);
+  quiet->quiet = true;
   const double silent_s = rank.time(count, [&] { silent.launch(part.args); });
   if (!rank.first()) return;
   const double bytes = static_cast<double>(batch * keys * heads_kv * rank.options.depth) * 4;
   ParallelCosts costs;
   costs.memory_bytes_per_us = bytes / alone_s / 1e6;
   std::printf(
-      "decode %ld x %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; without "
-      "the exchange %.1f us\n",
+      "decode %ld x %ld (%.1f GB): one %.1f us (%.2f TB/s), %d ranks %.1f us, speed-up %.3f, model %.1f us; as a graph "
+      "%.1f us, without the exchange %.1f us\n",
       static_cast<long>(batch), static_cast<long>(keys), bytes / 1e9, alone_s * 1e6, bytes / alone_s / 1e12,
       rank.transport->size(), shared_s * 1e6, alone_s / shared_s,
       estimate_decode(bytes, batch, heads_q, rank.options.depth, rank.transport->size(), costs),
-      silent_s * 1e6);
+      graph_s * 1e6, silent_s * 1e6);
   std::fflush(stdout);
 }
 
@@ -402,9 +500,8 @@ void work(Rank rank) {
   if (o.drill) return drill(rank, o.emulated ? 256 : 65536);
   check_prefill(rank, o.emulated ? 200 : 16384);
   const std::vector<std::int64_t> lengths = o.emulated ? std::vector<std::int64_t>{256}
-                                            : o.quick
-                                                ? std::vector<std::int64_t>{131072}
-                                                : std::vector<std::int64_t>{131072, 262144, 524288, 1048576};
+                                            : o.quick  ? std::vector<std::int64_t>{131072}
+                                                       : o.lengths;
   time_decode(rank, 1, o.emulated ? 512 : 1048576, o.emulated ? 1 : 50);
   time_decode(rank, o.emulated ? 3 : 16, o.emulated ? 128 : 131072, o.emulated ? 1 : 30);
   if (!o.emulated && !o.quick) time_decode(rank, 1, 131072, 100), time_decode(rank, 64, 8192, 50);
@@ -487,6 +584,7 @@ int main(int argc, char** argv) {
   CLI::App app("Context parallel prefill and decode against one GPU");
   app.add_option("--ranks", options.ranks, "GPUs, a process each")->check(CLI::Range(1, 64));
   app.add_flag("--quick", options.quick, "one length");
+  app.add_option("--lengths", options.lengths, "of prefill; default 128k to 1M")->delimiter(',');
   app.add_flag("--drill", options.drill, "kill the last rank in the middle, and see what the others get");
   app.add_flag("--emulated", options.emulated,
                "tiny, threads on the emulated device: whether the program works");

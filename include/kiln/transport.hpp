@@ -36,6 +36,9 @@ class Transport {
                      std::uint64_t stream) = 0;
   /// Later work on `stream` comes after the oldest exchange that has begun and was not waited for.
   virtual void finish(std::uint64_t stream) = 0;
+  /// `size()` blocks of `bytes` at `blocks`, of which the own rank's is there: the others come, before later work on
+  /// `stream`. As an exchange, but for what a transport has of its own for it.
+  virtual void collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream);
   /// Waits on the host until the work on `stream` is complete, at most the timeout.
   virtual void synchronize(std::uint64_t stream) = 0;
   /// Ends the group for all ranks: exchanges under way stop.

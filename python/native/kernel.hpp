@@ -38,5 +38,8 @@ class PyKernel {
 void bind_kernel(nb::module_& module);
 void bind_runtime(nb::module_& module);
 void bind_serving(nb::module_& module);
+void bind_parallel(nb::module_& module);
+/// The runtime of a Python object of the class Runtime. Throws Error (bad_input) for others.
+std::shared_ptr<Runtime> runtime_of(nb::handle object);
 
 }  // namespace kiln::python

@@ -67,4 +67,5 @@ NB_MODULE(_native, module) {
   kiln::python::bind_kernel(module);
   kiln::python::bind_runtime(module);
   kiln::python::bind_serving(module);
+  kiln::python::bind_parallel(module);
 }

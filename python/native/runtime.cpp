@@ -143,6 +143,12 @@ nb::list entries_of(PyRuntime& self) {
 
 }  // namespace
 
+std::shared_ptr<Runtime> runtime_of(nb::handle object) {
+  if (!nb::isinstance<PyRuntime>(object))
+    throw Error(ErrorCode::bad_input, "runtime: a kiln.Runtime is needed");
+  return nb::cast<PyRuntime&>(object).runtime;
+}
+
 void bind_runtime(nb::module_& module) {
   using namespace nb::literals;
   module.def(
