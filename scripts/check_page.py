@@ -47,6 +47,9 @@ try {
   out.regions = document.querySelectorAll("#shared .bar span").length;
   out.covered = [...document.querySelectorAll("#shared .bar span")].reduce((sum, s) => sum + parseFloat(s.style.width), 0);
   out.timeline = document.querySelectorAll("#timeline rect").length;
+  out.waits = document.querySelectorAll("#run .wait").length;
+  out.path = document.querySelectorAll("#run .path").length;
+  if (out.waits) { enter(document.querySelector("#run .wait")); out.waited = document.querySelector("#waits p.mono").textContent; }
   out.choices = document.querySelectorAll("#choices tr").length;
   const was = root.classList.contains("dark"); key("d");
   out.toggled = root.classList.contains("dark") !== was;
@@ -73,7 +76,7 @@ def problems_of(name, answer, console, diff=False):
         return [f"{name}: the page gave no answer: {console}"]
     fragments = answer.get("fragments", [])
     checks = {"no errors on the console": not answer["errors"] and not console,
-              "all sections": {"resources", "shared", "swizzles", "fragments", "timeline", "choices", "instructions", "roofline", "config",
+              "all sections": {"resources", "shared", "swizzles", "fragments", "timeline", "waits", "choices", "instructions", "roofline", "config",
                                "source"} <= set(answer.get("sections", [])),
               "a row for each line": answer.get("rows") == answer.get("source"),
               "a phase folds": 0 < answer.get("folded", 0) < answer.get("all", 0),
@@ -85,6 +88,7 @@ def problems_of(name, answer, console, diff=False):
               "hover goes both ways": all(f["same"] and f["hot"] == 1 and f["back"] == 1 for f in fragments),
               "each element of the matrix is in one register": all(f["bijection"] for f in fragments),
               "shared memory": answer.get("regions", 0) >= 2 and 60 < answer.get("covered", 0) <= 100.5,
+              "waits of a run": "gfx" in name or answer.get("waits", 0) > 3 and answer.get("path", 0) > 1 and "warp" in answer.get("waited", ""),
               "choices": answer.get("choices", 0) > 2,
               "light and dark": answer.get("toggled"),
               "no sideways scrolling": answer.get("wide", 1) <= 0,

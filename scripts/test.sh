@@ -73,7 +73,13 @@ if [ "$torch" = 1 ]; then check "torch" scripts/test_torch.sh; fi
 check "layers" python3 scripts/check_layers.py
 check "functions" python3 scripts/check_functions.py
 check "words" python3 scripts/check_words.py
-check "manual" scripts/build_manual.sh
+python=.venv/bin/python
+if [ ! -x "$python" ]; then python=python3; fi
+if "$python" -c 'import material, mkdocs' 2>/dev/null; then
+  check "manual" scripts/build_manual.sh
+else
+  echo "skipped manual: no mkdocs-material (scripts/setup.sh installs it where there is a network)"
+fi
 check "charts" python3 scripts/make_charts.py --check
 if command -v clang-format >/dev/null; then check "format" scripts/check_format.sh; else echo "skipped format: no clang-format"; fi
 if [ "$tidy" = 1 ] && command -v clang-tidy >/dev/null; then

@@ -28,7 +28,7 @@ double resampled_median(const std::vector<double>& values, std::mt19937_64& rand
 }
 
 Json rows_of(const std::string& path) {
-  const Json document = Json::parse(read_text(path), nullptr, false);
+  Json document = Json::parse(read_text(path), nullptr, false);
   const auto right = [](const Json& row) {
     return row.is_object() && row.contains("name") && row.contains("problem") && row.contains("samples") &&
            row["samples"].is_array() && row["samples"].size() >= kFewest &&

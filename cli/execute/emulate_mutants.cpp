@@ -159,8 +159,11 @@ class Mutants {
 
   /// Judges every mutant, on as many host threads as are allowed.
   void run() {
-    const auto told = [](std::size_t done, std::size_t total, std::size_t survivors) {
-      progress(fmt::format("mutant {} of {}, {} survive", done, total, survivors));
+    const Stopwatch watch;
+    const auto told = [&watch](std::size_t done, std::size_t total, std::size_t survivors) {
+      const auto part = static_cast<double>(done);
+      progress(fmt::format("mutant {} of {}, {} survive, {} left", done, total, survivors,
+                           time_text(watch.ms() * 1e3 / part * (static_cast<double>(total) - part))));
     };
     judge(all, [this] { return [this](const Candidate& c) { return killer(c); }; },
           {.threads = options_.threads, .progress = told, .reach_first = true});

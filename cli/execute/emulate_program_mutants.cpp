@@ -236,8 +236,10 @@ int mutate_program(const ProgramOptions& options, const MutantOptions& mutants,
     texts.push_back(&text);
   }
   choose(all, mutants);
-  const auto told = [](std::size_t done, std::size_t total, std::size_t survivors) {
-    progress(fmt::format("mutant {} of {}, {} survive", done, total, survivors));
+  const auto told = [&watch](std::size_t done, std::size_t total, std::size_t survivors) {
+    const auto part = static_cast<double>(done);
+    progress(fmt::format("mutant {} of {}, {} survive, {} left", done, total, survivors,
+                         time_text(watch.ms() * 1e3 / part * (static_cast<double>(total) - part))));
   };
   const auto judged = [&](const Candidate& c) {
     return killer(runner, baseline, *texts[static_cast<std::size_t>(c.owner)], c);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "cli/inspect/inspect_amd.hpp"
+#include "emulator/machine/trace.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "workbench/analysis/amd_loop.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -37,17 +38,34 @@ Json timeline_json(const Plan& plan) {
   return {{"lanes", timeline.lanes}, {"spans", spans}, {"note", timeline.note}};
 }
 
+/// [[what, warp, line, instructions, id, phase, count], ...] in the order of the run.
+Json trace_json(const emulator::Trace& trace) {
+  static constexpr std::array kNames{"arrive", "copy",        "wait",         "bar_arrive", "bar_wait",
+                                     "commit", "commit_wait", "wgmma_commit", "wgmma_wait"};
+  Json out = Json::array();
+  for (const emulator::TraceEvent& e : trace.events())
+    out.push_back({kNames.at(static_cast<std::size_t>(e.what)), e.warp, e.line, e.instructions, e.id, e.phase,
+                   e.count});
+  return out;
+}
+
 /// One small problem on the emulated device: what the kernel executed.
 Json run_json(Runtime& runtime, const Plan& plan, const KernelSource& source) {
   const int keys = plan.resolved().BN.value_or(64);
   const std::int64_t rows = plan.resolved().operation == Operation::decode ? 1 : 2 * keys;
   const PosedCases posed = pose_cases(plan.resolved(), {{rows, 3 * keys}}, 0, 2);
   const std::shared_ptr<Kernel> kernel = runtime.load(source);
-  const RunResult result = run_workload(runtime, *kernel, posed.work);
+  emulator::Trace trace;
+  RunResult result;
+  {
+    const emulator::TraceScope scope(trace);
+    result = run_workload(runtime, *kernel, posed.work);
+  }
   Json counters = Json::object();
   for (const auto& [name, value] : result.counters) counters[name] = value;
   return {{"problem_text", posed.work.shape.text()},
           {"findings", result.findings.size()},
+          {"trace", trace_json(trace)},
           {"counters", counters}};
 }
 

@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
+#include <utility>
 
 #include "tests/cli/command.hpp"
 
@@ -152,6 +154,29 @@ TEST_CASE("inspect works without a compiler") {
   CHECK(run_kiln(pair + " --json").json()["/resolved/mask"] ==
         nlohmann::json::parse(R"(["none", "causal"])"));
   CHECK(run_kiln(pair).out.find("/resolved/mask") != std::string::npos);
+}
+
+TEST_CASE("the page of inspect has who waited for whom in a run") {
+  const std::string page = KILN_BINARY_DIR "/inspect_waits_test.html";
+  REQUIRE(run_kiln("inspect decode_bf16_d128_paged64_sm90a --html " + page).status == 0);
+  std::ifstream in(page);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  const std::size_t begin = text.find(R"("trace":[)") + 8;
+  REQUIRE(begin != std::string::npos + 8);
+  const auto trace = nlohmann::json::parse(text.substr(begin, text.find("]]", begin) + 2 - begin));
+  // What was waited for had come: an arrival or a copy of the same phase of the same mbarrier, or of the barrier.
+  std::set<std::pair<int, int>> phases, generations;
+  int waits = 0;
+  for (const auto& event : trace) {
+    const std::string what = event[0];
+    const std::pair<int, int> id{event[4].get<int>(), event[5].get<int>()};
+    if (what == "arrive" || what == "copy") phases.insert(id);
+    if (what == "bar_arrive") generations.insert(id);
+    if (what == "wait") CHECK(phases.count(id) == 1);
+    if (what == "bar_wait") CHECK(generations.count(id) == 1);
+    waits += what == "wait" ? 1 : 0;
+  }
+  CHECK(waits >= 4);
 }
 
 TEST_CASE("keys says what works, by key and target") {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/ptx/decode/warp_access.hpp"
@@ -181,10 +182,12 @@ void run_cp_async(Warp& w, const Op& op) {
   }
   if (c.policy == Policy::eager) complete_copies(w, w.exec, -1);
 }
-void run_commit(Warp& w, const Op&) {
+void run_commit(Warp& w, const Op& op) {
+  trace(w, op, TraceEvent::What::commit, 0);
   each_lane(w, [&](int l) { ++w.copies.committed[l]; });
 }
 void run_wait_group(Warp& w, const Op& op) {
+  trace(w, op, TraceEvent::What::commit_wait, 0, 0, op.imm < 0 ? 0 : static_cast<std::uint64_t>(op.imm));
   retire_groups(w, static_cast<std::uint32_t>(Unit::cp_async), op.imm, w.copies.committed);
   complete_copies(w, w.exec, static_cast<int>(op.imm));
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/bulk.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
@@ -325,6 +326,17 @@ bool find_barrier(Warp& w, const Op& op, BulkCopy& b) {
   return true;
 }
 
+/// The copy is under way: complete at once, or some time later.
+void start_copy(Warp& w, const Op& op, BulkCopy copy) {
+  Cluster& c = *w.block->cluster;
+  copy.issued = ++c.issued;
+  if (copy.kind == BulkCopy::Kind::load)
+    trace(w, op, TraceEvent::What::copy, copy.mbarrier - kSharedBase, copy.phase, copy.bytes);
+  c.bulk.push_back(std::move(copy));
+  ++c.progress;
+  if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);
+}
+
 }  // namespace
 
 void run_bulk(Warp& w, const Op& op) {
@@ -399,10 +411,7 @@ void run_bulk(Warp& w, const Op& op) {
       if (b.kind == BulkCopy::Kind::load && (w.exec & (w.exec - 1)) != 0) begun.push_back(b.runs);
       track(w, op, l, b, repeated);
     }
-    b.issued = ++c.issued;
-    c.bulk.push_back(std::move(b));
-    ++c.progress;
-    if (c.policy == Policy::eager) complete_bulk(c, c.bulk.size() - 1);
+    start_copy(w, op, std::move(b));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/ptx/decode/matrix.hpp"
 #include "emulator/ptx/decode/warp_access.hpp"
@@ -262,6 +263,7 @@ void run_wgmma(Warp& w, const Op& op) {
 }
 void run_wgmma_commit(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
+  trace(w, op, TraceEvent::What::wgmma_commit, 0, 0, w.wgmma_issued);
   w.wgmma_groups.push_back(w.wgmma_issued);
   w.wgmma_epochs.push_back(w.wgmma_epoch);
 }
@@ -278,6 +280,7 @@ void run_wgmma_wait(Warp& w, const Op& op) {
     t.value = until;
     return w.block_on(t);
   }
+  trace(w, op, TraceEvent::What::wgmma_wait, 0, 0, keep);
   const std::size_t done = w.wgmma_groups.size() - keep;
   // A wgmma-group is one of the warpgroup: it is complete for all four warps at once.
   if (RaceTracker* r = b.cluster->races.get())

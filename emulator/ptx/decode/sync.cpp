@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 
@@ -82,6 +83,7 @@ void run_bar(Warp& w, const Op& op) {
   }
   NamedBarrier& b = w.block->barriers[id];
   if (w.resumed) {
+    trace(w, op, TraceEvent::What::bar_wait, id, b.generation - 1);
     if (c.races) c.races->acquire(w, b.done, w.exec);
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
@@ -126,9 +128,11 @@ void run_bar(Warp& w, const Op& op) {
     b.popc += static_cast<std::uint32_t>(std::popcount(p));
   }
   const u64 generation = b.generation;
+  trace(w, op, TraceEvent::What::bar_arrive, id, generation);
   barrier_settle(*w.block, b);
   if ((op.flags & kArrive) != 0) return;
   if (b.generation != generation) {
+    trace(w, op, TraceEvent::What::bar_wait, id, generation);
     if (c.races) c.races->acquire(w, b.done, w.exec);
     if ((op.flags & kRed) != 0) finish_reduction(w, op, b);
     return;
@@ -234,6 +238,12 @@ Target target_of(Warp& w, const Op& op, int lane) {
   return t;
 }
 
+void note_arrival(Warp& w, const Op& op, int lane, std::uint32_t offset, const MBarrier& m,
+                  std::uint32_t count) {
+  if (count > m.pending) report_overrun(w, op, lane, offset, m);
+  trace(w, op, TraceEvent::What::arrive, offset - kSharedBase, m.phase);
+}
+
 void run_mbarrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto what = static_cast<Mb>(op.count);
@@ -289,7 +299,7 @@ void run_mbarrier(Warp& w, const Op& op) {
         } else if (op.b != kNoRef) {
           n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
         }
-        if (n > m->pending) report_overrun(w, op, l, t.offset, *m);
+        note_arrival(w, op, l, t.offset, *m, n);
         // Lanes that arrive together publish together, once for each mbarrier.
         if (c.races && m != published) c.races->release(w, m->arriving, w.exec);
         published = m;
@@ -328,6 +338,7 @@ void run_mbarrier_test(Warp& w, const Op& op) {
   const MBarrier* acquired = nullptr;
   const Clock* clocks[32];
   int clock_count = 0;
+  std::uint32_t passed = 0;  // the mbarrier, for a trace
   Wait t;
   each_lane(w, [&](int l) {
     const Target at = target_of(w, op, l);
@@ -344,6 +355,7 @@ void run_mbarrier_test(Warp& w, const Op& op) {
         news |= 1u << l;
       if (m != acquired) clocks[clock_count++ & 31] = &m->done;
       acquired = m;
+      passed = at.offset;
     } else if (t.kind == WaitKind::none) {
       t.kind = WaitKind::mbarrier;
       t.block = at.block;
@@ -361,6 +373,9 @@ void run_mbarrier_test(Warp& w, const Op& op) {
   if (RaceTracker* r = w.block->cluster->races.get())
     for (int i = 0; i < std::min(clock_count, 32); ++i) r->acquire(w, *clocks[i], done);
   if (done == 0 && !w.timed_out) return w.block_on(t);
+  // In phase 0 nobody was waited for: it was free from the start.
+  if (done != 0 && acquired != nullptr && acquired->phase > 0)
+    trace(w, op, TraceEvent::What::wait, passed - kSharedBase, acquired->phase - 1);
   std::uint32_t& d = *w.out<std::uint32_t>(op.d);
   d = (d & ~w.exec) | (done & w.exec);
 }

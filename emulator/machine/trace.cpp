@@ -1,0 +1,51 @@
+#include "emulator/machine/trace.hpp"
+
+#include <atomic>
+#include <numeric>
+
+#include "emulator/machine/machine.hpp"
+
+namespace kiln::emulator {
+namespace {
+
+constexpr std::uint64_t kMmaClocks =
+    16;  // of an mma.sync beside other instructions, for the length of a picture's bars
+
+std::atomic<Trace*>& active() {
+  static std::atomic<Trace*> trace{nullptr};
+  return trace;
+}
+
+}  // namespace
+
+void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
+                 std::uint64_t count) {
+  TraceEvent event;
+  event.what = what;
+  event.warp = w.index;
+  event.line = site_of(w, op, -1).source_line;
+  event.instructions = std::accumulate(std::begin(w.counts), std::end(w.counts), std::uint64_t{0}) +
+                       (kMmaClocks - 1) * w.counts[static_cast<int>(Kind::mma)];
+  event.id = id;
+  event.phase = phase;
+  event.count = count;
+  const std::lock_guard lock(mutex_);
+  if (events_.size() < kMost) events_.push_back(event);
+}
+
+TraceScope::TraceScope(Trace& trace) {
+  active() = &trace;
+}
+TraceScope::~TraceScope() {
+  active() = nullptr;
+}
+
+void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
+           std::uint64_t count) {
+  Trace* const trace = active().load(std::memory_order_relaxed);
+  if (trace == nullptr) return;
+  const Dim3& block = w.block->id;
+  if (block.x == 0 && block.y == 0 && block.z == 0) trace->note(w, op, what, id, phase, count);
+}
+
+}  // namespace kiln::emulator
