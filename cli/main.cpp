@@ -45,7 +45,7 @@ constexpr CommandRow kCommands[] = {
 };
 
 constexpr const char* kConfigHelp =
-    "CONFIG is a path, the name of a shipped config (`kiln list`), or - for standard input.";
+    "CONFIG is a path, the name of a shipped config (`kiln list`), - for standard input, or the JSON itself.";
 
 int status_of(ErrorCode code) {
   switch (code) {

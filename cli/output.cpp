@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -84,7 +85,7 @@ std::string time_text(double us) {
   if (us < 999.5) return fmt::format("{:.3g} us", us);
   if (us < 999.5e3) return fmt::format("{:.3g} ms", us / 1e3);
   if (us < 120e6) return fmt::format("{:.3g} s", us / 1e6);
-  const auto seconds = static_cast<std::int64_t>(us / 1e6 + 0.5);
+  const std::int64_t seconds = std::llround(us / 1e6);
   if (seconds < 7200) return fmt::format("{} min {} s", seconds / 60, seconds % 60);
   return fmt::format("{} h {} min", seconds / 3600, seconds % 3600 / 60);
 }

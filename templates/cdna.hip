@@ -43,6 +43,16 @@ DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 // A value that is the same in every lane, in a scalar register.
 DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
 
+//@ section arguments_again needs types
+// The kernel's arguments, to be read from memory again: what only the end of a kernel needs would otherwise take
+// scalar registers through its main loop.
+template <class Arguments>
+DEVICE const CONSTANT Arguments* arguments_again() {
+  u64 address = (u64)__builtin_amdgcn_kernarg_segment_ptr();
+  __asm volatile("" : "+s"(address));  // the compiler must not know that these are the same
+  return (const CONSTANT Arguments*)address;
+}
+
 //@ section buffer_resource needs types
 // Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
 // between a vector instruction that writes a scalar register and a memory instruction that reads it.

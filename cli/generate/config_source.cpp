@@ -1,5 +1,5 @@
-// A name with a slash or an extension is a path; anything else is looked up among files first, then shipped
-// configs.
+// Text that begins with a brace is a config, a name with a slash or an extension a path; anything else is looked up
+// among files first, then shipped configs.
 #include "cli/generate/config_source.hpp"
 
 #include <algorithm>
@@ -62,6 +62,7 @@ const std::vector<ShippedConfig>& shipped_configs() {
 
 ConfigText read_config_text(const std::string& argument) {
   if (argument == "-") return {"standard input", read_text("/dev/stdin", kMaxConfigBytes)};
+  if (argument.starts_with('{')) return {"command line", argument};
   std::error_code ignored;
   const bool path_like = argument.find('/') != std::string::npos || argument.ends_with(".json");
   if (path_like || fs::is_regular_file(argument, ignored))

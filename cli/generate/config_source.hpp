@@ -1,4 +1,4 @@
-// The CONFIG argument: a path, the name of a shipped config, or "-" for standard input.
+// The CONFIG argument: a path, the name of a shipped config, "-" for standard input, or the config itself (text that begins with a brace).
 #pragma once
 
 #include <kiln/config.hpp>

@@ -76,6 +76,23 @@ std::string wrapped_list(const std::vector<std::string>& texts) {
   return out + line;
 }
 
+void emit_argument_struct(Writer& w, const std::vector<KernelParam>& params, const ParameterStyle& style) {
+  w.open("struct Arguments");
+  for (const KernelParam& param : params) w.line("{};", parameter_text(param, style));
+  w.close(";");
+}
+
+std::string arguments_read_again(const std::vector<KernelParam>& params, const std::string& again,
+                                 const ParameterStyle& style) {
+  std::string out;
+  for (const KernelParam& param : params) {
+    if (param.kind == KernelParam::Kind::captured) continue;
+    out += fmt::format("{}{} = {}->{};", out.empty() ? "" : "\n", parameter_text(param, style), again,
+                       param.role);
+  }
+  return out;
+}
+
 std::string parameter_list(const std::vector<KernelParam>& params, const ParameterStyle& style) {
   std::vector<std::string> texts;
   for (const KernelParam& param : params) texts.push_back(parameter_text(param, style));

@@ -30,6 +30,13 @@ std::string parameter_text(const KernelParam& param, const ParameterStyle& style
 /// Comma-separated texts, as many as fit a line; the lines after the first are indented.
 std::string wrapped_list(const std::vector<std::string>& texts);
 
+/// A structure `Arguments` of all parameters as they lie in memory.
+void emit_argument_struct(Writer& w, const std::vector<KernelParam>& params,
+                          const ParameterStyle& style = {});
+/// Declarations of the same names, read by way of `again`, a pointer to that structure. Without captured tensors.
+std::string arguments_read_again(const std::vector<KernelParam>& params, const std::string& again,
+                                 const ParameterStyle& style = {});
+
 /// All parameters, in order.
 std::string parameter_list(const std::vector<KernelParam>& params, const ParameterStyle& style = {});
 

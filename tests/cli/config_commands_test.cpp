@@ -103,6 +103,10 @@ TEST_CASE("plan holds every part, whatever the form") {
     CHECK(document["resources"][key].get<int>() > 0);
   CHECK(document["resolved"]["depth"] == 128);
   CHECK(run_kiln("plan -", kGood).json() == document);
+  CHECK(run_kiln("plan '" + kGood + "'").json() == document);
+  const auto broken = run_kiln("plan '{\"target\": 1'");
+  CHECK(broken.status == 2);
+  CHECK(is_one_line(broken.err));
 }
 
 TEST_CASE("generate twice gives the same bytes, and files named as documented") {

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include <kiln/generator.hpp>
+#include <kiln/part_kernels.hpp>
 
 using namespace kiln;
 namespace fs = std::filesystem;
@@ -84,6 +85,34 @@ TEST_CASE("golden sources") {
     ++compared;
   }
   CHECK(compared > 0);
+}
+
+TEST_CASE("golden sources of kernels for parts") {
+  const bool update = std::getenv("KILN_UPDATE_GOLDEN") != nullptr;
+  const auto config = [](const char* target, const char* operation) {
+    return parse_config(
+        std::string(R"({"target": ")") + target + R"(", "operation": ")" + operation +
+            R"(", "dtype": "bf16", "depth": 64, "mask": "causal", "operand": {"kind": "ragged"}})",
+        "golden");
+  };
+  const std::pair<const char*, KernelSource> sources[] = {
+      {"part_prefill_bf16_d64_causal_sm90a.cu", make_part_kernel(config("sm_90a", "prefill"))},
+      {"part_prefill_bf16_d64_causal_sm80.cu", make_part_kernel(config("sm_80", "prefill"))},
+      {"part_merge2_bf16_d64_sm90a.cu", make_part_merge_kernel(config("sm_90a", "decode"), 2, false)},
+      {"part_merge1_floats_d64_gfx942.hip", make_part_merge_kernel(config("gfx942", "prefill"), 1, true)}};
+  for (const auto& [name, source] : sources) {
+    CAPTURE(name);
+    const fs::path golden = fs::path(KILN_SOURCE_DIR "/tests/golden") / name;
+    const std::string text = without_version(source.text);
+    if (update) {
+      std::ofstream(golden, std::ios::binary) << text;
+      continue;
+    }
+    REQUIRE_MESSAGE(fs::exists(golden), "no golden file; run once with KILN_UPDATE_GOLDEN=1 and review it");
+    INFO("first difference at line " << first_difference(text, read(golden))
+                                     << "; KILN_UPDATE_GOLDEN=1 rewrites");
+    CHECK((text == read(golden)));
+  }
 }
 
 TEST_CASE("every shipped config generates, twice the same, under its file's name") {

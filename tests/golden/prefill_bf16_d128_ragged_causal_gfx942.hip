@@ -50,6 +50,15 @@ DEVICE u32 as_bits(float x) { return __builtin_bit_cast(u32, x); }
 // A value that is the same in every lane, in a scalar register.
 DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
 
+// The kernel's arguments, to be read from memory again: what only the end of a kernel needs would otherwise take
+// scalar registers through its main loop.
+template <class Arguments>
+DEVICE const CONSTANT Arguments* arguments_again() {
+  u64 address = (u64)__builtin_amdgcn_kernarg_segment_ptr();
+  __asm volatile("" : "+s"(address));  // the compiler must not know that these are the same
+  return (const CONSTANT Arguments*)address;
+}
+
 // Descriptor of `bytes` bytes at `base`: reads past the end give 0, writes past it are dropped. The wait states are those
 // between a vector instruction that writes a scalar register and a memory instruction that reads it.
 DEVICE i32x4 buffer_words(const void* base, int bytes) { return i32x4{(int)(u64)base, (int)((u64)base >> 32) & 0xffff, bytes, 0x00027000}; }
@@ -149,6 +158,50 @@ DEVICE float from_lane(int lane4, float x) {
   return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(lane4, __builtin_bit_cast(int, x)));
 }
 
+// Threads and warps, as text for NVIDIA and AMD names them. Such text works with 32 lanes: both halves of a wave do the
+// same. `lane` of broadcast is the same in all lanes; warp_ballot has the lower 32.
+#define UNROLL_4 _Pragma("clang loop vectorize(disable) unroll_count(4)")
+DEVICE int thread_id() { return (int)__builtin_amdgcn_workitem_id_x(); }
+DEVICE int block_id() { return (int)__builtin_amdgcn_workgroup_id_x(); }
+DEVICE int shuffle(int x, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, x); }
+DEVICE int broadcast(int x, int lane) { return __builtin_amdgcn_readlane(x, __builtin_amdgcn_readfirstlane(lane)); }
+DEVICE int shuffle_xor(int x, int step) { return shuffle(x, (thread_id() ^ step) & 63); }
+DEVICE int shuffle_up(int x, int step) { return shuffle(x, (thread_id() - step) & 63); }
+#if __has_builtin(__builtin_amdgcn_ballot_w64)
+DEVICE u32 warp_ballot(bool x) { return (u32)__builtin_amdgcn_ballot_w64(x); }
+#else
+DEVICE u32 warp_ballot(bool x) { return (u32)__builtin_amdgcn_uicmp((u32)x, 0u, 33); }
+#endif
+DEVICE int first_set(u32 bits) { return __builtin_ffs(bits) - 1; }
+
+// Floats across the 32 lanes of such text. any_lane is of the whole wave; one half of it writes.
+DEVICE float lane_float(float x, int lane) { return as_float((u32)broadcast((int)as_bits(x), lane)); }
+DEVICE bool any_lane(bool x) { return any(x); }
+DEVICE int same(int x) { return __builtin_amdgcn_readfirstlane(x); }
+DEVICE bool writes_rows() { return (thread_id() & 32) == 0; }
+DEVICE float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += as_float((u32)shuffle_xor((int)as_bits(x), step));
+  return x;
+}
+DEVICE float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = __builtin_fmaxf(x, as_float((u32)shuffle_xor((int)as_bits(x), step)));
+  return x;
+}
+DEVICE int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max_of(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+DEVICE float low_half(u32 two) { return as_float(two << 16); }
+DEVICE float high_half(u32 two) { return as_float(two & 0xffff0000u); }
+DEVICE bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
 // Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
 DEVICE u32 round_bf16(float x) {
   const u32 bits = as_bits(x);
@@ -156,6 +209,26 @@ DEVICE u32 round_bf16(float x) {
 }
 DEVICE u32 pack_bf16(float lo, float hi) { return __builtin_amdgcn_perm(round_bf16(hi), round_bf16(lo), 0x07060302u); }
 
+struct Arguments {
+  const u16* q;
+  const u16* k;
+  const u16* v;
+  u16* o;
+  const int* cu_seqlens_q;
+  const int* cu_seqlens_k;
+  int heads_q;
+  int heads_kv;
+  int num_m_blocks;
+  long long q_stride_seq;
+  long long q_stride_head;
+  long long k_stride_seq;
+  long long k_stride_head;
+  long long v_stride_seq;
+  long long v_stride_head;
+  long long o_stride_seq;
+  long long o_stride_head;
+  float scale_log2;
+};
 extern "C" __global__ __attribute__((amdgpu_flat_work_group_size(512, 512)))
 void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, const u16* v, u16* o, const int* cu_seqlens_q,
     const int* cu_seqlens_k, int heads_q, int heads_kv, int num_m_blocks, long long q_stride_seq,
@@ -177,7 +250,6 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
   const u16* const q_head = q + q_start * q_stride_seq + head * q_stride_head + m_start * q_stride_seq;
   const u16* const k_head = k + k_start * k_stride_seq + kv_head * k_stride_head;
   const u16* const v_head = v + k_start * v_stride_seq + kv_head * v_stride_head;
-  u16* const o_head = o + q_start * o_stride_seq + head * o_stride_head + m_start * o_stride_seq;
   const int block_row = warp * 32 + (lane & 31);  // this lane's row of the block's
   const int row = m_start + block_row;
   // Keys that some row of the block sees, that some row of this wave sees, and that all of them see.
@@ -826,20 +898,158 @@ void kiln_prefill_bf16_d128_ragged_causal_gfx942(const u16* q, const u16* k, con
     }
     if (!late) SYNC();
   }
+  // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
+  float odd_0 = 0.0f, odd_1 = 0.0f;
+  odd_0 = fmaf(o_acc[0][0], o_acc[0][1], odd_0);
+  odd_1 = fmaf(o_acc[0][2], o_acc[0][3], odd_1);
+  odd_0 = fmaf(o_acc[0][4], o_acc[0][5], odd_0);
+  odd_1 = fmaf(o_acc[0][6], o_acc[0][7], odd_1);
+  odd_0 = fmaf(o_acc[0][8], o_acc[0][9], odd_0);
+  odd_1 = fmaf(o_acc[0][10], o_acc[0][11], odd_1);
+  odd_0 = fmaf(o_acc[0][12], o_acc[0][13], odd_0);
+  odd_1 = fmaf(o_acc[0][14], o_acc[0][15], odd_1);
+  odd_0 = fmaf(o_acc[1][0], o_acc[1][1], odd_0);
+  odd_1 = fmaf(o_acc[1][2], o_acc[1][3], odd_1);
+  odd_0 = fmaf(o_acc[1][4], o_acc[1][5], odd_0);
+  odd_1 = fmaf(o_acc[1][6], o_acc[1][7], odd_1);
+  odd_0 = fmaf(o_acc[1][8], o_acc[1][9], odd_0);
+  odd_1 = fmaf(o_acc[1][10], o_acc[1][11], odd_1);
+  odd_0 = fmaf(o_acc[1][12], o_acc[1][13], odd_0);
+  odd_1 = fmaf(o_acc[1][14], o_acc[1][15], odd_1);
+  odd_0 = fmaf(o_acc[2][0], o_acc[2][1], odd_0);
+  odd_1 = fmaf(o_acc[2][2], o_acc[2][3], odd_1);
+  odd_0 = fmaf(o_acc[2][4], o_acc[2][5], odd_0);
+  odd_1 = fmaf(o_acc[2][6], o_acc[2][7], odd_1);
+  odd_0 = fmaf(o_acc[2][8], o_acc[2][9], odd_0);
+  odd_1 = fmaf(o_acc[2][10], o_acc[2][11], odd_1);
+  odd_0 = fmaf(o_acc[2][12], o_acc[2][13], odd_0);
+  odd_1 = fmaf(o_acc[2][14], o_acc[2][15], odd_1);
+  odd_0 = fmaf(o_acc[3][0], o_acc[3][1], odd_0);
+  odd_1 = fmaf(o_acc[3][2], o_acc[3][3], odd_1);
+  odd_0 = fmaf(o_acc[3][4], o_acc[3][5], odd_0);
+  odd_1 = fmaf(o_acc[3][6], o_acc[3][7], odd_1);
+  odd_0 = fmaf(o_acc[3][8], o_acc[3][9], odd_0);
+  odd_1 = fmaf(o_acc[3][10], o_acc[3][11], odd_1);
+  odd_0 = fmaf(o_acc[3][12], o_acc[3][13], odd_0);
+  odd_1 = fmaf(o_acc[3][14], o_acc[3][15], odd_1);
+  const bool odd = !((odd_0 + odd_1) * 0.0f == 0.0f);
+  {
+    const CONSTANT Arguments* const again = arguments_again<Arguments>();
+    const u16* q = again->q;
+    const u16* k = again->k;
+    const u16* v = again->v;
+    u16* o = again->o;
+    const int* cu_seqlens_q = again->cu_seqlens_q;
+    const int* cu_seqlens_k = again->cu_seqlens_k;
+    int heads_q = again->heads_q;
+    int heads_kv = again->heads_kv;
+    int num_m_blocks = again->num_m_blocks;
+    long long q_stride_seq = again->q_stride_seq;
+    long long q_stride_head = again->q_stride_head;
+    long long k_stride_seq = again->k_stride_seq;
+    long long k_stride_head = again->k_stride_head;
+    long long v_stride_seq = again->v_stride_seq;
+    long long v_stride_head = again->v_stride_head;
+    long long o_stride_seq = again->o_stride_seq;
+    long long o_stride_head = again->o_stride_head;
+    float scale_log2 = again->scale_log2;
+    const int kv_head = head / (heads_q / heads_kv);
+    const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;
+    const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;
+    const int num_tiles = (max(min(seqlen_k, (min(m_start + 256, seqlen_q) - 1 + seqlen_k - seqlen_q) + 1), 0) + 31) / 32;
+    const int rows_left = seqlen_q - m_start;
+    u16* const o_head = o + q_start * o_stride_seq + head * o_stride_head + m_start * o_stride_seq;
 
-  // ---- epilogue: O / row_sum, LSE
-  row_sum = row_sum + from_lane((lane ^ 32) * 4, row_sum);
-  const float inv_sum = row_sum != 0.0f ? rcp_approx(row_sum) : 0.0f;
-  // Rows past the end are sent where the descriptor drops them.
-  const int o_row_bytes = (int)(o_stride_seq * 2);
-  const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 256);
-  const u32 o_from = block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u;
-  buffer_store_16(o_rows, o_from + 0 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[2][0] * inv_sum, o_acc[3][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[2][1] * inv_sum, o_acc[3][1] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 16 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[3][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum), pack_bf16(o_acc[2][3] * inv_sum, o_acc[3][3] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 64 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][4] * inv_sum, o_acc[1][4] * inv_sum), pack_bf16(o_acc[2][4] * inv_sum, o_acc[3][4] * inv_sum), pack_bf16(o_acc[0][5] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[2][5] * inv_sum, o_acc[3][5] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 80 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][6] * inv_sum, o_acc[1][6] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[3][6] * inv_sum), pack_bf16(o_acc[0][7] * inv_sum, o_acc[1][7] * inv_sum), pack_bf16(o_acc[2][7] * inv_sum, o_acc[3][7] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 128 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][8] * inv_sum, o_acc[1][8] * inv_sum), pack_bf16(o_acc[2][8] * inv_sum, o_acc[3][8] * inv_sum), pack_bf16(o_acc[0][9] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[2][9] * inv_sum, o_acc[3][9] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 144 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][10] * inv_sum, o_acc[1][10] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[3][10] * inv_sum), pack_bf16(o_acc[0][11] * inv_sum, o_acc[1][11] * inv_sum), pack_bf16(o_acc[2][11] * inv_sum, o_acc[3][11] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 192 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][12] * inv_sum, o_acc[1][12] * inv_sum), pack_bf16(o_acc[2][12] * inv_sum, o_acc[3][12] * inv_sum), pack_bf16(o_acc[0][13] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[2][13] * inv_sum, o_acc[3][13] * inv_sum)});
-  buffer_store_16(o_rows, o_from + 208 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][14] * inv_sum, o_acc[1][14] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[3][14] * inv_sum), pack_bf16(o_acc[0][15] * inv_sum, o_acc[1][15] * inv_sum), pack_bf16(o_acc[2][15] * inv_sum, o_acc[3][15] * inv_sum)});
+    // ---- epilogue: O / row_sum, LSE
+    row_sum = row_sum + from_lane((lane ^ 32) * 4, row_sum);
+    const float inv_sum = row_sum != 0.0f ? rcp_approx(row_sum) : 0.0f;
+    // Rows past the end are sent where the descriptor drops them.
+    const int o_row_bytes = (int)(o_stride_seq * 2);
+    const i32x4 o_rows = buffer_resource(o_head, (rows_left - 1) * o_row_bytes + 256);
+    const u32 o_from = block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u;
+    buffer_store_16(o_rows, o_from + 0 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][0] * inv_sum, o_acc[1][0] * inv_sum), pack_bf16(o_acc[2][0] * inv_sum, o_acc[3][0] * inv_sum), pack_bf16(o_acc[0][1] * inv_sum, o_acc[1][1] * inv_sum), pack_bf16(o_acc[2][1] * inv_sum, o_acc[3][1] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 16 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][2] * inv_sum, o_acc[1][2] * inv_sum), pack_bf16(o_acc[2][2] * inv_sum, o_acc[3][2] * inv_sum), pack_bf16(o_acc[0][3] * inv_sum, o_acc[1][3] * inv_sum), pack_bf16(o_acc[2][3] * inv_sum, o_acc[3][3] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 64 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][4] * inv_sum, o_acc[1][4] * inv_sum), pack_bf16(o_acc[2][4] * inv_sum, o_acc[3][4] * inv_sum), pack_bf16(o_acc[0][5] * inv_sum, o_acc[1][5] * inv_sum), pack_bf16(o_acc[2][5] * inv_sum, o_acc[3][5] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 80 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][6] * inv_sum, o_acc[1][6] * inv_sum), pack_bf16(o_acc[2][6] * inv_sum, o_acc[3][6] * inv_sum), pack_bf16(o_acc[0][7] * inv_sum, o_acc[1][7] * inv_sum), pack_bf16(o_acc[2][7] * inv_sum, o_acc[3][7] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 128 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][8] * inv_sum, o_acc[1][8] * inv_sum), pack_bf16(o_acc[2][8] * inv_sum, o_acc[3][8] * inv_sum), pack_bf16(o_acc[0][9] * inv_sum, o_acc[1][9] * inv_sum), pack_bf16(o_acc[2][9] * inv_sum, o_acc[3][9] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 144 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][10] * inv_sum, o_acc[1][10] * inv_sum), pack_bf16(o_acc[2][10] * inv_sum, o_acc[3][10] * inv_sum), pack_bf16(o_acc[0][11] * inv_sum, o_acc[1][11] * inv_sum), pack_bf16(o_acc[2][11] * inv_sum, o_acc[3][11] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 192 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][12] * inv_sum, o_acc[1][12] * inv_sum), pack_bf16(o_acc[2][12] * inv_sum, o_acc[3][12] * inv_sum), pack_bf16(o_acc[0][13] * inv_sum, o_acc[1][13] * inv_sum), pack_bf16(o_acc[2][13] * inv_sum, o_acc[3][13] * inv_sum)});
+    buffer_store_16(o_rows, o_from + 208 + lane / 32 * 32, u32x4{pack_bf16(o_acc[0][14] * inv_sum, o_acc[1][14] * inv_sum), pack_bf16(o_acc[2][14] * inv_sum, o_acc[3][14] * inv_sum), pack_bf16(o_acc[0][15] * inv_sum, o_acc[1][15] * inv_sum), pack_bf16(o_acc[2][15] * inv_sum, o_acc[3][15] * inv_sum)});
+    // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+    if (same(any_lane(odd))) {
+      const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 32 * warp), row_end = same(min(m_start + 32 * warp + 32, seqlen_q));
+      WAIT_LOADS(0);  // the store has been written
+      // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+      int highest = -1, lowest = 0x7fffffff;
+      {
+        const int row = row_begin, last = same(min(num_tiles * 32, seqlen_k)) - 1;
+    #pragma unroll 1
+        for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
+          const int key = min(first + lane_32, last);
+          highest = finite_halves((const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + (key) * v_stride_seq), 64) ? highest : key;
+        }
+        highest = same(largest_of_lanes(highest));
+      }
+    #pragma unroll 1
+      for (int row = row_begin; row < row_end; ++row) {
+        const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
+        if (highest < end && lowest >= begin) continue;
+        const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + (head) * q_stride_head);
+        float maximum = -kInfinity, sum = 0.0f, out[4];
+    #pragma unroll
+        for (int i = 0; i < 4; ++i) out[i] = 0.0f;
+        // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+        bool left = end > begin;
+    #pragma unroll 1
+        for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+          float score[1] = {0.0f};
+          {
+            const int key = max(min(first + lane_32, end - 1), begin);
+            const u32* const key_words = (const u32*)(k + kv_head * k_stride_head + k_start * k_stride_seq + (key) * k_stride_seq);
+            UNROLL_4
+            for (int i = 0; i < 64; ++i) {
+              score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
+              score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+            }
+            score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+          }
+          const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+          const float base = largest == -kInfinity ? 0.0f : largest;
+          const float shrink = exp2_approx((maximum - base) * scale_log2);
+          const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+          sum = fmaf(sum, shrink, sum_of_lanes(weight));
+          maximum = largest;
+    #pragma unroll
+          for (int i = 0; i < 4; ++i) out[i] *= shrink;
+    #pragma unroll 1
+          for (int j = 0; j < 32; ++j) {
+            const int key = max(min(first + j, end - 1), begin);
+            const float p = lane_float(weight, j);
+            const bool seen = lane_float(score[0], j) != -kInfinity;
+            const u32* const value_words = (const u32*)(v + kv_head * v_stride_head + k_start * v_stride_seq + (key) * v_stride_seq);
+    #pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+              u32 two = value_words[min(lane_32 + 16 * i, 63)];
+              two = seen ? two : 0u;
+              out[i] = fmaf(p, low_half(two), out[i]);
+              out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+            }
+          }
+          // what the row itself sees may leave nothing to compute
+          bool finite = false;
+    #pragma unroll
+          for (int i = 0; i < 4; ++i) finite |= out[i] * 0.0f == 0.0f;
+          left = any_lane(finite);
+        }
+        const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+        u16* const to = o + (q_start + row) * o_stride_seq + (head) * o_stride_head;
+    #pragma unroll
+        for (int i = 0; i < 4; i += 2) {
+          const int column = 2 * lane_32 + 32 * i;
+          const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+          if (column < 128 && writes_rows()) *(u32*)(to + column) = two;
+        }
+      }
+    }
+  }
 }

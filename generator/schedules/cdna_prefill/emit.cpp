@@ -36,17 +36,36 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   return params;
 }
 
-// Lengths of the sequence, and pointers to its first rows.
-void emit_sequence(Writer& w, const PrefillPlan& p) {
-  if (p.ragged_q()) {
+/// Of the tensors those that the main loop reads, and what is left for the end of a kernel.
+Tensors inputs_of(const PrefillPlan& p) {
+  Tensors tensors = tensors_of(p);
+  std::erase_if(tensors.names, [](const char* name) { return *name == 'o'; });
+  return tensors;
+}
+Tensors output_of(const PrefillPlan& p) {
+  Tensors tensors = tensors_of(p);
+  tensors.names = {"o"};
+  return tensors;
+}
+
+// Lengths of the sequence; a block without rows may return between the two.
+void emit_query_lengths(Writer& w, const PrefillPlan& p) {
+  if (p.ragged_q())
     w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
-    w.line("if (m_start >= seqlen_q) return;");
-  }
+}
+void emit_key_lengths(Writer& w, const PrefillPlan& p) {
   if (p.kind == OperandKind::ragged)
     w.line("const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;");
+  if (p.table()) w.line("const int seqlen_k = seqlens_k[batch];");
   if (p.part) w.line("{}", kAlignedRows);
+}
+
+// Lengths of the sequence, and pointers to its first rows.
+void emit_sequence(Writer& w, const PrefillPlan& p) {
+  emit_query_lengths(w, p);
+  if (p.ragged_q()) w.line("if (m_start >= seqlen_q) return;");
+  emit_key_lengths(w, p);
   if (p.table()) {
-    w.line("const int seqlen_k = seqlens_k[batch];");
     w.line(
         "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch * "
         "page_table_stride);");
@@ -55,8 +74,33 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
     w.line("const int block = pages[0];");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
   }
-  emit_head_pointers(w, tensors_of(p), {"batch", "head", "m_start"}, first_column(p.config));
+  emit_head_pointers(w, p.hidden ? inputs_of(p) : tensors_of(p), {"batch", "head", "m_start"},
+                     first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch");
+}
+
+// The end of the keys that the block's last row sees.
+std::string block_end(const PrefillPlan& p) {
+  return p.mask->end_key(
+      fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()), "seqlen_k",
+      "batch");
+}
+
+// The first tile that a block reads, whose first row is at key position `position`.
+void emit_first_tile(Writer& w, const PrefillPlan& p, const std::string& position) {
+  const std::string first = p.mask->first_read(position, "seqlen_k", "batch");
+  if (p.mask->left_padding()) {
+    w.line("const int first_tile = min({} / {}, max(num_tiles - 1, 0));", first, p.BN);
+  } else {
+    w.line("const int first_tile = {} / {};", first, p.BN);
+  }
+}
+
+// The tiles of a block under a bounded mask, without the names that emit_work gives to what they are made of.
+void emit_tiles_of_block(Writer& w, const PrefillPlan& p) {
+  w.line("const int num_tiles = (max({}, 0) + {}) / {};", block_end(p), p.BN - 1, p.BN);
+  if (p.mask->bounded_below())
+    emit_first_tile(w, p, fmt::format("(m_start + seqlen_k - {})", p.aligned_rows()));
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
@@ -101,22 +145,14 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int block_position = m_start + seqlen_k - {};", p.aligned_rows());
   w.line("const int warp_position = block_position + {} * warp;", p.WM());
   const std::string warp_last = fmt::format("(warp_position + {})", p.WM() - 1);
-  w.line("const int block_end = {};",
-         p.mask->end_key(
-             fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()),
-             "seqlen_k", "batch"));
+  w.line("const int block_end = {};", block_end(p));
   w.line("const int warp_end = {};", p.mask->end_key(warp_last, "seqlen_k", "batch"));
   w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k", "batch"));
   w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
   if (!p.mask->bounded_below()) return;
   w.line("const int warp_begin = {};", p.mask->first_key("warp_position", "batch"));
   w.line("const int clean_begin = {};", p.mask->first_key(warp_last, "batch"));
-  const std::string first = p.mask->first_read("block_position", "seqlen_k", "batch");
-  if (p.mask->left_padding()) {
-    w.line("const int first_tile = min({} / {}, max(num_tiles - 1, 0));", first, p.BN);
-  } else {
-    w.line("const int first_tile = {} / {};", first, p.BN);
-  }
+  emit_first_tile(w, p, "block_position");
 }
 
 void emit_setup(Writer& w, const PrefillPlan& p) {
@@ -169,7 +205,48 @@ void emit_main(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
-void emit_epilogue(Writer& w, const PrefillPlan& p) {
+/// Whether V of some key has made a column of O NaN or infinite: that of all rows.
+void emit_look(Writer& w, const PrefillPlan& p) {
+  std::vector<std::string> elements;
+  for (int i = 0; i < p.ov_columns / p.mfma.shape.m; ++i)
+    for (int e = 0; e < p.mfma.accum(); ++e) elements.push_back(fmt::format("o_acc[{}][{}]", i, e));
+  HiddenValues::emit_look(w, elements);
+}
+
+ParameterStyle style_of(const PrefillPlan& p) {
+  return {.q_bytes = p.q_bytes(), .kv_bytes = p.kv_bytes(), .o_floats = *p.config.out_dtype == DType::f32};
+}
+
+// Arguments, and what follows from them, under the names that they have: kept for the end of a kernel, pointers and
+// strides would take scalar registers through the main loop.
+void emit_arguments_again(Writer& w, const PrefillPlan& p, const std::vector<KernelParam>& params) {
+  w.line("const CONSTANT Arguments* const again = arguments_again<Arguments>();");
+  w.raw(arguments_read_again(params, "again", style_of(p)));
+  w.line("const int kv_head = head / (heads_q / heads_kv);");
+  emit_query_lengths(w, p);
+  emit_key_lengths(w, p);
+  emit_tiles_of_block(w, p);
+  w.line("const int rows_left = seqlen_q - m_start;");
+  emit_head_pointers(w, output_of(p), {"batch", "head", "m_start"}, "");
+}
+
+// Rows that V of keys has reached which the mask hides from them.
+void emit_repair(Writer& w, const PrefillPlan& p) {
+  HiddenValues::Place place = HiddenValues::place_of(p.config, {});
+  place.first_row = fmt::format("m_start + {} * warp", p.WM());
+  place.end_row = fmt::format("min(m_start + {0} * warp + {0}, seqlen_q)", p.WM());
+  place.seqlen_q = p.aligned_rows();
+  place.visited_begin = fmt::format("{} * {}", p.first_tile(), p.BN);
+  place.visited_end = fmt::format("min(num_tiles * {}, seqlen_k)", p.BN);
+  p.hidden->emit_repair(w, place, "any_lane(odd)", "WAIT_LOADS(0);  // the store has been written");
+}
+
+void emit_epilogue(Writer& w, const PrefillPlan& p, const std::vector<KernelParam>& params) {
+  if (p.hidden) {
+    emit_look(w, p);
+    w.open("");
+    emit_arguments_again(w, p, params);
+  }
   w.banner("epilogue: O / row_sum, LSE");
   p.softmax->emit_finish(w);
   if (p.scales) w.line("const float out_factor = inv_sum * v_unit;");
@@ -186,6 +263,9 @@ void emit_epilogue(Writer& w, const PrefillPlan& p) {
   w.line("const int o_row_bytes = (int)(o_stride_seq * {});", size);
   p.q->emit_store(w, "o_head", fmt::format("(rows_left - 1) * o_row_bytes + {}", p.ov_depth * size),
                   "block_row < rows_left ? (u32)(block_row * o_row_bytes) : 0x80000000u");
+  if (!p.hidden) return;
+  emit_repair(w, p);
+  w.close();
 }
 
 std::string head_facts(const PrefillPlan& p) {
@@ -251,8 +331,9 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   };
   use_pack(p.config.dtype);
   if (*p.config.out_dtype != DType::f32) use_pack(*p.config.out_dtype);
-  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead())
+  if (p.loop == PrefillLoop::pingpong || (p.staged && !p.counted) || p.drains_ahead() || p.hidden)
     prelude.use("wait_loads");
+  if (p.hidden) p.hidden->use(prelude), prelude.use("arguments_again");
   if (p.row_scales.any()) prelude.use("from_lane");
   if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
@@ -271,15 +352,17 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.blank();
   body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
+  // Tiles find their pages by lanes; the rows that come over again, one at a time.
+  if (p.hidden) {
+    MHAOperand(p.kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
+    emit_argument_struct(body, params, style_of(p));
+  }
   body.line("extern \"C\" __global__ __attribute__((amdgpu_flat_work_group_size({0}, {0})))", p.num_threads);
-  body.open("void {}({})", source.manifest.entry,
-            parameter_list(params, {.q_bytes = p.q_bytes(),
-                                    .kv_bytes = p.kv_bytes(),
-                                    .o_floats = *p.config.out_dtype == DType::f32}));
+  body.open("void {}({})", source.manifest.entry, parameter_list(params, style_of(p)));
   emit_work(body, p);
   emit_setup(body, p);
   emit_main(body, p);
-  emit_epilogue(body, p);
+  emit_epilogue(body, p, params);
   body.close();
 
   set_text(source, head_facts(p), body.lines());

@@ -136,6 +136,14 @@ Config with_pingpong_defaults(Config c) {
   return c;
 }
 
+/// What becomes of scores, and of V of keys that a mask hides.
+void set_scores(PrefillPlan& p, const Config& c) {
+  const ScoreLayout scores = p.scores();
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, scores, score_dialect());
+  p.hidden = HiddenValues::of(c, QTile::pack_of(*c.out_dtype), score_dialect());
+}
+
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
@@ -253,9 +261,7 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   };
   p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, QTile::pack_of(*c.out_dtype),
                            p.scales ? "out_factor" : "inv_sum"});
-  const ScoreLayout scores = p.scores();
-  p.mask.emplace(*c.mask, scores);
-  p.modifier.emplace(*c.score_mod, scores, score_dialect());
+  set_scores(p, c);
   OnlineSoftmax::Shape softmax;
   softmax.qk = softmax.pv = p.mfma;
   softmax.score_tiles = p.BN / p.mfma.shape.m;

@@ -9,6 +9,7 @@
 #include "generator/systems/cdna/online_softmax.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
 #include "generator/systems/cdna/row_scales.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 
@@ -52,6 +53,7 @@ struct PrefillPlan {
   std::optional<OnlineSoftmax> softmax;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {

@@ -33,6 +33,7 @@ class CdnaPrefill final : public Schedule {
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   Timeline timeline() const override { return cdna::prefill_timeline(plan_); }
   KernelSource emit() const override { return cdna::emit_prefill(plan_); }
+  bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
     for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));
@@ -54,6 +55,7 @@ bool prefers_pingpong(const Config& c) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the registry's signature
 std::unique_ptr<Schedule> make_cdna_prefill(Config config, Violations& out) {
   if (prefers_pingpong(config)) {
     Config pingpong = config;
