@@ -229,6 +229,15 @@ __device__ __forceinline__ u32 own_register(u32 x) {
 // by constants outside of a loop, and has no registers to keep them in.
 __device__ __forceinline__ u32 hidden(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
 
+//@ section thread_here needs types
+// The thread's number, read where it is asked for: what follows from it is not computed before a loop that needs all
+// registers.
+__device__ __forceinline__ int thread_here() {
+  u32 thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return (int)thread;
+}
+
 //@ section bf16_to_fp16 needs pack_fp16
 // Eight BF16 to FP16: exact from 2^-14 to 65504; smaller ones lose bits, larger ones become infinite.
 __device__ __forceinline__ u32 bf16x2_to_fp16(u32 x) { return pack_fp16(__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)); }
@@ -274,13 +283,13 @@ __device__ __forceinline__ int load_acquire(const int* at) {
   return value;
 }
 
-//@ section load_16_bytes needs types
-// Global to shared memory.
-__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
-      : "memory");
+//@ section copy_async_16 needs types
+// 16 bytes from global to shared memory, on their way when the thread goes on.
+__device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
+// Returns once this thread's copies are there.
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 //@ section shared_words needs types
 __device__ __forceinline__ uint4 load_shared_16(u32 at) {

@@ -8,10 +8,14 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
+#include <iterator>
 #include <kiln/error.hpp>
 #include <optional>
+#include <set>
 #include <type_traits>
 
+#include "cli/generate/diagnostics.hpp"
 #include "runtime/support/files.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/rounding.hpp"
@@ -50,10 +54,10 @@ struct ScalarType {
   std::optional<std::vector<std::byte>> (*parse)(const std::string&);
 };
 constexpr ScalarType kScalars[] = {
-    {"u8", number<std::uint8_t>},  {"i8", number<std::int8_t>},    {"u16", number<std::uint16_t>},
-    {"i16", number<std::int16_t>}, {"u32", number<std::uint32_t>}, {"i32", number<std::int32_t>},
-    {"s32", number<std::int32_t>}, {"u64", number<std::uint64_t>}, {"i64", number<std::int64_t>},
-    {"s64", number<std::int64_t>}, {"f32", number<float>},         {"f64", number<double>},
+    {"u8", number<std::uint8_t>},   {"i8", number<std::int8_t>},    {"u16", number<std::uint16_t>},
+    {"i16", number<std::int16_t>},  {"u32", number<std::uint32_t>}, {"i32", number<std::int32_t>},
+    {"u64", number<std::uint64_t>}, {"i64", number<std::int64_t>},  {"f32", number<float>},
+    {"f64", number<double>},
 };
 
 struct ArrayType {
@@ -67,6 +71,21 @@ constexpr ArrayType kArrays[] = {
     {"i16", NpyType::i16},        {"u32", NpyType::u32}, {"i32", NpyType::i32},  {"u64", NpyType::u64},
     {"i64", NpyType::i64},
 };
+
+/// PTX's names of signed integers are taken, too.
+std::string type_name(std::string name) {
+  if (name.size() > 1 && name.front() == 's' && name.find_first_not_of("0123456789", 1) == std::string::npos)
+    name.front() = 'i';
+  return name;
+}
+
+/// Outputs are written at the end of the run: a mistake in the path should show before it.
+void require_folder(const std::string& file) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  std::error_code ignored;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored))
+    fail(fmt::format("cannot write '{}': no folder '{}'", file, folder.string()));
+}
 
 std::vector<std::int64_t> parse_shape(const std::string& text, const std::string& argument) {
   std::vector<std::int64_t> shape;
@@ -90,14 +109,20 @@ std::vector<std::int64_t> parse_shape(const std::string& text, const std::string
 
 std::string choose_kernel(const std::string& file, const std::vector<std::string>& kernels,
                           const std::string& name) {
-  const std::string known = fmt::format("{}", fmt::join(kernels, ", "));
+  std::vector<std::string> shown;
+  std::transform(kernels.begin(), kernels.end(), std::back_inserter(shown), demangled);
+  const std::string known = fmt::format("{}", fmt::join(shown, ", "));
   if (kernels.empty()) fail(file + ": holds no kernel");
   if (name.empty() && kernels.size() > 1) fail(fmt::format("{}: choose one with --kernel: {}", file, known));
   if (name.empty()) return kernels.front();
-  if (std::find(kernels.begin(), kernels.end(), name) == kernels.end()) {
-    fail(fmt::format("{}: no kernel '{}'; there is {}", file, name, known));
-  }
-  return name;
+  if (std::find(kernels.begin(), kernels.end(), name) != kernels.end()) return name;
+  // The name in the source, with its parameters or without.
+  std::vector<std::string> found;
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (shown[i] == name || shown[i].substr(0, shown[i].find('(')) == name) found.push_back(kernels[i]);
+  if (found.size() > 1) fail(fmt::format("{}: several kernels '{}': {}", file, name, fmt::join(found, ", ")));
+  if (found.empty()) fail(fmt::format("{}: no kernel '{}'; there is {}", file, name, known));
+  return found.front();
 }
 
 std::vector<std::vector<std::byte>> EmulateArgs::pack(const std::vector<std::string>& args,
@@ -125,13 +150,13 @@ std::vector<std::byte> EmulateArgs::argument(const std::string& text) {
     if (map == maps_.end()) fail(fmt::format("--arg {}: no tensor map '{}'", text, value));
     return {map->second.begin(), map->second.end()};
   }
-  const auto scalar =
-      std::find_if(std::begin(kScalars), std::end(kScalars), [&](const auto& s) { return s.name == type; });
+  const auto scalar = std::find_if(std::begin(kScalars), std::end(kScalars),
+                                   [&](const auto& s) { return s.name == type_name(type); });
   if (scalar == std::end(kScalars))
-    fail(fmt::format(
-        "--arg {}: unknown type '{}'; use u32, i32, u64, i64, f32, f64, in, inout, out, zeros, bytes, "
-        "buffer or map",
-        text, type));
+    fail(
+        fmt::format("--arg {}: unknown type '{}'; use u8 to u64, i8 to i64, f32, f64, in, inout, out, zeros, "
+                    "bytes, buffer or map",
+                    text, type));
   const auto bytes = scalar->parse(value);
   if (!bytes) fail(fmt::format("--arg {}: '{}' is not a {}", text, value, type));
   return *bytes;
@@ -171,6 +196,7 @@ std::vector<std::byte> EmulateArgs::structure(const std::string& text) {
       read_text(text.substr(6, at == std::string::npos ? at : at - 6), std::size_t{1} << 20);
   std::vector<std::byte> bytes(raw.size());
   std::memcpy(bytes.data(), raw.data(), raw.size());
+  std::set<std::size_t> taken;
   while (at != std::string::npos) {
     const std::size_t next = text.find('@', at + 1);
     const std::string slot = text.substr(at + 1, next == std::string::npos ? next : next - at - 1);
@@ -178,8 +204,9 @@ std::vector<std::byte> EmulateArgs::structure(const std::string& text) {
     const auto parsed = std::from_chars(slot.data(), slot.data() + slot.size(), offset);
     if (parsed.ec != std::errc() || parsed.ptr == slot.data() + slot.size() || *parsed.ptr != '=')
       fail(fmt::format("--arg {}: '{}' is not OFFSET=ARRAY", text, slot));
-    if (offset % 8 != 0 || offset + 8 > bytes.size())
+    if (offset % 8 != 0 || bytes.size() < 8 || offset > bytes.size() - 8)
       fail(fmt::format("--arg {}: no pointer at byte {} of {}", text, offset, bytes.size()));
+    if (!taken.insert(offset).second) fail(fmt::format("--arg {}: byte {} is given twice", text, offset));
     const std::uint64_t address = array(slot.substr(static_cast<std::size_t>(parsed.ptr - slot.data()) + 1));
     if (address == 0) fail(fmt::format("--arg {}: '{}' names no array", text, slot));
     std::memcpy(bytes.data() + offset, &address, 8);
@@ -190,6 +217,7 @@ std::vector<std::byte> EmulateArgs::structure(const std::string& text) {
 
 std::uint64_t EmulateArgs::input(const std::string& file, const std::string& back) {
   NpyArray array = read_npy(file);
+  if (!back.empty()) require_folder(back);
   const std::uint64_t address = memory_.allocate(std::max<std::size_t>(array.data.size(), 1), file);
   if (!array.data.empty()) memory_.write(address, array.data);
   array.data.clear();
@@ -205,7 +233,8 @@ std::uint64_t EmulateArgs::output(const std::string& text, bool zeros) {
       text.size() == close + 2)
     fail(fmt::format("--arg {}: written as {}:DTYPE[SHAPE]:FILE.npy, e.g. {}:f32[4,8]:y.npy", text,
                      text.substr(0, colon), text.substr(0, colon)));
-  const std::string type = text.substr(colon + 1, open - colon - 1);
+  const std::string type = type_name(text.substr(colon + 1, open - colon - 1));
+  if (named) require_folder(text.substr(close + 2));
   const auto found = std::find_if(std::begin(kArrays), std::end(kArrays),
                                   [&](const auto& a) { return a.name == type || to_string(a.type) == type; });
   if (found == std::end(kArrays)) fail(fmt::format("--arg {}: unknown element type '{}'", text, type));

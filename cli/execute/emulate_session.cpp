@@ -63,6 +63,12 @@ struct EmulateSession::Program {
         gcn = gcn::Module::from_assembly(text, path);
         break;
       case ProgramKind::ptx:
+        if (text.find(".version") == std::string::npos)
+          throw Error(
+              ErrorCode::bad_input,
+              fmt::format("{}: neither PTX (no .version), nor AMD assembly, nor a code object; CUDA C++ is "
+                          "compiled with nvcc -ptx",
+                          path));
         ptx = em::Module::from_ptx(text, path);
     }
   }
@@ -115,10 +121,17 @@ void EmulateSession::initialise(const LaunchFile::Variable& v) {
   if (!p.ptx)
     throw Error(ErrorCode::bad_input, fmt::format("variable '{}': of AMD programs none can be set", v.name));
   const NpyArray values = read_npy(v.file);
+  std::uint64_t address = 0;
   try {
-    memory_.write(p.ptx->variable(memory_, v.name), values.data);
+    address = p.ptx->variable(memory_, v.name);
   } catch (const em::Error& error) {
     rethrow(v.module, error);
+  }
+  try {
+    memory_.write(address, values.data);
+  } catch (const em::Error&) {
+    throw Error(ErrorCode::bad_input, fmt::format("{}: the {} bytes of '{}' are more than variable '{}' has",
+                                                  v.module, values.data.size(), v.file, v.name));
   }
 }
 

@@ -145,7 +145,7 @@ KILN_API cudaError_t cudaGraphKernelNodeGetParams(CUgraphNode node, cudaKernelNo
   return call([&] {
     CUDA_KERNEL_NODE_PARAMS d{};
     const int result = cuGraphKernelNodeGetParams_v2(node, &d);
-    *p = {d.func,
+    *p = {host_of(d.func),
           {d.gridDimX, d.gridDimY, d.gridDimZ},
           {d.blockDimX, d.blockDimY, d.blockDimZ},
           d.sharedMemBytes,

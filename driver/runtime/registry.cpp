@@ -1,5 +1,6 @@
 #include "driver/runtime/registry.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -121,6 +122,15 @@ int kernel_of(const void* host, CUkernel* out) {
   }
   *out = k.handle;
   return CUDA_SUCCESS;
+}
+
+void* host_of(void* function) {
+  Registry& r = registry();
+  const std::lock_guard lock(r.mutex);
+  const auto found = std::find_if(r.kernels.begin(), r.kernels.end(), [&](const auto& k) {
+    return function != nullptr && k.second.handle == function;
+  });
+  return found == r.kernels.end() ? function : const_cast<void*>(found->first);
 }
 
 int variable_of(const void* host, CUdeviceptr* address, std::size_t* bytes) {

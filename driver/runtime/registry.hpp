@@ -27,6 +27,8 @@ cudaError_t call(const F& body) {
 
 /// The kernel behind a host function's address (or a kernel handle itself).
 int kernel_of(const void* host, CUkernel* out);
+/// The host function that a kernel of the driver's was registered for; what has none stays what it is.
+void* host_of(void* function);
 int variable_of(const void* host, CUdeviceptr* address, std::size_t* bytes);
 int launch(CUkernel kernel, const cudaLaunchConfig_t& config, void** args);
 

@@ -96,8 +96,7 @@ Site site_of(const Warp& w, const Op& op, int lane) {
   return s;
 }
 
-void report(Cluster& c, Finding f) {
-  LaunchState& state = *c.launch;
+void report(LaunchState& state, Finding f) {
   const std::lock_guard lock(state.mutex);
   const bool ends = state.launch->stop_at_finding && f.severity != Severity::note;
   if (!state.mistakes->again(f.kind, f.site.ptx_line, f.has_other ? f.other.ptx_line : 0)) {
@@ -118,9 +117,11 @@ void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string 
   report(*w.block->cluster, std::move(f));
 }
 
-void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other) {
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other,
+            Severity severity) {
   Finding f;
   f.kind = kind;
+  f.severity = severity;
   f.message = std::move(message);
   f.site = site_of(w, op, lane);
   f.other = other;

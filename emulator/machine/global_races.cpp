@@ -10,31 +10,6 @@
 namespace kiln::emulator {
 namespace {
 
-/// One cell's owner at a time; pages share locks. Holds the lock of one page.
-class PageLock {
- public:
-  explicit PageLock(std::array<std::atomic_flag, 256>& flags) : flags_(flags) {}
-  ~PageLock() { release(); }
-  PageLock(const PageLock&) = delete;
-  PageLock& operator=(const PageLock&) = delete;
-  void take(std::uint64_t offset) {
-    std::atomic_flag& flag = flags_[offset >> 12 & 255];
-    if (held_ == &flag) return;
-    release();
-    while (flag.test_and_set(std::memory_order_acquire)) {
-    }
-    held_ = &flag;
-  }
-  void release() {
-    if (held_ != nullptr) held_->clear(std::memory_order_release);
-    held_ = nullptr;
-  }
-
- private:
-  std::array<std::atomic_flag, 256>& flags_;
-  std::atomic_flag* held_ = nullptr;
-};
-
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
@@ -45,13 +20,18 @@ GlobalRaces::GlobalRaces(const Program& program, std::uint64_t base, std::size_t
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
   cells_ = static_cast<Cell*>(p);
+  p = mmap(nullptr, bytes / kStretch + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+           -1, 0);
+  if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
+  strong_stretches_ = static_cast<std::uint8_t*>(p);
   // Much memory is touched sooner in large pages. It is no error where the host has none.
   if (const std::size_t of_cells = bytes / 16 * sizeof(Cell); of_cells >= 8 * kHugePage)
-    madvise(p, of_cells, MADV_HUGEPAGE);
+    madvise(cells_, of_cells, MADV_HUGEPAGE);
 }
 
 GlobalRaces::~GlobalRaces() {
   munmap(cells_, (bytes_ / 16 + 1) * sizeof(Cell));
+  munmap(strong_stretches_, bytes_ / kStretch + 1);
 }
 
 void GlobalRaces::note_same(std::uint64_t cell, const Slot& base, const Slot& by) {
@@ -74,17 +54,6 @@ bool GlobalRaces::same_ordered(std::uint64_t cell, const Slot& base, std::uint16
                   s.base.epoch == base.epoch && (s.by.mask & mask) == mask && ordered(s.by);
          });
 }
-
-struct GlobalRaces::Judged {
-  Warp& w;
-  const Op& op;
-  const RaceTracker& races;
-  Slot by;
-  std::uint32_t thread;  ///< agent of the warp itself
-  bool write;
-  int lane = -1;
-  bool silent = false;
-};
 
 GlobalRaces::Judged GlobalRaces::judged(Warp& w, const Op& op, bool write, std::uint32_t unit,
                                         std::uint32_t epoch) const {
@@ -170,6 +139,7 @@ void GlobalRaces::access(Warp& w, const Op& op, int lane, std::uint64_t address,
   a.lane = lane;
   a.silent = silent;
   judge(a, address, bytes);
+  if (any_strong(address - base_) || any_strong(address - base_ + bytes - 1)) meet_strong(a, address, bytes);
 }
 
 void GlobalRaces::check_proxy_fence(Warp& w, const Op& op, int lane, std::uint64_t address,
@@ -268,7 +238,7 @@ KILN_MULTIVERSION void GlobalRaces::access_lanes(Warp& w, const Op& op, const Wa
     if (mask != 0) {
       lock.take(16 * cell);
       Cell& c = cells_[cell];
-      if (plain(a, c, static_cast<std::uint16_t>(mask))) {
+      if (!any_strong(16 * cell) && plain(a, c, static_cast<std::uint16_t>(mask))) {
         note(a, c, static_cast<std::uint16_t>(mask));
         continue;
       }
@@ -279,62 +249,9 @@ KILN_MULTIVERSION void GlobalRaces::access_lanes(Warp& w, const Op& op, const Wa
     for (std::uint32_t left = first & ~m; left != 0; left &= left - 1) {
       a.lane = std::countr_zero(left);
       judge(a, all.at[a.lane], all.bytes);
+      if (any_strong(all.at[a.lane] - base_)) meet_strong(a, all.at[a.lane], all.bytes);
     }
   }
-}
-
-void GlobalRaces::publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order,
-                          bool continues) {
-  RaceTracker& races = *w.block->cluster->races;
-  RemotePtr published =
-      races.publication(w, lane, w.block->cluster->index, order == Order::release || order == Order::acq_rel);
-  const std::lock_guard lock(mutex_);
-  RemotePtr& variable = variables_[address];
-  if (continues)
-    join(variable, published);
-  else if (variable = std::move(published); values_.publish(w, op, lane, address))
-    races.step(w);
-}
-
-void GlobalRaces::observe(Warp& w, const Op& op, std::uint64_t address, Order order) {
-  RemotePtr published;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = variables_.find(address);
-    if (it == variables_.end()) return;
-    published = it->second;
-    values_.observe(w, op, address);
-  }
-  w.block->cluster->races->observe(w, published, order == Order::acquire || order == Order::acq_rel);
-}
-
-void GlobalRaces::check_scope(Warp& w, const Op& op, int lane, std::uint64_t address, bool write) {
-  if (!narrow_scopes_) return;
-  const unsigned scope = op.flags & (kCtaScope | kClusterScope);
-  Judged a = judged(w, op, write, 0, 0);
-  a.lane = lane;
-  const std::uint32_t rank = w.block->rank;
-  const auto outside = [&](const Scoped& s) {
-    if (s.by.cluster != a.by.cluster) return (s.scope | scope) != 0;
-    return s.rank != rank && ((s.scope | scope) & kCtaScope) != 0;
-  };
-  Slot other;
-  bool other_write = false;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = scoped_.find(address);
-    for (const bool wrote : {true, false}) {
-      if (it == scoped_.end() || other.epoch != 0 || !(write || wrote)) continue;
-      const Scoped& s = it->second[wrote ? 0 : 1];
-      if (s.by.epoch == 0 || !outside(s) || ordered(a, s.by)) continue;
-      other = s.by;
-      other_write = wrote;
-    }
-    scoped_[address][write ? 0 : 1] = {a.by, rank, scope};
-  }
-  if (other.epoch != 0)
-    conflict(w, op, lane, address, other, write, other_write,
-             "the scope of one of the two leaves out the other's block");
 }
 
 /// Whether the write depends on a value that depends on what was read.
@@ -344,7 +261,7 @@ bool GlobalRaces::write_depends(const Judged& a, const Slot& read) {
 }
 
 void GlobalRaces::conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other,
-                           bool write, bool other_write, const char* why) {
+                           bool write, bool other_write, Severity severity, const char* why) {
   {
     const auto mine = static_cast<std::uint32_t>(&op - w.block->cluster->program->ops.data());
     const std::lock_guard lock(mutex_);
@@ -353,14 +270,20 @@ void GlobalRaces::conflict(Warp& w, const Op& op, int lane, std::uint64_t addres
   const Cluster& c = *w.block->cluster;
   const Site party = c.races->remote_site(other.cluster, other.agent, other.op);
   const bool same_block = other.cluster == c.index && c.blocks.size() == 1;
-  report(w, op, lane, "global-race",
-         std::string(write ? "writes" : "reads") + " global memory " + c.launch->memory->describe(address) +
-             ", which warp " + std::to_string(party.warp) +
-             (same_block ? std::string()
-                         : " of block (" + std::to_string(party.block.x) + "," +
-                               std::to_string(party.block.y) + "," + std::to_string(party.block.z) + ")") +
-             (other_write ? " wrote" : " read") + ", and " + why,
-         party);
+  Finding f;
+  f.kind = "global-race";
+  f.severity = severity;
+  f.site = site_of(w, op, lane);
+  f.other = party;
+  f.has_other = true;
+  f.message = std::string(write ? "writes" : "reads") + " global memory " +
+              c.launch->memory->describe(address) + ", which warp " + std::to_string(party.warp) +
+              (same_block ? std::string()
+                          : " of block (" + std::to_string(party.block.x) + "," +
+                                std::to_string(party.block.y) + "," + std::to_string(party.block.z) + ")") +
+              (other_write ? " wrote" : " read") + ", and " + why +
+              (severity == Severity::error ? "" : kMixedRace);
+  report(*w.block->cluster, std::move(f));
 }
 
 }  // namespace kiln::emulator

@@ -18,6 +18,7 @@
 #include "emulator/machine/lane_log.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
+#include "emulator/machine/unfenced_stores.hpp"
 #include "emulator/machine/value_order.hpp"
 
 namespace kiln::emulator {
@@ -26,6 +27,35 @@ struct Warp;
 
 /// Scopes of strong accesses, as flags of an Op; without either it is that of the GPU or wider.
 inline constexpr unsigned kCtaScope = 0x800, kClusterScope = 0x1000;
+
+/// One cell's owner at a time; pages share locks. Holds the lock of one page.
+class PageLock {
+ public:
+  explicit PageLock(std::array<std::atomic_flag, 256>& flags) : flags_(flags) {}
+  ~PageLock() { release(); }
+  PageLock(const PageLock&) = delete;
+  PageLock& operator=(const PageLock&) = delete;
+  void take(std::uint64_t offset) {
+    std::atomic_flag& flag = flags_[offset >> 12 & 255];
+    if (held_ == &flag) return;
+    release();
+    while (flag.test_and_set(std::memory_order_acquire)) {
+    }
+    held_ = &flag;
+  }
+  void release() {
+    if (held_ != nullptr) held_->clear(std::memory_order_release);
+    held_ = nullptr;
+  }
+
+ private:
+  std::array<std::atomic_flag, 256>& flags_;
+  std::atomic_flag* held_ = nullptr;
+};
+
+/// Of two accesses of a word that nothing orders.
+inline constexpr const char* kMixedRace =
+    "; one of the two is weak (no atomic, volatile or relaxed access), which PTX leaves undefined";
 
 /// Shared by all host threads of a launch.
 class GlobalRaces {
@@ -54,11 +84,28 @@ class GlobalRaces {
   }
   /// Before a strong write of `address`; `continues`: a read-modify-write, which keeps the release sequence
   /// alive.
-  void publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order, bool continues);
-  /// After a strong read of `address`. (Before it, a write between the two would be seen and not known of.)
-  void observe(Warp& w, const Op& op, std::uint64_t address, Order order);
-  /// A strong access meets another one of a block that is outside the scope of one of the two: they race.
-  void check_scope(Warp& w, const Op& op, int lane, std::uint64_t address, bool write);
+  /// `old`: of a store the `bytes` it will overwrite.
+  struct Stored {
+    const std::uint8_t* old = nullptr;
+    std::uint32_t bytes = 0;
+  };
+  void publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order, bool continues,
+               Stored stored);
+  void publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order, bool continues) {
+    publish(w, op, lane, address, order, continues, Stored());
+  }
+  /// After a strong read of `address` by `lanes`. (Before it, a write between the two would be seen and not known of.)
+  void observe(Warp& w, const Op& op, std::uint32_t lanes, std::uint64_t address, Order order);
+  /// A strong load: the bytes from before a store of another block that is not visible yet, or null.
+  const std::uint8_t* not_visible_yet(Warp& w, const Op& op, int lane, std::uint64_t address,
+                                      std::uint32_t bytes);
+  /// A fence of GPU scope or wider.
+  void fence(Warp& w);
+  /// A strong access: it races with weak ones that nothing orders, and with strong ones of a block that is outside the
+  /// scope of one of the two.
+  void strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write);
+  /// What shows when all blocks have ended.
+  std::vector<Finding> take_late() { return unfenced_.take(); }
 
  private:
   struct Slot {
@@ -74,7 +121,16 @@ class GlobalRaces {
     Slot base, by;
   };
   /// An access with what follows from it; `by` as it is noted in slots.
-  struct Judged;
+  struct Judged {
+    Warp& w;
+    const Op& op;
+    const RaceTracker& races;
+    Slot by;
+    std::uint32_t thread;  ///< agent of the warp itself
+    bool write;
+    int lane = -1;
+    bool silent = false;
+  };
   Judged judged(Warp& w, const Op& op, bool write, std::uint32_t unit, std::uint32_t epoch) const;
   static bool ordered(const Judged& a, const Slot& s);
   static bool plain(const Judged& a, const Cell& cell, std::uint16_t mask);
@@ -82,7 +138,14 @@ class GlobalRaces {
   void judge(Judged& a, std::uint64_t address, std::uint32_t bytes);
   bool write_depends(const Judged& a, const Slot& read);
   void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
-                bool other_write, const char* why = "nothing orders the two");
+                bool other_write, Severity severity = Severity::error,
+                const char* why = "nothing orders the two");
+  void check_scope(const Judged& a, std::uint64_t address);
+  void meet_weak(const Judged& a, std::uint64_t address, std::uint32_t bytes);
+  /// A weak access where there were strong ones.
+  void meet_strong(const Judged& a, std::uint64_t address, std::uint32_t bytes);
+  static constexpr std::uint64_t kStretch = 256;  ///< bytes
+  bool any_strong(std::uint64_t offset) const { return strong_stretches_[offset / kStretch] != 0; }
   void note_same(std::uint64_t cell, const Slot& base, const Slot& by);
   /// Whether `ordered` holds of a write that stored the same as `base`.
   template <class F>
@@ -105,6 +168,15 @@ class GlobalRaces {
     unsigned scope = 0;
   };
   std::unordered_map<std::uint64_t, std::array<Scoped, 2>> scoped_;  ///< by address
+  /// The latest strong write and read of a word of 4 bytes. A read after the write stays with it: whoever follows the
+  /// read follows the write, by the order of one word.
+  struct Strong {
+    Slot write, read;
+    bool read_since = false;
+  };
+  std::unordered_map<std::uint64_t, Strong> strong_;  ///< by offset / 4
+  std::uint8_t* strong_stretches_ = nullptr;          ///< whether a stretch of memory has any
+  UnfencedStores unfenced_;
   const bool narrow_scopes_;
   ValueOrder values_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;

@@ -216,7 +216,7 @@ LaneWords::Conflict LaneWords::access(const Moment& w, int lane, std::uint32_t o
                                       std::uint8_t mask, How how) {
   const std::uint32_t self = 1u << lane;
   Tag write = tag(write_, word), read = tag(read_, word);
-  Conflict found{unordered(w, write, lane, mask, how.strong), write.op, true};
+  Conflict found{unordered(w, write, lane, mask, how.strong), write.op, true, write.strong};
   const bool own = write.warp == w.warp, silent = how.write && how.silent;
   if (silent && (found.lane >= 0 || (own && write.issue == w.issue))) {
     same_[word] |= self;  // it disturbs nobody, and this lane may read what it wrote
@@ -226,7 +226,7 @@ LaneWords::Conflict LaneWords::access(const Moment& w, int lane, std::uint32_t o
   if (how.write && how.strong && !write.strong && own && write.time >= w.clock.all) return found;
   if (!how.write && own && (same_[word] & self) != 0) found = {};
   if (how.write && !silent && found.lane < 0)
-    found = {unordered(w, read, lane, mask, how.strong), read.op, false};
+    found = {unordered(w, read, lane, mask, how.strong), read.op, false, read.strong};
   note(w, how.write ? write : read, lane, op, mask, how);
   if (how.write) {
     set_tag(write_, word, write);
@@ -244,12 +244,12 @@ Moment moment_of(const Warp& w) {
 }
 
 void report_lanes(Warp& w, const Op& op, int lane, const LaneWords::Conflict& with, bool write,
-                  const std::string& where) {
+                  const std::string& where, Severity severity = Severity::error) {
   report(w, op, lane, "warp-race",
          "lane " + std::to_string(lane) + (write ? " writes " : " reads ") + where + ", which lane " +
              std::to_string(with.lane) + " of the same warp " + (with.write ? "wrote" : "read") +
-             " with no bar.warp.sync between",
-         site_of(w, w.block->cluster->program->ops[with.op], with.lane));
+             " with no bar.warp.sync between" + (severity == Severity::error ? "" : kMixedRace),
+         site_of(w, w.block->cluster->program->ops[with.op], with.lane), severity);
 }
 
 std::uint32_t index_of(const Warp& w, const Op& op) {
@@ -359,7 +359,8 @@ void GlobalWords::access_lanes(Warp& w, const Access& a) {
   log_.noted(w.lanes.now);
   note(moment_of(w), a, [&](int lane, std::uint64_t at, const LaneWords::Conflict& with) {
     report_lanes(w, w.block->cluster->program->ops[a.op], lane, with, a.write,
-                 "global memory " + w.block->cluster->launch->memory->describe(at));
+                 "global memory " + w.block->cluster->launch->memory->describe(at),
+                 with.strong != a.strong ? Severity::undefined : Severity::error);
   });
 }
 

@@ -31,7 +31,7 @@ class LaneWords : public RecycledObject {
   struct Conflict {
     int lane = -1;  ///< -1: none
     std::uint32_t op = 0;
-    bool write = false;
+    bool write = false, strong = false;
   };
   struct How {
     bool write = false;

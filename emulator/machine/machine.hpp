@@ -322,8 +322,12 @@ Site site_of(const Warp& w, const Op& op, int lane);
 /// Reports at the running instruction.
 void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message,
             Severity severity = Severity::error);
-void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other);
-void report(Cluster& c, Finding finding);
+void report(Warp& w, const Op& op, int lane, std::string_view kind, std::string message, const Site& other,
+            Severity severity = Severity::error);
+void report(LaunchState& state, Finding finding);
+inline void report(Cluster& c, Finding finding) {
+  report(*c.launch, std::move(finding));
+}
 
 // --- memory ---
 enum class Access : std::uint8_t { read, write, atomic };

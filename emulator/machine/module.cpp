@@ -279,6 +279,8 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   run_clusters(state);
   for (std::thread& t : helpers) t.join();
   if (!state.failure.empty()) throw Error(state.failure, state.failure_line);
+  if (state.globals != nullptr)
+    for (Finding& late : state.globals->take_late()) report(state, std::move(late));
   state.report.findings = state.mistakes->take();
   state.report.released_dependents = state.released_dependents;
   return std::move(state.report);

@@ -33,29 +33,33 @@ Epochs RaceTracker::known(const Warp& w, std::uint32_t lanes) const {
 
 void RaceTracker::fence(Warp& w) {
   Clock& c = clocks_[index(w)];
-  join(c.remote, c.pending);
-  c.pending.reset();
+  if ((w.live & ~w.exec) == 0) {
+    join(c.remote, c.pending);
+    c.pending.reset();
+    for (const Pending& p : pending_[index(w)])
+      if ((p.lanes & w.exec) != 0) join(c.remote, p.clock.remote);
+  } else if (c.pending != nullptr) {
+    join(pending(w, w.exec).remote, c.pending);
+  }
   c.fenced = known(w, w.exec);
-  for (const Pending& p : pending_[index(w)])
-    if ((p.lanes & w.exec) != 0) join(c.remote, p.clock.remote);
   tick(w);
 }
 
-void RaceTracker::observe(Warp& w, const RemotePtr& published, bool acquire) {
-  Clock& c = clocks_[index(w)];
-  join(acquire ? c.remote : c.pending, published);
-  if (acquire && published != nullptr)
-    if (const auto own = published->find(cluster_.index); own != published->end())
-      join(c.agents, own->second);
+void RaceTracker::observe(Warp& w, std::uint32_t lanes, const RemotePtr& published, bool acquire) {
+  if (!acquire) return join(clocks_[index(w)].pending, published);
+  if (published == nullptr) return;
+  Clock& c = (w.live & ~lanes) == 0 ? clocks_[index(w)] : pending(w, lanes);
+  join(c.remote, published);
+  if (const auto own = published->find(cluster_.index); own != published->end()) join(c.agents, own->second);
 }
 
 RemotePtr RaceTracker::publication(Warp& w, int lane, std::uint64_t cluster, bool release) {
   Clock& c = clocks_[index(w)];
   auto out = c.remote == nullptr ? std::make_shared<Remote>() : std::make_shared<Remote>(*c.remote);
+  for (const Pending& p : pending_[index(w)])
+    if ((p.lanes >> lane & 1) != 0 && p.clock.remote != nullptr)
+      for (const auto& [other, epochs] : *p.clock.remote) join((*out)[other], epochs);
   if (release) {
-    for (const Pending& p : pending_[index(w)])
-      if ((p.lanes >> lane & 1) != 0 && p.clock.remote != nullptr)
-        for (const auto& [other, epochs] : *p.clock.remote) join((*out)[other], epochs);
     (*out)[cluster] = known(w, 1u << lane);
     tick(w);
   } else if (!c.fenced.empty()) {

@@ -118,8 +118,8 @@ class RaceTracker {
                     std::uint32_t epoch) const;
   /// A fence of GPU scope: what was done before may be published, what was seen counts.
   void fence(Warp& w);
-  /// `w` has read what `published` was stored with; without `acquire` it counts from the next fence on.
-  void observe(Warp& w, const RemotePtr& published, bool acquire);
+  /// `lanes` of `w` have read what `published` was stored with; without `acquire` it counts from the next fence on.
+  void observe(Warp& w, std::uint32_t lanes, const RemotePtr& published, bool acquire);
   /// What a write by a lane of `w` makes known: everything so far for a release, else what was fenced.
   RemotePtr publication(Warp& w, int lane, std::uint64_t cluster, bool release);
   /// What `w` does from here on is not part of what it has published.

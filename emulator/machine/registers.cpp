@@ -261,8 +261,10 @@ void track_registers(Warp& w, const Op& op, const Program& p) {
   const std::uint32_t exec = w.exec;
   if (op.stamps && op.kind != Kind::wgmma) {
     // A copy carries the stamp on: the compiler gives an accumulator several names.
-    const bool copy = op.kind == Kind::move && end - t == 2 && !t->write;
-    const std::uint32_t stamp = copy ? s[t->state].stamp : w.fence_epoch;
+    const bool move = op.kind == Kind::move, copy = move && end - t == 2 && !t->write;
+    const bool constant = move && end - t == 1 && t->write;
+    const std::uint32_t stamp =
+        copy ? s[t->state].stamp : w.fence_epoch | (constant ? RegisterState::kConstant : 0);
     for (const Touch* r = t; r != end; ++r) s[r->state].stamp = stamp;
   }
   if ((exec & ~w.clean[at]) == 0) return;
@@ -287,12 +289,22 @@ void check_wgmma_register(Warp& w, const Op& op, Ref r, bool accumulator) {
   if ((r & 3) != kRegister) return;
   const std::uint32_t at = w.frame->state + r / 64;  // no predicate
   RegisterState& s = w.state[at];
-  if (s.stamp == w.fence_epoch && s.stamp != 0) [[unlikely]] {
-    report(w, op, -1, "missing-wgmma-fence",
-           name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,") +
-               " was accessed by the warp with no wgmma.fence between; undefined in PTX, ptxas inserts it "
-               "(advisory C7519)",
-           Severity::undefined);
+  if ((s.stamp & ~RegisterState::kConstant) == w.fence_epoch) [[unlikely]] {
+    const std::string what =
+        name_of_state(w, at - w.frame->state) + (accumulator ? ", an accumulator," : ", an A operand,");
+    // nvcc moves initialisations across the fence of the source.
+    if ((s.stamp & RegisterState::kConstant) != 0)
+      report(w, op, -1, "missing-wgmma-fence",
+             what +
+                 " was set to a constant after the latest wgmma.fence, be it where the compiler moved it; "
+                 "ptxas inserts another fence (advisory C7519)",
+             Severity::note);
+    else
+      report(w, op, -1, "missing-wgmma-fence",
+             what +
+                 " was accessed by the warp with no wgmma.fence between; undefined in PTX, ptxas inserts it "
+                 "(advisory C7519)",
+             Severity::undefined);
     s.stamp = 0;
   }
 }

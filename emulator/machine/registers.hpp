@@ -14,7 +14,8 @@ struct Warp;
 
 struct RegisterState {
   std::uint32_t known = 0;  ///< lanes written
-  std::uint32_t stamp = 0;  ///< Warp::fence_epoch of the last access
+  static constexpr std::uint32_t kConstant = 1u << 31;
+  std::uint32_t stamp = 0;  ///< Warp::fence_epoch of the last access, with kConstant if that wrote a constant
 };
 
 /// Of a 64-bit register that is a pair of values: lanes whose lower and upper half are unknown.

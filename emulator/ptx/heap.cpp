@@ -98,7 +98,7 @@ void synchronise(Warp& w, const Op& op, int lane, u64 heap, bool before) {
   if (before)
     ptx::publish_global(w, op, lane, heap, true);
   else
-    ptx::observe_global(w, op, lane, heap);
+    ptx::observe_global(w, op, 1u << lane, heap);
 }
 
 void run_malloc(Warp& w, const Op& op) {

@@ -418,8 +418,10 @@ namespace {
 
 /// Keys and values that a stream_k launch reads, at most `megabytes` for each multiprocessor.
 bool reads_at_most(int megabytes, const Manifest& manifest, const Problem& problem, int num_sms) {
+  const bool v_in_k = std::none_of(manifest.params.begin(), manifest.params.end(),
+                                   [](const KernelParam& param) { return param.role == "v"; });
   const std::int64_t tile_bytes = std::int64_t{manifest.grid.block_keys} *
-                                  (manifest.depth + manifest.ov_depth) *
+                                  (manifest.depth + (v_in_k ? 0 : manifest.ov_depth)) *
                                   static_cast<std::int64_t>(size_of(manifest.kv_dtype));
   return problem.num_tiles * problem.kv_tiles * tile_bytes <=
          (std::int64_t{megabytes} << 20) * std::max(num_sms, 1);
@@ -454,8 +456,9 @@ std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms) {
   if (manifest.grid.kind != GridRule::Kind::stream_k || !manifest.takes("team_heads")) return 1;
   const std::int64_t blocks = stream_blocks(manifest, problem, num_sms);
-  for (std::int64_t team = problem.heads_kv; team > 1; --team) {
-    if (problem.heads_kv % team == 0 && 25 * (blocks % team) <= blocks && team <= blocks) return team;
+  const std::int64_t tiles = problem.heads_kv * std::max<std::int64_t>(problem.num_m_blocks, 1);
+  for (std::int64_t team = std::min(tiles, blocks); team > 1; --team) {
+    if (tiles % team == 0 && 25 * (blocks % team) <= blocks) return team;
   }
   return 1;
 }

@@ -98,8 +98,9 @@ void settle_stages(const Manifest& manifest, int num_sms, Residency residency, P
 /// leaves a part to combine; and no more than the caller allows.
 std::int64_t stream_blocks(const Manifest& manifest, const Problem& problem, int num_sms);
 
-/// Problem::team_heads of a stream_k grid: the largest divisor of heads_kv by which whole teams fill the
-/// device but for a 25th.
+/// Problem::team_heads of a stream_k grid: how many blocks take the same KV tiles at the same time, each for packed
+/// rows of its own. The largest divisor of heads_kv times the query tiles of a head by which whole teams fill the
+/// device but for a 25th, so that query tiles that read the same keys find them in L2.
 std::int64_t choose_team(const Manifest& manifest, const Problem& problem, int num_sms);
 
 /// Blocks of a stream_k grid whose Problem::team_heads is settled: stream_blocks(), or for short launches up

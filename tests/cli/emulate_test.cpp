@@ -1,6 +1,7 @@
 // emulate: a kernel from text, arrays in and out, and what it did wrong.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -124,8 +125,10 @@ TEST_CASE("arrays that go in and out, zeros, and structures with pointers") {
   result = run_kiln("emulate packed.ptx" + base + "'bytes:args.bin@0=in:io.npy@8=out:f32[100]:s.npy'");
   CHECK_MESSAGE(result.status == 0, result.err);
   CHECK(kiln::to_floats(kiln::read_npy(scratch() + "s.npy"))[99] == 6.0F);
-  for (const char* wrong : {"bytes:args.bin@20=in:io.npy", "bytes:args.bin@0=u32:5",
-                            "bytes:args.bin@x=in:io.npy", "bytes:none.bin", "buffer:x", "map:x"}) {
+  for (const char* wrong :
+       {"bytes:args.bin@20=in:io.npy", "bytes:args.bin@0=u32:5",
+        "bytes:args.bin@18446744073709551608=in:io.npy", "bytes:args.bin@0=in:io.npy@0=in:io.npy",
+        "bytes:args.bin@x=in:io.npy", "bytes:none.bin", "buffer:x", "map:x"}) {
     const auto refused = run_kiln("emulate packed.ptx" + base + "'" + wrong + "'");
     CHECK(refused.status == 2);
     CHECK_MESSAGE(is_one_line(refused.err), refused.err);
@@ -273,4 +276,52 @@ TEST_CASE("text that is no PTX is refused with its line") {
   CHECK(result.status == 2);
   CHECK(is_one_line(result.err));
   CHECK(result.err.find("bad.ptx:6") != std::string::npos);
+}
+
+TEST_CASE("what is no program is refused with what it should have been") {
+  std::ofstream(scratch() + "scale.cu")
+      << "struct Parameters { int n; };\n__global__ void scale(Parameters p) {}\n";
+  const auto result = run_kiln("emulate scale.cu");
+  CHECK(result.status == 2);
+  CHECK(is_one_line(result.err));
+  CHECK(result.err.find("nvcc -ptx") != std::string::npos);
+}
+
+TEST_CASE("kernels by their source names, narrow arguments, and outputs that cannot be written") {
+  // void narrow(int *, signed char, short)
+  std::ofstream(scratch() + "narrow.ptx") << R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry _Z6narrowPias(.param .u64 out, .param .u8 c, .param .u16 s)
+{
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<2>;
+  ld.param.u64 %rd1, [out];
+  ld.param.s8 %r1, [c];
+  ld.param.s16 %r2, [s];
+  add.s32 %r3, %r1, %r2;
+  st.global.u32 [%rd1], %r3;
+  ret;
+}
+.visible .entry _Z6narrowPf(.param .u64 out) { ret; }
+.visible .entry _Z5otherv() { ret; }
+)";
+  const std::string base = "emulate narrow.ptx --arg s32:1 --kernel ";
+  CHECK(run_kiln("emulate narrow.ptx --kernel other").status == 0);
+  CHECK(run_kiln("emulate narrow.ptx --kernel 'other()'").status == 0);
+  const auto several = run_kiln(base + "narrow");
+  CHECK(several.status == 2);
+  CHECK(several.err.find("_Z6narrowPias, _Z6narrowPf") != std::string::npos);
+  const std::string call = "emulate narrow.ptx --kernel 'narrow(int*, signed char, short)' --arg ";
+  REQUIRE(run_kiln(call + "out:s32[1]:sum.npy --arg s8:-3 --arg s16:-300").status == 0);
+  const kiln::NpyArray sum = kiln::read_npy(scratch() + "sum.npy");
+  std::int32_t value = 0;
+  REQUIRE(sum.data.size() == sizeof value);
+  std::memcpy(&value, sum.data.data(), sizeof value);
+  CHECK(value == -303);
+  CHECK(run_kiln(call + "out:s32[1]:sum.npy --arg s8:-300 --arg s16:1").status == 2);
+  const auto nowhere = run_kiln(call + "out:s32[1]:nowhere/sum.npy --arg s8:1 --arg s16:1");
+  CHECK(nowhere.status == 2);
+  CHECK(is_one_line(nowhere.err));
+  CHECK(nowhere.err.find("no folder 'nowhere'") != std::string::npos);
 }

@@ -42,6 +42,10 @@ TEST_CASE("patterns by hand, and each of their steps left out") {
       {"flag", {"global-race", "global-race", "global-race", "global-race"}},
       {"locked", {"global-race", "global-race"}},
       {"tiles", {"shared-race", "shared-race"}},
+      {"last_block", {"global-race", "warp-race"}},
+      {"look_back", {"global-race"}},
+      {"counted", {"global-race", "global-race"}},
+      {"lane_waits", {"global-race"}},
   };
   for (const Pattern& p : patterns) {
     for (const char* policy : {"eager", "lazy", "random"}) {

@@ -123,3 +123,18 @@ TEST_CASE("copies of a warp to one place have no order until it has waited") {
     clean(run(shared_kernel("cp.async.ca.shared.global [%r3], [%in], 4; cp.async.wait_all;"), setup));
   }
 }
+
+TEST_CASE("a phase that ends amid the arrivals of a warp knows of those that it counted alone") {
+  const auto meet = [](int arrivals, Policy p) {
+    return run_warps(2,
+                     two_barriers(arrivals) +
+                         "setp.ne.u32 %p4, %r5, 0; @%p4 bra READ;\n"
+                         "st.shared.u32 [%r1], %t; mbarrier.arrive.shared.b64 %d1, [%r2]; bra END;\nREAD:\n" +
+                         wait("W", "%r2") + "ld.shared.u32 %r6, [%r1+-128]; st.global.u32 [%o], %r6;",
+                     p);
+  };
+  for (const Policy p : kPolicies) {
+    clean(meet(32, p));
+    finds("shared-race", meet(31, p));
+  }
+}

@@ -64,6 +64,77 @@ TEST_CASE("strong accesses of two blocks need a scope that holds both") {
   finds("global-race", blocks(text));
 }
 
+TEST_CASE("weak and strong accesses of one word are undefined, unless something orders them") {
+  const auto undefined = [](const std::string& body) {
+    const Outcome o = blocks(body);
+    finds("global-race", o);
+    for (const Finding& f : o.report.findings) CHECK(f.severity == Severity::undefined);
+  };
+  undefined(
+      "@!%p1 bra END; @%p3 red.relaxed.gpu.global.add.u32 [%in], 1; @!%p3 st.global.u32 [%in], 7; END:");
+  undefined("@!%p1 bra END; @%p3 st.volatile.global.u32 [%in], 1; @!%p3 ld.global.u32 %r5, [%in]; END:");
+  undefined("@!%p1 bra END; @%p3 ld.relaxed.gpu.global.u32 %r5, [%in]; @!%p3 st.global.u32 [%in], 7; END:");
+  // Reads alone, other words, and the last of those that counted.
+  clean(blocks(
+      "@!%p1 bra END; @%p3 ld.relaxed.gpu.global.u32 %r5, [%in]; @!%p3 ld.global.u32 %r5, [%in]; END:"));
+  clean(blocks(
+      "@!%p1 bra END; @%p3 red.relaxed.gpu.global.add.u32 [%in], 1; @!%p3 st.global.u32 [%in+4], 7; END:"));
+  clean(
+      blocks("@!%p1 bra END; atom.relaxed.gpu.global.inc.u32 %r5, [%in], 100; setp.eq.u32 %p4, %r5, 1;\n"
+             "@%p4 st.global.u32 [%in], 0; END:"));
+}
+
+TEST_CASE("a strong store that no fence follows may be seen late") {
+  const auto message = [](const std::string& fence, Policy p) {
+    return blocks(
+        "@!%p1 bra END; @!%p3 bra READ;\nst.volatile.global.u32 [%out], 7;\n" + fence +
+            "atom.global.add.u32 %r5, [%in], 1000000; bra END;\n"
+            "READ: ld.relaxed.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra READ;\n"
+            "ld.volatile.global.u32 %r7, [%out]; st.global.u32 [%out+4], %r7;\nEND:",
+        p);
+  };
+  for (const Policy p : kPolicies) {
+    const Outcome fenced = message("fence.acq_rel.gpu;\n", p);
+    clean(fenced);
+    CHECK(fenced.out[1] == 7);
+  }
+  for (const char* fence : {"", "fence.acq_rel.cta;\n"}) {
+    const Outcome late = message(fence, Policy::lazy);
+    finds("global-race", late);
+    CHECK(late.out[1] != 7);
+    CHECK(message(fence, Policy::eager).out[1] == 7);
+  }
+  // Who looks until the value is there is right.
+  const std::string poll =
+      "@!%p1 bra END; @%p3 st.volatile.global.u32 [%out], 7; @%p3 bra END;\n"
+      "READ: ld.volatile.global.u32 %r7, [%out]; setp.ne.u32 %p4, %r7, 7; @%p4 bra READ;\n"
+      "st.global.u32 [%out+4], %r7;\nEND:";
+  for (const Policy p : kPolicies) {
+    const Outcome o = blocks(poll, p);
+    clean(o);
+    CHECK(o.out[1] == 7);
+  }
+}
+
+TEST_CASE("what a lane learns from another block is the lane's until its warp synchronises") {
+  const auto waits = [](const std::string& sync, Policy p) {
+    return run(
+        shared_kernel(
+            "mov.u32 %r20, %ctaid.x; setp.eq.u32 %p3, %r20, 0; @!%p3 bra READ;\n"
+            "st.global.u32 [%o], %t; bar.warp.sync 0xffffffff;\n"
+            "@%p1 st.release.gpu.global.u32 [%in], 1000000; bra END;\n"
+            "READ: @!%p1 bra READY;\n"
+            "POLL: ld.acquire.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra POLL;\n"
+            "READY: " +
+            sync + "ld.global.u32 %r7, [%o]; st.global.u32 [%o+2048], %r7;\nEND:"),
+        {.grid = {2, 1, 1}, .block = {32, 1, 1}, .policy = p});
+  };
+  for (const Policy p : kPolicies) {
+    clean(waits("bar.warp.sync 0xffffffff;\n", p));
+    finds("global-race", waits("", p));
+  }
+}
+
 TEST_CASE("a handover between blocks needs its fences") {
   const std::string fence = "fence.acq_rel.gpu;\n", block_fence = "fence.acq_rel.cta;\n";
   for (const Policy p : kPolicies) {

@@ -101,7 +101,13 @@ const std::string kFence = "wgmma.fence.sync.aligned;\n";
 TEST_CASE("registers of wgmma need a wgmma.fence after every other access") {
   clean(warpgroup(wgmma_program(kClear + kFence, "")));
   finds("missing-wgmma-fence", warpgroup(wgmma_program(kClear, "")));
-  finds("missing-wgmma-fence", warpgroup(wgmma_program(kFence + kClear, "")));
+  // Where nvcc moves an initialisation, which ptxas makes good.
+  const Outcome constant = warpgroup(wgmma_program(kFence + kClear, ""));
+  finds("missing-wgmma-fence", constant);
+  for (const Finding& f : constant.report.findings) CHECK(f.severity == Severity::note);
+  const Outcome sum = warpgroup(wgmma_program(kFence + kClear + "add.f32 %f1, %f1, %f1;\n", ""));
+  finds("missing-wgmma-fence", sum);
+  CHECK(sum.report.findings.front().severity == Severity::undefined);
   const std::string wait = "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n";
   const std::string touch = "add.f32 %f1, %f1, %f1;\n";
   finds("missing-wgmma-fence", warpgroup(wgmma_program(kClear + kFence, wait + touch)));

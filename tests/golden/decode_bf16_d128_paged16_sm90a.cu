@@ -187,12 +187,12 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   return before;
 }
 
-// Global to shared memory.
-__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
-      : "memory");
+// 16 bytes from global to shared memory, on their way when the thread goes on.
+__device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
+// Returns once this thread's copies are there.
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 __device__ __forceinline__ void zero_16_bytes(u32 address) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
@@ -599,9 +599,10 @@ kiln_decode_bf16_d128_paged16_sm90a(const __grid_constant__ TensorMap k_map,
         const int i = 128 * round + threadIdx.x, r = i / 16, c = i % 16;
         const u32 at = smem_q + (c / 8) * 2048 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
         const int packed = s.m_block * 16 + r, position = packed / group;
-        if (r < rows) load_16_bytes(at, q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
+        if (r < rows) copy_async_16(at, q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
         else zero_16_bytes(at);
       }
+      copy_async_wait();
       fence_proxy_async();
       named_barrier_sync(1, 128);
       row_max[0] = -kInfinity; row_sum[0] = 0.0f;

@@ -169,13 +169,6 @@ __device__ __forceinline__ int atomic_add_acq_rel(int* at, int value) {
   return before;
 }
 
-// Global to shared memory.
-__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
-      : "memory");
-}
-
 __device__ __forceinline__ uint4 load_shared_16(u32 at) {
   uint4 x;
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");

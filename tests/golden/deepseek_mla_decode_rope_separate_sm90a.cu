@@ -149,6 +149,14 @@ __device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high
 // by constants outside of a loop, and has no registers to keep them in.
 __device__ __forceinline__ u32 hidden(u32 x) { return __shfl_sync(0xffffffffu, x, 0); }
 
+// The thread's number, read where it is asked for: what follows from it is not computed before a loop that needs all
+// registers.
+__device__ __forceinline__ int thread_here() {
+  u32 thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return (int)thread;
+}
+
 // Four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void stmatrix_x4(u32 address, u32 r0, u32 r1, u32 r2, u32 r3) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(r0), "r"(r1), "r"(r2),
@@ -170,12 +178,12 @@ __device__ __forceinline__ int load_acquire(const int* at) {
   return value;
 }
 
-// Global to shared memory.
-__device__ __forceinline__ void load_16_bytes(u32 dst, const u16* src) {
-  asm volatile(
-      "{ .reg .b32 a, b, c, d; ld.global.v4.u32 {a, b, c, d}, [%1]; st.shared.v4.u32 [%0], {a, b, c, d}; }" ::"r"(dst), "l"(src)
-      : "memory");
+// 16 bytes from global to shared memory, on their way when the thread goes on.
+__device__ __forceinline__ void copy_async_16(u32 dst, const u16* src) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
 }
+// Returns once this thread's copies are there.
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 __device__ __forceinline__ void zero_16_bytes(u32 address) {
   asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
@@ -584,14 +592,25 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
     while (next_segment(problem, range, s)) {
       const int rows = min(64, group * s.sequence.seqlen_q - s.m_block * 64);  // packed rows that exist
       // Q: packed row r is query position r / group and query head r % group; rows past the last are zeros
-      #pragma unroll 6
-      for (int round = 0; round < 18; ++round) {
-        const int i = 256 * round + threadIdx.x, r = i / 72, c = i % 72;
-        const u32 at = smem_q + (c / 8) * 8192 + r * 128 + (((c % 8) ^ (r % 8)) << 4);
+      // a row a warp: its place is worked out once, and here, or it would keep registers through the tiles
+      const int thread = thread_here(), of_lane = thread % 32;
+      #pragma unroll 2
+      for (int round = 0; round < 8; ++round) {
+        const int r = 8 * round + thread / 32;
         const int packed = s.m_block * 64 + r, position = packed / group;
-        if (r < rows) load_16_bytes(at, q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * c);
-        else zero_16_bytes(at);
+        const u32 row = smem_q + r * 128 + (of_lane / 8) * 8192 + (((of_lane ^ r) % 8) << 4);
+        const u16* const from = q + (s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * q_stride_head + 8 * of_lane;
+        if (r < rows) {
+          copy_async_16(row + 0, from + 0);
+          copy_async_16(row + 32768, from + 256);
+          if (of_lane < 8) copy_async_16(row + 65536, from + 512);
+        } else {
+          zero_16_bytes(row + 0);
+          zero_16_bytes(row + 32768);
+          if (of_lane < 8) zero_16_bytes(row + 65536);
+        }
       }
+      copy_async_wait();
       fence_proxy_async();
       named_barrier_sync(1, 256);
       float row_max_0 = -kInfinity, row_max_1 = -kInfinity;
@@ -2131,6 +2150,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
       } else {
         // this block's part
         float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 32896;
+        const int here = thread_here(), lane = here % 32, warp = here / 32 % 4;
         float4* const at = (float4*)part + (half * 4 + warp) * 1024 + lane;
         at[0] = make_float4(o_acc[0], o_acc[1], o_acc[4], o_acc[5]);
         at[32] = make_float4(o_acc[2], o_acc[3], o_acc[6], o_acc[7]);
@@ -2185,6 +2205,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           const long long stride = problem.team_heads * 2ll * 32896;
           const float* const parts = workspace + (split.first_cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll * 32896;
           const int shift = split.first_second ? 32896 : 0;  // part 0 may be the second of its block
+          const int thread = thread_here(), lane = thread % 32;
           int slices = 2;
           while (2 * slices <= min(split.parts, 64)) slices *= 2;
           const int slice_units = 256 / slices, row_groups = max(8 / slices, 1);
@@ -2195,69 +2216,164 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
             named_barrier_sync(1, 256);
             const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;
             if (begin >= 256) break;
-            // weights of the parts of each row
+            // weights of the parts of each row: of up to 8 parts four rows a warp at once
+            const int width = split.parts <= 8 ? 8 : 32, of_row = lane % width, rows_each = 32 / width;
             #pragma unroll 1
-            for (int r = threadIdx.x / 32; r < 8 * row_groups; r += 8) {
-              const int row = 8 * (begin / 32) + r;
+            for (int at = thread / 32 * rows_each; at < 8 * row_groups; at += 8 * rows_each) {
+              const int r = at + lane / width, row = 8 * (begin / 32) + r;
               float2 first[4];
               float top = -kInfinity, sum = 0.0f;
               #pragma unroll
               for (int j = 0; j < 4; ++j) {
-                const int i = lane + 32 * j;
+                const int i = of_row + width * j;
                 first[j] = i < split.parts ? __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)) : make_float2(-kInfinity, 0.0f);
                 top = fmaxf(top, first[j].x);
               }
               #pragma unroll 1
-              for (int i = lane + 128; i < split.parts; i += 32) top = fmaxf(top, __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x);
+              for (int i = of_row + 4 * width; i < split.parts; i += width) top = fmaxf(top, __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x);
               float all = top, inverse = 0.0f;
-              for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
+              for (int step = width / 2; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));
               #pragma unroll
               for (int j = 0; j < 4; ++j) sum += first[j].y * rescale_factor(first[j].x, all, factor);
               #pragma unroll 1
-              for (int i = lane + 128; i < split.parts; i += 32) {
+              for (int i = of_row + 4 * width; i < split.parts; i += width) {
                 const float2 other = __ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row));
                 sum += other.y * rescale_factor(other.x, all, factor);
               }
-              for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+              for (int step = width / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
               const float total = sum;
               {
                 const int packed = s.m_block * 64 + row, head = s.kv_head * group + packed % group;
                 const float top = all * (factor * 0.693147181f), sum = total;
                 inverse = sum != 0.0f ? 1.0f / sum : 0.0f;
-                if (lane == 0 && begin % 32 == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+                if (of_row == 0 && begin % 32 == 0 && row < rows) lse[(long long)head * total_q + s.sequence.q_start + packed / group] = sum != 0.0f ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
               }
               #pragma unroll
               for (int j = 0; j < 4; ++j) {
-                const int i = lane + 32 * j;
+                const int i = of_row + width * j;
                 if (i < split.parts) weights[r * split.parts + i] = rescale_factor(first[j].x, all, factor) * inverse;
               }
               #pragma unroll 1
-              for (int i = lane + 128; i < split.parts; i += 32) weights[r * split.parts + i] = rescale_factor(__ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x, all, factor) * inverse;
+              for (int i = of_row + 4 * width; i < split.parts; i += width) weights[r * split.parts + i] = rescale_factor(__ldcg((const float2*)(parts + i * stride + (i == 0 ? shift : 0) + 32768 + 2 * row)).x, all, factor) * inverse;
             }
             named_barrier_sync(1, 256);
-            #pragma unroll 1
-            for (int unit = begin + threadIdx.x / 32; unit < end; unit += 8) {
-              const int rows_8 = unit / 32, c = unit % 32, row = 8 * rows_8 + (lane >> 2);
-              const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
-              const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
-              float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (split.parts <= 4) {
               #pragma unroll 1
-              for (int base = 0; base < split.parts; base += 16) {
-                float4 x[16];
+              for (int first = begin + thread / 32 * 4; first < end; first += 8 * 4) {
+                float4 sums[4];
                 #pragma unroll
-                for (int j = 0; j < 16; ++j) {
-                  const int i = base + j;
-                  x[j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                for (int u = 0; u < 4; ++u) sums[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll 1
+                for (int base = 0; base < split.parts; base += 4) {
+                  float4 x[16];
+                  #pragma unroll
+                  for (int u = 0; u < 4; ++u) {
+                    const int unit = first + u, rows_8 = unit / 32, c = unit % 32;
+                    const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                      const int i = base + j;
+                      x[u * 4 + j] = i < split.parts && unit < end ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    }
+                  }
+                  #pragma unroll
+                  for (int u = 0; u < 4; ++u) {
+                    const int row = 8 * ((first + u) / 32) + (lane >> 2);
+                    const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
+                    #pragma unroll
+                    for (int j = 0; j < 4; ++j) {
+                      const float w = row_weights[min(base + j, split.parts - 1)];
+                      const float4 other = x[u * 4 + j];
+                      sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;
+                    }
+                  }
                 }
                 #pragma unroll
-                for (int j = 0; j < 16; ++j) {
-                  const float w = row_weights[min(base + j, split.parts - 1)];
-                  sum.x += w * x[j].x; sum.y += w * x[j].y; sum.z += w * x[j].z; sum.w += w * x[j].w;
+                for (int u = 0; u < 4; ++u) {
+                  const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
+                  const int packed = s.m_block * 64 + row;
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
                 }
               }
-              const int packed = s.m_block * 64 + row, column = 16 * c + 2 * (lane & 3);
-              if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sum.x, sum.y); };
-              if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sum.z, sum.w); };
+            } else if (split.parts <= 8) {
+              #pragma unroll 1
+              for (int first = begin + thread / 32 * 2; first < end; first += 8 * 2) {
+                float4 sums[2];
+                #pragma unroll
+                for (int u = 0; u < 2; ++u) sums[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll 1
+                for (int base = 0; base < split.parts; base += 8) {
+                  float4 x[16];
+                  #pragma unroll
+                  for (int u = 0; u < 2; ++u) {
+                    const int unit = first + u, rows_8 = unit / 32, c = unit % 32;
+                    const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
+                    #pragma unroll
+                    for (int j = 0; j < 8; ++j) {
+                      const int i = base + j;
+                      x[u * 8 + j] = i < split.parts && unit < end ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    }
+                  }
+                  #pragma unroll
+                  for (int u = 0; u < 2; ++u) {
+                    const int row = 8 * ((first + u) / 32) + (lane >> 2);
+                    const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
+                    #pragma unroll
+                    for (int j = 0; j < 8; ++j) {
+                      const float w = row_weights[min(base + j, split.parts - 1)];
+                      const float4 other = x[u * 8 + j];
+                      sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;
+                    }
+                  }
+                }
+                #pragma unroll
+                for (int u = 0; u < 2; ++u) {
+                  const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
+                  const int packed = s.m_block * 64 + row;
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
+                  if (row < rows && unit < end) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
+                }
+              }
+            } else {
+              #pragma unroll 1
+              for (int first = begin + thread / 32 * 1; first < end; first += 8 * 1) {
+                float4 sums[1];
+                #pragma unroll
+                for (int u = 0; u < 1; ++u) sums[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                #pragma unroll 1
+                for (int base = 0; base < split.parts; base += 16) {
+                  float4 x[16];
+                  #pragma unroll
+                  for (int u = 0; u < 1; ++u) {
+                    const int unit = first + u, rows_8 = unit / 32, c = unit % 32;
+                    const int at = ((c / 16 * 4 + rows_8 / 2) * 32 + c % 16 * 2 + rows_8 % 2) * 128 + 4 * lane;
+                    #pragma unroll
+                    for (int j = 0; j < 16; ++j) {
+                      const int i = base + j;
+                      x[u * 16 + j] = i < split.parts ? __ldcg((const float4*)(parts + i * stride + (i == 0 ? shift : 0) + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                    }
+                  }
+                  #pragma unroll
+                  for (int u = 0; u < 1; ++u) {
+                    const int row = 8 * ((first + u) / 32) + (lane >> 2);
+                    const float* const row_weights = weights + (row - 8 * (begin / 32)) * split.parts;
+                    #pragma unroll
+                    for (int j = 0; j < 16; ++j) {
+                      const float w = row_weights[min(base + j, split.parts - 1)];
+                      const float4 other = x[u * 16 + j];
+                      sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;
+                    }
+                  }
+                }
+                #pragma unroll
+                for (int u = 0; u < 1; ++u) {
+                  const int unit = first + u, row = 8 * (unit / 32) + (lane >> 2), column = unit % 32 * 16 + 2 * (lane & 3);
+                  const int packed = s.m_block * 64 + row;
+                  if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 0) = pack_bf16(sums[u].x, sums[u].y); };
+                  if (row < rows) { *(u32*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + column + 8) = pack_bf16(sums[u].z, sums[u].w); };
+                }
+              }
             }
             named_barrier_sync(1, 256);  // every thread knows its slice and has read its weights
           }

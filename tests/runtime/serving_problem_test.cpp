@@ -77,9 +77,9 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(make_geometry(m, p, 132).grid == std::array<std::uint32_t, 3>{60, 1, 1});
   CHECK(make_geometry(m, p, 4).grid == std::array<std::uint32_t, 3>{8, 1, 1});
 
-  CHECK(choose_team(m, p, 132) == 2);
+  CHECK(choose_team(m, p, 132) == 4);  // 2 heads, 2 tiles of query rows each
   Problem many = p;
-  many.heads_kv = 8;
+  many.heads_kv = 8, many.num_m_blocks = 1;
   CHECK(choose_team(m, many, 132) == 8);  // 264 blocks are 33 teams
   CHECK(choose_team(m, many, 66) == 8);   // 132: 4 of them idle
   CHECK(choose_team(m, many, 3) == 2);    // 6
@@ -134,6 +134,17 @@ TEST_CASE("a paged problem's numbers, and the grid over its KV tiles") {
   CHECK(latent_blocks(64, 64) == 128);
   CHECK(latent_blocks(48, 64) == 132);  // 96 would leave too many idle
   CHECK(latent_blocks(264, 64) == 132);
+  CHECK(latent_blocks(256, 64) == 128);  // two whole items each
+
+  // Tiles of query rows that read the same keys stand side by side: 128 heads of one token, of two, of three.
+  Problem rows_of_latent = even;
+  rows_of_latent.heads_kv = 1, rows_of_latent.max_blocks = 0;
+  for (const std::int64_t row_tiles : {1, 2, 4, 6}) {
+    rows_of_latent.num_m_blocks = row_tiles;
+    CHECK(choose_team(latent, rows_of_latent, 132) == row_tiles);
+  }
+  rows_of_latent.num_m_blocks = 7;  // 132 blocks are 18 such teams and 6 blocks
+  CHECK(choose_team(latent, rows_of_latent, 132) == 1);
 
   // No more blocks than the caller allows, and teams that fit them.
   Problem beside = p;

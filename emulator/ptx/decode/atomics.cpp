@@ -156,7 +156,8 @@ void run_atomic(Warp& w, const Op& op) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;
     std::memset(place.shadow, kWritten, bytes);
-    if (c.races && place.space == Space::global) c.launch->globals->check_scope(w, op, l, address[l], true);
+    if (c.races && place.space == Space::global)
+      c.launch->globals->strong_access(w, op, l, address[l], bytes, true);
     std::unique_lock lock(c.launch->atomics, std::defer_lock);
     if (place.space == Space::global) lock.lock();
     if (c.races && place.space == Space::shared)
@@ -167,7 +168,7 @@ void run_atomic(Warp& w, const Op& op) {
       publish_global(w, op, l, address[l], true);
     }
     changed = update(w, op, l, place.data) || changed;
-    if (strong) observe_global(w, op, l, address[l]);
+    if (strong) observe_global(w, op, 1u << l, address[l]);
   });
   note_progress(w, changed);
 }

@@ -34,15 +34,17 @@ std::uint16_t order_flags(Decoder& d) {
   d.program.uses_narrow_scopes |= scope != 0;
   return static_cast<std::uint16_t>(static_cast<unsigned>(o) << 9 | scope);
 }
-void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues) {
+void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues,
+                    const std::uint8_t* old, std::uint32_t bytes) {
   Cluster& c = *w.block->cluster;
   c.races->strong_write(w, address, lane, order_of(op));
-  c.launch->globals->publish(w, op, lane, address, order_of(op), continues);
+  c.launch->globals->publish(w, op, lane, address, order_of(op), continues, {old, bytes});
 }
-void observe_global(Warp& w, const Op& op, int lane, std::uint64_t address) {
+void observe_global(Warp& w, const Op& op, std::uint32_t lanes, std::uint64_t address) {
   Cluster& c = *w.block->cluster;
-  c.races->strong_read(w, address, lane, order_of(op));
-  c.launch->globals->observe(w, op, address, order_of(op));
+  for (std::uint32_t m = lanes; m != 0; m &= m - 1)
+    c.races->strong_read(w, address, std::countr_zero(m), order_of(op));
+  c.launch->globals->observe(w, op, lanes, address, order_of(op));
 }
 void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
                    bool reads, bool writes) {
@@ -103,7 +105,8 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
     } else if (p.space == Space::global && findings) {
       if ((op.flags & 0x100) != 0) {
         strong |= 1u << l;
-        w.block->cluster->launch->globals->check_scope(w, op, l, address[l], access == Access::write);
+        w.block->cluster->launch->globals->strong_access(w, op, l, address[l], bytes,
+                                                         access == Access::write);
         w.global_words.access(w, op, l, address[l], bytes, {access == Access::write, true, false});
       } else
         w.block->cluster->launch->globals->access(w, op, l, address[l], bytes, access == Access::write, 0, 0,
@@ -112,8 +115,10 @@ std::uint32_t places(Warp& w, const Op& op, std::uint32_t bytes, Access access, 
     if (p.space == Space::global) global |= 1u << l;
   });
   if (strong != 0 && access == Access::write)
-    for (std::uint32_t m = strong; m != 0; m &= m - 1)
-      publish_global(w, op, std::countr_zero(m), address[std::countr_zero(m)], false);
+    for (std::uint32_t m = strong; m != 0; m &= m - 1) {
+      const int l = std::countr_zero(m);
+      publish_global(w, op, l, address[l], false, data[l], bytes);
+    }
   unwritten.strong = strong;
   Cluster& c = *w.block->cluster;
   if (c.findings) {
@@ -161,10 +166,45 @@ void note_unwritten(Warp& w, const Op& op, const Unwritten& unwritten) {
     if (lanes != 0) mark_unknown(w, origin, p.lists[op.target + i], lanes);
   }
 }
+/// Lanes of a strong load that read what a store of another block has not changed yet.
+void keep_back(Warp& w, const Op& op, std::uint32_t bytes, std::uint8_t** data, std::uint8_t (*before)[16],
+               std::uint32_t& strong) {
+  GlobalRaces& globals = *w.block->cluster->launch->globals;
+  u64 last = 0;
+  std::uint8_t* kept = nullptr;
+  for (std::uint32_t m = strong; m != 0 && bytes <= sizeof *before; m &= m - 1) {
+    const int l = std::countr_zero(m);
+    const u64 address = lane_address(w, op, l);
+    // Lanes that load one word together get one value.
+    if (address != last) {
+      const std::uint8_t* const old = globals.not_visible_yet(w, op, l, address, bytes);
+      kept = old == nullptr ? nullptr : before[l];
+      if (kept != nullptr) std::memcpy(kept, old, bytes);
+    }
+    last = address;
+    if (kept == nullptr) continue;
+    data[l] = kept;
+    strong &= ~(1u << l);
+  }
+}
+/// Lanes that read one word together learn together.
+void observe_lanes(Warp& w, const Op& op, std::uint32_t lanes) {
+  while (lanes != 0) {
+    const u64 address = lane_address(w, op, std::countr_zero(lanes));
+    std::uint32_t same = 0;
+    for (std::uint32_t m = lanes; m != 0; m &= m - 1)
+      if (lane_address(w, op, std::countr_zero(m)) == address) same |= m & (0 - m);
+    observe_global(w, op, same, address);
+    lanes &= ~same;
+  }
+}
 void run_load(Warp& w, const Op& op) {
   std::uint8_t* data[32];
   Unwritten unwritten;
-  const std::uint32_t ok = places(w, op, std::uint32_t{op.width} * op.count, Access::read, data, unwritten);
+  const std::uint32_t bytes = std::uint32_t{op.width} * op.count;
+  const std::uint32_t ok = places(w, op, bytes, Access::read, data, unwritten);
+  std::uint8_t before[32][16];
+  if (unwritten.strong != 0) keep_back(w, op, bytes, data, before, unwritten.strong);
   switch (op.width) {
     case 1:
       load_rows<std::uint8_t>(w, op, data, ok);
@@ -179,8 +219,7 @@ void run_load(Warp& w, const Op& op) {
       load_rows<std::uint64_t>(w, op, data, ok);
       break;
   }
-  for (std::uint32_t m = unwritten.strong; m != 0; m &= m - 1)
-    observe_global(w, op, std::countr_zero(m), lane_address(w, op, std::countr_zero(m)));
+  if (unwritten.strong != 0) observe_lanes(w, op, unwritten.strong);
   if (unwritten.lanes != 0) [[unlikely]]
     note_unwritten(w, op, unwritten);
 }

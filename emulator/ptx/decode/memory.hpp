@@ -12,8 +12,10 @@ std::uint64_t lane_address(const Warp& w, const Op& op, int lane);
 std::uint16_t order_flags(Decoder& d);
 /// Strong accesses of global memory: before a write, after a read. Within the block each of them orders;
 /// between blocks as the memory model says.
-void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues);
-void observe_global(Warp& w, const Op& op, int lane, std::uint64_t address);
+/// `old`: of a store the `bytes` that it will overwrite.
+void publish_global(Warp& w, const Op& op, int lane, std::uint64_t address, bool continues,
+                    const std::uint8_t* old = nullptr, std::uint32_t bytes = 0);
+void observe_global(Warp& w, const Op& op, std::uint32_t lanes, std::uint64_t address);
 /// The same of shared memory, at once.
 void strong_shared(Warp& w, const Op& op, int lane, Block& block, std::uint32_t offset, std::uint32_t bytes,
                    bool reads, bool writes);

@@ -83,7 +83,7 @@ void run_multimem(Warp& w, const Op& op) {
     const std::lock_guard lock(c.launch->atomics);
     if (c.races) track(w, op, m, lane, bound, bytes);
     perform(w, m, lane, place);
-    if (c.races && m.strong && m.act != Multimem::Act::store) observe_global(w, op, lane, bound);
+    if (c.races && m.strong && m.act != Multimem::Act::store) observe_global(w, op, 1u << lane, bound);
   });
 }
 

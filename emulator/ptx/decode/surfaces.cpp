@@ -171,7 +171,7 @@ void run_sured(Warp& w, const Op& op) {
     std::memcpy(&old, data, bytes);
     const u64 fresh = reduce(call, old, w.value(call.values[0], call.row, l));
     std::memcpy(data, &fresh, bytes);
-    if (c.races) observe_global(w, op, l, address);
+    if (c.races) observe_global(w, op, 1u << l, address);
   });
   ++c.progress;
 }

@@ -238,6 +238,36 @@ Target target_of(Warp& w, const Op& op, int lane) {
   return t;
 }
 
+/// Of the lanes from `first` on those whose arrivals the phase still wants; the others count to the next one.
+std::uint32_t arrivals_of_phase(std::uint32_t lanes, int first, std::uint32_t wanted) {
+  lanes &= ~((1u << first) - 1);
+  if (static_cast<std::uint32_t>(std::popcount(lanes)) <= wanted) return lanes;
+  std::uint32_t taken = 0;
+  for (std::uint32_t m = lanes; m != 0 && wanted != 0; m &= m - 1, --wanted) taken |= m & (0 - m);
+  return taken != 0 ? taken : lanes;
+}
+
+void initialise(Warp& w, const Op& op, int l, const Target& t) {
+  Cluster& c = *w.block->cluster;
+  const auto n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
+  if (n == 0 || n >= (1u << 20))
+    report(w, op, l, "invalid-mbarrier", "arrival count " + std::to_string(n) + " is not in 1 .. 2^20-1");
+  MBarrier& m = t.block->mbarriers[t.offset];
+  if (c.findings && m.init != nullptr)
+    report(w, op, l, "invalid-mbarrier",
+           "initialises the mbarrier at shared address " + std::to_string(t.offset) +
+               " again, with no mbarrier.inval since" +
+               (m.pending != m.count || m.tx != 0 ? ", while a phase is under way" : ""),
+           site_of(t.block->warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
+  m = MBarrier{};
+  m.count = m.pending = n;
+  m.init = &op;
+  m.init_warp = w.index;
+  m.init_epoch = c.races ? c.races->epoch(w) : 0;
+  std::memset(t.block->shadow.data() + t.offset, kMbarrier, 8);
+  ++c.progress;
+}
+
 void note_arrival(Warp& w, const Op& op, int lane, std::uint32_t offset, const MBarrier& m,
                   std::uint32_t count) {
   if (count > m.pending) report_overrun(w, op, lane, offset, m);
@@ -248,29 +278,11 @@ void run_mbarrier(Warp& w, const Op& op) {
   Cluster& c = *w.block->cluster;
   const auto what = static_cast<Mb>(op.count);
   const MBarrier* published = nullptr;
+  u64 phase = 0;
   each_lane(w, [&](int l) {
     const Target t = target_of(w, op, l);
     if (t.block == nullptr) return;
-    if (what == Mb::init) {
-      const auto n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
-      if (n == 0 || n >= (1u << 20))
-        report(w, op, l, "invalid-mbarrier", "arrival count " + std::to_string(n) + " is not in 1 .. 2^20-1");
-      MBarrier& m = t.block->mbarriers[t.offset];
-      if (c.findings && m.init != nullptr)
-        report(w, op, l, "invalid-mbarrier",
-               "initialises the mbarrier at shared address " + std::to_string(t.offset) +
-                   " again, with no mbarrier.inval since" +
-                   (m.pending != m.count || m.tx != 0 ? ", while a phase is under way" : ""),
-               site_of(t.block->warps[static_cast<std::size_t>(m.init_warp)], *m.init, -1));
-      m = MBarrier{};
-      m.count = m.pending = n;
-      m.init = &op;
-      m.init_warp = w.index;
-      m.init_epoch = c.races ? c.races->epoch(w) : 0;
-      std::memset(t.block->shadow.data() + t.offset, kMbarrier, 8);
-      ++c.progress;
-      return;
-    }
+    if (what == Mb::init) return initialise(w, op, l, t);
     MBarrier* m = find_mbarrier(w, op, l, *t.block, t.offset);
     if (m == nullptr) return;
     if (c.races && t.block != w.block) c.races->visit(w, op, l, *t.block, 0, c.races->epoch(w));
@@ -300,9 +312,11 @@ void run_mbarrier(Warp& w, const Op& op) {
           n = static_cast<std::uint32_t>(w.value(op.b, 4, l));
         }
         note_arrival(w, op, l, t.offset, *m, n);
-        // Lanes that arrive together publish together, once for each mbarrier.
-        if (c.races && m != published) c.races->release(w, m->arriving, w.exec);
+        // Lanes that arrive together publish together, once for each mbarrier and phase.
+        if (c.races && (m != published || m->phase != phase))
+          c.races->release(w, m->arriving, arrivals_of_phase(w.exec, l, m->pending / std::max(n, 1u)));
         published = m;
+        phase = m->phase;
         if (what == Mb::drop) m->count -= std::min(n, m->count);
         mbarrier_arrive(c, *m, n);
         if (op.d != kNoRef) w.set(op.d, 8, l, state);
@@ -444,7 +458,9 @@ void run_fence(Warp& w, const Op& op) {
   RaceTracker* r = w.block->cluster->races.get();
   if (r == nullptr) return;
   r->fence_lanes(w, w.exec);
-  if ((op.flags & 1) != 0) r->fence(w);
+  if ((op.flags & 1) == 0) return;
+  r->fence(w);
+  w.block->cluster->launch->globals->fence(w);
 }
 /// fence.proxy.tensormap::generic.acquire [map], 128
 void run_map_acquire(Warp& w, const Op& op) {

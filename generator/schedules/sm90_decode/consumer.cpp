@@ -14,12 +14,12 @@ namespace {
 
 /// Address of chunk `c`, from column `first` on, of packed row `r` of Q, of the emitted variables `packed`
 /// and `position`.
-std::string query_address(const DecodePlan& p, int first = 0) {
+std::string query_address(const DecodePlan& p, const std::string& chunk = "c", int first = 0) {
   return fmt::format(
       "q + {}(s.sequence.q_start + position) * q_stride_seq + (s.kv_head * group + packed % group) * "
-      "q_stride_head + {}{} * c",
+      "q_stride_head + {}{} * {}",
       p.stream->ragged_q() ? "" : "s.batch * q_stride_batch + ",
-      first > 0 ? std::to_string(first) + " + " : "", p.fp8_q ? 16 : 8);
+      first > 0 ? std::to_string(first) + " + " : "", p.fp8_q ? 16 : 8, chunk);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void open_query_chunks(Writer& w, const DecodePlan& p, int chunks, int real, int
          chunks, p.BM);
   w.line("uint4 x = make_uint4(0, 0, 0, 0);");
   w.line("if (r < rows{}) x = *(const uint4*)({});", chunks > real ? fmt::format(" && c < {}", real) : "",
-         query_address(p, first));
+         query_address(p, "c", first));
 }
 
 namespace {
@@ -38,6 +38,53 @@ namespace {
 /// Registers of an M block that hold row index `c`: two keys (or two depths).
 std::array<int, 2> registers_of(int c) {
   return {4 * (c / 2) + c % 2, 4 * (c / 2) + c % 2 + 2};
+}
+
+/// Q of 16 bits as it is, all of it on its way at once.
+void emit_copy_q(Writer& w, const DecodePlan& p) {
+  const int chunks = 8 * p.q_panels(), real = p.depth / 8, threads = p.consumer_threads();
+  w.comment(
+      "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
+  if (p.q_by_rows()) {
+    w.comment(
+        "a row a warp: its place is worked out once, and here, or it would keep registers through the tiles");
+    w.line("const int thread = thread_here(), of_lane = thread % 32;");
+    w.line("#pragma unroll 2");
+    w.open("for (int round = 0; round < {}; ++round)", (p.BM + threads / 32 - 1) / (threads / 32));
+    w.line("const int r = {} * round + thread / 32;", threads / 32);
+    if (p.BM % (threads / 32) != 0) w.line("if (r >= {}) break;", p.BM);
+    w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
+    w.line("const u32 row = smem_q + r * 128 + (of_lane / 8) * {} + (((of_lane ^ r) % 8) << 4);", p.BM * 128);
+    w.line("const u16* const from = {};", query_address(p, "of_lane"));
+    for (const bool there : {true, false}) {
+      there ? w.open("if (r < rows)") : w.reopen("else");
+      for (int first = 0; first < chunks; first += 32) {
+        const int lanes = std::min(32, (there ? real : chunks) - first);
+        const std::string at = fmt::format("row + {}", first / 8 * p.BM * 128);
+        const std::string copy = there ? fmt::format("copy_async_16({}, from + {});", at, 8 * first)
+                                       : fmt::format("zero_16_bytes({});", at);
+        if (lanes > 0) w.line("{}{}", lanes < 32 ? fmt::format("if (of_lane < {}) ", lanes) : "", copy);
+        // columns past the last, up to a whole panel
+        const int end = std::min(32, chunks - first);
+        if (there && lanes < end)
+          w.line("if (of_lane >= {} && of_lane < {}) zero_16_bytes({});", std::max(lanes, 0), end, at);
+      }
+    }
+    w.close();
+  } else {
+    const int copies = p.BM * chunks;
+    w.line("#pragma unroll{}", p.warpgroups > 1 ? " 2" : "");
+    w.open("for (int round = 0; round < {}; ++round)", (copies + threads - 1) / threads);
+    w.line("const int i = {0} * round + threadIdx.x, r = i / {1}, c = i % {1};", threads, chunks);
+    if (copies % threads != 0) w.line("if (i >= {}) break;", copies);
+    w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
+    w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
+    w.line("if (r < rows{}) copy_async_16(at, {});", chunks > real ? fmt::format(" && c < {}", real) : "",
+           query_address(p));
+    w.line("else zero_16_bytes(at);");
+  }
+  w.close();
+  w.line("copy_async_wait();");
 }
 
 void emit_load_q(Writer& w, const DecodePlan& p) {
@@ -49,22 +96,7 @@ void emit_load_q(Writer& w, const DecodePlan& p) {
     emit_store_q_narrow(w, p);
     if (p.rope > 0) emit_store_q_rope(w, p);
   } else {
-    const int chunks = 8 * p.q_panels(), real = p.depth / 8;
-    w.comment(
-        "Q: packed row r is query position r / group and query head r % group; rows past the last are zeros");
-    const int threads = p.consumer_threads();
-    const int copies = p.BM * chunks;
-    const int rounds = (copies + threads - 1) / threads;
-    w.line("#pragma unroll{}", p.warpgroups > 1 ? " 6" : "");  // what is on its way is in registers
-    w.open("for (int round = 0; round < {}; ++round)", rounds);
-    w.line("const int i = {0} * round + threadIdx.x, r = i / {1}, c = i % {1};", threads, chunks);
-    if (copies % threads != 0) w.line("if (i >= {}) break;", copies);
-    w.line("const u32 at = smem_q + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4);", p.BM * 128);
-    w.line("const int packed = s.m_block * {} + r, position = packed / group;", p.BM);
-    w.line("if (r < rows{}) load_16_bytes(at, {});", chunks > real ? fmt::format(" && c < {}", real) : "",
-           query_address(p));
-    w.line("else zero_16_bytes(at);");
-    w.close();
+    emit_copy_q(w, p);
   }
   if (p.fp8_q || !p.grouped()) w.line("fence_proxy_async();");  // for wgmma; ldmatrix needs none
   w.line("named_barrier_sync(1, {});", p.consumer_threads());

@@ -249,32 +249,24 @@ void use_two_warpgroups(Prelude& prelude, const DecodePlan& p) {
   if (p.seesaw) prelude.use("hidden"), p.pv_shared->add_to(prelude, false);
 }
 
+void use_query_copies(Prelude& prelude, const DecodePlan& p) {
+  if (!p.narrow) prelude.use("copy_async_16");
+  if (p.q_by_rows() || (p.shares_combine() && p.stream->splits())) prelude.use("thread_here");
+}
+
 Prelude prelude_of(const DecodePlan& p) {
   Prelude prelude("sm90.cuh");
-  for (const char* section : {"types",
-                              "smem_address",
-                              "mbarrier_init",
-                              "fence_mbarrier_init",
-                              "mbarrier_expect_tx",
-                              "mbarrier_arrive",
-                              "mbarrier_wait",
-                              "named_barrier",
-                              "prefetch_tensor_map",
-                              "tma_load",
-                              "dependent_launch",
-                              "fence_proxy_async",
-                              p.upright   ? "stmatrix"
-                              : p.BM == 8 ? "stmatrix_x2_trans"
-                                          : "stmatrix_trans",
-                              "load_16_bytes",
-                              "zero_16_bytes",
-                              "copy_16_bytes",
-                              "exp2_approx",
-                              "rcp_approx",
-                              "row_base",
-                              "atomic_add_acq_rel"})
+  for (const char* section :
+       {"types", "smem_address", "mbarrier_init", "fence_mbarrier_init", "mbarrier_expect_tx",
+        "mbarrier_arrive", "mbarrier_wait", "named_barrier", "prefetch_tensor_map", "tma_load",
+        "dependent_launch", "fence_proxy_async",
+        p.upright   ? "stmatrix"
+        : p.BM == 8 ? "stmatrix_x2_trans"
+                    : "stmatrix_trans",
+        "zero_16_bytes", "copy_16_bytes", "exp2_approx", "rcp_approx", "row_base", "atomic_add_acq_rel"})
     prelude.use(section);
   prelude.use(p.math == DType::bf16 ? "pack_bf16" : "pack_fp16");
+  use_query_copies(prelude, p);
   if (p.narrow) {
     prelude.use("shared_words"), prelude.use("ldmatrix_trans");
     prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");

@@ -170,8 +170,7 @@ void emit_whole(Writer& w, const DecodePlan& p) {
   w.line("copy_16_bytes({} + 8 * c, smem_o + (c / 8) * {} + r * 128 + (((c % 8) ^ (r % 8)) << 4));",
          output_address(p), p.BM * 128);
   w.close();
-  // Q's rows are free. Where they are as long as O's a thread writes of Q what it has read of O.
-  if (p.o_in_q() && 8 * p.q_panels() != chunks) sync(w, p);
+  if (p.o_in_q() && !p.keeps_chunks()) sync(w, p);  // Q's rows are free
 }
 
 void emit_part(Writer& w, const DecodePlan& p) {

@@ -95,6 +95,10 @@ struct DecodePlan {
   int ov_columns() const { return padded_ov() / warpgroups; }
   /// O leaves by way of Q's rows, which a latent cache leaves no room beside.
   bool o_in_q() const { return warpgroups > 1 && !o_floats(); }
+  /// Q's rows are as long as those of O in their place: a thread writes of Q what it has read of O.
+  bool keeps_chunks() const { return o_in_q() && 64 * q_panels() == ov_depth; }
+  /// Long rows of Q of 16 bits come one a warp.
+  bool q_by_rows() const { return !narrow && !grouped() && q_panels() > 4 && !keeps_chunks(); }
   int key_blocks() const { return BN / 64; }                  ///< M blocks of S'
   int out_blocks() const { return (padded_ov() + 63) / 64; }  ///< M blocks of O'
   int s_regs() const { return BM / 2; }                       ///< of one M block, a lane

@@ -19,7 +19,8 @@ constexpr int kLooks = 96;      ///< at a counter, 0.7 us each on a H200
 constexpr int kFieldBits = 10;  ///< arrivals; claims have one more, blocks done the rest
 constexpr int kClaims = 1 << kFieldBits, kDone = 1 << (2 * kFieldBits + 1);
 constexpr int kInFlight = 16;  ///< loads of a lane at once
-constexpr int kAtOnce = 4;     ///< parts of a lane whose maxima are loaded at once
+constexpr int kFewParts = 8;
+constexpr int kAtOnce = 4;  ///< parts of a lane whose maxima are loaded at once
 constexpr int kMostSlices = 64;
 
 /// Units of 8 rows.
@@ -27,88 +28,126 @@ int units_of_rows(const DecodePlan& p) {
   return p.padded_ov() / 16;
 }
 
-/// Weights of all parts for the slice's rows, divided by the rows' sums, to `weights`; and log-sum-exps.
+/// Weights of all parts for the slice's rows, divided by the rows' sums, to `weights`; and log-sum-exps. Of few parts
+/// a warp takes several rows at once.
 void emit_weights(Writer& w, const DecodePlan& p) {
   const auto pair = [&](const std::string& i) {
     return fmt::format("__ldcg((const float2*)({} + {} + 2 * row))", part_of_item(i), p.BM * p.padded_ov());
   };
-  w.comment("weights of the parts of each row");
+  w.comment("weights of the parts of each row: of up to {} parts four rows a warp at once", kFewParts);
+  w.line("const int width = split.parts <= {} ? {} : 32, of_row = lane % width, rows_each = 32 / width;",
+         kFewParts, kFewParts);
   w.line("#pragma unroll 1");
-  w.open("for (int r = threadIdx.x / 32; r < 8 * row_groups; r += {})", 4 * p.warpgroups);
-  w.line("const int row = 8 * (begin / {}) + r;", units_of_rows(p));
+  w.open("for (int at = thread / 32 * rows_each; at < 8 * row_groups; at += {} * rows_each)",
+         4 * p.warpgroups);
+  w.line("const int r = at + lane / width, row = 8 * (begin / {}) + r;", units_of_rows(p));
   w.line("float2 first[{}];", kAtOnce);
   w.line("float top = -kInfinity, sum = 0.0f;");
   w.line("#pragma unroll");
   w.open("for (int j = 0; j < {}; ++j)", kAtOnce);
-  w.line("const int i = lane + 32 * j;");
+  w.line("const int i = of_row + width * j;");
   w.line("first[j] = i < split.parts ? {} : make_float2(-kInfinity, 0.0f);", pair("i"));
   w.line("top = fmaxf(top, first[j].x);");
   w.close();
   w.line("#pragma unroll 1");
-  w.line("for (int i = lane + {}; i < split.parts; i += 32) top = fmaxf(top, {}.x);", 32 * kAtOnce,
+  w.line("for (int i = of_row + {} * width; i < split.parts; i += width) top = fmaxf(top, {}.x);", kAtOnce,
          pair("i"));
   w.line("float all = top, inverse = 0.0f;");
   w.line(
-      "for (int step = 16; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));");
+      "for (int step = width / 2; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, "
+      "step));");
   w.line("#pragma unroll");
   w.line("for (int j = 0; j < {}; ++j) sum += first[j].y * rescale_factor(first[j].x, all, factor);",
          kAtOnce);
   w.line("#pragma unroll 1");
-  w.open("for (int i = lane + {}; i < split.parts; i += 32)", 32 * kAtOnce);
+  w.open("for (int i = of_row + {} * width; i < split.parts; i += width)", kAtOnce);
   w.line("const float2 other = {};", pair("i"));
   w.line("sum += other.y * rescale_factor(other.x, all, factor);");
   w.close();
-  w.line("for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
+  w.line("for (int step = width / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);");
   w.line("const float total = sum;");
   emit_finish_row(w, p, "row", "all", "total", "inverse",
-                  fmt::format("lane == 0 && begin % {} == 0 && ", units_of_rows(p)));
+                  fmt::format("of_row == 0 && begin % {} == 0 && ", units_of_rows(p)));
   w.line("#pragma unroll");
   w.open("for (int j = 0; j < {}; ++j)", kAtOnce);
-  w.line("const int i = lane + 32 * j;");
+  w.line("const int i = of_row + width * j;");
   w.line(
       "if (i < split.parts) weights[r * split.parts + i] = rescale_factor(first[j].x, all, factor) * inverse;");
   w.close();
   w.line("#pragma unroll 1");
   w.line(
-      "for (int i = lane + {}; i < split.parts; i += 32) weights[r * split.parts + i] = rescale_factor({}.x, "
-      "all, factor) * inverse;",
-      32 * kAtOnce, pair("i"));
+      "for (int i = of_row + {} * width; i < split.parts; i += width) weights[r * split.parts + i] = "
+      "rescale_factor({}.x, all, factor) * inverse;",
+      kAtOnce, pair("i"));
   w.close();
   w.line("named_barrier_sync(1, {});", p.consumer_threads());
 }
 
-/// The sums of the slice's units, a warp each.
-void emit_units(Writer& w, const DecodePlan& p) {
+/// The sums of the slice's units, `units` of them a warp at once; of each, `parts` are on their way at once.
+void emit_units(Writer& w, const DecodePlan& p, int units, int parts) {
   const int columns = units_of_rows(p), of_half = columns / 2;
   w.line("#pragma unroll 1");
-  w.open("for (int unit = begin + threadIdx.x / 32; unit < end; unit += {})", 4 * p.warpgroups);
-  w.line("const int rows_8 = unit / {0}, c = unit % {0}, row = 8 * rows_8 + (lane >> 2);", columns);
+  w.open("for (int first = begin + thread / 32 * {0}; first < end; first += {1} * {0})", units,
+         4 * p.warpgroups);
+  w.line("float4 sums[{}];", units);
+  w.line("#pragma unroll");
+  w.line("for (int u = 0; u < {}; ++u) sums[u] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);", units);
+  w.line("#pragma unroll 1");
+  w.open("for (int base = 0; base < split.parts; base += {})", parts);
+  w.line("float4 x[{}];", units * parts);
+  w.line("#pragma unroll");
+  w.open("for (int u = 0; u < {}; ++u)", units);
+  w.line("const int unit = first + u, rows_8 = unit / {0}, c = unit % {0};", columns);
   w.line("const int at = ((c / {0} * 4 + rows_8 / 2) * {1} + c % {0} * 2 + rows_8 % 2) * 128 + 4 * lane;",
          of_half, columns);
-  w.line("const float* const row_weights = weights + (row - 8 * (begin / {})) * split.parts;", columns);
-  w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
-  w.line("#pragma unroll 1");
-  w.open("for (int base = 0; base < split.parts; base += {})", kInFlight);
-  w.line("float4 x[{}];", kInFlight);
   w.line("#pragma unroll");
-  w.open("for (int j = 0; j < {}; ++j)", kInFlight);
+  w.open("for (int j = 0; j < {}; ++j)", parts);
   w.line("const int i = base + j;");
-  w.line("x[j] = i < split.parts ? __ldcg((const float4*)({} + at)) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);",
-         part_of_item("i"));
+  w.line(
+      "x[u * {} + j] = i < split.parts{} ? __ldcg((const float4*)({} + at)) : make_float4(0.0f, 0.0f, 0.0f, "
+      "0.0f);",
+      parts, units > 1 ? " && unit < end" : "", part_of_item("i"));
+  w.close();
   w.close();
   w.line("#pragma unroll");
-  w.open("for (int j = 0; j < {}; ++j)", kInFlight);
+  w.open("for (int u = 0; u < {}; ++u)", units);
+  w.line("const int row = 8 * ((first + u) / {}) + (lane >> 2);", columns);
+  w.line("const float* const row_weights = weights + (row - 8 * (begin / {})) * split.parts;", columns);
+  w.line("#pragma unroll");
+  w.open("for (int j = 0; j < {}; ++j)", parts);
   w.line("const float w = row_weights[min(base + j, split.parts - 1)];");
-  w.line("sum.x += w * x[j].x; sum.y += w * x[j].y; sum.z += w * x[j].z; sum.w += w * x[j].w;");
+  w.line("const float4 other = x[u * {} + j];", parts);
+  w.line(
+      "sums[u].x += w * other.x; sums[u].y += w * other.y; sums[u].z += w * other.z; sums[u].w += w * other.w;");
   w.close();
   w.close();
-  w.line("const int packed = s.m_block * {} + row, column = 16 * c + 2 * (lane & 3);", p.BM);
+  w.close();
+  w.line("#pragma unroll");
+  w.open("for (int u = 0; u < {}; ++u)", units);
+  w.line(
+      "const int unit = first + u, row = 8 * (unit / {0}) + (lane >> 2), column = unit % {0} * 16 + 2 * (lane & 3);",
+      columns);
+  w.line("const int packed = s.m_block * {} + row;", p.BM);
   const bool whole = p.padded_ov() == p.ov_depth;
   for (int e = 0; e < 2; ++e)
-    w.line("if (row < rows{}) {};", whole ? "" : fmt::format(" && column + {} < {}", 8 * e, p.ov_depth),
-           fmt::format("{{ {} }}", store_two(*p.config.out_dtype,
-                                             fmt::format("{} + column + {}", output_address(p), 8 * e),
-                                             e == 0 ? "sum.x" : "sum.z", e == 0 ? "sum.y" : "sum.w")));
+    w.line(
+        "if (row < rows{}{}) {};", units > 1 ? " && unit < end" : "",
+        whole ? "" : fmt::format(" && column + {} < {}", 8 * e, p.ov_depth),
+        fmt::format("{{ {} }}",
+                    store_two(*p.config.out_dtype, fmt::format("{} + column + {}", output_address(p), 8 * e),
+                              e == 0 ? "sums[u].x" : "sums[u].z", e == 0 ? "sums[u].y" : "sums[u].w")));
+  w.close();
+  w.close();
+}
+
+/// As many loads at once whatever the parts: the way to L2 and back is most of the time.
+void emit_sums(Writer& w, const DecodePlan& p) {
+  for (int parts : {4, 8}) {
+    parts == 4 ? w.open("if (split.parts <= {})", parts) : w.reopen("else if (split.parts <= {})", parts);
+    emit_units(w, p, kInFlight / parts, parts);
+  }
+  w.reopen("else");
+  emit_units(w, p, 1, kInFlight);
   w.close();
 }
 
@@ -120,6 +159,7 @@ std::string part_of_item(const std::string& i) {
 
 void emit_shared_part(Writer& w, const DecodePlan& p) {
   const int units = units_of_rows(p);
+  w.line("const int here = thread_here(), lane = here % 32, warp = here / 32 % 4;");
   w.line("float4* const at = (float4*)part + (half * 4 + warp) * {} + lane;", 32 * units);
   for (int k = 0; k < units / 2; ++k)
     for (int h = 0; h < 2; ++h)
@@ -154,6 +194,7 @@ void emit_shared_combine(Writer& w, const DecodePlan& p) {
   w.open("if (*arrivals_before == split.parts)");
   w.comment("all parts are there: slices of units, to whoever claims them");
   p.stream->emit_parts(w, p.partial_floats());
+  w.line("const int thread = thread_here(), lane = thread % 32;");
   w.line("int slices = 2;");
   w.line("while (2 * slices <= min(split.parts, {})) slices *= 2;", kMostSlices);
   w.line("const int slice_units = {} / slices, row_groups = max(8 / slices, 1);", units);
@@ -166,7 +207,7 @@ void emit_shared_combine(Writer& w, const DecodePlan& p) {
   w.line("const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;");
   w.line("if (begin >= {}) break;", units);
   emit_weights(w, p);
-  emit_units(w, p);
+  emit_sums(w, p);
   w.line("named_barrier_sync(1, {});  // every thread knows its slice and has read its weights",
          p.consumer_threads());
   w.close();

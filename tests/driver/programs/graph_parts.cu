@@ -22,6 +22,9 @@ cudaGraphNode_t add_kernel(cudaGraph_t graph, cudaGraphNode_t after, void* kerne
   p.kernelParams = arguments;
   cudaGraphNode_t node;
   OK(cudaGraphAddKernelNode(&node, graph, &after, after == nullptr ? 0 : 1, &p));
+  cudaKernelNodeParams back{};
+  OK(cudaGraphKernelNodeGetParams(node, &back));
+  EXPECT(back.func == kernel);  // llama.cpp finds its copies by it
   return node;
 }
 cudaGraphNode_t add_write(cudaGraph_t graph, int* to, int value) {

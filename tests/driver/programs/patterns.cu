@@ -239,6 +239,62 @@ __global__ void tiles(const float* x, float* y, unsigned* next) {
   }
 }
 
+/// The last block adds up what all blocks have stored: the partial sums are volatile, the counter is an atomic.
+__global__ void last_block(const float* x, volatile float* partial, unsigned* arrived) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    partial[1 + blockIdx.x] = x[blockIdx.x];
+    STEP(1) __threadfence();
+    last = atomicInc(arrived, gridDim.x - 1) == gridDim.x - 1;
+  }
+  STEP(2) __syncthreads();
+  if (!last || threadIdx.x != 0) return;
+  float sum = 0;
+  for (unsigned b = 0; b < gridDim.x; ++b) sum += partial[1 + b];
+  partial[0] = sum;
+}
+
+/// Each block stores its sum and then a flag, both volatile; the next one waits for the flag.
+__global__ void look_back(const float* x, volatile float* sum, volatile unsigned* flag) {
+  if (threadIdx.x != 0) return;
+  float before = 0;
+  if (blockIdx.x != 0) {
+    while (flag[blockIdx.x - 1] == 0) {
+    }
+    __threadfence();
+    before = sum[blockIdx.x - 1];
+  }
+  sum[blockIdx.x] = before + x[blockIdx.x];
+  STEP(1) __threadfence();
+  flag[blockIdx.x] = 1;
+}
+
+/// A word that all blocks add to; one of them looks at it and sets it back.
+__global__ void counted(float* y, unsigned* word) {
+  if (threadIdx.x != 0) return;
+  const unsigned before = atomicAdd(word, 1);
+  if (left_out == 1 && before == 2) y[8] = static_cast<float>(*word);
+  if (before == gridDim.x - 1) *word = 0;
+  if (left_out == 2 && before == 1) *word = 100;
+  y[blockIdx.x] = 1;
+}
+
+/// One lane waits for the other block and its warp reads.
+__global__ void lane_waits(float* data, float* y, unsigned* told) {
+  if (blockIdx.x == 0) {
+    data[threadIdx.x] = static_cast<float>(threadIdx.x);
+    __syncwarp();
+    if (threadIdx.x == 0) asm volatile("st.release.gpu.b32 [%0], 1;" ::"l"(told) : "memory");
+  } else {
+    if (threadIdx.x == 0) {
+      unsigned seen = 0;
+      while (seen == 0) asm volatile("ld.acquire.gpu.b32 %0, [%1];" : "=r"(seen) : "l"(told) : "memory");
+    }
+    STEP(1) __syncwarp();
+    y[threadIdx.x] = data[31 - threadIdx.x];
+  }
+}
+
 int main(int argc, char** argv) {
   EXPECT(argc == 3);
   const int step = std::atoi(argv[2]);
@@ -250,10 +306,10 @@ int main(int argc, char** argv) {
   unsigned* word;
   OK(cudaMalloc(&x, kCount * 4));
   OK(cudaMalloc(&y, kCount * 4));
-  OK(cudaMalloc(&word, 4));
+  OK(cudaMalloc(&word, 64));
   OK(cudaMemcpy(x, in.data(), kCount * 4, cudaMemcpyHostToDevice));
   OK(cudaMemset(y, 0, kCount * 4));
-  OK(cudaMemset(word, 0, 4));
+  OK(cudaMemset(word, 0, 64));
 
   struct Pattern {
     std::function<void()> run;
@@ -283,6 +339,12 @@ int main(int argc, char** argv) {
       {"flag",
        {[&] { flag<<<2, 64>>>(y + 64, y, word); }, 64, [](int i) { return static_cast<float>(63 - i); }}},
       {"locked", {[&] { locked<<<2, 64>>>(y, word); }, 1, [](int) { return 128.0f; }}},
+      {"last_block", {[&] { last_block<<<8, 32>>>(x, y, word); }, 1, [](int) { return 28.0f; }}},
+      {"look_back",
+       {[&] { look_back<<<8, 32>>>(x, y, word); }, 8, [](int i) { return static_cast<float>(i * (i + 1) / 2); }}},
+      {"counted", {[&] { counted<<<4, 32>>>(y, word); }, 4, [](int) { return 1.0f; }}},
+      {"lane_waits",
+       {[&] { lane_waits<<<2, 32>>>(y + 64, y, word); }, 32, [](int i) { return static_cast<float>(31 - i); }}},
       {"tiles", {[&] { tiles<<<3, 64>>>(x, y, word); }, 1280, [&](int i) { return in[i]; }}},
   };
   const Pattern& pattern = patterns.at(argv[1]);

@@ -1,0 +1,139 @@
+// Races in global memory: strong accesses (atomic, volatile, relaxed and above).
+#include <algorithm>
+
+#include "emulator/machine/global_races.hpp"
+#include "emulator/machine/machine.hpp"
+
+namespace kiln::emulator {
+
+void GlobalRaces::publish(Warp& w, const Op& op, int lane, std::uint64_t address, Order order, bool continues,
+                          Stored stored) {
+  RaceTracker& races = *w.block->cluster->races;
+  const bool release = order == Order::release || order == Order::acq_rel;
+  RemotePtr published = races.publication(w, lane, w.block->cluster->index, release);
+  const std::lock_guard lock(mutex_);
+  if (release && (op.flags & (kCtaScope | kClusterScope)) == 0) unfenced_.fence(w, 1u << lane);
+  const auto [entry, first] = variables_.try_emplace(address);
+  unfenced_.write(w, op, lane, address, {stored.old, stored.bytes, first});
+  RemotePtr& variable = entry->second;
+  if (continues)
+    join(variable, published);
+  else if (variable = std::move(published); values_.publish(w, op, lane, address))
+    races.step(w);
+}
+
+void GlobalRaces::observe(Warp& w, const Op& op, std::uint32_t lanes, std::uint64_t address, Order order) {
+  RemotePtr published;
+  {
+    const std::lock_guard lock(mutex_);
+    unfenced_.seen(w, address);
+    const auto it = variables_.find(address);
+    if (it == variables_.end()) return;
+    published = it->second;
+    values_.observe(w, op, address);
+  }
+  w.block->cluster->races->observe(w, lanes, published, order == Order::acquire || order == Order::acq_rel);
+}
+
+const std::uint8_t* GlobalRaces::not_visible_yet(Warp& w, const Op& op, int lane, std::uint64_t address,
+                                                 std::uint32_t bytes) {
+  Cluster& c = *w.block->cluster;
+  const std::lock_guard lock(mutex_);
+  const bool late = c.policy == Policy::lazy || (c.policy == Policy::random && (c.random() & 1) != 0);
+  return unfenced_.read(w, op, lane, address, bytes, late);
+}
+
+void GlobalRaces::fence(Warp& w) {
+  const std::lock_guard lock(mutex_);
+  unfenced_.fence(w, w.exec);
+}
+
+void GlobalRaces::check_scope(const Judged& a, std::uint64_t address) {
+  const unsigned scope = a.op.flags & (kCtaScope | kClusterScope);
+  const std::uint32_t rank = a.w.block->rank;
+  const auto outside = [&](const Scoped& s) {
+    if (s.by.cluster != a.by.cluster) return (s.scope | scope) != 0;
+    return s.rank != rank && ((s.scope | scope) & kCtaScope) != 0;
+  };
+  Slot other;
+  bool other_write = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = scoped_.find(address);
+    for (const bool wrote : {true, false}) {
+      if (it == scoped_.end() || other.epoch != 0 || !(a.write || wrote)) continue;
+      const Scoped& s = it->second[wrote ? 0 : 1];
+      if (s.by.epoch == 0 || !outside(s) || ordered(a, s.by)) continue;
+      other = s.by;
+      other_write = wrote;
+    }
+    scoped_[address][a.write ? 0 : 1] = {a.by, rank, scope};
+  }
+  if (other.epoch != 0)
+    conflict(a.w, a.op, a.lane, address, other, a.write, other_write, Severity::error,
+             "the scope of one of the two leaves out the other's block");
+}
+
+void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
+                                bool write) {
+  if (address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
+  Judged a = judged(w, op, write, 0, 0);
+  a.lane = lane;
+  if (narrow_scopes_) check_scope(a, address);
+  meet_weak(a, address, bytes);
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t word = (address - base_) / 4; 4 * word < address - base_ + bytes; ++word) {
+    std::atomic_ref(strong_stretches_[4 * word / kStretch]).store(1, std::memory_order_relaxed);
+    Strong& s = strong_[word];
+    (write ? s.write : s.read) = a.by;
+    s.read_since = !write;
+  }
+}
+
+void GlobalRaces::meet_weak(const Judged& a, std::uint64_t address, std::uint32_t bytes) {
+  Slot other;
+  bool other_write = false;
+  PageLock lock(locks_);
+  const std::uint64_t end = address - base_ + bytes;
+  for (std::uint64_t at = address - base_, stop = 0; at < end && other.epoch == 0; at = stop) {
+    const std::uint64_t first = at & ~15ull;
+    stop = std::min(end, first + 16);
+    const auto mask = static_cast<std::uint16_t>(((1u << (stop - first)) - 1) & ~((1u << (at - first)) - 1));
+    lock.take(at);
+    const Cell& cell = cells_[at / 16];
+    const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(a, s); };
+    other_write = meets(cell.write);
+    if (other_write)
+      other = cell.write;
+    else if (a.write && meets(cell.read) && !write_depends(a, cell.read))
+      other = cell.read;
+  }
+  lock.release();
+  if (other.epoch != 0)
+    conflict(a.w, a.op, a.lane, address, other, a.write, other_write, Severity::undefined);
+}
+
+void GlobalRaces::meet_strong(const Judged& a, std::uint64_t address, std::uint32_t bytes) {
+  if (a.silent) return;
+  Slot other;
+  bool other_write = false;
+  {
+    const std::lock_guard lock(mutex_);
+    for (std::uint64_t word = (address - base_) / 4; 4 * word < address - base_ + bytes; ++word) {
+      const auto it = strong_.find(word);
+      if (it == strong_.end() || other.epoch != 0) continue;
+      const Strong& s = it->second;
+      const bool read_ordered = s.read.epoch != 0 && ordered(a, s.read);
+      if (s.write.epoch != 0 && !ordered(a, s.write) && !(s.read_since && read_ordered))
+        other = s.write, other_write = true;
+      else if (a.write && s.read.epoch != 0 && !read_ordered &&
+               !values_.ordered(a.w, a.lane, a.by.op,
+                                {s.read.cluster, s.read.agent, s.read.epoch, s.read.op}))
+        other = s.read;
+    }
+  }
+  if (other.epoch != 0)
+    conflict(a.w, a.op, a.lane, address, other, a.write, other_write, Severity::undefined);
+}
+
+}  // namespace kiln::emulator
