@@ -67,6 +67,15 @@ void emit_lengths(Writer& w, const PrefillPlan& p) {
   }
 }
 
+void emit_first_tile(Writer& w, const PrefillPlan& p) {
+  const std::string first = p.mask->first_read("block_position", "seqlen_k", "batch");
+  if (p.mask->left_padding()) {
+    w.line("const int first_tile = min({} / {}, max(num_tiles - 1, 0));", first, p.BN);
+  } else {
+    w.line("const int first_tile = {} / {};", first, p.BN);
+  }
+}
+
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
 void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
@@ -122,12 +131,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   if (!p.mask->bounded_below()) return;
   w.line("const int warp_begin = {};", p.mask->first_key("warp_position", "batch"));
   w.line("const int clean_begin = {};", p.mask->first_key("(warp_position + 15)", "batch"));
-  const std::string first = p.mask->first_read("block_position", "seqlen_k", "batch");
-  if (p.mask->left_padding()) {
-    w.line("const int first_tile = min({} / {}, max(num_tiles - 1, 0));", first, p.BN);
-  } else {
-    w.line("const int first_tile = {} / {};", first, p.BN);
-  }
+  emit_first_tile(w, p);
   if (p.page_size > 0) return;
   w.comment("the iterators of K and V start there");
   w.line(

@@ -388,6 +388,15 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
   w.close();
 }
 
+/// The one scale of the scores of a head.
+void emit_head_scale(Writer& w, const PrefillPlan& p) {
+  const std::string query = scale_of_query(*p.config.operand->quantization, "work.batch", "work.kv_head");
+  w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[" + query + "] * " : "",
+         p.head_of_scales());
+  if (p.scale_joins_factor())
+    w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
+}
+
 void emit_output_addresses(Writer& w, const PrefillPlan& p) {
   if (p.o_floats) return;
   const int span = p.o_span;
@@ -432,13 +441,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
         "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
         "row_0, row_0 + 8");
   }
-  if (p.head_scale()) {
-    const std::string query = scale_of_query(*p.config.operand->quantization, "work.batch", "work.kv_head");
-    w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[" + query + "] * " : "",
-           p.head_of_scales());
-    if (p.scale_joins_factor())
-      w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
-  }
+  if (p.head_scale()) emit_head_scale(w, p);
   if (p.fp8_tokens()) w.line("const float query_scale = q_scale[0];");
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());
