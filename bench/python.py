@@ -50,7 +50,7 @@ def prefill():
     yield "kiln.torch.attention, out given", lambda: kt.attention(q, k, v, causal=True, out=o)
     yield "kiln.torch.attention", lambda: kt.attention(q, k, v, causal=True)
     yield "torch.ops.kiln.attend", lambda: torch.ops.kiln.attend(
-        q, k, v, None, None, None, None, None, None, 0, 0, None, 0, "prefill", "contiguous", "causal", 0, 0.0, None, False)
+        q, k, v, None, None, None, None, None, None, [], "", 0, 0, None, 0, "prefill", "contiguous", "causal", 0, 0.0, None, False)
     if fa3():
         yield "flash_attn_func (FA3)", lambda: fa3().flash_attn_func(q, k, v, causal=True)
     t = [x.transpose(1, 2) for x in (q, k, v)]

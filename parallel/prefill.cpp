@@ -21,6 +21,7 @@ namespace {
 void check_config(const Config& c) {
   if (c.operation != Operation::prefill) refuse("the config is no prefill config");
   if (!c.operand || c.operand->kind != OperandKind::ragged) refuse("\"operand\" is ragged");
+  if (c.mask && c.mask->kind == MaskConfig::Kind::window) refuse("masks of two sides are not supported yet");
   if (c.operand->quantization)
     refuse("K and V with scales are not supported yet; 16-bit and plain FP8 ones are");
   if (c.sink.value_or(false)) refuse("a sink would count in every part");

@@ -12,6 +12,7 @@ bool sees(const MaskConfig& mask, const Run& q, const Run& k) {
   switch (mask.kind) {
     case MaskConfig::Kind::none:
     case MaskConfig::Kind::custom:
+    case MaskConfig::Kind::window:
       return true;
     case MaskConfig::Kind::causal:
       return k.first < q.end();

@@ -11,7 +11,8 @@ usage: scripts/setup.sh [--help]
 Installs, only where missing:
   - the Debian/Ubuntu packages that the build needs (apt-get, as root or through sudo)
   - NVRTC 13: taken from an installed CUDA toolkit, else the nvidia-cuda-nvrtc wheel in a local .venv/
-  - what the Python package is built and tested with, in .venv/: nanobind, scikit-build-core, NumPy; kiln builds without them
+  - what the Python package is built and tested with, in .venv/: nanobind, scikit-build-core, NumPy, and pdoc for its
+    reference; kiln builds without them
   - what the pages of the manual are built with, in .venv/: mkdocs-material; the manual is readable without it
   - where the distribution has them, the compilers for AMD targets: clang 22 with lld (gfx90a, gfx942, gfx950) and
     HIPRTC 5.2 (gfx90a)
@@ -97,11 +98,11 @@ make_venv() {
 
 # What the Python package is built with; kiln builds without it.
 install_python_tools() {
-  if [ -x .venv/bin/python ] && .venv/bin/python -c 'import nanobind, numpy, scikit_build_core' 2>/dev/null; then return; fi
+  if [ -x .venv/bin/python ] && .venv/bin/python -c 'import nanobind, numpy, pdoc, scikit_build_core' 2>/dev/null; then return; fi
   make_venv || return 0
-  echo "installing nanobind, scikit-build-core and NumPy into .venv"
-  .venv/bin/pip install -q --disable-pip-version-check nanobind 'scikit-build-core>=1.0' numpy ||
-    echo "setup.sh: could not install them; the Python package is not built" >&2
+  echo "installing nanobind, scikit-build-core, NumPy and pdoc into .venv"
+  .venv/bin/pip install -q --disable-pip-version-check nanobind 'scikit-build-core>=1.0' numpy pdoc ||
+    echo "setup.sh: could not install all of them; without nanobind the Python package is not built" >&2
 }
 
 # What the pages of the manual are built with.

@@ -5,9 +5,10 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--long] [--no-tidy] [--tidy-all] [--help]
+usage: scripts/test.sh [--long] [--torch] [--no-tidy] [--tidy-all] [--help]
 
   --long      the config sweeps over every combination, instead of the subset that fits CI
+  --torch     the Python suites over PyTorch as well, on CPU tensors; installs PyTorch in build-torch/ (4 GB)
   --no-tidy   leave out clang-tidy, the slowest of the static checks
   --tidy-all  clang-tidy over every source instead of those that changed; takes an hour
 
@@ -16,11 +17,13 @@ clang-tidy. On a terminal it shows how far the suites are.
 TEXT
 }
 long=OFF
+torch=0
 tidy=1
 tidy_options=()
 for argument in "$@"; do
   case "$argument" in
     --long) long=ON ;;
+    --torch) torch=1 ;;
     --no-tidy) tidy=0 ;;
     --tidy-all) tidy_options=(--all) ;;
     -h | --help) usage; exit 0 ;;
@@ -66,6 +69,7 @@ if [ -f "$results" ]; then
 fi
 if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
 
+if [ "$torch" = 1 ]; then check "torch" scripts/test_torch.sh; fi
 check "layers" python3 scripts/check_layers.py
 check "functions" python3 scripts/check_functions.py
 check "words" python3 scripts/check_words.py

@@ -5,7 +5,7 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 
-//@ section bytes
+//@ section widen
 // An element of a new row.
 __device__ __forceinline__ float widen(u16 x) {
 //@ if bf16
@@ -17,6 +17,19 @@ __device__ __forceinline__ float widen(u16 x) {
 //@ end
 }
 
+//@ section rotate_types
+// Two floats as elements of a row, nearest, the first in the low half.
+__device__ __forceinline__ u32 pack(float low, float high) {
+  u32 y;
+//@ if bf16
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+//@ else
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+//@ end
+  return y;
+}
+
+//@ section bytes
 //@ if int8
 // Nearest int8, halves to even, within 127.
 __device__ __forceinline__ u32 narrow(float x) {
@@ -66,6 +79,7 @@ ${entry}(${parameters}) {
     pair[i] = *(const u32*)(from + column);
 //@ end
   }
+  ${rotate}
 //@ if bytes
   float low[${steps}], high[${steps}];
 #pragma unroll
@@ -107,6 +121,28 @@ ${entry}(${parameters}) {
     const int column = 64 * i + 2 * lane;
     ${if_in_row}*(u32*)(to + column) = pair[i];
   }
+//@ end
+}
+//@ section rotate
+// Rotary embedding of the first 2 * rotary_half columns.
+const int place = rotary_seqlens != nullptr ? rotary_seqlens[batch] : length - rows;
+const int turn = min(max(place${row_step}, 0), rotary_positions - 1) * rotary_half;
+#pragma unroll
+for (int i = 0; i < ${steps}; ++i) {
+  const int column = 64 * i + 2 * lane;
+  if (column >= 2 * rotary_half) continue;
+  const float low = widen((u16)pair[i]), high = widen((u16)(pair[i] >> 16));
+//@ if interleaved
+  const float c = widen(rotary_cos[turn + column / 2]), s = widen(rotary_sin[turn + column / 2]);
+  pair[i] = pack(low * c - high * s, low * s + high * c);
+//@ else
+  const bool first_half = column < rotary_half;
+  const u32 others = *(const u32*)(from + (first_half ? column + rotary_half : column - rotary_half));
+  const int at = turn + (first_half ? column : column - rotary_half);
+  const u32 cosines = *(const u32*)(rotary_cos + at), sines = *(const u32*)(rotary_sin + at);
+  const float sign = first_half ? -1.0f : 1.0f;
+  pair[i] = pack(low * widen((u16)cosines) + sign * widen((u16)others) * widen((u16)sines),
+                 high * widen((u16)(cosines >> 16)) + sign * widen((u16)(others >> 16)) * widen((u16)(sines >> 16)));
 //@ end
 }
 //@ section rope

@@ -76,15 +76,10 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   s.seqlen_k = problem.seqlens_k != nullptr ? min(max(problem.seqlens_k[b], 0), problem.seqlen_k) : problem.seqlen_k;
 //@ end
 //@ end
-//@ if window
-  // the first query sees keys after its position less the window
-  s.first_tile = max(s.seqlen_k - s.seqlen_q - ${window-1}, 0) / ${BN};
-//@ end
-//@ if chunk
-  // the first query sees keys from the start of its chunk on
-  s.first_tile = max(s.seqlen_k - s.seqlen_q, 0) / ${chunk} * ${chunk} / ${BN};
-//@ end
-//@ if from_first_key
+//@ if bounded_below
+  // from the first key that the first query sees
+  s.first_tile = ${first_of_all} / ${BN};
+//@ else
   s.first_tile = 0;
 //@ end
   s.num_tiles = max((s.seqlen_k + ${BN-1}) / ${BN} - s.first_tile, 1);

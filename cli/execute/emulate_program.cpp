@@ -112,7 +112,9 @@ Outcome read(const std::string& path) {
     } else if (type == "finding") {
       findings[process].push_back(j);
     } else if (type == "unsupported") {
-      const auto same = [&](const Outcome::Unsupported& u) { return u.what == j.at("what"); };
+      const auto same = [&](const Outcome::Unsupported& u) {
+        return u.what == j.at("what").get<std::string>();
+      };
       if (std::none_of(out.unsupported.begin(), out.unsupported.end(), same))
         out.unsupported.push_back({j.at("what"), j.at("reason")});
     } else if (type == "end") {

@@ -291,7 +291,7 @@ void ProblemOptions::apply_scales(const Config& resolved, Workload& work) const 
     if (!text.empty() && !quantization)
       fail(fmt::format("{} needs a config with operand.quantization", option));
     if (!quantization || (text.empty() && !files)) return;
-    Scales shape{*quantization, work.shape.heads_kv, depth, {}};
+    Scales shape{*quantization, work.shape.heads_kv, depth, {}, work.shape.offsets_k()};
     const std::size_t count = scale_count(shape, work.shape.total_k());
     std::vector<float> values = text.empty() ? std::vector<float>{1.0F} : read_scale(text, option);
     if (values.size() == 1) values.assign(count, values.front());

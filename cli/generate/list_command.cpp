@@ -47,6 +47,8 @@ std::string mask_text(const MaskConfig& mask) {
       return fmt::format("window {}", mask.size);
     case MaskConfig::Kind::chunked:
       return fmt::format("chunk {}", mask.size);
+    case MaskConfig::Kind::window:
+      return "window of two sides";
     case MaskConfig::Kind::custom:
       break;
   }

@@ -1,6 +1,8 @@
 // Key table rows: meaning of the result. Operand form, mask, score modifier, sink, splits, scale.
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "generator/config/key_makers.hpp"
 #include "generator/expression/expression.hpp"
 
@@ -8,11 +10,11 @@ namespace kiln::keys {
 namespace {
 
 constexpr std::string_view kOperandNames[] = {"contiguous", "ragged", "paged", "continuous"};
-constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_token"};
+constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_sequence", "per_token"};
 constexpr std::string_view kScaleTypes[] = {"f32"};  // what every kernel reads
 constexpr std::string_view kScaleLayouts[] = {"token_major", "head_major"};
 constexpr IntRange kPageRange{0, 1 << 20}, kBlockRange{1, 1024}, kBlockRead{-(1 << 30), 1 << 30},
-    kLengthRange{1, 1 << 30};
+    kLengthRange{1, 1 << 30}, kSideRange{0, (1 << 30) - 1};
 
 std::optional<Quantization> read_quantization(const Json& value, const ReadContext& context) {
   static constexpr std::string_view known[] = {"granularity", "scale_dtype", "layout"};
@@ -32,6 +34,7 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
     const auto name = read_name(value["granularity"], kGranularities, context.at("granularity"));
     good = name.has_value();
     if (name == "per_head") out.granularity = Quantization::Granularity::per_head;
+    if (name == "per_sequence") out.granularity = Quantization::Granularity::per_sequence;
     if (name == "per_token") out.granularity = Quantization::Granularity::per_token;
   }
   if (value.contains("scale_dtype")) {
@@ -111,6 +114,40 @@ KeySpec operand_key() {
           }};
 }
 
+/// One side of {"window": {...}}: a number, or "launch".
+std::optional<int> read_side(const Json& value, IntRange range, const ReadContext& context) {
+  if (value == "launch") return MaskConfig::kAtLaunch;
+  if (value.is_string()) {
+    context.fail(value, "wants a number of keys or \"launch\"", "launch");
+    return std::nullopt;
+  }
+  return read_int(value, range, context);
+}
+
+void read_window(const Json& value, Config& config, const ReadContext& context) {
+  static constexpr std::string_view known[] = {"left", "right", "chunk", "left_padding"};
+  if (!check_members(value, known, context)) return;
+  MaskConfig mask{MaskConfig::Kind::window};
+  bool good = true;
+  for (const auto& [name, side, range] :
+       {std::tuple{"left", &mask.left, kSideRange}, std::tuple{"right", &mask.right, kSideRange},
+        std::tuple{"chunk", &mask.chunk, kLengthRange}}) {
+    if (!value.contains(name)) continue;
+    const auto read = read_side(value[name], range, context.at(name));
+    if (read) *side = *read;
+    good = good && read;
+  }
+  if (value.contains("left_padding")) {
+    if (value["left_padding"].is_boolean()) {
+      mask.left_padding = value["left_padding"].get<bool>();
+    } else {
+      context.at("left_padding").fail(value["left_padding"], "wants true or false", "true");
+      good = false;
+    }
+  }
+  if (good) config.mask = mask;
+}
+
 constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};
 
 /// The name that was meant, and the masks that have a length.
@@ -122,15 +159,17 @@ std::string mask_suggestion(const Json& value) {
 
 void read_mask(const Json& value, Config& config, const ReadContext& context) {
   constexpr const auto& names = kMaskNames;
-  static constexpr std::string_view windows[] = {"sliding_window", "chunked"};
+  static constexpr std::string_view windows[] = {"sliding_window", "chunked", "window"};
   if (!value.is_object()) {
     if (value == "sliding_window" || value == "chunked") {
       const std::string name = value.get<std::string>();
       context.fail(value, name + " wants its length", "{\"" + name + "\": 4096}");
     } else if (!value.is_string() || std::find(std::begin(names), std::end(names),
                                                value.get_ref<const std::string&>()) == std::end(names)) {
-      context.fail(value, "wants none, causal, custom, {\"sliding_window\": N} or {\"chunked\": N}",
-                   mask_suggestion(value));
+      context.fail(
+          value,
+          "wants none, causal, custom, {\"sliding_window\": N}, {\"chunked\": N} or {\"window\": {...}}",
+          mask_suggestion(value));
     } else {
       const auto& name = value.get_ref<const std::string&>();
       const MaskConfig::Kind kind = name == "none"     ? MaskConfig::Kind::none
@@ -142,15 +181,27 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
   }
   if (!check_members(value, windows, context)) return;
   if (value.size() != 1) {
-    context.fail(value, "wants exactly one of sliding_window and chunked");
+    context.fail(value, "wants exactly one of sliding_window, chunked and window");
     return;
   }
   const std::string name = value.begin().key();
+  if (name == windows[2]) return read_window(value.begin().value(), config, context.at(name));
   if (name != windows[0] && name != windows[1]) return;  // reported as unknown
   if (const auto size = read_int(value.begin().value(), kLengthRange, context.at(name))) {
     config.mask =
         MaskConfig{name == windows[0] ? MaskConfig::Kind::sliding_window : MaskConfig::Kind::chunked, *size};
   }
+}
+
+Json window_json(const MaskConfig& mask) {
+  Json out = Json::object();
+  for (const auto& [name, side] :
+       {std::pair{"left", mask.left}, std::pair{"right", mask.right}, std::pair{"chunk", mask.chunk}}) {
+    if (side == MaskConfig::kAtLaunch) out[name] = "launch";
+    if (side >= 0) out[name] = side;
+  }
+  if (mask.left_padding) out["left_padding"] = true;
+  return {{"window", out}};
 }
 
 Json mask_json(const MaskConfig& mask) {
@@ -163,6 +214,8 @@ Json mask_json(const MaskConfig& mask) {
       return {{"sliding_window", mask.size}};
     case MaskConfig::Kind::chunked:
       return {{"chunked", mask.size}};
+    case MaskConfig::Kind::window:
+      return window_json(mask);
     case MaskConfig::Kind::custom:
       return "custom";
   }
@@ -170,11 +223,19 @@ Json mask_json(const MaskConfig& mask) {
 }
 
 KeySpec mask_key() {
+  const auto side = [](IntRange range) {
+    return Json{{"anyOf", Json::array({int_schema(range), Json{{"enum", {"launch"}}}})}};
+  };
+  const Json window = object_schema({{"left", side(kSideRange)},
+                                     {"right", side(kSideRange)},
+                                     {"chunk", side(kLengthRange)},
+                                     {"left_padding", Json{{"type", "boolean"}}}});
   const Json schema{
       {"anyOf",
        Json::array({Json{{"enum", {"none", "causal", "custom"}}},
                     object_schema({{"sliding_window", int_schema(kLengthRange)}}, {"sliding_window"}),
-                    object_schema({{"chunked", int_schema(kLengthRange)}}, {"chunked"})})}};
+                    object_schema({{"chunked", int_schema(kLengthRange)}}, {"chunked"}),
+                    object_schema({{"window", window}}, {"window"})})}};
   return {"mask",
           "which keys a query sees; default none",
           kAllTargets,

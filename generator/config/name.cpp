@@ -45,6 +45,8 @@ std::string part_of(const std::string& key, const Json& value, const Config& con
         return "window" + std::to_string(config.mask->size);
       case MaskConfig::Kind::chunked:
         return "chunk" + std::to_string(config.mask->size);
+      case MaskConfig::Kind::window:
+        return "window" + hash_of(value.dump());
       default:
         return value.get<std::string>();
     }

@@ -3,6 +3,7 @@
 
 #include <kiln/config.hpp>
 #include <optional>
+#include <string>
 
 namespace kiln {
 
@@ -14,6 +15,21 @@ inline bool scales_by_row(const std::optional<Quantization>& quantization) {
 /// Scales per token of which those of a head are contiguous: [.., heads, tokens].
 inline bool scales_by_head(const std::optional<Quantization>& quantization) {
   return quantization && quantization->layout == Quantization::Layout::head_major;
+}
+
+/// Emitted index of the one scale of a head of a sequence.
+inline std::string scale_of_head(const Quantization& quantization, const std::string& batch,
+                                 const std::string& head) {
+  using Granularity = Quantization::Granularity;
+  if (quantization.granularity == Granularity::per_sequence) return batch + " * heads_kv + " + head;
+  return quantization.granularity == Granularity::per_head ? head : "0";
+}
+/// Of Q's scale, which has no head where K's are not per sequence.
+inline std::string scale_of_query(const Quantization& quantization, const std::string& batch,
+                                  const std::string& head) {
+  return quantization.granularity == Quantization::Granularity::per_sequence
+             ? scale_of_head(quantization, batch, head)
+             : "0";
 }
 
 }  // namespace kiln

@@ -7,6 +7,7 @@
 #include <kiln/generator.hpp>
 #include "base/integers.hpp"
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
@@ -29,7 +30,9 @@ struct AppendPlan {
   MHAOperand operand;
   bool bytes = false;
   bool own_v = true;  ///< V has its own tensor
-  int longest = 0;    ///< columns of a row in kv_dtype, K's or V's
+  AppendRotary rotary = {};
+  int longest = 0;  ///< columns of a row in kv_dtype, K's or V's
+  bool rotates() const { return rotary.pairs != AppendRotary::Pairs::none; }
   int group =
       0;  ///< elements of a scale that the kernel finds itself; 0: scales are given, or there are none
 };
@@ -38,7 +41,18 @@ struct AppendPlan {
   throw Error(ErrorCode::bad_input, "no append kernel: " + what);
 }
 
-AppendPlan plan_append(const Config& user) {
+/// Elements of a scale that the kernel finds itself; 0: scales are given.
+int scale_group(const AppendPlan& p, const Quantization& q) {
+  if (!p.bytes) refuse("scales go with fp8_e4m3 and int8");
+  const int group = q.granularity == Granularity::per_token   ? p.longest
+                    : q.granularity == Granularity::per_block ? q.block
+                                                              : 0;
+  if (group > 0 && group < p.longest && group != 32 && group % 64 != 0)
+    refuse("a scale covers 32 elements, a multiple of 64, or a row");
+  return group;
+}
+
+AppendPlan plan_append(const Config& user, const AppendRotary& rotary) {
   Config c = with_shared_defaults(user);
   const OperandKind kind = c.operand->kind;
   const DType kv = *c.kv_dtype;
@@ -58,17 +72,11 @@ AppendPlan plan_append(const Config& user) {
                MHAOperand(kind, c.operand->page_size.value_or(0), 1),
                size_of(kv) == 1,
                !*c.v_from_k,
+               rotary,
                *c.v_from_k ? columns : std::max(columns, *c.ov_depth),
                0};
-  if (c.operand->quantization) {
-    const Quantization& q = *c.operand->quantization;
-    if (!p.bytes) refuse("scales go with fp8_e4m3 and int8");
-    if (q.granularity == Granularity::per_token) p.group = p.longest;
-    if (q.granularity == Granularity::per_block) p.group = q.block;
-    const bool whole = p.group >= p.longest;
-    if (p.group > 0 && !whole && p.group != 32 && p.group % 64 != 0)
-      refuse("a scale covers 32 elements, a multiple of 64, or a row");
-  }
+  if (p.rotates() && c.rope) refuse("rotary columns that lie apart come rotated");
+  if (c.operand->quantization) p.group = scale_group(p, *c.operand->quantization);
   return p;
 }
 
@@ -86,6 +94,10 @@ std::vector<KernelParam> params_of(const AppendPlan& p) {
     if (p.group > 0) add_scale_strides(params, *p.config.operand, true);
   }
   for (const char* role : {"cu_seqlens_q", "seqlens_k"}) add(Kind::pointer, role);
+  if (p.rotates()) {
+    for (const char* role : {"rotary_cos", "rotary_sin", "rotary_seqlens"}) add(Kind::pointer, role);
+    add(Kind::i32, "rotary_half"), add(Kind::i32, "rotary_positions");
+  }
   add(Kind::i32, "heads_kv");
   for (const char* tensor : {"q", "o"}) {
     for (const char* axis : {"seq", "head"}) add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
@@ -105,6 +117,7 @@ std::string declaration(const AppendPlan& p, const KernelParam& param) {
   if (param.kind != Kind::pointer) return parameter_text(param);
   if (role == "q" || role == "o") return fmt::format("const u16* new_{}", role == "q" ? "k" : "v");
   if (role == "k_rope") return "u16* k_rope";
+  if (role == "rotary_cos" || role == "rotary_sin") return "const u16* " + role;
   if (role == "k" || role == "v") return fmt::format("{}* {}", p.bytes ? "u8" : "u16", role);
   if (role.ends_with("_scale") && p.group > 0) return "float* " + role;
   return parameter_text(param);
@@ -115,6 +128,8 @@ void emit_functions(Writer& w, const AppendPlan& p) {
   holes.when("bf16", p.config.dtype == DType::bf16).when("int8", *p.config.kv_dtype == DType::int8);
   w.raw(fill_template("append.cuh", "types", holes));
   p.operand.emit_functions(w);
+  if (p.bytes || p.rotates()) w.raw(fill_template("append.cuh", "widen", holes));
+  if (p.rotates()) w.raw(fill_template("append.cuh", "rotate_types", holes));
   if (p.bytes) w.raw(fill_template("append.cuh", "bytes", holes));
 }
 
@@ -131,11 +146,19 @@ void set_scales(Holes& holes, const AppendPlan& p, const std::string& name, int 
   holes.number("steps_per_scale", steps_per_scale).number("lanes_per_scale", halves ? 16 : 32);
   holes.text("dtype", std::string(to_string(*p.config.kv_dtype)));
   holes.text("top", *p.config.kv_dtype == DType::int8 ? "127.0f" : "448.0f");
-  holes.text("scale_index", given && quantization->granularity == Granularity::per_head ? "head" : "0");
+  holes.text("scale_index", given ? scale_of_head(*quantization, "batch", "head") : "0");
   holes.text("by_scale", found ? fmt::format(" / scale[i / {}]", steps_per_scale) : given ? " / scale" : "");
   holes.text(
       "scale_of_row",
       found ? scale_of_row(*p.config.operand, name, p.operand.row_in_page("token"), "head", groups) : "");
+}
+
+std::string rotate_text(const AppendPlan& p, int depth) {
+  if (!p.rotates()) return {};
+  Holes holes;
+  holes.number("steps", ceil_div(depth, 64)).text("row_step", p.rotary.fixed ? "" : " + row");
+  holes.when("interleaved", p.rotary.pairs == AppendRotary::Pairs::interleaved);
+  return fill_template("append.cuh", "rotate", holes).text();
 }
 
 std::string row_text(const AppendPlan& p, const std::string& name, int depth) {
@@ -146,6 +169,7 @@ std::string row_text(const AppendPlan& p, const std::string& name, int depth) {
   holes.number("steps", ceil_div(depth, 64)).when("bytes", p.bytes);
   holes.number("depth", depth).when("partial", depth % 64 != 0);
   holes.text("if_in_row", depth % 64 == 0 ? "" : fmt::format("if (column < {}) ", depth));
+  holes.text("rotate", name == "k" ? rotate_text(p, depth) : "");
   set_scales(holes, p, name, depth);
   return fill_template("append.cuh", "row", holes).text();
 }
@@ -176,11 +200,14 @@ Lines kernel_text(const AppendPlan& p, const Manifest& m) {
 
 }  // namespace
 
-KernelSource make_append_kernel(const Config& config) {
-  const AppendPlan p = plan_append(config);
+KernelSource make_append_kernel(const Config& config, const AppendRotary& rotary) {
+  const AppendPlan p = plan_append(config, rotary);
   const auto params = params_of(p);
   KernelSource source;
-  Manifest& m = source.manifest = manifest_of(p.config, "append_");
+  Manifest& m = source.manifest =
+      manifest_of(p.config, !p.rotates()                                    ? "append_"
+                            : p.rotary.pairs == AppendRotary::Pairs::halves ? "append_halves_"
+                                                                            : "append_pairs_");
   m.num_q_heads = 0;  // it has no queries
   m.num_threads = kThreads;
   m.grid = {GridRule::Kind::tiles, kRows, 1, 0};

@@ -166,6 +166,7 @@ void add_serving(const Manifest& m, Json& out) {
     Json granularity = q.block;
     if (q.granularity == Granularity::per_tensor) granularity = "per_tensor";
     if (q.granularity == Granularity::per_head) granularity = "per_head";
+    if (q.granularity == Granularity::per_sequence) granularity = "per_sequence";
     if (q.granularity == Granularity::per_token) granularity = "per_token";
     out["quantization"] = {{"granularity", granularity}, {"scale_dtype", to_string(q.scale_dtype)}};
     if (q.layout == Quantization::Layout::head_major) out["quantization"]["layout"] = "head_major";
@@ -209,6 +210,15 @@ void read_captured(const Json& json, Manifest& m) {
   if (m.captured.size() > expression::kMaxTensors) malformed("'captured' has more than four tensors");
 }
 
+Quantization::Granularity granularity_named(const std::string& name) {
+  using Granularity = Quantization::Granularity;
+  for (const auto& [known, granularity] :
+       {std::pair{"per_tensor", Granularity::per_tensor}, std::pair{"per_head", Granularity::per_head},
+        std::pair{"per_sequence", Granularity::per_sequence}, std::pair{"per_token", Granularity::per_token}})
+    if (name == known) return granularity;
+  malformed("'granularity' has no value '" + name + "'");
+}
+
 void read_serving(const Json& json, Manifest& m) {
   if (json.contains("stages")) {
     const Json& from = member(json, "stages");
@@ -246,12 +256,7 @@ void read_serving(const Json& json, Manifest& m) {
   q.scale_dtype = enum_of<DType>(from, "scale_dtype", dtype_from);
   const Json& granularity = member(from, "granularity");
   if (granularity.is_string()) {
-    const std::string name = granularity.get<std::string>();
-    if (name != "per_tensor" && name != "per_head" && name != "per_token")
-      malformed("'granularity' has no value '" + name + "'");
-    q.granularity = name == "per_tensor" ? Granularity::per_tensor
-                    : name == "per_head" ? Granularity::per_head
-                                         : Granularity::per_token;
+    q.granularity = granularity_named(granularity.get<std::string>());
   } else {
     q.granularity = Granularity::per_block;
     q.block = int_of(from, "granularity");

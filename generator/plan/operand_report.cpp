@@ -14,6 +14,8 @@ Json granularity_of(const Quantization& q, int depth) {
       return "per_tensor";
     case Quantization::Granularity::per_head:
       return "per_head";
+    case Quantization::Granularity::per_sequence:
+      return "per_sequence";
     case Quantization::Granularity::per_token:
       return depth;
     case Quantization::Granularity::per_block:

@@ -131,7 +131,8 @@ void HiddenValues::emit_repair(Writer& w, const Place& place, const std::string&
   holes.text("when", when).text("before", before);
   holes.text("first_row", place.first_row).text("end_row", place.end_row);
   holes.text("visited_begin", place.visited_begin).text("visited_end", place.visited_end);
-  holes.text("first_key", mask_.first_key(position)).text("end_key", mask_.end_key(position, place.seqlen_k));
+  holes.text("first_key", mask_.first_key(position, place.batch))
+      .text("end_key", mask_.end_key(position, place.seqlen_k, place.batch));
   // A page that does not exist has rows of zeros: of another one instead, which are then not taken.
   const bool table = !place.page.empty();
   holes.text("page", table ? "const int found = " + place.page + ", page = max(found, 0);" : "");

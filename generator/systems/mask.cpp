@@ -1,5 +1,7 @@
 #include "generator/systems/mask.hpp"
 
+#include <algorithm>
+
 namespace kiln {
 namespace {
 
@@ -9,24 +11,108 @@ std::string position_of(const ScoreContext::Row& row, const ScoreContext& c) {
 
 }  // namespace
 
-std::string Mask::first_key(const std::string& position) const {
+std::string Mask::padding(const std::string& batch, const std::string& scope) const {
+  return config_.left_padding ? fmt::format("max({}first_keys[{}], 0)", scope, batch) : "";
+}
+
+std::string Mask::chunk_start(const std::string& position, const std::string& pad,
+                              const std::string& scope) const {
+  const std::string size =
+      config_.chunk == MaskConfig::kAtLaunch ? scope + "window_chunk" : std::to_string(config_.chunk);
+  if (pad.empty()) return fmt::format("max({0}, 0) / {1} * {1}", position, size);
+  return fmt::format("(max({0} - {2}, 0) / {1} * {1} + {2})", position, size, pad);
+}
+
+std::string Mask::first_key(const std::string& position, const std::string& batch,
+                            const std::string& scope) const {
   switch (config_.kind) {
     case MaskConfig::Kind::sliding_window:
       return fmt::format("max({} - {}, 0)", position, config_.size - 1);
     case MaskConfig::Kind::chunked:
       return fmt::format("max({0}, 0) / {1} * {1}", position, config_.size);
+    case MaskConfig::Kind::window:
+      break;
     default:
       return "0";
   }
+  const std::string pad = padding(batch, scope);
+  std::string first = pad.empty() ? "0" : pad;
+  if (config_.left == MaskConfig::kAtLaunch)
+    first = fmt::format("max({} - {}window_left, {})", position, scope, first);
+  else if (config_.left >= 0)
+    first = fmt::format("max({} - {}, {})", position, config_.left, first);
+  if (config_.chunk == MaskConfig::kUnbounded) return first;
+  std::string start = chunk_start(position, pad, scope);
+  if (config_.chunk == MaskConfig::kAtLaunch)
+    start = fmt::format("({}window_chunk == 0 ? 0 : {})", scope, start);
+  return first == "0" ? start : fmt::format("max({}, {})", start, first);
 }
 
-std::string Mask::end_key(const std::string& position, const std::string& seqlen_k) const {
-  return bounded_above() ? fmt::format("min({}, {} + 1)", seqlen_k, position) : seqlen_k;
+std::string Mask::end_key(const std::string& position, const std::string& seqlen_k, const std::string& batch,
+                          const std::string& scope) const {
+  if (!bounded_above()) return seqlen_k;
+  if (config_.kind != MaskConfig::Kind::window) return fmt::format("min({}, {} + 1)", seqlen_k, position);
+  std::string end = seqlen_k;
+  if (config_.right == MaskConfig::kAtLaunch)
+    end = fmt::format("min({}, {} + {}window_right + 1)", end, position, scope);
+  else if (config_.right >= 0)
+    end = fmt::format("min({}, {} + {})", end, position, config_.right + 1);
+  if (config_.chunk == MaskConfig::kUnbounded || config_.right == 0) return end;
+  // A row before the first key has a chunk of its own, which no key is in.
+  const std::string pad = padding(batch, scope), start = chunk_start(position, pad, scope);
+  std::string chunk_end =
+      config_.chunk == MaskConfig::kAtLaunch
+          ? fmt::format("{0} < {1} ? 0 : {2} + {3}window_chunk", position, pad.empty() ? "0" : pad, start,
+                        scope)
+          : fmt::format("{0} < {1} ? 0 : {2} + {3}", position, pad.empty() ? "0" : pad, start, config_.chunk);
+  if (config_.chunk == MaskConfig::kAtLaunch)
+    chunk_end = fmt::format("{}window_chunk == 0 ? {} : {}", scope, seqlen_k, chunk_end);
+  return fmt::format("min({}, {})", end, chunk_end);
+}
+
+std::string Mask::first_read(const std::string& position, const std::string& seqlen_k,
+                             const std::string& batch, const std::string& scope) const {
+  const std::string first = first_key(position, batch, scope);
+  return config_.left_padding ? fmt::format("min({}, max({} - 1, 0))", first, seqlen_k) : first;
+}
+
+int Mask::most_common_keys(int rows) const {
+  const int window = window_keys(config_);
+  if (config_.kind == MaskConfig::Kind::chunked) return config_.size;
+  if (config_.kind != MaskConfig::Kind::window) return std::max(window - rows + 1, 0);
+  constexpr int kMany = 1 << 30;
+  const int common = window > 0 ? std::max(window - rows + 1, 0) : kMany;
+  return config_.chunk > 0 ? std::min(common, config_.chunk) : common;
+}
+
+std::vector<const char*> Mask::launch_sides() const {
+  std::vector<const char*> names;
+  if (config_.left == MaskConfig::kAtLaunch) names.push_back("window_left");
+  if (config_.right == MaskConfig::kAtLaunch) names.push_back("window_right");
+  if (config_.chunk == MaskConfig::kAtLaunch) names.push_back("window_chunk");
+  return names;
+}
+
+std::string Mask::function_parameters() const {
+  std::string text = config_.left_padding ? ", const int* first_keys" : "";
+  for (const char* name : launch_sides()) text += fmt::format(", int {}", name);
+  return text;
+}
+
+std::string Mask::function_arguments() const {
+  std::string text = config_.left_padding ? ", first_keys" : "";
+  for (const char* name : launch_sides()) text += fmt::format(", {}", name);
+  return text;
 }
 
 std::vector<KernelParam> Mask::params() const {
-  if (!has_bits()) return {};
   using Kind = KernelParam::Kind;
+  if (!has_bits()) {
+    std::vector<KernelParam> params;
+    if (config_.left_padding) params.push_back({Kind::pointer, "first_keys", {}});
+    for (const char* name : launch_sides()) params.push_back({Kind::i32, name, {}});
+    return params;
+  }
   return {{Kind::pointer, "mask_bits", {}},
           {Kind::i32, "mask_stride_batch", {}},
           {Kind::i32, "mask_stride_head", {}},
@@ -98,8 +184,8 @@ void Mask::emit_apply(Writer& w, const ScoreContext& c, const std::string& first
       fmt::format("({}){}", first_key, layout_.lane_column.empty() ? "" : " - " + layout_.lane_column);
   for (int r = 0; r < layout_.rows; ++r) {
     const std::string position = position_of(c.rows[static_cast<std::size_t>(r)], c);
-    if (sides.upper) w.line("const int end_{} = {} - {};", r, end_key(position, c.seqlen_k), shift);
-    if (lower) w.line("const int first_{} = {} - {};", r, this->first_key(position), shift);
+    if (sides.upper) w.line("const int end_{} = {} - {};", r, end_key(position, c.seqlen_k, c.batch), shift);
+    if (lower) w.line("const int first_{} = {} - {};", r, this->first_key(position, c.batch), shift);
   }
   std::string line;
   for (int i = 0; i < layout_.registers; ++i) {

@@ -1,5 +1,6 @@
-// Which keys a query row sees, as emitted code: `causal`, `sliding_window`, `chunked`, `custom` (a bitmask
-// operand) and the end of the sequence, which every kernel has.
+// Which keys a query row sees, as emitted code: `causal`, `sliding_window`, `chunked`, `window` (both sides, chunks and
+// left padding, which launches may give), `custom` (a bitmask operand) and the end of the sequence, which every kernel
+// has.
 //
 // Query row i stands at key position i + seqlen_k - seqlen_q (bottom-right alignment). All bounded masks are
 // one range of keys per row, [first_key(position), end_key(position)), and both ends grow with the position.
@@ -10,8 +11,6 @@
 #include "generator/config/masks.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/score_layout.hpp"
-
-#include <algorithm>
 
 #include <kiln/config.hpp>
 #include <kiln/source.hpp>
@@ -28,28 +27,38 @@ class Mask {
   Mask(const MaskConfig& config, ScoreLayout layout) : config_(config), layout_(std::move(layout)) {}
 
   bool bounded_above() const { return is_bounded(config_); }
-  bool bounded_below() const {
-    return config_.kind == MaskConfig::Kind::sliding_window || config_.kind == MaskConfig::Kind::chunked;
-  }
+  bool bounded_below() const { return bounded_above() && config_.kind != MaskConfig::Kind::causal; }
+  bool left_padding() const { return config_.left_padding; }
   bool has_bits() const { return config_.kind == MaskConfig::Kind::custom; }
   /// True when a row may see no key of a tile that it is not past: softmax must expect rows without a
   /// maximum.
   bool may_hide_all() const { return bounded_above() || has_bits(); }
 
-  /// Emitted int expressions for a row (or a block's outermost row) at key position `position`, which may be
-  /// negative or past the end: the first key it sees (0 or more), and one past the last (<= 0: none).
-  std::string first_key(const std::string& position) const;
-  std::string end_key(const std::string& position, const std::string& seqlen_k) const;
+  /// Emitted int expressions for a row (or a block's outermost row) of sequence `batch` at key position `position`,
+  /// which may be negative or past the end: the first key it sees (0 or more; with left padding it may be past the
+  /// end), and one past the last (<= the first: none). `scope` comes before the names of kernel parameters.
+  std::string first_key(const std::string& position, const std::string& batch,
+                        const std::string& scope = "") const;
+  std::string end_key(const std::string& position, const std::string& seqlen_k, const std::string& batch,
+                      const std::string& scope = "") const;
+  /// first_key() for the first tile that is read: no more than the last key, whatever the padding.
+  std::string first_read(const std::string& position, const std::string& seqlen_k, const std::string& batch,
+                         const std::string& scope = "") const;
 
   /// Keys that `rows` rows in sequence have in common at most; of masks bounded below.
-  int most_common_keys(int rows) const {
-    return config_.kind == MaskConfig::Kind::sliding_window ? std::max(config_.size - rows + 1, 0)
-                                                            : config_.size;
-  }
+  int most_common_keys(int rows) const;
   /// Tiles of `keys` that a block of `rows` rows visits at most; 0: no bound.
   int most_tiles(int rows, int keys) const {
-    return config_.kind == MaskConfig::Kind::sliding_window ? (config_.size + rows - 3) / keys + 2 : 0;
+    const int window = window_keys(config_);
+    return window > 0 ? (window + rows - 3) / keys + 2 : 0;
   }
+
+  /// Sides that are known at launch: int kernel parameters.
+  std::vector<const char*> launch_sides() const;
+  /// They and `first_keys` as parameters of an emitted function, and as arguments of its calls; each begins with a
+  /// comma, nothing where there are none.
+  std::string function_parameters() const;
+  std::string function_arguments() const;
 
   /// Registers that emitted code keeps through a tile, an estimate for planners.
   int live_registers() const { return has_bits() ? 6 + layout_.columns / 16 : bounded_below() ? 4 : 0; }
@@ -72,6 +81,11 @@ class Mask {
 
  private:
   void emit_bits(Writer& w) const;
+  /// Emitted first valid key of a sequence; empty without left padding.
+  std::string padding(const std::string& batch, const std::string& scope) const;
+  /// Where the chunk of a position begins.
+  std::string chunk_start(const std::string& position, const std::string& pad,
+                          const std::string& scope) const;
 
   MaskConfig config_;
   ScoreLayout layout_;

@@ -1,5 +1,7 @@
 #include "generator/systems/score_mod.hpp"
 
+#include <algorithm>
+
 #include <kiln/error.hpp>
 
 #include "generator/systems/mask.hpp"
@@ -88,10 +90,14 @@ ScoreModifier::ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect di
   if (mod_.kind == ScoreMod::Kind::expr) expression_ = parsed(mod_);
 }
 
-std::vector<KernelParam> score_params(const Mask& mask, const ScoreModifier& modifier) {
-  std::vector<KernelParam> out = mask.params();
-  for (KernelParam& param : modifier.params()) out.push_back(std::move(param));
-  return out;
+void add_score_params(std::vector<KernelParam>& params, const Mask& mask, const ScoreModifier& modifier) {
+  std::vector<KernelParam> more = mask.params();
+  for (KernelParam& param : modifier.params()) more.push_back(std::move(param));
+  for (KernelParam& param : more) {
+    const bool known = std::any_of(params.begin(), params.end(),
+                                   [&](const KernelParam& other) { return other.role == param.role; });
+    if (!known) params.push_back(std::move(param));
+  }
 }
 
 std::vector<KernelParam> ScoreModifier::params() const {

@@ -28,8 +28,8 @@ std::vector<Manifest::Captured> captured_of(const ScoreMod& mod);
 class Mask;
 class ScoreModifier;
 
-/// Kernel parameters that masks and modifiers read: bits, captured tensors.
-std::vector<KernelParam> score_params(const Mask& mask, const ScoreModifier& modifier);
+/// Appends kernel parameters that masks and modifiers read (bits, sides, captured tensors) and `params` has not yet.
+void add_score_params(std::vector<KernelParam>& params, const Mask& mask, const ScoreModifier& modifier);
 
 class ScoreModifier {
  public:

@@ -21,6 +21,8 @@ std::vector<StreamK::Member> StreamK::members() const {
   if (has_pages()) m.push_back({"int", "key_capacity"});
   if (!by_rows()) m.push_back({"int", "team_heads"});
   if (!shape_.before_lengths.empty()) m.push_back({"int", "launch_before"});
+  if (shape_.mask.left_padding) m.push_back({"const int*", "first_keys"});
+  for (const char* side : Mask(shape_.mask, {}).launch_sides()) m.push_back({"int", side});
   return m;
 }
 
@@ -48,7 +50,8 @@ std::string StreamK::wait_for_lengths() const {
   return fmt::format(
       "// 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches\n"
       "if (problem.launch_before == 0{}) {}\n",
-      shape_.kind == OperandKind::contiguous ? " && problem.seqlens_k != nullptr" : "",
+      shape_.kind == OperandKind::contiguous && !shape_.mask.left_padding ? " && problem.seqlens_k != nullptr"
+                                                                          : "",
       shape_.before_lengths);
 }
 
@@ -56,22 +59,21 @@ Holes StreamK::holes() const {
   std::string lines;
   for (const Member& m : members()) lines += fmt::format("{} {};\n", m.type, m.role);
   const Mask mask(shape_.mask, {});
-  const bool window = shape_.mask.kind == MaskConfig::Kind::sliding_window;
-  const bool chunked = shape_.mask.kind == MaskConfig::Kind::chunked;
   const std::string first_row = fmt::format("s.m_block * {} / group", shape_.BM);
   Holes out;
   out.number("BM", shape_.BM).number("BN", shape_.BN).number("parts", shape_.parts);
   out.number("dynamic_from", kDynamicFrom);
   out.text("members", std::move(lines)).text("wait_for_lengths", wait_for_lengths());
   out.text("uniform", std::string(shape_.uniform)).text("times_parts", times_parts());
-  out.number("window", shape_.mask.size).number("chunk", shape_.mask.size);
-  out.text("first_key", mask.bounded_below() ? mask.first_key(fmt::format("(before + {})", first_row)) : "0");
-  out.text("end_key", mask.end_key("(before + last)", "s.sequence.seqlen_k"));
+  const std::string before = fmt::format("(before + {})", first_row), seqlen_k = "s.sequence.seqlen_k";
+  out.text("first_key", mask.first_read(before, seqlen_k, "s.batch", "problem."));
+  out.text("end_key", mask.end_key("(before + last)", seqlen_k, "s.batch", "problem."));
+  // What the first query sees.
+  out.text("first_of_all", mask.first_read("s.seqlen_k - s.seqlen_q", "s.seqlen_k", "b", "problem."));
   out.when("by_rows", by_rows()).when("fixed", fixed()).when("dynamic", shape_.dynamic);
   out.when("split", shape_.split).when("separate", shape_.separate);
   out.when("ragged_q", ragged_q()).when("ragged_k", shape_.kind == OperandKind::ragged);
-  out.when("pages", has_pages()).when("window", window).when("chunk", chunked);
-  out.when("from_first_key", !window && !chunked);
+  out.when("pages", has_pages());
   out.when("bounded_above", mask.bounded_above()).when("bounded_below", mask.bounded_below());
   return out;
 }

@@ -25,7 +25,7 @@ enum class SwizzleMode { none, b32, b64, b128 };
 using SwizzleKey = std::variant<SwizzleMode, XorSwizzle>;
 
 struct Quantization {
-  enum class Granularity { per_tensor, per_head, per_token, per_block };
+  enum class Granularity { per_tensor, per_head, per_sequence, per_token, per_block };
   Granularity granularity = Granularity::per_tensor;
   int block = 0;  ///< elements of one scale, for per_block
   DType scale_dtype = DType::f32;
@@ -39,9 +39,14 @@ struct OperandConfig {
   std::optional<Quantization> quantization;
 };
 struct MaskConfig {
-  enum class Kind { none, causal, sliding_window, chunked, custom };
+  enum class Kind { none, causal, sliding_window, chunked, window, custom };
   Kind kind = Kind::none;
   int size = 0;  ///< window or chunk length in keys
+  /// Of `window`: keys before and after the row's own position that it sees, and the length of chunks. Beside a
+  /// number from 0 (chunks: 1) on: no bound, or what AttentionArgs::window says at each launch.
+  static constexpr int kUnbounded = -1, kAtLaunch = -2;
+  int left = kUnbounded, right = kUnbounded, chunk = kUnbounded;
+  bool left_padding = false;  ///< of `window`: AttentionArgs::first_keys has each sequence's first key
 };
 /// A tensor that a score expression names, given at each launch (AttentionArgs::captured).
 struct CapturedTensor {

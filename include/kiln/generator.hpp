@@ -39,11 +39,18 @@ Plan make_plan(const Config& config);
 /// Emits the kernel of a plan. Same plan, same bytes.
 KernelSource generate(const Plan& plan);
 
+/// Rotary embedding of new rows of K: which columns are turned together, (2i, 2i + 1) or (i, i + columns / 2).
+struct AppendRotary {
+  enum class Pairs { none, interleaved, halves };
+  Pairs pairs = Pairs::none;
+  bool fixed = false;  ///< all new rows of a sequence have the position of its first
+};
+
 /// The kernel that writes new rows of K and V into the paged or continuous cache which kernels of `config`
 /// read: converts them to kv_dtype, and finds the scales of quantisation per token or per n elements.
 /// Launched by append_kv (kv_cache.hpp). Throws Error (bad_input) for a config without pages or a type it
 /// cannot store.
-KernelSource make_append_kernel(const Config& config);
+KernelSource make_append_kernel(const Config& config, const AppendRotary& rotary = {});
 
 /// Version of kiln, "major.minor.patch".
 std::string_view version();

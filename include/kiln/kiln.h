@@ -68,6 +68,11 @@ typedef struct {
                              same pages and rows (k then has the other columns); else NULL */
   int residency; /* 0 by the amount of work, 1 one block a multiprocessor, 2 several (kiln::Residency) */
   const DLTensor* captured[4]; /* tensors of the score expression in the config's order; else NULL */
+  const DLTensor*
+      first_keys; /* i32 [batch], of a mask with left padding: each sequence's first key; else NULL */
+  /* Of masks with sides given at launch: one more than the keys before and after the row's own position that it
+     sees, 0: no bound; and the length of chunks, 0: none */
+  int64_t window_left, window_right, window_chunk;
 } kiln_attention_args;
 
 /* The calling thread's last error: one line per problem; "" when there was none. Valid until its next failing

@@ -102,6 +102,11 @@ struct AppendArgs {
   /// elements.
   std::optional<Tensor> k_scale, v_scale;
   std::optional<Tensor> k_rope;  ///< the pool of K's rotary columns, where they have one of their own
+  /// Of a kernel that rotates (AppendRotary): cosines and sines of the first columns of K, the new rows' type,
+  /// [positions, columns / 2], dense. Rows of positions past them take the last.
+  std::optional<Tensor> rotary_cos, rotary_sin;
+  /// Position of each sequence's first new row, i32 [batch]; unset: where it is written.
+  std::optional<Tensor> rotary_seqlens;
 };
 /// Launches a kernel of make_append_kernel. Throws Error (bad_input): one line per broken rule.
 std::shared_ptr<const EmulationReport> append_kv(Kernel& kernel, const AppendArgs& args,

@@ -78,8 +78,8 @@ struct AttentionArgs {
   /// i32 [batch], keys of each sequence: paged and continuous; contiguous ones may have it (unset: all rows).
   std::optional<Tensor> seqlens_k;
   /// f32, dense but for the page or batch dimension. k_scale and v_scale by the kernel's granularity:
-  /// per_tensor [1], per_head [heads_kv], per_token the operand's shape without depth, n elements: the
-  /// operand's shape with depth / n last. q_scale [1]. Where the layout is head_major those per token are
+  /// per_tensor [1], per_head [heads_kv], per_sequence [batch, heads_kv], per_token the operand's shape without depth, n
+  /// elements: the operand's shape with depth / n last. q_scale [1], per_sequence [batch, heads_kv]. Where the layout is head_major those per token are
   /// [batch, heads_kv, seqlen], [heads_kv, total] or [num_pages, heads_kv, page_size], and dense in the last
   /// dimension only; kernels that copy them as tiles (tensor_map in the manifest) want the address a multiple
   /// of 16 bytes and the other strides of 4 elements: pad rows of another length.
@@ -88,6 +88,15 @@ struct AttentionArgs {
   /// i32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)]: bit j % 32 of word j / 32 of a row
   /// set: key j is visible.
   std::optional<Tensor> mask_bits;
+  /// Of a mask whose config leaves sides to the launch (MaskConfig::kAtLaunch): keys before and after the row's own
+  /// position, -1: no bound; and the length of chunks, 0: none.
+  struct Window {
+    std::int64_t left = -1, right = -1, chunk = 0;
+    bool operator==(const Window&) const = default;
+  } window = {};
+  /// i32 [batch], of a mask with left padding: the first key of each sequence that is one. Keys before it are hidden,
+  /// and chunks begin with it.
+  std::optional<Tensor> first_keys;
   /// Rotary columns of K, where they have a tensor of their own (Manifest::own_rope): in K's form, with its
   /// pages and rows, and strides of its own.
   std::optional<Tensor> k_rope;
@@ -149,7 +158,7 @@ struct EmulationReport {
 enum class LaunchBefore {
   any,           ///< nothing: it may write whatever this launch reads
   keeps_tables,  ///< it writes none of this launch's lengths and page tables (seqlens_k, cu_seqlens,
-                 ///< page_table)
+                 ///< page_table, first_keys)
   unrelated,  ///< it writes nothing that this launch reads or writes, and reads nothing that this one writes
 };
 

@@ -5,28 +5,40 @@ from typing import Any
 
 from . import _native
 from ._configs import text_of
+from ._errors import Error
 from .runtime import Config, Runtime
+
+
+_PAIRS = ("none", "interleaved", "halves")
 
 
 class AppendKernel:
     """Writes new rows of K and V into the paged or continuous cache that kernels of a config read; converts them to its kv_dtype."""
 
-    def __init__(self, runtime: Runtime, config: Config):
-        """Raises Error (bad_input) for a config without pages or a type it cannot store."""
-        self._kernel = runtime._native.load_append(text_of(config))
+    def __init__(self, runtime: Runtime, config: Config, rotary: str = "none", fixed: bool = False):
+        """rotary   which columns of K rotary embedding turns together: "none", "interleaved" (2i, 2i + 1), "halves" (i, i + columns / 2)
+        fixed    all new rows of a sequence have the position of its first
+
+        Raises Error (bad_input) for a config without pages or a type it cannot store."""
+        if rotary not in _PAIRS:
+            raise Error("bad_input", f"rotary: {rotary!r}; one of {', '.join(_PAIRS)} is needed")
+        self._kernel = runtime._native.load_append(text_of(config), _PAIRS.index(rotary), fixed)
 
     def __call__(self, new_k, new_v, k, v, *, page_table, seqlens_k, cu_seqlens_q, max_rows: int, k_scale=None, v_scale=None, k_rope=None,
-                 stream=None) -> None:
+                 rotary_cos=None, rotary_sin=None, rotary_seqlens=None, stream=None) -> None:
         """The new rows are the last cu_seqlens_q[b + 1] - cu_seqlens_q[b] tokens of each sequence, which seqlens_k counts already.
 
         new_k, new_v  [total, heads_kv, depth], of the config's dtype; new_v and v are None where V is in K's rows
         k, v          the pools [num_pages, page_size, heads_kv, depth]
         page_table    int32 [batch, max_pages]; seqlens_k int32 [batch]; cu_seqlens_q int32 [batch + 1]
         max_rows      most new rows of a sequence
-        k_scale, v_scale   float32: read for scales per tensor and per head, written for those per token and per n elements
+        k_scale, v_scale   float32: read for scales per tensor, head and sequence, written for those per token and per n elements
+        rotary_cos, rotary_sin   [positions, columns / 2] of the rows' type: the first `columns` of K, a multiple of 16, are rotated
+        rotary_seqlens   int32 [batch], position of each sequence's first new row; by default where it is written
         """
         _native.append(self._kernel, new_k, new_v, k, v, page_table=page_table, seqlens_k=seqlens_k, cu_seqlens_q=cu_seqlens_q,
-                       max_rows=max_rows, k_scale=k_scale, v_scale=v_scale, k_rope=k_rope, stream=stream)
+                       max_rows=max_rows, k_scale=k_scale, v_scale=v_scale, k_rope=k_rope, rotary_cos=rotary_cos,
+                       rotary_sin=rotary_sin, rotary_seqlens=rotary_seqlens, stream=stream)
 
 
 def decode_plan(kernel: _native.Kernel, lengths_q: list[int], lengths_k: list[int], *, heads_q: int, heads_kv: int, max_seqlen_k: int = 0,

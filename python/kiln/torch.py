@@ -27,6 +27,7 @@ from .runtime import Runtime
 EMULATED_TARGET = "sm_80"
 
 _DTYPES = {torch.bfloat16: "bf16", torch.float16: "fp16"}
+_STORED = {**_DTYPES, torch.float8_e4m3fn: "fp8_e4m3"}
 _CAPTURED = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16", torch.int32: "i32", torch.int8: "int8", torch.uint8: "int8",
              torch.bool: "int8"}
 _SHORT = 8  # query rows up to which the kernel that splits keys is used
@@ -66,15 +67,19 @@ def _target(index: int) -> str:
 
 
 def _config(index: int, case: tuple) -> str:
-    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, tensors, sink, many, lse = case
+    operation, dtype, kv_dtype, depth, ov_depth, kind, page_size, mask, softcap, score_mod, tensors, sink, many, lse, scaled, splits = case
     config: dict[str, Any] = {"target": _target(index), "operation": operation, "dtype": dtype, "depth": depth, "lse": lse}
     if kv_dtype != dtype:
         config["kv_dtype"] = kv_dtype
     if ov_depth != depth:
         config["ov_depth"] = ov_depth
-    if kind != "contiguous":
+    if kind != "contiguous" or scaled:
         config["operand"] = {"kind": kind, **({"page_size": page_size} if kind == "paged" else {})}
-    config["mask"] = dict([mask]) if isinstance(mask, tuple) else mask
+        if scaled:
+            config["operand"]["quantization"] = {"granularity": "per_sequence"}
+    config["mask"] = _mask_config(mask)
+    if splits and operation == "decode":
+        config["split_kv"] = splits
     if softcap:
         config["score_mod"] = {"softcap": softcap}
     elif score_mod:
@@ -104,10 +109,47 @@ def _kernel(index: int, case: tuple) -> tuple[Kernel, str]:
 
 
 def _dtype(name: str, tensor: torch.Tensor) -> str:
-    found = _DTYPES.get(tensor.dtype)
+    found = _STORED.get(tensor.dtype)
     if found is None:
-        raise _refuse(f"{name}: {str(tensor.dtype)[6:]}; bfloat16 or float16 is needed")
+        raise _refuse(f"{name}: {str(tensor.dtype)[6:]}; bfloat16 or float16 (or float8_e4m3fn) is needed")
     return found
+
+
+# A mask with sides given at launch is ("window", which of them there are).
+_LEFT, _RIGHT, _OWN, _CHUNK, _PADDING = 1, 2, 4, 8, 16  # _OWN: the row's own key is its last
+
+
+def _mask_config(mask: Any) -> Any:
+    if not isinstance(mask, tuple) or mask[0] != "window":
+        return dict([mask]) if isinstance(mask, tuple) else mask
+    flags = mask[1]
+    window: dict[str, Any] = {name: "launch" for bit, name in ((_LEFT, "left"), (_RIGHT, "right"), (_CHUNK, "chunk")) if flags & bit}
+    if flags & _OWN:
+        window["right"] = 0
+    if flags & _PADDING:
+        window["left_padding"] = True
+    return {"window": window}
+
+
+def _sides(causal: bool, window: Any, chunk: Optional[int], first_keys) -> tuple[Any, Optional[tuple[int, int, int]]]:
+    """The mask and its sides at launch, of two-sided windows, chunks beside them and left padding."""
+    if window is None:
+        left, right = -1, 0 if causal or chunk is not None else -1
+    elif isinstance(window, int):
+        left, right = window - 1, 0
+    else:
+        left, right = window
+        right = 0 if causal else right
+    for name, side, least in (("window", left, -1), ("window", right, -1), ("chunk", chunk or 0, 0)):
+        if not isinstance(side, int) or side < least:
+            raise _refuse(f"{name}: {side!r}; a number of keys is needed" + (", -1: no bound" if name == "window" else ""))
+    flags = (_LEFT if left >= 0 else 0) | (_CHUNK if chunk else 0) | (_OWN if right == 0 else _RIGHT if right > 0 else 0)
+    flags |= _PADDING if first_keys is not None else 0
+    if not flags:
+        return "none", None
+    if flags == _OWN:
+        return "causal", None
+    return ("window", flags), (left, right if flags & _RIGHT else -1, chunk or 0)
 
 
 def _mask(causal: bool, window: Optional[int], chunk: Optional[int], bits) -> Any:
@@ -165,33 +207,47 @@ def _check_modifier(softcap: float, score_mod: Optional[str], captured: Optional
         raise _refuse("captured: tensors without a score_mod that names them")
 
 
-def _case(what, q, k, v, sink, captured, max_seqlen_q) -> tuple:
-    """What a kernel depends on: what was chosen (operation, kind, mask, softcap, score_mod, lse) and the tensors."""
-    operation, kind, mask, softcap, score_mod, with_lse = what
+def _case(what, q, k, v, sink, captured, max_seqlen_q, scaled) -> tuple:
+    """What a kernel depends on: what was chosen (operation, kind, mask, softcap, score_mod, lse, splits) and the tensors."""
+    operation, kind, mask, softcap, score_mod, with_lse, splits = what
     many = operation == "decode" and _many(q, k, max_seqlen_q or q.shape[1])
     tensors = tuple((name, _captured_type(name, tensor)) for name, tensor in captured.items()) if captured else None
     return (operation, _dtype("q", q), _dtype("k", k), q.shape[-1], v.shape[-1], kind, k.shape[1] if kind == "paged" else 0, mask, softcap, score_mod,
-            tensors, sink is not None, many, with_lse)
+            tensors, sink is not None, many, with_lse, scaled, splits)
 
 
-def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse):
-    operation, kind, mask, softcap, score_mod, with_lse = what
+def _empty_out(q, v):
+    if q.dtype in _DTYPES and q.shape[-1] == v.shape[-1]:
+        return torch.empty_like(q, memory_format=torch.contiguous_format)
+    return q.new_empty((*q.shape[:-1], v.shape[-1]), dtype=q.dtype if q.dtype in _DTYPES else torch.bfloat16)
+
+
+def _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale, max_blocks, out, lse,
+            sides=None, first_keys=None, descales=None):
+    operation, kind, mask, softcap, score_mod, with_lse, splits = what
     if not _traced(q):
-        index, case = q.get_device(), _case(what, q, k, v, sink, captured, max_seqlen_q)
+        index, case = q.get_device(), _case(what, q, k, v, sink, captured, max_seqlen_q, descales is not None)
         kernel, _ = _kernels.get((index, case)) or _kernel(index, case)
         if out is None:
-            out = torch.empty_like(q, memory_format=torch.contiguous_format) if q.shape[-1] == v.shape[-1] else q.new_empty((*q.shape[:-1], v.shape[-1]))
+            out = _empty_out(q, v)
         if with_lse and lse is None:
             lse = q.new_empty(_lse_shape(q), dtype=torch.float32)
         if captured:
             captured = {name: tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor for name, tensor in captured.items()}
+        more = {}
+        if sides is not None:
+            more = {"window": sides, "first_keys": first_keys}
+        if descales is not None:
+            more["q_scale"], more["k_scale"], more["v_scale"] = descales
         kernel(q, k, v, out, lse=lse, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, page_table=page_table, seqlens_k=seqlens_k,
-               sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks)
+               sink=sink, mask_bits=mask_bits, captured=captured, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, scale=scale, max_blocks=max_blocks,
+               **more)
         return out, lse
     mask, mask_size = mask if isinstance(mask, tuple) else (mask, 0)
     got, got_lse = torch.ops.kiln.attend(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits,
                                          list(captured.values()) if captured else [], ",".join(captured or ()), max_seqlen_q, max_seqlen_k, scale,
-                                         max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse)
+                                         max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, list(sides) if sides else None, first_keys,
+                                         *(descales or (None, None, None)), splits)
     if out is not None:
         got = out.copy_(got)
     if lse is not None and with_lse:
@@ -209,33 +265,61 @@ def _attend_op(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: 
                page_table: Optional[torch.Tensor], seqlens_k: Optional[torch.Tensor], sink: Optional[torch.Tensor],
                mask_bits: Optional[torch.Tensor], captured: list[torch.Tensor], captured_names: str, max_seqlen_q: int, max_seqlen_k: int,
                scale: Optional[float], max_blocks: int, operation: str,
-               kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse)
+               kind: str, mask: str, mask_size: int, softcap: float, score_mod: Optional[str], with_lse: bool,
+               sides: Optional[list[int]] = None, first_keys: Optional[torch.Tensor] = None,
+               q_scale: Optional[torch.Tensor] = None, k_scale: Optional[torch.Tensor] = None, v_scale: Optional[torch.Tensor] = None,
+               splits: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    what = (operation, kind, (mask, mask_size) if mask_size else mask, softcap, score_mod, with_lse, splits)
     tensors = dict(zip(captured_names.split(","), captured)) if captured else None
     out, lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, tensors, max_seqlen_q, max_seqlen_k, scale,
-                       max_blocks, None, None)
+                       max_blocks, None, None, tuple(sides) if sides else None, first_keys,
+                       (q_scale, k_scale, v_scale) if k_scale is not None else None)
     return out, lse if with_lse else q.new_empty((0,), dtype=torch.float32)
 
 
 @_attend_op.register_fake
 def _(q, k, v, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, sink, mask_bits, captured, captured_names, max_seqlen_q, max_seqlen_k, scale,
-      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse):
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
+      max_blocks, operation, kind, mask, mask_size, softcap, score_mod, with_lse, sides=None, first_keys=None, q_scale=None, k_scale=None, v_scale=None,
+      splits=0):
+    return _empty_out(q, v), q.new_empty(_lse_shape(q) if with_lse else (0,), dtype=torch.float32)
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Optional[int] = None,
+def _descales(q, k, q_descale, k_descale, v_descale, batch: int):
+    """The three scales, float32 [batch, heads_kv], where at least one is given."""
+    given = (q_descale, k_descale, v_descale)
+    if k.dtype in _DTYPES:
+        name = ("q_descale", "k_descale", "v_descale")[next(i for i, x in enumerate(given) if x is not None)]
+        raise _refuse(f"{name}: given, k is {str(k.dtype)[6:]}; float8_e4m3fn is needed")
+    shape = (batch, k.shape[-2])
+    out = []
+    for name, scale in zip(("q_descale", "k_descale", "v_descale"), given):
+        if scale is None:
+            scale = torch.ones(shape, dtype=torch.float32, device=q.device)
+        elif tuple(scale.shape) != shape:
+            raise _refuse(f"{name}: shape {list(scale.shape)}; [batch, heads_kv] = {list(shape)} is needed")
+        out.append(scale.float().contiguous())
+    return tuple(out) if q.dtype not in _DTYPES else (None, *out[1:])
+
+
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool = False, window: Union[int, tuple[int, int], None] = None,
               chunk: Optional[int] = None, softcap: float = 0.0, score_mod: Optional[str] = None, sink: Optional[torch.Tensor] = None,
               captured: Optional[dict[str, torch.Tensor]] = None, mask_bits: Optional[torch.Tensor] = None,
               scale: Optional[float] = None, cu_seqlens_q: Optional[torch.Tensor] = None,
               cu_seqlens_k: Optional[torch.Tensor] = None, max_seqlen_q: int = 0, max_seqlen_k: int = 0,
+              first_keys: Optional[torch.Tensor] = None, q_descale: Optional[torch.Tensor] = None, k_descale: Optional[torch.Tensor] = None,
+              v_descale: Optional[torch.Tensor] = None, splits: int = 0,
               max_blocks: int = 0, out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None, return_lse: bool = False):
     """softmax(scale * q k') v.
 
-    q, k, v       bfloat16 or float16 [batch, seqlen, heads, depth]; ragged, with cu_seqlens_q and _k: [total, heads, depth].
+    q, k, v       bfloat16, float16 or float8_e4m3fn (out is bfloat16 then) [batch, seqlen, heads, depth]; ragged, with cu_seqlens_q and _k: [total, heads, depth].
                   heads of k and v divide those of q; v may have another depth. Any strides; the last dimension contiguous
     causal        key j is seen by row i where j <= i + seqlen_k - seqlen_q (aligned to the end)
-    window        causal, and only the last `window` keys with the own one
-    chunk         causal, and only keys of the same chunk of so many
+    window        causal, and only the last `window` keys with the own one; or (left, right): from so many keys before the row's position to
+                  so many after it, -1: no bound. Sides of a pair are numbers of the launch: one kernel for all of them
+    chunk         only keys of the same chunk of so many; causal but with a pair as window
+    first_keys    int32 [batch]: left padding, keys before it are hidden and chunks begin with it
+    q_descale, k_descale, v_descale   float32 [batch, heads_kv]: what stored float8_e4m3fn values are multiplied by
+    splits        parts of the keys of a sequence, where rows are few; 0: as the work divides
     softcap       c: scores become c tanh(score / c)
     score_mod     "alibi", or an expression over score, b, h, q, k and the tensors of `captured`: "score + bias[h, q, k] - 0.1 * slope[h]"
     captured      tensors that score_mod names, of any strides: float32, bfloat16, float16, int32, int8, uint8 or bool (numbers 0 and 1). Where
@@ -256,17 +340,27 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool
     ragged = q.dim() == 3
     _check_modifier(softcap, score_mod, captured)
     short = not ragged and q.shape[1] <= _SHORT
-    what = ("decode" if short else "prefill", "ragged" if ragged else "contiguous", _mask(causal, window, chunk, mask_bits), softcap, score_mod,
-            return_lse or lse is not None)
+    if first_keys is not None or type(window) in (tuple, list):
+        mask, sides = _sides(causal, window, chunk, first_keys)
+    else:
+        mask, sides = _mask(causal, window, chunk, mask_bits), None
+    descales = None
+    if q_descale is not None or k_descale is not None or v_descale is not None:
+        descales = _descales(q, k, q_descale, k_descale, v_descale, cu_seqlens_q.shape[0] - 1 if ragged else q.shape[0])
+    what = ("decode" if short else "prefill", "ragged" if ragged else "contiguous", mask, softcap, score_mod,
+            return_lse or lse is not None, splits)
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, cu_seqlens_k, None, None, sink, mask_bits, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse)
+                           max_blocks, out, lse, sides, first_keys, descales)
     return (got, got_lse) if return_lse else got
 
 
 def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: torch.Tensor, seqlens_k: torch.Tensor,
            cu_seqlens_q: Optional[torch.Tensor] = None, max_seqlen_q: int = 1, max_seqlen_k: int = 0, causal: bool = True,
-           window: Optional[int] = None, chunk: Optional[int] = None, softcap: float = 0.0, score_mod: Optional[str] = None,
-           captured: Optional[dict[str, torch.Tensor]] = None, sink: Optional[torch.Tensor] = None, scale: Optional[float] = None, continuous: bool = False, max_blocks: int = 0,
+           window: Union[int, tuple[int, int], None] = None, chunk: Optional[int] = None, softcap: float = 0.0,
+           score_mod: Optional[str] = None, captured: Optional[dict[str, torch.Tensor]] = None, sink: Optional[torch.Tensor] = None,
+           scale: Optional[float] = None, continuous: bool = False, first_keys: Optional[torch.Tensor] = None,
+           q_descale: Optional[torch.Tensor] = None, k_descale: Optional[torch.Tensor] = None, v_descale: Optional[torch.Tensor] = None,
+           splits: int = 0, max_blocks: int = 0,
            out: Optional[torch.Tensor] = None, lse: Optional[torch.Tensor] = None, return_lse: bool = False):
     """Attention of new query rows over a paged KV cache.
 
@@ -287,10 +381,17 @@ def decode(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, page_table: tor
         cu_seqlens_q = row_offsets(q.shape[0], 1, q)
     _check_modifier(softcap, score_mod, captured)
     masked = causal and max_seqlen_q > 1  # one row sees every key
-    what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", _mask(masked, window, chunk, None), softcap,
-            score_mod, return_lse or lse is not None)
+    if first_keys is not None or type(window) in (tuple, list):
+        mask, sides = _sides(masked, window, chunk, first_keys)
+    else:
+        mask, sides = _mask(masked, window, chunk, None), None
+    descales = None
+    if q_descale is not None or k_descale is not None or v_descale is not None:
+        descales = _descales(q, k, q_descale, k_descale, v_descale, cu_seqlens_q.shape[0] - 1)
+    what = ("decode" if max_seqlen_q <= _SHORT else "prefill", "continuous" if continuous else "paged", mask, softcap,
+            score_mod, return_lse or lse is not None, splits)
     got, got_lse = _attend(what, q, k, v, cu_seqlens_q, None, page_table, seqlens_k, sink, None, captured, max_seqlen_q, max_seqlen_k, scale,
-                           max_blocks, out, lse)
+                           max_blocks, out, lse, sides, first_keys, descales)
     return (got, got_lse) if return_lse else got
 
 
@@ -326,7 +427,7 @@ def warmup(cases: Iterable[dict[str, Any]], device: Union[torch.device, str, int
         case = (one["operation"], dtype, dtype, one["depth"], one["ov_depth"] or one["depth"], one["kind"], one["page_size"],
                 _mask(one["causal"], one["window"], one["chunk"], None), one["softcap"], one["score_mod"],
                 tuple((name, _CAPTURED[dtype]) for name, dtype in one["captured"].items()) if one["captured"] else None, one["sink"],
-                one["operation"] == "decode" and one["many"], one["lse"])
+                one["operation"] == "decode" and one["many"], one["lse"], False, 0)
         if progress:
             print(f"kiln: kernel {number} of {len(cases)}: {_config(index, case)}", file=sys.stderr, flush=True)
         _kernel(index, case)

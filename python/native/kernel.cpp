@@ -9,9 +9,9 @@ namespace kiln::python {
 namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
-    "q",          "k",           "v",           "o",           "lse",        "cu_seqlens_q", "cu_seqlens_k",
-    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
-    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
+    "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys"};
 
 /// A hint by name, or by its number as the C interface has it.
 int hint(const char* name, nb::handle given, std::array<std::string_view, 3> names) {
@@ -48,6 +48,9 @@ or all in host memory, copied there and back. The last dimension must be contigu
     mask_bits     int32 words [batch or 1, heads_q or 1, seqlen_q, ceil(seqlen_k / 32)], of mask "custom"
     k_rope        K's rotary columns, where the config has a tensor of their own
     captured      tensors of the score expression: a dict by name, or a sequence in the config's order; any strides
+    window        (left, right, chunk), of a mask with sides given at launch: keys before and after the row's own position that it
+                  sees, -1: no bound, and the length of chunks, 0: none
+    first_keys    int32 [batch], of a mask with left padding: each sequence's first key
     scale         softmax scale (the config's by default)
     stream        a stream of PyTorch, CuPy or cuda-python, or a CUstream as an integer; by default the current stream of the
                   tensors' library
@@ -61,20 +64,21 @@ Raises Error (bad_input) that names the argument, what came and what is needed; 
 nb::object call(PyKernel& self, nb::handle q, nb::handle k, nb::handle v, nb::handle o, nb::handle lse,
                 nb::handle cu_seqlens_q, nb::handle cu_seqlens_k, nb::handle page_table, nb::handle seqlens_k,
                 nb::handle q_scale, nb::handle k_scale, nb::handle v_scale, nb::handle sink,
-                nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle scale,
-                nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
-                nb::handle launch_before, int max_blocks, nb::handle residency) {
+                nb::handle mask_bits, nb::handle k_rope, nb::handle captured, nb::handle window,
+                nb::handle first_keys, nb::handle scale, nb::handle stream, std::int64_t max_seqlen_q,
+                std::int64_t max_seqlen_k, nb::handle launch_before, int max_blocks, nb::handle residency) {
   std::array<nb::object, kCaptured> tensors = self.captured(captured);
-  self.launch({q, k, v, o, lse, cu_seqlens_q, cu_seqlens_k, page_table, seqlens_k, q_scale, k_scale, v_scale,
-               sink, mask_bits, k_rope, tensors[0], tensors[1], tensors[2], tensors[3]},
-              scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
+  self.launch({q,          k,          v,          o,          lse,        cu_seqlens_q, cu_seqlens_k,
+               page_table, seqlens_k,  q_scale,    k_scale,    v_scale,    sink,         mask_bits,
+               k_rope,     tensors[0], tensors[1], tensors[2], tensors[3], first_keys},
+              window, scale, stream, max_seqlen_q, max_seqlen_k, launch_before, max_blocks, residency);
   return nb::borrow(o);
 }
 
 constexpr const char* kSignature =
     "(self, q, k, v, o, *, lse=None, cu_seqlens_q=None, cu_seqlens_k=None, page_table=None, seqlens_k=None, "
     "q_scale=None, "
-    "k_scale=None, v_scale=None, sink=None, mask_bits=None, k_rope=None, captured=None, scale: float | None = None, "
+    "k_scale=None, v_scale=None, sink=None, mask_bits=None, k_rope=None, captured=None, window=None, first_keys=None, scale: float | None = None, "
     "stream=None, "
     "max_seqlen_q: int = 0, max_seqlen_k: int = 0, launch_before: str = \"any\", max_blocks: int = 0, "
     "residency: str = \"by_work\")";
@@ -114,9 +118,25 @@ std::array<nb::object, kCaptured> PyKernel::captured(nb::handle given) const {
   return out;
 }
 
-void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::handle scale, nb::handle stream,
-                      std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before,
-                      int max_blocks, nb::handle residency) {
+namespace {
+
+void set_window(kiln_attention_args& args, nb::handle window) {
+  std::array<std::int64_t, 3> sides{};
+  if (!nb::isinstance<nb::sequence>(window) || nb::len(window) != 3 || !nb::try_cast(window[0], sides[0]) ||
+      !nb::try_cast(window[1], sides[1]) || !nb::try_cast(window[2], sides[2]) || sides[0] < -1 ||
+      sides[1] < -1 || sides[2] < 0)
+    throw Error(ErrorCode::bad_input, std::string("window: ") + nb::repr(window).c_str() +
+                                          "; (left, right, chunk) is needed, -1: no bound, chunk 0: none");
+  args.window_left = sides[0] + 1;
+  args.window_right = sides[1] + 1;
+  args.window_chunk = sides[2];
+}
+
+}  // namespace
+
+void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::handle window, nb::handle scale,
+                      nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+                      nb::handle launch_before, int max_blocks, nb::handle residency) {
   kiln_attention_args args{};
   args.size = sizeof args;
   LaunchStream chosen(stream);
@@ -142,6 +162,8 @@ void PyKernel::launch(const std::array<nb::handle, kOperands>& tensors, nb::hand
   args.mask_bits = use(13);
   args.k_rope = use(14);
   for (std::size_t i = 0; i < kCaptured; ++i) args.captured[i] = use(15 + i);
+  args.first_keys = use(15 + kCaptured);
+  if (!window.is_none()) set_window(args, window);
   args.max_seqlen_q = max_seqlen_q;
   args.max_seqlen_k = max_seqlen_k;
   double value = 0;
@@ -171,9 +193,9 @@ void bind_kernel(nb::module_& module) {
       .def("__call__", &call, "q"_a, "k"_a, "v"_a.none(), "o"_a, nb::kw_only(), "lse"_a = none,
            "cu_seqlens_q"_a = none, "cu_seqlens_k"_a = none, "page_table"_a = none, "seqlens_k"_a = none,
            "q_scale"_a = none, "k_scale"_a = none, "v_scale"_a = none, "sink"_a = none, "mask_bits"_a = none,
-           "k_rope"_a = none, "captured"_a = none, "scale"_a = none, "stream"_a = none, "max_seqlen_q"_a = 0,
-           "max_seqlen_k"_a = 0, "launch_before"_a = none, "max_blocks"_a = 0, "residency"_a = none,
-           nb::sig(launch.c_str()), kLaunchDoc)
+           "k_rope"_a = none, "captured"_a = none, "window"_a = none, "first_keys"_a = none, "scale"_a = none,
+           "stream"_a = none, "max_seqlen_q"_a = 0, "max_seqlen_k"_a = 0, "launch_before"_a = none,
+           "max_blocks"_a = 0, "residency"_a = none, nb::sig(launch.c_str()), kLaunchDoc)
       .def_prop_ro(
           "name", [](PyKernel& self) { return self.manifest().name; }, "The config's name.")
       .def_prop_ro(

@@ -25,9 +25,9 @@ class PyKernel {
   /// Tensors of the score expression, of a dict or a sequence, in the config's order; None for those it has not.
   std::array<nb::object, kCaptured> captured(nb::handle given) const;
   /// A launch with tensors in the order of Operand (None: not given). Throws Error.
-  void launch(const std::array<nb::handle, kOperands>& tensors, nb::handle scale, nb::handle stream,
-              std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, nb::handle launch_before, int max_blocks,
-              nb::handle residency);
+  void launch(const std::array<nb::handle, kOperands>& tensors, nb::handle window, nb::handle scale,
+              nb::handle stream, std::int64_t max_seqlen_q, std::int64_t max_seqlen_k,
+              nb::handle launch_before, int max_blocks, nb::handle residency);
 
  private:
   std::shared_ptr<Runtime> runtime_;

@@ -199,15 +199,16 @@ void bind_runtime(nb::module_& module) {
           "path"_a)
       .def(
           "load_append",
-          [](PyRuntime& self, const std::string& config) {
+          [](PyRuntime& self, const std::string& config, int pairs, bool fixed) {
             std::shared_ptr<Kernel> kernel;
             {
               const nb::gil_scoped_release others_may_run;
-              kernel = self.runtime->load(make_append_kernel(parse_config(config, "config")));
+              const AppendRotary rotary{static_cast<AppendRotary::Pairs>(pairs), fixed};
+              kernel = self.runtime->load(make_append_kernel(parse_config(config, "config"), rotary));
             }
             return std::make_unique<PyKernel>(self.runtime, std::move(kernel));
           },
-          "config"_a);
+          "config"_a, "pairs"_a = 0, "fixed"_a = false);
 }
 
 }  // namespace kiln::python

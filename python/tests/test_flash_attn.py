@@ -1,5 +1,7 @@
 """kiln.compat.flash_attn with CPU tensors, on the emulated device, against the original's documentation."""
+import contextlib
 import unittest
+from unittest import mock
 
 import kiln
 
@@ -9,6 +11,7 @@ except ImportError:
     torch = None
 if torch is not None:
     import kiln.compat.flash_attn as fa
+    import kiln.torch as kt
 
 
 def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softcap=0.0, mask=None, sink=None, slopes=None):
@@ -36,6 +39,17 @@ def reference(q, k, v, causal=False, window=(-1, -1), chunk=0, scale=None, softc
         s = torch.cat((s, sink.double()[:, None, None].expand(-1, s.shape[1], 1)), 2)
         v = torch.cat((v, torch.zeros_like(v[:, :1])), 1)
     return (s.softmax(-1).nan_to_num(0.0) @ v).transpose(0, 1), s.logsumexp(-1)
+
+
+def rotate(x, cos, sin, positions, interleaved):
+    """Rows x [rows, heads, depth], the first columns rotated for `positions`."""
+    x, half = x.double().clone(), cos.shape[1]
+    for j, position in enumerate(positions):
+        for pair in range(half):
+            a, b = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + half)
+            c, s = (y[position, pair].double() for y in (cos, sin))
+            x[j, :, a], x[j, :, b] = x[j, :, a] * c - x[j, :, b] * s, x[j, :, a] * s + x[j, :, b] * c
+    return x.half()
 
 
 @unittest.skipIf(torch is None, "no PyTorch")
@@ -74,10 +88,65 @@ class FlashAttention(unittest.TestCase):
 
     def test_out_of_scope(self):
         q, = self.make((1, 4, 2, 64))
-        for keywords, words in ((dict(qv=q), "qv: given"), (dict(k_descale=q), "k_descale"),
-                                (dict(dropout_p=0.5), "dropout"), (dict(num_splits=3), "num_splits: 3")):
-            with self.assertRaisesRegex(NotImplementedError, words):
+        qv, = self.make((1, 4, 2, 48))
+        for keywords, error, words in ((dict(qv=qv), (NotImplementedError, kiln.Error), "qv: "), (dict(k_descale=q), kiln.Error, "k_descale: given, k is float16"),
+                                       (dict(dropout_p=0.5), NotImplementedError, "dropout"), (dict(num_splits=-3), kiln.Error, "num_splits: -3"),
+                                       (dict(window_size=(-7, 2)), kiln.Error, None)):
+            if words is None:  # any negative side is no bound
                 fa.flash_attn_func(q, q, q, **keywords)
+                continue
+            with self.assertRaisesRegex(error, words):
+                fa.flash_attn_func(q, q, q, **keywords)
+
+    def test_sides_of_a_window_are_parameters(self):
+        q, k, v = self.make((1, 20, 2, 64), (1, 90, 2, 64), (1, 90, 2, 64))
+        before = len(kt._by_text)
+        for window, chunk in (((50, 3), 0), ((2, 11), 0), ((0, 1), 0), ((40, 30), 0), ((40, 30), 17), ((5, 6), 70)):
+            out = fa.flash_attn_func(q, k, v, window_size=window, attention_chunk=chunk)
+            self.close(out[0], reference(q[0], k[0], v[0], window=window, chunk=chunk)[0])
+        self.assertLessEqual(len(kt._by_text) - before, 2)  # one kernel for all windows, one for those with chunks
+
+    def test_splits(self):
+        q, k, v = self.make((2, 1, 4, 64), (2, 200, 2, 64), (2, 200, 2, 64))
+        wanted = torch.stack([reference(*x)[0] for x in zip(q, k, v)])
+        for splits in (0, 1, 3):
+            self.close(fa.flash_attn_func(q, k, v, num_splits=splits), wanted)
+            self.close(fa.flash_attn_with_kvcache(q, k, v, num_splits=splits), wanted)
+
+    @contextlib.contextmanager
+    def hopper(self):
+        """CPU tensors as on sm_90a."""
+        with mock.patch.multiple(kt, EMULATED_TARGET="sm_90a", _kernels={}, _by_text={}):
+            yield
+
+    def test_fp8(self):
+        q, k, v = ((x / 2).to(torch.float8_e4m3fn) for x in self.make((2, 20, 4, 64), (2, 35, 2, 64), (2, 35, 2, 64)))
+        scales = [0.5 + torch.rand(2, 2) for _ in range(3)]
+        scales[1] = torch.cat((scales[1], scales[1]), 1)[:, ::2]  # strided
+        exact = [x.float() * (s.repeat_interleave(x.shape[2] // 2, 1))[:, None, :, None] for x, s in zip((q, k, v), scales)]
+        with self.hopper():
+            for rows in (20, 1):  # the kernels of long and of few rows
+                out = fa.flash_attn_func(q[:, :rows], k, v, causal=True, q_descale=scales[0], k_descale=scales[1], v_descale=scales[2])
+                self.assertEqual(out.dtype, torch.bfloat16)
+                wanted = torch.stack([reference(a[:rows], b, c, causal=True)[0] for a, b, c in zip(*exact)])
+                self.assertLess(((out.double() - wanted).norm() / wanted.norm()).item(), 4e-2)
+            with self.assertRaisesRegex(kiln.Error, r"k_descale: shape \[2\]"):
+                fa.flash_attn_func(q, k, v, k_descale=scales[1][0])
+
+    def test_second_pair_of_operands(self):
+        q, k, v, qv = (x.bfloat16() for x in self.make((2, 3, 4, 64), (2, 70, 1, 64), (2, 70, 1, 512), (2, 3, 4, 512)))
+        with self.hopper():
+            out, lse = fa.flash_attn_func(q, k, v, qv=qv, causal=True, return_attn_probs=True)
+            lengths = torch.tensor([70, 41], dtype=torch.int32)
+            cached = fa.flash_attn_with_kvcache(q, k, v, qv=qv, cache_seqlens=lengths, causal=True)
+            with self.assertRaisesRegex(kiln.Error, "qv: shape"):
+                fa.flash_attn_func(q, k, v, qv=qv[:, :2])
+        for i in range(2):
+            both, keys = torch.cat((q, qv), -1)[i], torch.cat((k, v), -1)[i]
+            wanted, wanted_lse = reference(both, keys, v[i], causal=True)
+            self.close(out[i], wanted)
+            self.assertLess((lse[i] - wanted_lse).abs().max().item(), 5e-3)
+            self.close(cached[i], reference(both, keys[:lengths[i]], v[i, :lengths[i]], causal=True)[0])
 
     def test_varlen(self):
         q, k, v = self.make((30, 4, 64), (41, 2, 64), (41, 2, 64))
@@ -132,13 +201,7 @@ class FlashAttention(unittest.TestCase):
                                              rotary_sin=sin, rotary_interleaved=interleaved)
             for i in range(2):
                 def turn(x):
-                    x = x.double().clone()
-                    for j in range(2):
-                        for pair in range(16):
-                            a, b = (2 * pair, 2 * pair + 1) if interleaved else (pair, pair + 16)
-                            c, s = (y[lengths[i] + j, pair].double() for y in (cos, sin))
-                            x[j, :, a], x[j, :, b] = x[j, :, a] * c - x[j, :, b] * s, x[j, :, a] * s + x[j, :, b] * c
-                    return x.half()
+                    return rotate(x, cos, sin, [int(lengths[i]) + j for j in range(2)], interleaved)
 
                 keys, values = (x[table[i].long()].reshape(48, 2, 64)[: lengths[i] + 2] for x in (k_pages, v_pages))
                 self.assertLess((keys[lengths[i]:].double() - turn(k[i]).double()).abs().max().item(), 4e-3)
@@ -149,6 +212,29 @@ class FlashAttention(unittest.TestCase):
             for i in range(2):
                 keys, values = (x[table[i].long()].reshape(48, 2, 64)[pad[i]: lengths[i]] for x in (k_pages, v_pages))
                 self.close(out[i], reference(q[i], keys, values, causal="causal" in keywords, window=keywords.get("window_size", (-1, -1)))[0])
+            if "causal" in keywords:  # chunks begin with the first key
+                out = fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table, cache_leftpad=pad, causal=True,
+                                                 attention_chunk=4)
+                for i in range(2):
+                    keys, values = (x[table[i].long()].reshape(48, 2, 64)[pad[i]: lengths[i]] for x in (k_pages, v_pages))
+                    self.close(out[i], reference(q[i], keys, values, causal=True, chunk=4)[0])
+        # Ragged rows, of queries and of new keys.
+        cu, rows = torch.tensor([0, 1, 4], dtype=torch.int32), (1, 3)
+        q, k, v = self.make((4, 4, 64), (4, 2, 64), (4, 2, 64))
+        for causal in (True, False):
+            out = fa.flash_attn_with_kvcache(q, k_pages, v_pages, k, v, cache_seqlens=lengths, page_table=table, causal=causal, rotary_cos=cos,
+                                             rotary_sin=sin, rotary_seqlens=lengths // 2, rotary_interleaved=False, cu_seqlens_q=cu,
+                                             cu_seqlens_k_new=cu, max_seqlen_q=3)
+            for i in range(2):
+                mine, start = slice(cu[i], cu[i + 1]), int(lengths[i]) // 2
+                turned = [rotate(x[mine], cos, sin, [start + (j if step else 0) for j in range(rows[i])], False) for x, step in ((q, causal), (k, True))]
+                keys, values = (x[table[i].long()].reshape(48, 2, 64)[: lengths[i] + rows[i]] for x in (k_pages, v_pages))
+                self.assertLess((keys[lengths[i]:].double() - turned[1].double()).abs().max().item(), 4e-3)
+                self.close(out[mine], reference(turned[0], keys, values, causal=causal)[0])
+        with self.assertRaisesRegex(kiln.Error, "rotary_cos.*shape"):
+            fa.flash_attn_with_kvcache(q, k_pages, v_pages, k, v, cache_seqlens=lengths, page_table=table, rotary_cos=cos[:, :5].contiguous(),
+                                       rotary_sin=sin[:, :5].contiguous(), cu_seqlens_q=cu, cu_seqlens_k_new=cu, max_seqlen_q=3)
+        q, = self.make((2, 2, 4, 64))
         with self.assertRaisesRegex(kiln.Error, "page_table: int64; int32 is needed"):
             fa.flash_attn_with_kvcache(q, k_pages, v_pages, cache_seqlens=lengths, page_table=table.long())
 

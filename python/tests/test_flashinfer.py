@@ -60,11 +60,47 @@ class FlashInfer(unittest.TestCase):
         self.close(wrapper.run(q, tuple(cache.unbind(1)), v_scale=3.0), 3 * wrapper.run(q, cache).double())
         with self.assertRaisesRegex(kiln.Error, "plan"):
             fi.BatchDecodeWithPagedKVCacheWrapper(self.workspace).run(q, cache)
-        with self.assertRaisesRegex(NotImplementedError, "ROPE_LLAMA"):
-            wrapper.plan(self.indptr, self.indices, self.last, 4, 2, 64, 16, pos_encoding_mode="ROPE_LLAMA")
+        with self.assertRaisesRegex(kiln.Error, "pos_encoding_mode: 'ROPE'"):
+            wrapper.plan(self.indptr, self.indices, self.last, 4, 2, 64, 16, pos_encoding_mode="ROPE")
             wrapper.run(q, cache)
         with self.assertRaisesRegex(kiln.Error, "kv_layout: 'DHN'"):
             fi.BatchDecodeWithPagedKVCacheWrapper(self.workspace, "DHN")
+
+    def turn(self, x, positions):
+        """Rows x [rows, heads, depth] with columns (i, i + depth / 2) rotated by positions."""
+        angle = torch.tensor(positions).double()[:, None, None] * 1e4 ** (-torch.arange(32).double() / 32)
+        a, b = x.double().split(32, -1)
+        return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+    def test_rotated_on_the_fly(self):
+        cache, q, starts = self.pages(), torch.randn(6, 4, 64, dtype=torch.float16), torch.tensor([0, 3, 5, 6], dtype=torch.int32)
+        before, lengths = cache.clone(), self.lengths
+        decode, prefill = fi.BatchDecodeWithPagedKVCacheWrapper(self.workspace), fi.BatchPrefillWithPagedKVCacheWrapper(self.workspace)
+        decode.plan(self.indptr, self.indices, self.last, 4, 2, 64, 16, pos_encoding_mode="ROPE_LLAMA")
+        prefill.plan(starts, self.indptr, self.indices, self.last, 4, 2, 64, 16, causal=True, pos_encoding_mode="ROPE_LLAMA")
+        got, got_rows = decode.run(q[:3], cache), prefill.run(q, cache)
+        for i in range(3):
+            keys, values = self.keys(cache, "NHD", i)
+            keys = self.turn(keys, range(lengths[i]))
+            self.close(got[i], reference(self.turn(q[i][None], [lengths[i] - 1]), keys, values)[0][0])
+            rows = slice(starts[i], starts[i + 1])
+            count = int(starts[i + 1] - starts[i])
+            turned = self.turn(q[rows], range(lengths[i] - count, lengths[i]))
+            self.close(got_rows[rows], reference(turned, keys, values, causal=True)[0])
+        self.assertTrue(torch.equal(cache, before))
+        k, v = self.keys(cache, "NHD", 0)
+        out = fi.single_prefill_with_kv_cache(q, k, v, causal=True, pos_encoding_mode="ROPE_LLAMA")
+        self.close(out, reference(self.turn(q, range(34, 40)), self.turn(k, range(40)), v, causal=True)[0])
+
+    def test_caches_of_bytes(self):
+        cache, q = self.pages(), torch.randn(3, 4, 64, dtype=torch.float16)
+        stored = (cache / 2).to(torch.float8_e4m3fn)
+        wrapper = fi.BatchDecodeWithPagedKVCacheWrapper(self.workspace)
+        wrapper.plan(self.indptr, self.indices, self.last, 4, 2, 64, 16, q_data_type=torch.float16, kv_data_type=torch.float8_e4m3fn)
+        out = wrapper.run(q, stored, k_scale=1.5, v_scale=3.0)
+        for i in range(3):
+            keys, values = (x.double() for x in self.keys(stored.float(), "NHD", i))
+            self.close(out[i], reference(q[i][None], 1.5 * keys, 3 * values)[0][0])
 
     def test_decode_in_a_graph_keeps_its_buffers(self):
         cache, q = self.pages(), torch.randn(3, 4, 64, dtype=torch.float16)

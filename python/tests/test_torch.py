@@ -115,7 +115,7 @@ class Torch(unittest.TestCase):
             # Every size a symbol, a window, and a mask of bits.
             mask = torch.ones(1, 1, 20, 20, dtype=torch.bool).tril()
             bias = torch.randn(4, 20, 20, dtype=torch.bfloat16)
-            for keywords in (dict(window=7), dict(mask_bits=kt.pack_mask(mask)),
+            for keywords in (dict(window=7), dict(window=(5, 2)), dict(causal=True, first_keys=torch.tensor([3], dtype=torch.int32)), dict(mask_bits=kt.pack_mask(mask)),
                              dict(score_mod="where(seen[0, 0, q, k] != 0, score + bias[h, q, k], -inf)", captured=dict(bias=bias, seen=mask))):
                 compiled = torch.compile(lambda q, k, v: kt.attention(q, k, v, return_lse=True, **keywords), fullgraph=True, backend="aot_eager",
                                          dynamic=True)

@@ -10,9 +10,9 @@ namespace kiln {
 namespace {
 
 constexpr std::array<const char*, kOperands> kNames = {
-    "q",          "k",           "v",           "o",           "lse",        "cu_seqlens_q", "cu_seqlens_k",
-    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",    "sink",         "mask_bits",
-    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]"};
+    "q",          "k",           "v",           "o",           "lse",         "cu_seqlens_q", "cu_seqlens_k",
+    "page_table", "seqlens_k",   "q_scale",     "k_scale",     "v_scale",     "sink",         "mask_bits",
+    "k_rope",     "captured[0]", "captured[1]", "captured[2]", "captured[3]", "first_keys"};
 
 static_assert(std::size(kiln_attention_args{}.captured) == kCaptured);
 
@@ -31,7 +31,7 @@ std::array<DType, kOperands> needed_types(const Manifest& manifest) {
   types[index(Operand::k)] = types[index(Operand::v)] = manifest.kv_dtype;
   types[index(Operand::o)] = manifest.out_dtype;
   for (const Operand table : {Operand::cu_seqlens_q, Operand::cu_seqlens_k, Operand::page_table,
-                              Operand::seqlens_k, Operand::mask_bits}) {
+                              Operand::seqlens_k, Operand::mask_bits, Operand::first_keys}) {
     types[index(table)] = DType::i32;
   }
   if (manifest.rope) types[index(Operand::k_rope)] = manifest.rope->dtype;
@@ -52,6 +52,10 @@ kiln_attention_args complete(const kiln_attention_args& given) {
   kiln_attention_args args{};
   std::memcpy(&args, &given, std::min(given.size, sizeof args));
   return args;
+}
+
+AttentionArgs::Window window_of(const kiln_attention_args& args) {
+  return {args.window_left - 1, args.window_right - 1, args.window_chunk};
 }
 
 LaunchOptions options_of(const kiln_attention_args& args, std::uint64_t stream) {
@@ -132,6 +136,8 @@ AttentionArgs DlpackLauncher::convert(const Tensors& tensors, const kiln_attenti
   problem.mask_bits = optional(Operand::mask_bits);
   problem.k_rope = optional(Operand::k_rope);
   for (std::size_t i = 0; i < kCaptured; ++i) problem.captured[i] = optional(captured_operand(i));
+  problem.first_keys = optional(Operand::first_keys);
+  problem.window = window_of(args);
   problem.max_seqlen_q = args.max_seqlen_q;
   problem.max_seqlen_k = args.max_seqlen_k;
   if (args.scale != nullptr) problem.scale = *args.scale;
@@ -159,7 +165,8 @@ void DlpackLauncher::launch(const kiln_attention_args& given, std::uint64_t stre
                            args.captured[0],
                            args.captured[1],
                            args.captured[2],
-                           args.captured[3]};
+                           args.captured[3],
+                           args.first_keys};
   for (const Operand operand : {Operand::q, Operand::k, Operand::v, Operand::o}) {
     if (tensors[index(operand)] == nullptr && (operand != Operand::v || takes_v_))
       refuse(std::string(kNames[index(operand)]) + " is NULL");
@@ -189,7 +196,7 @@ void DlpackLauncher::launch(const kiln_attention_args& given, std::uint64_t stre
   if (preparing_ == nullptr || !flat.known) {
     report = kernel_->launch(convert(tensors, args, nullptr), options);
   } else {
-    flat.add_numbers(args.max_seqlen_q, args.max_seqlen_k, args.scale);
+    flat.add_numbers(args.max_seqlen_q, args.max_seqlen_k, args.scale, window_of(args));
     report = preparing_->launch(
         flat, [&] { return convert(tensors, args, nullptr); }, options);
   }

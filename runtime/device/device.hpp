@@ -35,7 +35,7 @@ struct LaunchGeometry {
   bool programmatic = false;
   /// For the emulated device, which holds the kernel to it: what it may touch before it waits.
   LaunchBefore before = LaunchBefore::any;
-  std::array<MemoryRange, 4> tables{};
+  std::array<MemoryRange, 5> tables{};
 };
 
 /// Kernel parameters ready to launch: one address and size each, in order.

@@ -81,7 +81,8 @@ class Checker {
 /// What serving adds: page tables, lengths on the device, scales, sinks, bit masks (problem_serving.cpp).
 /// `problem` has batch, heads and lengths; for pages its seqlen_k is settled here.
 void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem);
-void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args);
+void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args,
+                  const Problem& problem);
 void check_modifiers(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem);
 
 }  // namespace kiln

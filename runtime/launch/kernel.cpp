@@ -106,7 +106,7 @@ class LoadedKernel final : public PreparingKernel {
   std::shared_ptr<const EmulationReport> launch(const AttentionArgs& args,
                                                 const LaunchOptions& options) override {
     FlatLaunch flat = flatten(args);
-    flat.add_numbers(args.max_seqlen_q, args.max_seqlen_k, args.scale ? &*args.scale : nullptr);
+    flat.add_numbers(args.max_seqlen_q, args.max_seqlen_k, args.scale ? &*args.scale : nullptr, args.window);
     return run(
         flat, [&] { return prepare(args, options); }, options);
   }

@@ -33,10 +33,13 @@ enum class Operand : std::uint8_t {
   captured_0,
   captured_1,
   captured_2,
-  captured_3
+  captured_3,
+  first_keys
 };
 inline constexpr std::size_t kCaptured = std::tuple_size_v<decltype(AttentionArgs::captured)>;
-inline constexpr std::size_t kOperands = static_cast<std::size_t>(Operand::captured_0) + kCaptured;
+inline constexpr std::size_t kOperands = static_cast<std::size_t>(Operand::first_keys) + 1;
+static_assert(static_cast<std::size_t>(Operand::first_keys) ==
+              static_cast<std::size_t>(Operand::captured_0) + kCaptured);
 constexpr Operand captured_operand(std::size_t i) {
   return static_cast<Operand>(static_cast<std::size_t>(Operand::captured_0) + i);
 }
@@ -93,10 +96,13 @@ struct FlatLaunch {
   bool known = true;  ///< false: no key could be made
 
   /// Numbers of AttentionArgs; `scale` is null where there is none.
-  void add_numbers(std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, const double* scale) {
+  void add_numbers(std::int64_t max_seqlen_q, std::int64_t max_seqlen_k, const double* scale,
+                   const AttentionArgs::Window& window) {
     key.add(max_seqlen_q);
     key.add(max_seqlen_k);
     key.add(scale != nullptr ? std::bit_cast<std::int64_t>(*scale) : std::int64_t{-1});  // the bits of a NaN
+    if (window == AttentionArgs::Window{}) return;
+    for (const std::int64_t side : {window.left, window.right, window.chunk}) key.add(side);
   }
 };
 

@@ -63,6 +63,10 @@ constexpr PointerRole kPointers[] = {
     {"v_scale", Operand::v_scale},
     {"sink", Operand::sink},
     {"mask_bits", Operand::mask_bits},
+    {"first_keys", Operand::first_keys},
+    {"rotary_cos", Operand::captured_0},  // of append kernels, which have no expression
+    {"rotary_sin", Operand::captured_1},
+    {"rotary_seqlens", Operand::captured_2},
 };
 constexpr ScratchRole kScratch[] = {
     {"tile_counter", &ScratchAddresses::tile_counter},
@@ -89,6 +93,11 @@ constexpr Role<std::int64_t> kIntegers[] = {
     {"mask_stride_batch", [](const Problem& p) { return p.mask_stride_batch; }},
     {"mask_stride_head", [](const Problem& p) { return p.mask_stride_head; }},
     {"mask_words", [](const Problem& p) { return p.mask_words; }},
+    {"window_left", [](const Problem& p) { return p.window_left; }},
+    {"window_right", [](const Problem& p) { return p.window_right; }},
+    {"window_chunk", [](const Problem& p) { return p.window_chunk; }},
+    {"rotary_half", [](const Problem& p) { return p.rotary_half; }},
+    {"rotary_positions", [](const Problem& p) { return p.rotary_positions; }},
     {"num_kv_stages", [](const Problem& p) { return p.num_kv_stages; }},
     {"launch_before", [](const Problem& p) { return static_cast<std::int64_t>(p.before); }},
 };
@@ -482,10 +491,11 @@ bool waits_for_launch_before(const Manifest& manifest) {
       [](const Manifest::Expectation& e) { return e.instruction == "griddepcontrol.wait" && e.count > 0; });
 }
 
-std::array<MemoryRange, 4> tables_of(const AttentionArgs& args) {
-  std::array<MemoryRange, 4> ranges{};
+std::array<MemoryRange, 5> tables_of(const AttentionArgs& args) {
+  std::array<MemoryRange, 5> ranges{};
   std::size_t count = 0;
-  for (const auto* tensor : {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table}) {
+  for (const auto* tensor :
+       {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k, &args.page_table, &args.first_keys}) {
     if (!*tensor) continue;
     const Tensor& t = **tensor;
     std::int64_t elements = 1;

@@ -6,8 +6,8 @@ namespace kiln {
 namespace {
 
 /// Lengths and tables in the order of tables_of().
-constexpr std::array<Operand, 4> kTables{Operand::cu_seqlens_q, Operand::cu_seqlens_k, Operand::seqlens_k,
-                                         Operand::page_table};
+constexpr std::array<Operand, 5> kTables{Operand::cu_seqlens_q, Operand::cu_seqlens_k, Operand::seqlens_k,
+                                         Operand::page_table, Operand::first_keys};
 
 }  // namespace
 
@@ -38,6 +38,7 @@ FlatLaunch flatten(const AttentionArgs& args) {
   add_optional(Operand::mask_bits, args.mask_bits);
   add_optional(Operand::k_rope, args.k_rope);
   for (std::size_t i = 0; i < kCaptured; ++i) add_optional(captured_operand(i), args.captured[i]);
+  add_optional(Operand::first_keys, args.first_keys);
   return flat;
 }
 
@@ -57,7 +58,7 @@ PreparedLaunch::PreparedLaunch(const Manifest& manifest, const AttentionArgs& ar
   geometry = make_geometry(manifest, problem, num_sms);
   geometry.tables = tables_of(args);
   const std::optional<Tensor>* const given[] = {&args.cu_seqlens_q, &args.cu_seqlens_k, &args.seqlens_k,
-                                                &args.page_table};
+                                                &args.page_table, &args.first_keys};
   for (std::size_t i = 0; i < kTables.size(); ++i) {
     if (*given[i]) tables[num_tables++] = kTables[i];
   }

@@ -24,7 +24,7 @@ struct PreparedLaunch {
   std::int64_t items = 0;  ///< of SplitScratch
   PackedParams params;
   /// Operands that LaunchGeometry::tables lists, in its order.
-  std::array<Operand, 4> tables{};
+  std::array<Operand, 5> tables{};
   std::size_t num_tables = 0;
 
   /// The geometry with tables at the addresses of a launch.

@@ -166,7 +166,7 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
                   problem.batch);
   }
   check_pages(check, manifest, args, problem);
-  check_scales(check, manifest, args);
+  check_scales(check, manifest, args, problem);
   check_modifiers(check, manifest, args, problem);
   check_lse(check, manifest, args, problem);
 

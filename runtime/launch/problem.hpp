@@ -23,6 +23,9 @@ struct Problem {
   std::int64_t num_pages = 0, page_size = 0, page_table_stride = 0;
   std::int64_t key_capacity = 0;  ///< keys that a sequence's pages (and mask bits) hold
   std::int64_t mask_stride_batch = 0, mask_stride_head = 0, mask_words = 0;
+  std::int64_t window_left = 0, window_right = 0, window_chunk = 0;  ///< sides that the launch gives
+  std::int64_t rotary_half = 0,
+               rotary_positions = 0;  ///< pairs of columns and positions of the tables of an append
   LaunchBefore before = LaunchBefore::any;
   std::int64_t max_blocks = 0;     ///< LaunchOptions; 0: no limit
   bool alone = false;              ///< of kernels with Manifest::stages, what settle_stages() chose:

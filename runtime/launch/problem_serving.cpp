@@ -54,7 +54,8 @@ void check_page_table(Checker& check, const AttentionArgs& args, Problem& proble
 }
 
 /// Shape of the scales of one operand, of whose rows `columns` are read.
-std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand, int columns) {
+std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& operand, int columns,
+                                      std::int64_t batch, std::int64_t heads_kv) {
   using Granularity = Quantization::Granularity;
   std::vector<std::int64_t> shape(operand.shape.begin(), operand.shape.end() - 1);
   switch (q.granularity) {
@@ -62,6 +63,8 @@ std::vector<std::int64_t> scale_shape(const Quantization& q, const Tensor& opera
       return {1};
     case Granularity::per_head:
       return {shape.back()};
+    case Granularity::per_sequence:
+      return {batch, heads_kv};
     case Granularity::per_token:
       if (q.layout == Quantization::Layout::head_major) std::swap(shape.back(), shape[shape.size() - 2]);
       return shape;
@@ -123,15 +126,19 @@ void check_head_rows(Checker& check, const char* name, const Tensor& scale, bool
 
 }  // namespace
 
-void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args) {
+void check_scales(Checker& check, const Manifest& manifest, const AttentionArgs& args,
+                  const Problem& problem) {
   const auto one = [&](const char* name, const std::optional<Tensor>& scale, const Tensor& operand) {
     const bool asked = manifest.takes(name);
     check.require(asked || !scale, "{} was given, but the kernel takes none", name);
     check.require(!asked || scale, "the kernel needs {}", name);
     if (!asked || !scale) return;
-    const Quantization q = name[0] == 'q' ? Quantization{} : manifest.quantization.value_or(Quantization{});
+    const Quantization given = manifest.quantization.value_or(Quantization{});
+    const bool own = name[0] != 'q' || given.granularity == Quantization::Granularity::per_sequence;
+    const Quantization q = own ? given : Quantization{};
     const std::vector<std::int64_t> shape =
-        scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.k_columns());
+        scale_shape(q, operand, name[0] == 'v' ? manifest.ov_depth : manifest.k_columns(), problem.batch,
+                    problem.heads_kv);
     check_small(check, name, *scale, q.scale_dtype, shape, "one scale for each group of values");
     if (scale->shape != shape || scale->strides.size() != shape.size()) return;
     if (q.layout == Quantization::Layout::head_major) {
@@ -196,8 +203,64 @@ void check_captured(Checker& check, const Manifest& manifest, const AttentionArg
 
 }  // namespace
 
+namespace {
+
+/// Tables of an append kernel that rotates, which come in the places of captured tensors.
+void check_rotary(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
+  const auto& [cosines, sines, positions, none] = args.captured;
+  check.require(cosines && sines, "the kernel rotates: rotary_cos and rotary_sin are needed");
+  if (!cosines || !sines) return;
+  const bool ranked = cosines->shape.size() == 2 && cosines->shape[0] > 0;
+  const std::int64_t half = ranked ? cosines->shape[1] : 0;
+  check.require(
+      half > 0 && half % 8 == 0 && 2 * half <= manifest.depth,
+      "rotary_cos has shape {}; [positions, columns / 2] is needed, columns a multiple of 16 up to {}",
+      show(cosines->shape), manifest.depth);
+  if (half == 0) return;
+  for (const auto& [name, table] : {std::pair{"rotary_cos", &*cosines}, std::pair{"rotary_sin", &*sines}}) {
+    check_small(check, name, *table, manifest.dtype, cosines->shape, "that of rotary_cos");
+    check_dense(check, name, *table, 0);
+  }
+  if (positions) {
+    check_small(check, "rotary_seqlens", *positions, DType::i32, {problem.batch}, "[batch]");
+    check_dense(check, "rotary_seqlens", *positions, 0);
+  }
+  problem.rotary_half = half;
+  problem.rotary_positions = cosines->shape[0];
+}
+
+/// Sides of the mask that the launch gives, and left padding.
+void check_window(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
+  constexpr std::int64_t kFar = std::int64_t{1} << 30;  // further than any key
+  const auto side = [&](const char* name, std::int64_t value, std::int64_t least) {
+    if (manifest.takes(name, KernelParam::Kind::i32)) {
+      check.require(value >= least && value < kFar, "{} is {}; {} to {} is needed", name, value, least,
+                    kFar - 1);
+    } else {
+      check.require(value == least, "{} was given, but the kernel's mask takes none", name);
+    }
+    return value < 0 ? kFar : value;
+  };
+  problem.window_left = side("window_left", args.window.left, -1);
+  problem.window_right = side("window_right", args.window.right, -1);
+  problem.window_chunk = side("window_chunk", args.window.chunk, 0);
+  const bool takes = manifest.takes("first_keys", kPointer);
+  check.require(takes || !args.first_keys, "first_keys was given, but the kernel takes none");
+  check.require(!takes || args.first_keys.has_value(), "the kernel needs first_keys");
+  if (!takes || !args.first_keys) return;
+  check_small(check, "first_keys", *args.first_keys, DType::i32, {problem.batch}, "[batch]");
+  check_dense(check, "first_keys", *args.first_keys, 0);
+}
+
+}  // namespace
+
 void check_modifiers(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
-  check_captured(check, manifest, args, problem);
+  if (manifest.takes("rotary_cos", kPointer)) {
+    check_rotary(check, manifest, args, problem);
+  } else {
+    check_captured(check, manifest, args, problem);
+  }
+  check_window(check, manifest, args, problem);
   if (manifest.takes("sink", kPointer)) {
     check.require(args.sink.has_value(), "the kernel needs sink, a logit for each query head");
     if (args.sink) {

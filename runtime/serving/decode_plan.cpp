@@ -5,6 +5,7 @@
 
 #include <kiln/config.hpp>
 
+#include "generator/config/masks.hpp"
 #include "runtime/launch/pack.hpp"
 
 namespace kiln {
@@ -25,6 +26,8 @@ Rules rules_of(const Manifest& manifest) {
   Rules rules{manifest.grid.block_rows, manifest.grid.block_keys};
   const Config config = parse_config(manifest.config_json, manifest.name);
   if (config.mask) rules.mask = *config.mask;
+  if (has_launch_sides(rules.mask) || rules.mask.left_padding)
+    throw Error(ErrorCode::bad_input, manifest.name + ": where keys begin is known at the launch alone");
   rules.split = !config.split_kv;
   rules.parts = config.split_kv.value_or(1);
   return rules;
@@ -37,6 +40,11 @@ Tiles tiles_of(const Rules& rules, std::int64_t q, std::int64_t k) {
   std::int64_t key = 0;
   if (rules.mask.kind == MaskConfig::Kind::sliding_window) key = k - q - (rules.mask.size - 1);
   if (rules.mask.kind == MaskConfig::Kind::chunked) key = (k - q) / rules.mask.size * rules.mask.size;
+  if (rules.mask.kind == MaskConfig::Kind::window) {
+    if (rules.mask.left >= 0) key = k - q - rules.mask.left;
+    if (rules.mask.chunk > 0)
+      key = std::max(key, std::max<std::int64_t>(k - q, 0) / rules.mask.chunk * rules.mask.chunk);
+  }
   const std::int64_t first = std::max<std::int64_t>(key, 0) / rules.block_keys;
   return {first, std::max<std::int64_t>((k + rules.block_keys - 1) / rules.block_keys - first, 1)};
 }

@@ -282,7 +282,7 @@ __device__ __forceinline__ Sequence sequence_of(const Problem& problem, int b) {
   s.seqlen_q = problem.cu_seqlens_q[b + 1] - s.q_start;
   // a length that the operand cannot hold is one it can
   s.k_start = 0; s.seqlen_k = min(max(problem.seqlens_k[b], 0), problem.key_capacity);
-  // the first query sees keys after its position less the window
+  // from the first key that the first query sees
   s.first_tile = max(s.seqlen_k - s.seqlen_q - 127, 0) / 64;
   s.num_tiles = max((s.seqlen_k + 63) / 64 - s.first_tile, 1);
   return s;

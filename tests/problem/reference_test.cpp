@@ -14,7 +14,7 @@ namespace {
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 // The mask as the contract words it, key by key.
-bool visible(const MaskConfig& mask, std::int64_t key, std::int64_t position) {
+bool visible(const MaskConfig& mask, std::int64_t key, std::int64_t position, std::int64_t padding) {
   const auto chunk = [&](std::int64_t x) {
     return static_cast<std::int64_t>(std::floor(static_cast<double>(x) / mask.size));
   };
@@ -25,6 +25,14 @@ bool visible(const MaskConfig& mask, std::int64_t key, std::int64_t position) {
       return key <= position && key > position - mask.size;
     case MaskConfig::Kind::chunked:
       return key <= position && chunk(key) == chunk(position);
+    case MaskConfig::Kind::window: {
+      const auto chunk_of = [&](std::int64_t x) {
+        return std::floor(static_cast<double>(x - padding) / mask.chunk);
+      };
+      return key >= padding && (mask.left < 0 || key >= position - mask.left) &&
+             (mask.right < 0 || key <= position + mask.right) &&
+             (mask.chunk < 1 || chunk_of(key) == chunk_of(position));
+    }
     default:
       return true;
   }
@@ -57,7 +65,8 @@ Row direct(const Workload& w, const Semantics& s, std::int64_t b, std::int64_t h
   double sum = s.sink.empty() ? 0 : std::exp(s.sink[static_cast<std::size_t>(head)]);
   bool any = false;
   for (std::int64_t j = 0; j < sk; ++j) {
-    if (!visible(s.mask, j, position)) continue;
+    if (!visible(s.mask, j, position, s.first_keys.empty() ? 0 : s.first_keys[static_cast<std::size_t>(b)]))
+      continue;
     any = true;
     double score = 0;
     for (std::int64_t d = 0; d < shape.depth; ++d) score += q(d) * k(j, d);
@@ -119,13 +128,15 @@ TEST_CASE("reference agrees with the definition for every mask and score modifie
   using M = MaskConfig::Kind;
   for (const MaskConfig& mask :
        {MaskConfig{M::none, 0}, MaskConfig{M::causal, 0}, MaskConfig{M::sliding_window, 5},
-        MaskConfig{M::sliding_window, 33}, MaskConfig{M::chunked, 16}}) {
+        MaskConfig{M::sliding_window, 33}, MaskConfig{M::chunked, 16}, MaskConfig{M::window, 0, 7, 4},
+        MaskConfig{M::window, 0, -1, 3, 10}, MaskConfig{M::window, 0, -1, -1, 8, true}}) {
     for (const ScoreMod::Kind kind : {ScoreMod::Kind::none, ScoreMod::Kind::softcap, ScoreMod::Kind::alibi}) {
       for (const bool sink : {false, true}) {
         CAPTURE(static_cast<int>(mask.kind));
         CAPTURE(static_cast<int>(kind));
         Semantics semantics{mask, ScoreMod{kind, 3.0, ""}, 0.21, {}, {}, false};
         if (sink) semantics.sink = {0.5, -1.0, 2.0, 0.0};
+        if (mask.left_padding) semantics.first_keys.assign(work.shape.lengths_k.size(), 3);
         compare(work, semantics);
       }
     }

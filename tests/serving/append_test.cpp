@@ -2,6 +2,7 @@
 // quantisation does it; everything else in the pool keeps its bytes; bad pages are left alone.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstring>
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
@@ -146,6 +147,77 @@ TEST_CASE("rows are stored as the host stores them, and nothing else changes") {
       CHECK(v_got[static_cast<std::size_t>(at)] == v[static_cast<std::size_t>(7 * kHeads * kDepth)]);
     }
   }
+}
+
+TEST_CASE("new rows of K are rotated") {
+  // Two sequences with 3 and 2 new rows at the ends of 9 and 2 tokens; the first 32 of 96 columns are turned.
+  const std::vector<std::int32_t> table{1, 0, 2, 9}, lengths{9, 2}, offsets{0, 3, 5}, given{4, 19};
+  const std::int64_t pages = 3, rows = 5, half = 16, positions = 20;
+  using Pairs = AppendRotary::Pairs;
+  for (const AppendRotary rotary : {AppendRotary{Pairs::interleaved, false},
+                                    AppendRotary{Pairs::halves, false}, AppendRotary{Pairs::halves, true}}) {
+    for (const char* keys : {R"("dtype": "fp16")", R"("dtype": "bf16", "kv_dtype": "fp8_e4m3")"}) {
+      CAPTURE(keys);
+      const Config config = config_of(keys);
+      const bool fixed = rotary.fixed, pairs = rotary.pairs == Pairs::interleaved;
+      const DType stored = config.kv_dtype.value_or(config.dtype);
+      std::vector<float> k = random_normal(static_cast<std::size_t>(rows * kHeads * kDepth), 1, 0),
+                         angles = random_normal(static_cast<std::size_t>(positions * half), 1, 2), cosines,
+                         sines;
+      for (const float angle : angles) cosines.push_back(std::cos(angle)), sines.push_back(std::sin(angle));
+      for (auto* values : {&k, &cosines, &sines}) round_to(config.dtype, *values);
+      const auto kernel = emulated().load(make_append_kernel(config, rotary));
+      const auto pool_values = static_cast<std::size_t>(pages * kPage * kHeads * kDepth);
+      DeviceBuffer k_pool = emulated().allocate(pool_values * size_of(stored)),
+                   v_pool = emulated().allocate(pool_values * size_of(stored));
+      const DeviceBuffer new_k = upload(encode(config.dtype, k)),
+                         d_cos = upload(encode(config.dtype, cosines)),
+                         d_sin = upload(encode(config.dtype, sines)), d_table = ints(table),
+                         d_lengths = ints(lengths), d_offsets = ints(offsets), d_given = ints(given);
+      AppendArgs args;
+      args.new_k = args.new_v = Tensor::dense(new_k.address(), config.dtype, {rows, kHeads, kDepth});
+      args.k = Tensor::dense(k_pool.address(), stored, {pages, kPage, kHeads, kDepth});
+      args.v = Tensor::dense(v_pool.address(), stored, {pages, kPage, kHeads, kDepth});
+      args.page_table = Tensor::dense(d_table.address(), DType::i32, {2, 2});
+      args.seqlens_k = Tensor::dense(d_lengths.address(), DType::i32, {2});
+      args.cu_seqlens_q = Tensor::dense(d_offsets.address(), DType::i32, {3});
+      args.rotary_cos = Tensor::dense(d_cos.address(), config.dtype, {positions, half});
+      args.rotary_sin = Tensor::dense(d_sin.address(), config.dtype, {positions, half});
+      if (fixed) args.rotary_seqlens = Tensor::dense(d_given.address(), DType::i32, {2});
+      args.max_rows = 3;
+      const auto report = append_kv(*kernel, args);
+      REQUIRE(report);
+      for (const auto& finding : report->findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+      const std::vector<float> k_got = decode(stored, download(k_pool)),
+                               v_got = decode(stored, download(v_pool));
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t b = row < 3 ? 0 : 1, token = row < 3 ? 6 + row : row - 3;
+        const std::int64_t turn =
+            std::min(fixed ? std::int64_t{given[static_cast<std::size_t>(b)]} : token, positions - 1);
+        const std::int64_t at =
+            table[static_cast<std::size_t>(b * 2 + token / kPage)] * kPage + token % kPage;
+        for (std::int64_t h = 0; h < kHeads; ++h) {
+          const float* from = &k[static_cast<std::size_t>((row * kHeads + h) * kDepth)];
+          for (std::int64_t d = 0; d < kDepth; ++d) {
+            double wanted = from[d];
+            if (d < 2 * half) {
+              const std::int64_t i = pairs ? d / 2 : d % half, first = pairs ? 2 * i : i,
+                                 second = pairs ? 2 * i + 1 : i + half;
+              const double c = cosines[static_cast<std::size_t>(turn * half + i)],
+                           s = sines[static_cast<std::size_t>(turn * half + i)];
+              wanted = d == first ? from[first] * c - from[second] * s : from[first] * s + from[second] * c;
+            }
+            const auto place = static_cast<std::size_t>((at * kHeads + h) * kDepth + d);
+            const double step = stored == DType::fp8_e4m3 ? 0.07 : 0.001;  // of its rounding
+            CHECK(k_got[place] == doctest::Approx(wanted).epsilon(step).scale(step < 0.01 ? 1 : 2));
+            if (stored == config.dtype) CHECK(v_got[place] == from[d]);
+          }
+        }
+      }
+    }
+  }
+  CHECK_THROWS_AS(
+      make_append_kernel(config_of(R"("target": "gfx942")"), {AppendRotary::Pairs::halves, false}), Error);
 }
 
 TEST_CASE("what has no pages or cannot be stored gets no append kernel") {

@@ -8,13 +8,14 @@ namespace kiln {
 
 std::size_t scale_count(const Scales& shape, std::int64_t tokens) {
   if (shape.quantization.granularity == Scales::Granularity::per_tensor) return 1;
+  if (shape.by_sequence()) return (shape.starts.size() - 1) * static_cast<std::size_t>(shape.heads);
   const auto rows = static_cast<std::size_t>(shape.by_token() ? tokens : 1);
   return rows * static_cast<std::size_t>(shape.heads * shape.groups());
 }
 
 Scales quantize(const Quantization& quantization, DType dtype, std::int64_t heads, std::int64_t depth,
-                std::span<float> values) {
-  Scales scales{quantization, heads, depth, {}};
+                std::span<float> values, std::vector<std::int64_t> starts) {
+  Scales scales{quantization, heads, depth, {}, std::move(starts)};
   const auto count = static_cast<std::int64_t>(values.size());
   const std::int64_t tokens = count / (heads * depth);
   scales.values.assign(scale_count(scales, tokens), 0.0F);

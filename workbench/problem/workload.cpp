@@ -191,7 +191,7 @@ void store_keys(const Config& resolved, bool scaled, Workload& work) {
   const auto store = [&](std::vector<float>& values, std::int64_t depth) {
     const auto quantization = resolved.operand.value_or(OperandConfig{}).quantization;
     if (scaled && quantization) {
-      work.k_scale = quantize(*quantization, kv_dtype, shape.heads_kv, depth, values);
+      work.k_scale = quantize(*quantization, kv_dtype, shape.heads_kv, depth, values, shape.offsets_k());
     } else {
       round_to(kv_dtype, values);
     }
@@ -257,6 +257,35 @@ std::vector<CapturedValues> random_captured(const ProblemShape& shape, const Con
   return out;
 }
 
+namespace {
+
+/// Sides that are given at launch, and left padding: of less than half of the longest request's keys.
+void draw_window(const Config& resolved, Workload& work) {
+  const MaskConfig mask = resolved.mask.value_or(MaskConfig{});
+  const auto& lengths = work.shape.lengths_k;
+  std::uint64_t number = 0;
+  const auto draw = [&](std::int64_t keys) {
+    return static_cast<std::int64_t>(mix(work.seed * 31 + ++number) %
+                                     static_cast<std::uint64_t>(keys / 2 + 1));
+  };
+  const std::int64_t longest = lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
+  if (mask.left == MaskConfig::kAtLaunch) work.window.left = draw(longest);
+  if (mask.right == MaskConfig::kAtLaunch) work.window.right = draw(longest);
+  if (mask.chunk == MaskConfig::kAtLaunch) work.window.chunk = 1 + draw(longest);
+  if (!mask.left_padding) return;
+  for (const std::int64_t keys : lengths) work.first_keys.push_back(static_cast<std::int32_t>(draw(keys)));
+}
+
+}  // namespace
+
+MaskConfig Workload::mask_of(const Config& resolved) const {
+  MaskConfig mask = resolved.mask.value_or(MaskConfig{});
+  if (mask.left == MaskConfig::kAtLaunch) mask.left = static_cast<int>(window.left);
+  if (mask.right == MaskConfig::kAtLaunch) mask.right = static_cast<int>(window.right);
+  if (mask.chunk == MaskConfig::kAtLaunch) mask.chunk = static_cast<int>(window.chunk);
+  return mask;
+}
+
 Workload random_workload(const ProblemShape& shape, const Config& resolved, std::uint64_t seed) {
   check_shape(shape);
   require_memory(host_bytes(shape, resolved), "the problem (" + shape.text() + ")");
@@ -278,12 +307,14 @@ Workload random_workload(const ProblemShape& shape, const Config& resolved, std:
   if (!quantization) {
     round_to(kv_dtype, work.v);
   } else if (!work.v_from_k) {
-    work.v_scale = quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v);
+    work.v_scale =
+        quantize(*quantization, kv_dtype, shape.heads_kv, shape.ov_depth, work.v, shape.offsets_k());
   }
   if (resolved.sink.value_or(false))
     work.sink = random_normal(static_cast<std::size_t>(shape.heads_q), seed, 3);
   if (resolved.mask.value_or(MaskConfig{}).kind == MaskConfig::Kind::custom)
     work.mask_bits = random_mask(shape, seed);
+  draw_window(resolved, work);
   work.captured = random_captured(shape, resolved, seed);
   return work;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <kiln/config.hpp>
+#include <kiln/runtime.hpp>
 #include <kiln/types.hpp>
 
 #include "workbench/problem/pages.hpp"
@@ -73,6 +74,10 @@ struct Workload {
   std::vector<float> sink;               ///< one logit per query head; empty: the config has none
   std::optional<MaskBits> mask_bits;     ///< of a custom mask
   std::vector<CapturedValues> captured;  ///< of the score expression, in its order
+  AttentionArgs::Window window;          ///< of a mask with sides given at launch
+  std::vector<std::int32_t> first_keys;  ///< by request, of a mask with left padding
+  /// The config's mask with this problem's sides.
+  MaskConfig mask_of(const Config& resolved) const;
 
   std::optional<PageTable> pages;  ///< of a paged kernel; unset: a random one by `seed`
   std::uint64_t seed = 0;

@@ -217,7 +217,9 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
   std::vector<std::pair<std::int64_t, std::int64_t>> visible;
   std::int64_t first = h.keys, last = 0;
   for (std::int64_t r = 0; r < count; ++r) {
-    visible.push_back(visible_keys(semantics.mask, rows[r].row + h.keys - h.queries, h.keys));
+    visible.push_back(visible_keys(
+        semantics.mask, rows[r].row + h.keys - h.queries, h.keys,
+        semantics.first_keys.empty() ? 0 : semantics.first_keys[static_cast<std::size_t>(h.request)]));
     if (visible.back().first >= visible.back().second) continue;
     first = std::min(first, visible.back().first);
     last = std::max(last, visible.back().second);
@@ -275,8 +277,19 @@ std::int64_t floor_div(std::int64_t a, std::int64_t b) {
 }  // namespace
 
 std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
-                                                   std::int64_t keys) {
+                                                   std::int64_t keys, std::int64_t padding) {
   std::int64_t first = 0, last = keys;
+  if (mask.kind == MaskConfig::Kind::window) {
+    first = padding;
+    if (mask.left >= 0) first = std::max(first, position - mask.left);
+    if (mask.right >= 0) last = std::min(last, position + mask.right + 1);
+    if (mask.chunk > 0) {
+      const std::int64_t start = padding + floor_div(position - padding, mask.chunk) * mask.chunk;
+      first = std::max(first, start);
+      last = std::min(last, start + mask.chunk);
+    }
+    return {std::max<std::int64_t>(first, 0), std::clamp<std::int64_t>(last, 0, keys)};
+  }
   if (is_bounded(mask)) last = std::clamp<std::int64_t>(position + 1, 0, keys);
   if (mask.kind == MaskConfig::Kind::sliding_window) first = position - mask.size + 1;
   if (mask.kind == MaskConfig::Kind::chunked) first = floor_div(position, mask.size) * mask.size;
@@ -293,7 +306,8 @@ double alibi_slope(std::int64_t head, std::int64_t heads) {
 
 Semantics semantics_of(const Config& resolved, const Workload& work, std::optional<double> scale) {
   Semantics semantics;
-  semantics.mask = resolved.mask.value_or(MaskConfig{});
+  semantics.mask = work.mask_of(resolved);
+  semantics.first_keys.assign(work.first_keys.begin(), work.first_keys.end());
   semantics.score_mod = resolved.score_mod.value_or(ScoreMod{});
   semantics.scale =
       scale.value_or(resolved.scale.value_or(1 / std::sqrt(static_cast<double>(resolved.depth))));

@@ -26,6 +26,7 @@ struct Semantics {
   /// an expression.
   bool separate_requests = false;
   std::vector<CapturedValues> captured = {};  ///< tensors of the expression
+  std::vector<std::int64_t> first_keys = {};  ///< by request, of a mask with left padding
 };
 
 /// Of a resolved config, with the workload's sink, and the softmax scale given or the config's.
@@ -60,10 +61,10 @@ std::vector<RowId> choose_rows(const ProblemShape& shape, const MaskConfig& mask
 /// Computes `rows` on all cores. Rows of one request and head must be neighbours.
 Reference reference_attention(const Workload& work, const Semantics& semantics, std::vector<RowId> rows);
 
-/// Keys [first, last) that a query at key position `position` sees, of `keys` in all; all of them under a
-/// custom mask, whose bits then decide.
+/// Keys [first, last) that a query at key position `position` sees, of `keys` in all, of which those before `padding`
+/// are none; all of them under a custom mask, whose bits then decide.
 std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
-                                                   std::int64_t keys);
+                                                   std::int64_t keys, std::int64_t padding = 0);
 
 /// Slope of ALiBi for one of `heads` heads (Press et al., section 3; other counts than powers of two
 /// interleave).

@@ -12,7 +12,8 @@ namespace {
 // A value that the first launch writes poison over is caught whatever the kernel does later; rows past the
 // last are guards.
 struct DeviceTensors {
-  DeviceBuffer q, k, k_rope, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask;
+  DeviceBuffer q, k, k_rope, v, o, lse, cu_q, cu_k, lengths_k, table, q_scale, k_scale, v_scale, sink, mask,
+      first_keys;
   std::vector<DeviceBuffer> captured;
 };
 
@@ -59,6 +60,8 @@ class Job {
     if (!work.sink.empty()) t_.sink = upload(runtime, std::as_bytes(std::span(work.sink)), "sink");
     if (work.mask_bits)
       t_.mask = upload(runtime, std::as_bytes(std::span(work.mask_bits->bits)), "mask_bits");
+    if (!work.first_keys.empty())
+      t_.first_keys = upload(runtime, std::as_bytes(std::span(work.first_keys)), "first_keys");
     for (std::size_t i = 0; i < work.captured.size(); ++i)
       t_.captured.push_back(
           upload(runtime, stored(manifest_.captured.at(i).dtype, work.captured[i].values), "captured"));
@@ -166,8 +169,10 @@ class Job {
     }
     if (!work_.v_from_k) t_.v = upload(runtime, in_memory(work_.v, shape_.ov_depth, manifest_.v_row()), "V");
     if (manifest_.takes("q_scale")) {
-      const auto scale = static_cast<float>(work_.q_scale);
-      t_.q_scale = upload(runtime, std::as_bytes(std::span(&scale, 1)), "Q scale");
+      const bool each = work_.k_scale && work_.k_scale->by_sequence();  // one for all, many times
+      const std::vector<float> scale(each ? static_cast<std::size_t>(shape_.batch() * shape_.heads_kv) : 1,
+                                     static_cast<float>(work_.q_scale));
+      t_.q_scale = upload(runtime, std::as_bytes(std::span(scale)), "Q scale");
     }
     if (manifest_.takes("k_scale") && work_.k_scale)
       t_.k_scale = upload_scales(runtime, *work_.k_scale, "K scales");
@@ -224,9 +229,10 @@ class Job {
 
   // Scales as the kernel takes them: per token in the form of their operand without its depth.
   std::optional<Tensor> scales_of(const DeviceBuffer& buffer, const std::optional<Scales>& scales,
-                                  const Tensor& operand) const {
+                                  const Tensor& operand, std::int64_t batch) const {
     if (buffer.address() == 0 || !scales) return std::nullopt;
     std::vector<std::int64_t> shape{static_cast<std::int64_t>(scales->values.size())};
+    if (scales->by_sequence()) shape = {batch, scales->heads};
     if (scales->by_token()) shape.assign(operand.shape.begin(), operand.shape.end() - 1);
     if (scales->quantization.granularity == Scales::Granularity::per_block) shape.push_back(scales->groups());
     if (scales_by_head(scales->quantization)) {
@@ -241,16 +247,18 @@ class Job {
     return Tensor::dense(buffer.address(), DType::f32, std::move(shape));
   }
 
-  void add_scales(AttentionArgs& args) const {
+  void add_scales(AttentionArgs& args, std::int64_t batch) const {
     args.scale = options_.scale;
     if (t_.q_scale.address() != 0) {
       args.q_scale = Tensor::dense(t_.q_scale.address(), DType::f32, {1});
+      if (work_.k_scale && work_.k_scale->by_sequence()) args.q_scale->shape = {batch, shape_.heads_kv};
+      args.q_scale = Tensor::dense(t_.q_scale.address(), DType::f32, args.q_scale->shape);
     } else if (work_.q_scale != 1) {
       // A factor of Q is one of the softmax scale.
       args.scale = options_.scale.value_or(manifest_.scale) * work_.q_scale;
     }
-    args.k_scale = scales_of(t_.k_scale, work_.k_scale, args.k);
-    args.v_scale = scales_of(t_.v_scale, work_.v_scale, args.v);
+    args.k_scale = scales_of(t_.k_scale, work_.k_scale, args.k, batch);
+    args.v_scale = scales_of(t_.v_scale, work_.v_scale, args.v, batch);
   }
 
   // What the kernel is called with: once, or per request where a contiguous kernel meets different lengths.
@@ -277,6 +285,10 @@ class Job {
     for (std::size_t i = 0; i < t_.captured.size(); ++i)
       args.captured[i] =
           Tensor::dense(t_.captured[i].address(), manifest_.captured[i].dtype, work_.captured[i].shape);
+    args.window = work_.window;
+    if (!work_.first_keys.empty())
+      args.first_keys =
+          Tensor::dense(t_.first_keys.address() + 4 * static_cast<std::uint64_t>(first), DType::i32, {batch});
     if (!work_.mask_bits) return;
     const MaskBits& mask = *work_.mask_bits;
     const std::int64_t head = mask.rows * mask.words, request = mask.heads * head;
@@ -313,7 +325,7 @@ class Job {
     }
     args.max_seqlen_q = longest(s.lengths_q);
     args.max_seqlen_k = longest(s.lengths_k);
-    add_scales(args);
+    add_scales(args, s.batch());
     add_extras(args, 0, s.batch(), args.max_seqlen_q, args.max_seqlen_k);
     return args;
   }
@@ -341,9 +353,11 @@ class Job {
       args.lse = Tensor::dense(t_.lse.address() + offset, DType::f32, {batch, s.heads_q, q});
     }
     if (padded_rows_ > 0) args.seqlens_k = Tensor::dense(t_.lengths_k.address(), DType::i32, {s.batch()});
-    add_scales(args);
+    add_scales(args, batch);
     // Requests launched one by one have the scales of their own rows.
     const auto skip = [&](std::optional<Tensor>& scale, const std::optional<Scales>& scales) {
+      if (scale && scales && scales->by_sequence())
+        scale->address += static_cast<std::uint64_t>(first * scales->heads) * sizeof(float);
       if (!scale || !scales || !scales->by_token() || padded_rows_ > 0) return;
       std::int64_t row = row_k;
       if (scales_by_head(scales->quantization)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -30,7 +31,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.lse && p.ragged_q()) add(Kind::i32, "total_q");
   add_stride_params(params, tensors_of(p));
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }
@@ -80,6 +81,16 @@ void emit_setup(Writer& w, const DecodePlan& p) {
   w.line("const Problem problem = {{{}}};", fmt::join(members, ", "));
 }
 
+/// What one unit of Q K' and of V stands for, where a head has one scale.
+void emit_units(Writer& w, const DecodePlan& p) {
+  const Quantization& q = *p.config.operand->quantization;
+  const std::string head = scale_of_head(q, "batch_index", "kv_head");
+  const std::string query = fmt::format("q_scale[{}] * ", scale_of_query(q, "batch_index", "kv_head"));
+  w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
+         is_fp8(p.config.dtype) ? query : "", p.v_in_k ? "k" : "v");
+  for (const char* name : p.factors()) w.line("const float {0} = given_{0} * qk_unit;", name);
+}
+
 // The segment's numbers in scalar registers, and pointers to its rows.
 void emit_segment(Writer& w, const DecodePlan& p) {
   w.banner("segment: KV tiles [tile_begin, tile_end) of {} packed query rows of one sequence", p.BM);
@@ -101,12 +112,7 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   }
   emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
   p.row_scales.emit_heads(w, p.scores(), "batch_index");
-  if (p.scales) {
-    const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
-    w.line("const float qk_unit = {1}k_scale[{0}], v_unit = {2}_scale[{0}];", head,
-           is_fp8(p.config.dtype) ? "q_scale[0] * " : "", p.v_in_k ? "k" : "v");
-    for (const char* name : p.factors()) w.line("const float {0} = given_{0} * qk_unit;", name);
-  }
+  if (p.scales) emit_units(w, p);
   w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
   w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");
   w.line("const int packed = m_block * {} + {}, position = packed / group;", p.BM, p.tile_row());
@@ -132,12 +138,14 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   }
   if (!p.mask->has_bits()) {
     w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("(keys - queries + m_block * {} / group)", p.BM), "keys"));
+           p.mask->end_key(fmt::format("(keys - queries + m_block * {} / group)", p.BM), "keys",
+                           p.score_context().batch));
   }
   if (p.mask->bounded_below()) {
     w.line("const int clean_first = {};",
            p.mask->first_key(
-               fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM)));
+               fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM),
+               p.score_context().batch));
   }
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());

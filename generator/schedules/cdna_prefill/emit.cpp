@@ -1,4 +1,5 @@
 // The text of a cdna_prefill kernel. Each function emits one phase, in the order they stand in the kernel.
+#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
@@ -30,7 +31,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.table()) add(Kind::i32, "page_table_stride"), add(Kind::i32, "num_pages");
   if (p.mask->bounded_above()) add(Kind::i32, "num_m_blocks");
   add_stride_params(params, tensors_of(p));
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.factors()) add(Kind::f32, name);
   return params;
 }
@@ -81,15 +82,25 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
 // The end of the keys that the block's last row sees.
 std::string block_end(const PrefillPlan& p) {
   return p.mask->end_key(
-      fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()), "seqlen_k");
+      fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()), "seqlen_k",
+      "batch");
+}
+
+// The first tile that a block reads, whose first row is at key position `position`.
+void emit_first_tile(Writer& w, const PrefillPlan& p, const std::string& position) {
+  const std::string first = p.mask->first_read(position, "seqlen_k", "batch");
+  if (p.mask->left_padding()) {
+    w.line("const int first_tile = min({} / {}, max(num_tiles - 1, 0));", first, p.BN);
+  } else {
+    w.line("const int first_tile = {} / {};", first, p.BN);
+  }
 }
 
 // The tiles of a block under a bounded mask, without the names that emit_work gives to what they are made of.
 void emit_tiles_of_block(Writer& w, const PrefillPlan& p) {
   w.line("const int num_tiles = (max({}, 0) + {}) / {};", block_end(p), p.BN - 1, p.BN);
   if (p.mask->bounded_below())
-    w.line("const int first_tile = {} / {};",
-           p.mask->first_key(fmt::format("(m_start + seqlen_k - {})", p.aligned_rows())), p.BN);
+    emit_first_tile(w, p, fmt::format("(m_start + seqlen_k - {})", p.aligned_rows()));
 }
 
 // Which rows, head and sequence; pointers to the first rows; how many KV tiles.
@@ -114,10 +125,12 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int kv_head = head / (heads_q / heads_kv);");
   emit_sequence(w, p);
   if (p.scales) {
-    const char* head = *p.scales == Quantization::Granularity::per_head ? "kv_head" : "0";
+    const Quantization& q = *p.config.operand->quantization;
+    const std::string head = scale_of_head(q, "batch", "kv_head");
+    const std::string query = fmt::format("q_scale[{}] * ", scale_of_query(q, "batch", "kv_head"));
     w.comment("what one unit of Q K' stands for is a factor of the softmax scale");
     w.line("const float qk_unit = {2}k_scale[{0}], v_unit = {1}_scale[{0}];", head,
-           p.loop == PrefillLoop::v_in_k ? "k" : "v", p.q_bytes() ? "q_scale[0] * " : "");
+           p.loop == PrefillLoop::v_in_k ? "k" : "v", p.q_bytes() ? query : "");
     for (const char* name : p.factors()) w.line("{} *= qk_unit;", name);
   }
   w.line("const int block_row = warp * {} + (lane & {});  // this lane's row of the block's", p.WM(),
@@ -133,13 +146,13 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int warp_position = block_position + {} * warp;", p.WM());
   const std::string warp_last = fmt::format("(warp_position + {})", p.WM() - 1);
   w.line("const int block_end = {};", block_end(p));
-  w.line("const int warp_end = {};", p.mask->end_key(warp_last, "seqlen_k"));
-  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k"));
+  w.line("const int warp_end = {};", p.mask->end_key(warp_last, "seqlen_k", "batch"));
+  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k", "batch"));
   w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
   if (!p.mask->bounded_below()) return;
-  w.line("const int warp_begin = {};", p.mask->first_key("warp_position"));
-  w.line("const int clean_begin = {};", p.mask->first_key(warp_last));
-  w.line("const int first_tile = {} / {};", p.mask->first_key("block_position"), p.BN);
+  w.line("const int warp_begin = {};", p.mask->first_key("warp_position", "batch"));
+  w.line("const int clean_begin = {};", p.mask->first_key(warp_last, "batch"));
+  emit_first_tile(w, p, "block_position");
 }
 
 void emit_setup(Writer& w, const PrefillPlan& p) {

@@ -3,17 +3,19 @@
 namespace kiln {
 
 std::string PrefillWork::decode_call(const char* tile) const {
-  if (ragged) return fmt::format("decode_work(place, rows, heads_q, heads_kv{})", part ? ", seqlens_k" : "");
-  return fmt::format("decode_work({}, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks{})", tile,
-                     sections ? ", section_heads" : "");
+  const std::string sides = mask->function_arguments();
+  if (ragged)
+    return fmt::format("decode_work(place, rows, heads_q, heads_kv{}{})", part ? ", seqlens_k" : "", sides);
+  return fmt::format("decode_work({}, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks{}{})", tile,
+                     sections ? ", section_heads" : "", sides);
 }
 
 // Place of a work item among sequences of one length: they have the same number of query tiles.
 void PrefillWork::emit_decode_tile(Writer& w) const {
   w.open(
       "__device__ __forceinline__ Work decode_work(int tile, int heads_q, int heads_kv, int seqlen_q, int "
-      "seqlen_k, int num_m_blocks{})",
-      sections ? ", int section_heads" : "");
+      "seqlen_k, int num_m_blocks{}{})",
+      sections ? ", int section_heads" : "", mask->function_parameters());
   w.line("Work work;");
   if (sections) {
     w.comment("Longest first inside a section of heads whose K and V stay in L2 together.");
@@ -53,7 +55,7 @@ void PrefillWork::emit(Writer& w) const {
   w.blank();
   if (ragged) {
     w.open("__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv{})",
-           part ? ", const int* seqlens_k" : "");
+           (part ? ", const int* seqlens_k" : "") + mask->function_parameters());
     w.line("Work work;");
     w.line("work.m_start = place.x; work.head = place.y; work.batch = place.z;");
     w.line("work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;");
@@ -66,10 +68,11 @@ void PrefillWork::emit(Writer& w) const {
     w.comment("Key positions of the tile's first and last row, m + seqlen_k - {}, bound the keys it sees.",
               part ? "aligned_rows" : "seqlen_q");
     w.line("const int position = work.m_start + work.seqlen_k - {};", aligned_rows());
-    w.line("const int end_key = {};", mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k"));
+    w.line("const int end_key = {};",
+           mask->end_key(fmt::format("position + {}", BM - 1), "work.seqlen_k", "work.batch"));
     w.line("work.num_blocks = (max(end_key, 0) + {}) / {};", BN - 1, BN);
     if (lower) {
-      w.line("work.first_block = {} / {};", mask->first_key("position"), BN);
+      w.line("work.first_block = {} / {};", mask->first_read("position", "work.seqlen_k", "work.batch"), BN);
       w.line("if (work.first_block >= work.num_blocks) work.num_blocks = 0;");
     }
   } else {

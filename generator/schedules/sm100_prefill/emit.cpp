@@ -62,7 +62,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     for (const char* role : {"seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"}) add(Kind::i32, role);
     if (p.dynamic()) add(Kind::i32, "section_heads");
   }
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }
@@ -276,8 +276,9 @@ void emit_clean_range(Writer& w, const PrefillPlan& p) {
   if (!p.mask->bounded_above()) return;
   w.comment("keys that all rows of this warp see");
   w.line("const int position = work.m_start + 32 * warp + work.seqlen_k - work.seqlen_q;");
-  w.line("const int clean_end = {};", p.mask->end_key("position", "work.seqlen_k"));
-  if (p.mask->bounded_below()) w.line("const int clean_begin = {};", p.mask->first_key("position + 31"));
+  w.line("const int clean_end = {};", p.mask->end_key("position", "work.seqlen_k", "work.batch"));
+  if (p.mask->bounded_below())
+    w.line("const int clean_begin = {};", p.mask->first_key("position + 31", "work.batch"));
 }
 
 Holes tile_holes(const PrefillPlan& p, int piece) {

@@ -68,7 +68,7 @@ std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelPa
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return without_fixed_heads(std::move(params), p.config);
 }
@@ -101,11 +101,13 @@ void emit_limits(Writer& w, const DecodeBase& p) {
   const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
   if (!p.mask->has_bits()) {
     w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k"));
+           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), "s.sequence.seqlen_k",
+                           "s.batch"));
   }
   if (p.mask->bounded_below()) {
     w.line("const int clean_first = {};",
-           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM)));
+           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM),
+                             "s.batch"));
   }
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());

@@ -1,4 +1,5 @@
 // The text of an sm80_decode kernel, in the order of the kernel; the epilogue has its own file.
+#include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
 #include "generator/schedules/sm80_decode/plan.hpp"
 #include "generator/systems/scale_strides.hpp"
@@ -213,8 +214,8 @@ void emit_main(Writer& w, const DecodePlan& p) {
   emit_load_q(w, p);
   emit_limits(w, p);
   if (p.head_scale()) {
-    const bool head = p.quantization->granularity == Quantization::Granularity::per_head;
-    w.line("const float k_factor = k_scale[{0}], v_factor = v_scale[{0}];", head ? "s.kv_head" : "0");
+    w.line("const float k_factor = k_scale[{0}], v_factor = v_scale[{0}];",
+           scale_of_head(*p.quantization, "s.batch", "s.kv_head"));
   }
   emit_reset(w, p, p.depth / 2);
   w.line("#pragma unroll 1");

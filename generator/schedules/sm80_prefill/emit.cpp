@@ -39,7 +39,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
       add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
     }
   }
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }
@@ -64,6 +64,15 @@ void emit_lengths(Writer& w, const PrefillPlan& p) {
   }
   if (p.ragged) {
     w.line("if (m_start >= seqlen_q) return;");
+  }
+}
+
+void emit_first_tile(Writer& w, const PrefillPlan& p) {
+  const std::string first = p.mask->first_read("block_position", "seqlen_k", "batch");
+  if (p.mask->left_padding()) {
+    w.line("const int first_tile = min({} / {}, max(num_tiles - 1, 0));", first, p.BN);
+  } else {
+    w.line("const int first_tile = {} / {};", first, p.BN);
   }
 }
 
@@ -115,14 +124,14 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   w.line("const int block_end = {};",
          p.mask->end_key(
              fmt::format("(min(m_start + {}, seqlen_q) - 1 + seqlen_k - {})", p.BM, p.aligned_rows()),
-             "seqlen_k"));
-  w.line("const int warp_end = {};", p.mask->end_key("warp_position + 15", "seqlen_k"));
-  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k"));
+             "seqlen_k", "batch"));
+  w.line("const int warp_end = {};", p.mask->end_key("warp_position + 15", "seqlen_k", "batch"));
+  w.line("const int clean_end = {};", p.mask->end_key("warp_position", "seqlen_k", "batch"));
   w.line("const int num_tiles = (max(block_end, 0) + {}) / {};", p.BN - 1, p.BN);
   if (!p.mask->bounded_below()) return;
-  w.line("const int warp_begin = {};", p.mask->first_key("warp_position"));
-  w.line("const int clean_begin = {};", p.mask->first_key("(warp_position + 15)"));
-  w.line("const int first_tile = {} / {};", p.mask->first_key("block_position"), p.BN);
+  w.line("const int warp_begin = {};", p.mask->first_key("warp_position", "batch"));
+  w.line("const int clean_begin = {};", p.mask->first_key("(warp_position + 15)", "batch"));
+  emit_first_tile(w, p);
   if (p.page_size > 0) return;
   w.comment("the iterators of K and V start there");
   w.line(

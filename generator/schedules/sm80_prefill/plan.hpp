@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "generator/config/quantization.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
@@ -54,8 +55,7 @@ struct PrefillPlan {
   /// One scale for a head, or for all.
   bool head_scale() const { return config.operand->quantization && !scales->any(); }
   std::string head_of_scales() const {
-    const bool head = config.operand->quantization->granularity == Quantization::Granularity::per_head;
-    return head ? "kv_head" : "0";
+    return scale_of_head(*config.operand->quantization, "batch", "kv_head");
   }
   bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
   /// First row of the first KV tile.

@@ -5,6 +5,7 @@
 //   exp2(S' - max)    to shared memory, transposed: P is the B operand of O' += V' P'
 //
 // The product of tile n runs while that of K with the next tile is issued; both are waited for together.
+#include "generator/config/quantization.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 
 namespace kiln::sm90 {
@@ -357,6 +358,20 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
+/// The scales of a head of one sequence. `scaled`: they are part of softmax's factor.
+void emit_head_scales(Writer& w, const DecodePlan& p, bool scaled) {
+  const Quantization& q = *p.config.operand->quantization;
+  const std::string query = q.granularity == Quantization::Granularity::per_sequence
+                                ? fmt::format(" * q_scale[{}]", scale_of_query(q, "s.batch", "s.kv_head"))
+                                : " * query_scale";
+  w.line("const float key_scale = k_scale[{0}]{1}, value_scale = {2}_scale[{0}];",
+         scale_of_head(q, "s.batch", "s.kv_head"), p.fp8_q ? query : "", p.v_in_k ? "k" : "v");
+  if (scaled) {
+    w.comment("the factor stays positive: Q takes the sign of the scale, and a scale of 0");
+    w.line("factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
+  }
+}
+
 /// The warps' places, and the start of the work.
 void emit_consumer_head(Writer& w, const DecodePlan& p) {
   w.banner("{}",
@@ -388,7 +403,9 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   if (!p.k_in_registers()) p.k->emit_construct(w);
   if (!p.narrow) p.v->emit_construct(w);
   if (p.grouped()) emit_grouped_lane(w);
-  if (p.fp8_q && p.scales()) w.line("const float query_scale = q_scale[0];");
+  if (p.fp8_q && p.scales() &&
+      p.config.operand->quantization->granularity != Quantization::Granularity::per_sequence)
+    w.line("const float query_scale = q_scale[0];");
   if (!p.upright) {
     const bool eight = p.BM == 8;  // lanes from 16 on give no address then
     w.comment(
@@ -419,15 +436,7 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
       p.BM);
-  if (p.head_scale()) {
-    const bool by_head = p.config.operand->quantization->granularity == Quantization::Granularity::per_head;
-    w.line("const float key_scale = k_scale[{0}]{1}, value_scale = {2}_scale[{0}];",
-           by_head ? "s.kv_head" : "0", p.fp8_q ? " * query_scale" : "", p.v_in_k ? "k" : "v");
-    if (scaled) {
-      w.comment("the factor stays positive: Q takes the sign of the scale, and a scale of 0");
-      w.line("factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
-    }
-  }
+  if (p.head_scale()) emit_head_scales(w, p, scaled);
   emit_load_q(w, p);
   emit_reset(w, p);
   emit_limits(w, p);

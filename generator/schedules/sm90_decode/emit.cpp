@@ -67,7 +67,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   if (p.lse && ragged) add(Kind::i32, "total_q");
   add_strides(params, ragged);
   add_hidden_params(params, p);
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
   return params;
 }
@@ -183,8 +183,8 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
 /// then. A hint, so what that launch yet writes is seen all the same.
 void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
   const auto& operand = *p.operand;
-  w.open("if (launch_before == 1{})",
-         p.config.operand->kind == OperandKind::contiguous ? " || seqlens_k == nullptr" : "");
+  const bool no_lengths = p.config.operand->kind == OperandKind::contiguous && !p.mask->left_padding();
+  w.open("if (launch_before == 1{})", no_lengths ? " || seqlens_k == nullptr" : "");
   w.line("Range ahead = range;");
   w.line("Segment s;");
   w.open("if (next_segment(problem, ahead, s))");

@@ -8,11 +8,13 @@ void emit_limits(Writer& w, const DecodePlan& p) {
   const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
   if (!p.mask->has_bits()) {
     w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
-           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), context.seqlen_k));
+           p.mask->end_key(fmt::format("{}s.m_block * {} / group)", first, p.BM), context.seqlen_k,
+                           context.batch));
   }
   if (p.mask->bounded_below()) {
     w.line("const int clean_first = {};",
-           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM)));
+           p.mask->first_key(fmt::format("{}(s.m_block * {} + max(rows, 1) - 1) / group)", first, p.BM),
+                             context.batch));
   }
   if (p.names_rows()) {
     for (int c = 0; c < p.lane_rows(); ++c) {

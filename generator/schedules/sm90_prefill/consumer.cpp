@@ -5,6 +5,7 @@
 //   S(n) = Q K(n)' | O += P V(n+1)    softmax(n) while P V runs                 masked tiles, clean ones,
 //   masked ones O += P V(first)                                                             drained O /
 //   row_sum -> shared memory -> TMA store; LSE
+#include "generator/config/quantization.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
@@ -145,7 +146,7 @@ void emit_skip(Writer& w, const PrefillPlan& p) {
   const int most = (p.BM - 64 + p.BN - 1) / p.BN;
   w.comment("tiles that only later warpgroups see");
   w.line("const int own_blocks = (max({}, 1) + {}) / {};",
-         p.mask->end_key("(position + 63)", "work.seqlen_k"), p.BN - 1, p.BN);
+         p.mask->end_key("(position + 63)", "work.seqlen_k", "work.batch"), p.BN - 1, p.BN);
   w.line("#pragma unroll 1");
   w.open("for (; n >= own_blocks; --n)");
   // Converters may be behind the producer and not have asked for the slots yet.
@@ -365,10 +366,10 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
   }
   const bool lower = p.mask->bounded_below();
   w.line("const int clean_end = max({}, 0) / {};  // tiles that the first row sees to their end",
-         p.mask->end_key("position", "work.seqlen_k"), p.BN);
+         p.mask->end_key("position", "work.seqlen_k", "work.batch"), p.BN);
   if (lower && p.whole_tiles()) {
     w.line("const int clean_begin = ({} + {}) / {};  // tiles that the last row sees from their start",
-           p.mask->first_key("(position + 63)"), p.BN - 1, p.BN);
+           p.mask->first_key("(position + 63)", "work.batch"), p.BN - 1, p.BN);
   }
   w.banner("KV tiles in which the keys of some row of this warpgroup end");
   w.open("for (--n; n >= {}; --n)", lower ? "max(clean_end, work.first_block)" : "clean_end");
@@ -385,6 +386,15 @@ void emit_remaining_tiles(Writer& w, const PrefillPlan& p) {
   w.open("for (; n >= {}; --n)", first);
   emit_tile(w, p, {false, true});
   w.close();
+}
+
+/// The one scale of the scores of a head.
+void emit_head_scale(Writer& w, const PrefillPlan& p) {
+  const std::string query = scale_of_query(*p.config.operand->quantization, "work.batch", "work.kv_head");
+  w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[" + query + "] * " : "",
+         p.head_of_scales());
+  if (p.scale_joins_factor())
+    w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
 }
 
 void emit_output_addresses(Writer& w, const PrefillPlan& p) {
@@ -431,11 +441,7 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
         "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
         "row_0, row_0 + 8");
   }
-  if (p.head_scale()) {
-    w.line("const float key_scale = {}k_scale[{}];", p.fp8 ? "q_scale[0] * " : "", p.head_of_scales());
-    if (p.scale_joins_factor())
-      w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
-  }
+  if (p.head_scale()) emit_head_scale(w, p);
   if (p.fp8_tokens()) w.line("const float query_scale = q_scale[0];");
   p.mask->emit_rows(w, p.score_context());
   p.modifier->emit_rows(w, p.score_context());

@@ -99,7 +99,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   }
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   add_strides(params, p);
-  for (const KernelParam& param : score_params(*p.mask, *p.modifier)) params.push_back(param);
+  add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
 }

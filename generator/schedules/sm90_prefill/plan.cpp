@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/masks.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -104,8 +105,8 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const bool fp8 = is_fp8(c.dtype);
   // Found by compiling: past depth 128 an FP8 tile of 128 keys spills, past 192 one of 96 beside the loops of
   // a window or the pages of a few rows.
-  const bool crowded = c.mask->kind == MaskConfig::Kind::sliding_window ||
-                       (c.operand->kind == OperandKind::paged && c.operand->page_size.value_or(96) < 96);
+  const bool crowded =
+      is_window(*c.mask) || (c.operand->kind == OperandKind::paged && c.operand->page_size.value_or(96) < 96);
   int BN = num_math_warpgroups == 3 ? (wide > 64 || has_curve(c) ? 96 : 128)
            : fp8                    ? (wide <= 128             ? 128
                                        : wide > 192 && crowded ? 64

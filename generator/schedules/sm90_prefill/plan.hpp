@@ -104,9 +104,8 @@ struct PrefillPlan {
   /// Consumers convert their rows of Q.
   bool converts_q() const { return (narrow && config.dtype != math) || scale_joins_factor(); }
   /// Index of the head's scale.
-  const char* head_of_scales() const {
-    return config.operand->quantization->granularity == Quantization::Granularity::per_head ? "work.kv_head"
-                                                                                            : "0";
+  std::string head_of_scales() const {
+    return scale_of_head(*config.operand->quantization, "work.batch", "work.kv_head");
   }
   /// Of a tile's keys, in a slot of a ring.
   int scale_bytes() const { return scales_by_token() ? 4 * BN : 0; }

@@ -17,6 +17,8 @@ def scores(left: int = -1, right: int = -1, chunk: int = 0, softcap: float = 0.0
     first    int32 [batch]: keys before it are hidden
     used_q   int32 [batch]: Sq, fewer rows than there are; used_k: Sk, fewer keys than there are
     seen     bool [batch, rows, keys]"""
+    if slopes is None and used_q is None and used_k is None and seen is None:
+        return _masks(left, right, chunk, softcap, first)
     captured: dict[str, torch.Tensor] = {}
     hidden: list[str] = []
     keywords: dict[str, Any] = {"causal": False}
@@ -62,3 +64,16 @@ def scores(left: int = -1, right: int = -1, chunk: int = 0, softcap: float = 0.0
         captured["slope"] = slopes.float() if slopes.dim() == 2 else slopes.float()[None]
         value = f"{value} - slope[b, h] * abs({place} - k)"
     return {**keywords, "score_mod": f"where({' && '.join(hidden)}, {value}, -inf)" if hidden else value, "captured": captured or None}
+
+
+def _masks(left: int, right: int, chunk: int, softcap: float, first: Optional[torch.Tensor]) -> dict[str, Any]:
+    """The same as a mask of kiln's. Those of Llama and its kin, causal with at most a window, are kernels of their own."""
+    if first is None and not chunk and right <= 0 and (right == 0 or left < 0):
+        mask = {"causal": False} if right < 0 else {"causal": True} if left < 0 else {"causal": False, "window": left + 1}
+        return {**mask, "softcap": softcap}
+    keywords: dict[str, Any] = {"causal": False, "window": (max(left, -1), max(right, -1)), "softcap": softcap}
+    if chunk:
+        keywords["chunk"] = chunk
+    if first is not None:
+        keywords["first_keys"] = first
+    return keywords

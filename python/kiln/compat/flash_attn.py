@@ -3,48 +3,87 @@
     import kiln.compat.flash_attn as flash_attn_interface
 
 Arguments and meaning are the original's. What kiln has no kernel for raises NotImplementedError with the reason: a backward pass,
-dropout, FP8 with descales, `qv`. Windows that look ahead, a chunk together with a window, slopes of one's own, left padding and `seqused` of
-ragged rows are score expressions (`_scores.py`), whose kernels compute hidden tiles, too.
+dropout, `qv` on other targets than sm_90a. Windows of two sides, chunks and left padding are masks of kernels that leave hidden tiles out, their
+numbers parameters of the launch: one kernel serves all of them. Slopes of one's own and `seqused` of ragged rows are score expressions
+(`_scores.py`), whose kernels compute hidden tiles, too.
 Results of the same call are the same bit for bit, so `deterministic` changes nothing; nor does `pack_gqa`, which kernels decide by
-themselves. FlashAttention-2's positional `dropout_p` is not taken: name it, and it must be 0.
+themselves. `num_splits` is kept where rows are few (up to 8); longer ones are not split, and need it not.
+FlashAttention-2's positional `dropout_p` is not taken: name it, and it must be 0.
 """
 from __future__ import annotations
 
+import json
 from typing import Optional, Union
 
 import torch
 
 from .. import torch as kt
 from .._errors import Error
+from ._rotary import append, rotated
 from ._scores import scores
-from ..serving import AppendKernel
 
 __all__ = ["flash_attn_combine", "flash_attn_func", "flash_attn_qkvpacked_func", "flash_attn_varlen_func", "flash_attn_with_kvcache",
            "get_scheduler_metadata"]
-
-_appends: dict[tuple, AppendKernel] = {}
 
 
 def _missing(name: str, value, why: str):
     return NotImplementedError(f"{name}: {value}; {why}")
 
 
-def _check(qv=None, q_descale=None, k_descale=None, v_descale=None, num_splits=0, dropout_p=0.0):
-    for name, value, why in (("qv", qv, "kiln has no kernel with a second pair of operands"),
-                             ("q_descale", q_descale, "FP8 operands are not taken here"), ("k_descale", k_descale, "FP8 operands are not taken here"),
-                             ("v_descale", v_descale, "FP8 operands are not taken here")):
-        if value is not None:
-            raise _missing(name, "given", why + ": None is needed")
-    if num_splits not in (0, 1):
-        raise _missing("num_splits", num_splits, "kernels choose the number of splits: 0 or 1 is needed")
+def _check(num_splits=0, dropout_p=0.0):
+    if not isinstance(num_splits, int) or not 0 <= num_splits <= 1024:
+        raise Error("bad_input", f"num_splits: {num_splits!r}; 0 to 1024 is needed")
     if dropout_p:
         raise _missing("dropout_p", dropout_p, "kiln has no dropout: 0 is needed")
+
+
+def _lined(*tensors):
+    """The tensors, with contiguous last dimensions."""
+    return tuple(x if x is None or x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous() for x in tensors)
 
 
 def _scores(causal: bool, window_size, attention_chunk: int, softcap: float, **rest) -> dict:
     """The keywords of kiln's masks and modifiers."""
     left, right = window_size
     return scores(left, 0 if causal else right, attention_chunk, softcap, **rest)
+
+
+def _descales(q_descale, k_descale, v_descale) -> dict:
+    return dict(q_descale=q_descale, k_descale=k_descale, v_descale=v_descale)
+
+
+def _with_qv(q, k, v, qv, softmax_scale, rules: dict, page_table=None, lengths=None, cu_seqlens_q=None, cu_seqlens_k=None, longest_q=0,
+             longest_k=0, return_lse=False, out=None, max_blocks=0):
+    """Scores q k' + qv v': a latent cache whose latent part is V and whose rotary part, in a tensor of its own, is K. The kernel that
+    splits keys takes any number of rows."""
+    if v.dtype not in kt._DTYPES:
+        raise _missing("qv", "given", f"v is {str(v.dtype)[6:]}: bfloat16 or float16 is needed")
+    index = q.get_device()
+    target = kt._target(index)
+    if target != "sm_90a":
+        raise _missing("qv", "given", f"kernels with a second pair of operands are sm_90a's, not {target}'s")
+    if qv.shape != (*q.shape[:-1], v.shape[-1]):
+        raise Error("bad_input", f"qv: shape {list(qv.shape)}; {[*q.shape[:-1], v.shape[-1]]} is needed")
+    if rules.get("captured") or rules.get("score_mod"):
+        raise _missing("qv", "given", "it goes with no score expression (slopes, seqused of ragged rows)")
+    choice = rules["causal"], rules.get("window"), rules.get("chunk")
+    at_launch = rules.get("first_keys") is not None or isinstance(rules.get("window"), tuple)
+    mask, sides = kt._sides(*choice, rules.get("first_keys")) if at_launch else (kt._mask(*choice, None), None)
+    kind = "ragged" if cu_seqlens_k is not None else "contiguous" if page_table is None else "continuous" if rules.get("continuous") else "paged"
+    config = {"target": target, "operation": "decode", "dtype": kt._dtype("v", v), "depth": q.shape[-1] + v.shape[-1], "ov_depth": v.shape[-1],
+              "rope_depth": q.shape[-1], "v_from_k": True, "rope": {"layout": "separate"}, "lse": return_lse,
+              "mask": kt._mask_config(mask), "operand": {"kind": kind, **({"page_size": k.shape[1]} if kind == "paged" else {})}}
+    if rules.get("softcap"):
+        config["score_mod"] = {"softcap": rules["softcap"]}
+    kernel = kt._load(index, json.dumps(config))
+    depth = q.shape[-1] + qv.shape[-1]
+    both = torch.cat((qv, q), -1)
+    out = torch.empty_like(qv, memory_format=torch.contiguous_format) if out is None else out
+    lse = q.new_empty(kt._lse_shape(q), dtype=torch.float32) if return_lse else None
+    kernel(both, v, None, out, lse=lse, k_rope=k, page_table=page_table, seqlens_k=lengths, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+           max_seqlen_q=longest_q, max_seqlen_k=longest_k, scale=depth**-0.5 if softmax_scale is None else softmax_scale, window=sides,
+           first_keys=rules.get("first_keys"), max_blocks=max_blocks)
+    return (out, lse) if return_lse else out
 
 
 def _max_blocks(device: torch.device, sm_margin: int) -> int:
@@ -65,10 +104,14 @@ def flash_attn_func(q, k, v, softmax_scale=None, causal=False, qv=None, q_descal
                     dropout_p=0.0, alibi_slopes=None):
     """q [batch, seqlen_q, heads, depth], k and v [batch, seqlen_k, heads_kv, ..]. Returns out, or with return_attn_probs (out, softmax_lse),
     float32 [batch, heads, seqlen_q]."""
-    _check(qv, q_descale, k_descale, v_descale, num_splits, dropout_p)
-    got = kt.attention(q, k, v, **_scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes), scale=softmax_scale,
-                       return_lse=return_attn_probs, max_blocks=_max_blocks(q.device, sm_margin))
-    return got
+    _check(num_splits, dropout_p)
+    q, k, v, qv = _lined(q, k, v, qv)
+    rules = _scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes)
+    blocks = _max_blocks(q.device, sm_margin)
+    if qv is not None:
+        return _with_qv(q, k, v, qv, softmax_scale, rules, return_lse=return_attn_probs, max_blocks=blocks)
+    return kt.attention(q, k, v, **rules, **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, return_lse=return_attn_probs,
+                        splits=num_splits if num_splits > 1 else 0, max_blocks=blocks)
 
 
 def flash_attn_qkvpacked_func(qkv, softmax_scale=None, causal=False, q_descale=None, k_descale=None, v_descale=None, window_size=(-1, -1),
@@ -91,10 +134,17 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k=None, max_seqlen_
                            return_attn_probs=False, dropout_p=0.0, alibi_slopes=None, block_table=None, s_aux=None, out=None, **others):
     """Rows [total, heads, depth]; cu_seqlens int32 [batch + 1]. With return_attn_probs (out, softmax_lse), float32 [heads, total_q]. With
     block_table and seqused_k k and v are pages, as vLLM calls it; s_aux has the logits of sinks."""
-    _check(qv, q_descale, k_descale, v_descale, num_splits, dropout_p)
+    _check(num_splits, dropout_p)
+    q, k, v, qv = _lined(q, k, v, qv)
     used_k = None if block_table is not None else seqused_k
-    common = dict(**_scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes, used_q=seqused_q, used_k=used_k),
-                  scale=softmax_scale, sink=s_aux, out=out, return_lse=return_attn_probs, max_blocks=_max_blocks(q.device, sm_margin))
+    rules = _scores(causal, window_size, attention_chunk, softcap, slopes=alibi_slopes, used_q=seqused_q, used_k=used_k)
+    blocks = _max_blocks(q.device, sm_margin)
+    if qv is not None:
+        return _with_qv(q, k, v, qv, softmax_scale, rules, block_table, seqused_k if block_table is not None else None, cu_seqlens_q,
+                        cu_seqlens_k if block_table is None else None, max_seqlen_q, max_seqlen_k if block_table is None else 0,
+                        return_attn_probs, out, blocks)
+    common = dict(**rules, **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, sink=s_aux, out=out, return_lse=return_attn_probs,
+                  splits=num_splits if num_splits > 1 else 0, max_blocks=blocks)
     if block_table is not None:
         if seqused_k is None:
             raise Error("bad_input", "seqused_k: None; with block_table the lengths, int32 [batch], are needed")
@@ -103,30 +153,20 @@ def flash_attn_varlen_func(q, k, v, cu_seqlens_q, cu_seqlens_k=None, max_seqlen_
                         **common)
 
 
-def _rotate(x, cos, sin, positions, interleaved: bool):
-    """x [batch, seqlen, heads, depth], its first columns rotated at `positions` [batch, seqlen]."""
-    half = cos.shape[-1]
-    c, s = (table[positions.long()].unsqueeze(2).float() for table in (cos, sin))
-    part, rest = x[..., : 2 * half].float(), x[..., 2 * half:]
-    if interleaved:
-        a, b = part[..., 0::2], part[..., 1::2]
-        turned = torch.stack((a * c - b * s, a * s + b * c), -1).flatten(-2)
-    else:
-        a, b = part[..., :half], part[..., half:]
-        turned = torch.cat((a * c - b * s, a * s + b * c), -1)
-    return torch.cat((turned.to(x.dtype), rest), -1)
-
-
-def _append(q, k, v, k_cache, v_cache, table, lengths, offsets, rows, page_size):
-    index = q.get_device() if q.is_cuda else -1
-    operand = {"kind": "paged", "page_size": page_size} if page_size else {"kind": "continuous"}
-    config = {"target": kt._target(index), "operation": "decode", "dtype": kt._dtype("k", k), "depth": k.shape[-1], "operand": operand}
-    if v.shape[-1] != k.shape[-1]:
-        config["ov_depth"] = v.shape[-1]
-    key = (index, k.dtype, k.shape[-1], v.shape[-1], page_size)
-    if key not in _appends:
-        _appends[key] = AppendKernel(kt.runtime(q.device), config)
-    _appends[key](k, v, k_cache, v_cache, page_table=table, seqlens_k=lengths, cu_seqlens_q=offsets, max_rows=rows)
+def _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos, rotary_sin, page_table, cache_batch_idx) -> None:
+    if (k is None) != (v is None):
+        raise Error("bad_input", "k and v: one of them; both or neither is needed")
+    if cu_seqlens_q is not None and max_seqlen_q is None:
+        raise Error("bad_input", "max_seqlen_q: None; with cu_seqlens_q the longest length is needed")
+    if (rotary_cos is None) != (rotary_sin is None):
+        raise Error("bad_input", "rotary_cos and rotary_sin: one of them; both or neither is needed")
+    for name, given in (("rotary_cos", rotary_cos), ("cu_seqlens_k_new", cu_seqlens_k_new)):
+        if given is not None and k is None:
+            raise Error("bad_input", f"{name}: given without k; new keys are needed")
+    if rotary_cos is not None and k.dtype not in kt._DTYPES:
+        raise _missing("rotary_cos", "given", f"k is {str(k.dtype)[6:]}: bfloat16 or float16 is rotated")
+    if page_table is not None and cache_batch_idx is not None:
+        raise Error("bad_input", "cache_batch_idx: given with page_table; one of them is needed")
 
 
 def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary_cos=None, rotary_sin=None,
@@ -138,57 +178,50 @@ def flash_attn_with_kvcache(q, k_cache, v_cache, k=None, v=None, qv=None, rotary
     [batch_cache, seqlen_cache, heads_kv, ..], or pages [num_pages, page_size, heads_kv, ..] with page_table int32 [batch, max_pages].
     With k and v [batch, seqlen_new, heads_kv, ..] the cache is written at cache_seqlens first, in place, rotated where rotary_cos and
     rotary_sin [seqlen_ro, rotary_dim / 2] are given. Lengths stay on the device."""
-    _check(qv, q_descale, k_descale, v_descale, num_splits)
+    _check(num_splits)
+    q, k, v, qv = _lined(q, k, v, qv)
+    if k_cache.stride(-1) != 1 or v_cache.stride(-1) != 1:
+        raise Error("bad_input", f"k_cache, v_cache: strides {k_cache.stride()}, {v_cache.stride()}; a contiguous last dimension is needed")
     rules = _scores(causal, window_size, attention_chunk, softcap, first=cache_leftpad)
-    if (k is None) != (v is None):
-        raise Error("bad_input", "k and v: one of them; both or neither is needed")
+    _check_cache(k, v, cu_seqlens_q, cu_seqlens_k_new, max_seqlen_q, rotary_cos, rotary_sin, page_table, cache_batch_idx)
     ragged = cu_seqlens_q is not None
-    if ragged and max_seqlen_q is None:
-        raise Error("bad_input", "max_seqlen_q: None; with cu_seqlens_q the longest length is needed")
-    if ragged and rotary_cos is not None:
-        raise _missing("rotary_cos", "given", "ragged rows are not rotated here")
-    if rotary_cos is not None and k is None:
-        raise Error("bad_input", "rotary_cos: given without k; new keys are needed")
-    if cu_seqlens_k_new is not None and k is None:
-        raise Error("bad_input", "cu_seqlens_k_new: given without k; new keys are needed")
     batch = cu_seqlens_q.shape[0] - 1 if ragged else q.shape[0]
     device = q.device
     if cache_seqlens is None:
-        if k is not None:
-            raise Error("bad_input", "cache_seqlens: None; with k and v the lengths before them are needed")
-        if page_table is not None:
-            raise Error("bad_input", "cache_seqlens: None; with page_table the lengths, int32 [batch], are needed")
+        if k is not None or page_table is not None:
+            raise Error("bad_input", "cache_seqlens: None; with k and v, or page_table, the lengths are needed")
         cache_seqlens = k_cache.shape[1]
     if isinstance(cache_seqlens, int):
         cache_seqlens = torch.full((batch,), cache_seqlens, dtype=torch.int32, device=device)
     page_size = k_cache.shape[1] if page_table is not None else 0
     table = page_table
-    if table is None:
-        # A cache of one block for each sequence.
+    if table is None:  # a cache of one block for each sequence
         table = cache_batch_idx.view(-1, 1) if cache_batch_idx is not None else kt.row_offsets(batch, 1, q)[:batch].view(-1, 1)
-    elif cache_batch_idx is not None:
-        raise Error("bad_input", "cache_batch_idx: given with page_table; one of them is needed")
     rows = max_seqlen_q if ragged else q.shape[1]
     lengths = cache_seqlens
     if k is not None:
         new_rows = k.shape[0] if cu_seqlens_k_new is not None else k.shape[1]
+        start = rotary_seqlens if rotary_seqlens is not None else cache_seqlens
         if rotary_cos is not None:
-            start = (rotary_seqlens if rotary_seqlens is not None else cache_seqlens).view(-1, 1)
-            k = _rotate(k, rotary_cos, rotary_sin, start + torch.arange(new_rows, device=device), rotary_interleaved)
-            steps = torch.arange(rows, device=device) if causal or max(window_size) >= 0 or attention_chunk else torch.zeros(rows, dtype=torch.int64, device=device)
-            q = _rotate(q, rotary_cos, rotary_sin, start + steps, rotary_interleaved)
+            fixed = not (causal or max(window_size) >= 0 or attention_chunk)
+            q = rotated(q, rotary_cos, rotary_sin, start, rotary_interleaved, fixed, cu_seqlens_q, rows)
         if cu_seqlens_k_new is not None:
-            lengths = cache_seqlens + cu_seqlens_k_new.diff()
-            offsets_new = cu_seqlens_k_new
+            lengths, offsets = cache_seqlens + cu_seqlens_k_new.diff(), cu_seqlens_k_new
         else:
-            lengths = cache_seqlens + new_rows
-            offsets_new = kt.row_offsets(batch, new_rows, q)
+            lengths, offsets = cache_seqlens + new_rows, kt.row_offsets(batch, new_rows, q)
             k, v = (x.reshape(-1, *x.shape[2:]) for x in (k, v))
-        _append(q, k, v, k_cache, v_cache, table, lengths, offsets_new, new_rows, page_size)
+        append(k, v, k_cache, v_cache, table, lengths, offsets, new_rows, page_size, rotary_cos, rotary_sin,
+               start if rotary_cos is not None else None, rotary_interleaved, False)
     flat = q if ragged else q.reshape(-1, *q.shape[2:])
-    got = kt.decode(flat, k_cache, v_cache, page_table=table, seqlens_k=lengths, cu_seqlens_q=cu_seqlens_q if ragged else kt.row_offsets(batch, rows, q),
-                    max_seqlen_q=rows, **rules, scale=softmax_scale, return_lse=return_softmax_lse,
-                    continuous=page_table is None, max_blocks=_max_blocks(device, sm_margin))
+    offsets_q = cu_seqlens_q if ragged else kt.row_offsets(batch, rows, q)
+    blocks = _max_blocks(device, sm_margin)
+    if qv is not None:
+        got = _with_qv(flat, k_cache, v_cache, qv if ragged else qv.reshape(-1, *qv.shape[2:]), softmax_scale,
+                       {**rules, "continuous": page_table is None}, table, lengths, offsets_q, None, rows, 0, return_softmax_lse, None, blocks)
+    else:
+        got = kt.decode(flat, k_cache, v_cache, page_table=table, seqlens_k=lengths, cu_seqlens_q=offsets_q, max_seqlen_q=rows, **rules,
+                        **_descales(q_descale, k_descale, v_descale), scale=softmax_scale, return_lse=return_softmax_lse,
+                        splits=num_splits if num_splits > 1 else 0, continuous=page_table is None, max_blocks=blocks)
     out, lse = got if return_softmax_lse else (got, None)
     if not ragged:
         out = out.view(batch, rows, *out.shape[1:])

@@ -4,8 +4,8 @@
 
 Arguments and meaning are the original's: wrappers are planned and run, pages come as CSR (indptr, indices, last_page_len), layouts are
 "NHD" and "HND", log-sum-exp is base 2. Kernels plan by themselves from lengths on the device, so a plan is a page table, and the workspace
-buffers are not used. Windows without causal and masks of batches are score expressions, which compute every key. What kiln has no kernel
-for raises NotImplementedError with the reason: 8-bit caches, rotary embedding inside attention, block-sparse wrappers.
+buffers are not used. Masks of batches are score expressions, which compute every key. "ROPE_LLAMA" rotates a copy of the keys (`_rope.py`).
+What kiln has no kernel for raises NotImplementedError with the reason: caches of float8_e5m2, block-sparse wrappers.
 """
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import torch
 
 from .. import torch as kt
 from .._errors import Error
+from ._rope import rows_of, turned, with_rotated_pages
 from ._scores import scores
 
 __all__ = ["BatchDecodeWithPagedKVCacheWrapper", "BatchMLAPagedAttentionWrapper", "BatchPrefillWithPagedKVCacheWrapper",
@@ -44,14 +45,17 @@ def _pools(cache, kv_layout: str):
 
 
 def _rules(causal: bool, window_left: Optional[int], pos_encoding_mode: str, logits_soft_cap, seen=None) -> dict:
-    if pos_encoding_mode not in ("NONE", "ALIBI"):
-        raise _missing("pos_encoding_mode", pos_encoding_mode, "kiln rotates nothing inside attention: NONE or ALIBI is needed")
+    if pos_encoding_mode not in ("NONE", "ALIBI", "ROPE_LLAMA"):
+        raise Error("bad_input", f"pos_encoding_mode: {pos_encoding_mode!r}; NONE, ALIBI or ROPE_LLAMA is needed")
     left = -1 if window_left is None else window_left
     if pos_encoding_mode == "ALIBI":
-        if not causal and left >= 0:
-            raise _missing("window_left", left, "with ALIBI kiln's windows are causal: causal=True is needed")
         return {**scores(left, 0 if causal else -1), "softcap": 0.0, "score_mod": "alibi"}
     return scores(left, 0 if causal else -1, softcap=float(logits_soft_cap or 0.0), seen=seen)
+
+
+def _rope(options: dict) -> Optional[dict]:
+    """What rotates queries and keys; None: nothing does."""
+    return {name: options.get(name) for name in ("rope_scale", "rope_theta")} if options["pos_encoding_mode"] == "ROPE_LLAMA" else None
 
 
 def _scale(sm_scale, depth: int, q_scale=None, k_scale=None) -> float:
@@ -145,7 +149,8 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
              logits_soft_cap=None, q_data_type="float16", kv_data_type=None, o_data_type=None, data_type=None, sm_scale=None, rope_scale=None,
              rope_theta=None, non_blocking=True, **others):
         self._pages.plan(indptr, indices, last_page_len, page_size, self.device, self._fixed(indptr.numel() - 1, self._indices_buffer))
-        self._options = dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale)
+        self._options = dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale,
+                             rope_scale=rope_scale, rope_theta=rope_theta)
 
     begin_forward = plan
 
@@ -155,8 +160,11 @@ class BatchDecodeWithPagedKVCacheWrapper(_Wrapper):
         planned = self._planned()
         left = planned["window_left"] if window_left is None else window_left
         k, v = _pools(paged_kv_cache, self._layout)
-        got = kt.decode(q, k, v, page_table=self._pages.table, seqlens_k=self._pages.lengths, sink=sinks, out=out, return_lse=return_lse,
-                        scale=_scale(planned["sm_scale"], q.shape[-1], q_scale, k_scale),
+        table, rope = self._pages.table, _rope(planned)
+        if rope is not None:
+            q, k, v, table = with_rotated_pages(q, k, v, table, self._pages.lengths, kt.row_offsets(q.shape[0], 1, q), rope)
+        got = kt.decode(q, k, v, page_table=table, seqlens_k=self._pages.lengths, sink=sinks, out=out, return_lse=return_lse,
+                        continuous=rope is not None, scale=_scale(planned["sm_scale"], q.shape[-1], q_scale, k_scale),
                         **_rules(left >= 0, left, planned["pos_encoding_mode"], planned["logits_soft_cap"]))
         return _results(*(got if return_lse else (got, None)), v_scale, return_lse, lse)
 
@@ -237,7 +245,8 @@ class BatchPrefillWithPagedKVCacheWrapper(_Rows):
         counts = paged_kv_indptr.diff().cpu()
         self._plan_rows(qo_indptr, torch.where(counts > 0, (counts - 1) * page_size + paged_kv_last_page_len.cpu(), 0), causal, custom_mask,
                         packed_custom_mask,
-                        dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale))
+                        dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale,
+                             rope_scale=rope_scale, rope_theta=rope_theta))
         self._pages.plan(paged_kv_indptr, paged_kv_indices, paged_kv_last_page_len, page_size, self.device,
                          self._fixed(qo_indptr.numel() - 1, self._indices_buffer))
 
@@ -247,7 +256,10 @@ class BatchPrefillWithPagedKVCacheWrapper(_Rows):
             window_left=None, sinks=None, **others):
         """q [rows, heads, depth]. Returns out, or (out, lse [rows, heads])."""
         k, v = _pools(paged_kv_cache, self._layout)
-        got = kt.decode(q, k, v, page_table=self._pages.table, seqlens_k=self._pages.lengths,
+        table, rope = self._pages.table, _rope(self._planned())
+        if rope is not None:
+            q, k, v, table = with_rotated_pages(q, k, v, table, self._pages.lengths, self._planned()["starts"], rope)
+        got = kt.decode(q, k, v, page_table=table, seqlens_k=self._pages.lengths, continuous=rope is not None,
                         **self._common(q.shape[-1], q_scale, k_scale, out, window_left, sinks))
         return _results(*got, v_scale, return_lse, lse)
 
@@ -270,7 +282,8 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Rows):
              causal=False, pos_encoding_mode="NONE", use_fp16_qk_reduction=False, window_left=-1, logits_soft_cap=None, sm_scale=None,
              rope_scale=None, rope_theta=None, q_data_type="float16", kv_data_type=None, non_blocking=True, **others):
         self._plan_rows(qo_indptr, kv_indptr.diff(), causal, custom_mask, packed_custom_mask,
-                        dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale))
+                        dict(pos_encoding_mode=pos_encoding_mode, window_left=window_left, logits_soft_cap=logits_soft_cap, sm_scale=sm_scale,
+                             rope_scale=rope_scale, rope_theta=rope_theta))
         starts = kv_indptr.to(device=self.device, dtype=torch.int32)
         self._keys = starts, max(int(starts.diff().max()) if starts.numel() > 1 else 0, 1)
 
@@ -279,6 +292,10 @@ class BatchPrefillWithRaggedKVCacheWrapper(_Rows):
     def run(self, q, k, v, *, q_scale=None, k_scale=None, v_scale=None, out=None, lse=None, return_lse=False, enable_pdl=None,
             window_left=None, sinks=None, **others):
         """q [rows, heads, depth], k and v [keys, heads_kv, ..]. Returns out, or (out, lse [rows, heads])."""
+        rope = _rope(self._planned())
+        if rope is not None:
+            lengths, starts = self._keys[0].diff(), self._planned()["starts"]
+            q, k = turned(q, rows_of(starts, lengths, q.shape[0]), **rope), turned(k, rows_of(self._keys[0], lengths, k.shape[0]), **rope)
         got = kt.attention(q, k, v, **self._common(q.shape[-1], q_scale, k_scale, out, window_left, sinks), cu_seqlens_k=self._keys[0],
                            max_seqlen_k=self._keys[1])
         return _results(*got, v_scale, return_lse, lse)
@@ -346,9 +363,12 @@ class MultiLevelCascadeAttentionWrapper:
     forward = run
 
 
-def _one_request(q, k, v, kv_layout, keywords, return_lse):
+def _one_request(q, k, v, kv_layout, keywords, return_lse, rope=None):
     if _heads_second(kv_layout):
         k, v = k.transpose(0, 1), v.transpose(0, 1)
+    if rope is not None:
+        places = torch.arange(k.shape[0], device=k.device)
+        q, k = turned(q, places[k.shape[0] - q.shape[1]:][None], **rope), turned(k, places, **rope)
     got = kt.attention(q, k[None], v[None], return_lse=return_lse, **keywords)
     out, lse = got if return_lse else (got, None)
     return out[0], lse[0] if return_lse else None
@@ -358,7 +378,8 @@ def single_decode_with_kv_cache(q, k, v, kv_layout="NHD", pos_encoding_mode="NON
                                 window_left=-1, logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, return_lse=False):
     """q [heads, depth]; k, v [keys, heads_kv, depth] (NHD) or [heads_kv, keys, depth]. Returns out, or (out, lse [heads])."""
     keywords = dict(scale=_scale(sm_scale, q.shape[-1], q_scale, k_scale), **_rules(window_left >= 0, window_left, pos_encoding_mode, logits_soft_cap))
-    out, lse = _one_request(q[None, None], k, v, kv_layout, keywords, return_lse)
+    out, lse = _one_request(q[None, None], k, v, kv_layout, keywords, return_lse,
+                            _rope(dict(pos_encoding_mode=pos_encoding_mode, rope_scale=rope_scale, rope_theta=rope_theta)))
     got = _results(out, lse, v_scale, return_lse, None)
     return (got[0][0], got[1][0]) if return_lse else got[0]
 
@@ -375,7 +396,8 @@ def single_prefill_with_kv_cache(q, k, v, scale_q=None, scale_k=None, scale_v=No
     if custom_mask is not None:
         masks = {"mask_bits": kt.pack_mask(custom_mask.bool().reshape(1, 1, q.shape[0], keys)), "causal": False}
     keywords = dict(scale=_scale(sm_scale, q.shape[-1], scale_q, scale_k), **{**_rules(causal, window_left, pos_encoding_mode, logits_soft_cap), **masks})
-    out, lse = _one_request(q[None], k, v, kv_layout, keywords, return_lse)
+    out, lse = _one_request(q[None], k, v, kv_layout, keywords, return_lse,
+                            _rope(dict(pos_encoding_mode=pos_encoding_mode, rope_scale=rope_scale, rope_theta=rope_theta)))
     if o_dtype is not None:
         out = out.to(o_dtype)
     return _results(out, lse, scale_v, return_lse, None)
