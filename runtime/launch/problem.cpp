@@ -57,8 +57,8 @@ std::int64_t section_heads(const Manifest& manifest, const Problem& problem) {
                             static_cast<double>(size_of(manifest.kv_dtype));
   std::int64_t best = 1;
   const auto consider = [&](std::int64_t count) {
-    if (static_cast<double>((count + group - 1) / group) * head_bytes <= kSectionBytes)
-      best = std::max(best, count);
+    const std::int64_t kv_heads = (count + group - 1) / group;
+    if (static_cast<double>(kv_heads) * head_bytes <= kSectionBytes) best = std::max(best, count);
   };
   for (std::int64_t low = 1; low * low <= heads; ++low) {
     if (heads % low != 0) continue;
