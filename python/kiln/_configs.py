@@ -22,6 +22,7 @@ def schema() -> dict:
 
 
 def text_of(config) -> str:
+    """JSON text of a config that is a dict, JSON text, a path or the name of a shipped config; `kiln.Error` where it is none of these."""
     if isinstance(config, dict):
         return json.dumps(config)
     if isinstance(config, str) and config.lstrip().startswith("{"):

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Any, Union
+from typing import Any, List, Union
 
 from . import _command, _native
 from ._configs import text_of
@@ -29,6 +29,8 @@ def plan(config: Config) -> dict[str, Any]:
 class Cache:
     """The kernel cache of a runtime: memory and one directory, shared by processes."""
 
+    # In annotations of this class `list` would be its method, so they say List.
+
     def __init__(self, native: _native.Runtime):
         self._native = native
 
@@ -36,11 +38,11 @@ class Cache:
         """Directory, entries, bytes, and what this process saw: memory_hits, disk_hits, misses, compiles, ..."""
         return self._native.cache_stats()
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> List[dict[str, Any]]:
         """Entries, most recently used first: key, name, target, compiler, kiln_version, bytes, compile_ms, created, used (seconds)."""
         return self._native.cache_list()
 
-    def verify(self) -> tuple[int, list[str]]:
+    def verify(self) -> tuple[int, List[str]]:
         """Checks every entry; returns how many, and "KEY: what is wrong" of those that were moved to quarantine."""
         return self._native.cache_verify()
 
@@ -52,7 +54,7 @@ class Cache:
         """Removes entries, oldest use first, down to `max_bytes`; returns how many."""
         return self._native.cache_prune(max_bytes)
 
-    def export(self, path: str | os.PathLike[str], keys: list[str] | None = None) -> int:
+    def export(self, path: str | os.PathLike[str], keys: List[str] | None = None) -> int:
         """Writes every entry (or those of `keys`) into one file; returns how many."""
         return self._native.cache_export(os.fspath(path), keys or [])
 
