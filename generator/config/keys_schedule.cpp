@@ -26,6 +26,27 @@ KeySpec schedule_key() {
           }};
 }
 
+/// "unrolled" is what an absent key means, and is not kept.
+KeySpec source_style_key() {
+  return {"source_style",
+          "a line for every register, or strips of like lines as unrolled loops; default unrolled",
+          kAllTargets,
+          false,
+          {{"enum", {"unrolled", "compact"}}},
+          [](const Json& value, Config& config, const ReadContext& context) {
+            config.source_style = std::nullopt;
+            if (value == "compact") {
+              config.source_style = "compact";
+            } else if (value != "unrolled") {
+              context.fail(value, "wants unrolled or compact", "unrolled, compact");
+            }
+          },
+          [](const Config& config) -> std::optional<Json> {
+            if (config.source_style) return Json(*config.source_style);
+            return std::nullopt;
+          }};
+}
+
 KeySpec exp_offload_key() {
   return {"exp_offload",
           "fraction of exponentials computed without the special-function unit; default 0",
@@ -51,6 +72,7 @@ KeySpec exp_offload_key() {
 std::vector<KeySpec> schedule_keys() {
   return {
       schedule_key(),
+      source_style_key(),
       name_key("scale_placement", &Config::scale_placement, {"prescale_q", "post"}, kAllTargets,
                "scale multiplied into Q or into the exponent; default post"),
       name_key("pv_operand", &Config::pv_operand, {"registers", "shared"}, only(Target::sm_90a),

@@ -18,7 +18,7 @@ bool is_neutral(std::string_view key, const Json& value, int depth) {
 void refuse_unsupported(const Config& config, std::string_view schedule,
                         std::span<const std::string_view> supported, Violations& out) {
   for (const KeySpec& key : config_keys()) {
-    if (key.required || key.name == "name" || key.name == "schedule") continue;
+    if (key.required || key.name == "name" || key.name == "schedule" || key.name == "source_style") continue;
     if (std::find(supported.begin(), supported.end(), key.name) != supported.end()) continue;
     const std::optional<Json> value = key.write(config);
     if (!value || is_neutral(key.name, *value, config.depth)) continue;

@@ -3,6 +3,7 @@
 #include "generator/config/report.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/fold.hpp"
 #include "generator/plan/choose.hpp"
 #include "generator/plan/operand_report.hpp"
 #include "generator/schedules/schedule.hpp"
@@ -57,6 +58,18 @@ void check_layouts(const Config& user, const Schedule& schedule, Violations& out
 
 }  // namespace
 
+namespace {
+
+/// Every key does something: kernels of few registers have no strip to fold.
+void check_style(const Config& config, const Schedule& schedule, Violations& out) {
+  if (config.source_style != "compact") return;
+  KernelSource source = schedule.emit();
+  if (!fold_strips(source))
+    refuse_value(config, "/source_style", "this kernel has no strips of like lines", "unrolled", out);
+}
+
+}  // namespace
+
 Plan make_plan(const Config& config) {
   const std::string name = config_name(config);
   Violations violations;
@@ -76,6 +89,7 @@ Plan make_plan(const Config& config) {
     check_resources(config, *schedule, violations);
     if (violations.empty()) check_layouts(config, *schedule, violations);
   }
+  if (schedule && violations.empty()) check_style(config, *schedule, violations);
   throw_if_any(name, violations);
   if (!schedule)
     throw Error(ErrorCode::internal, "schedule " + std::string(entry->name) + " refused without a reason");
@@ -83,7 +97,9 @@ Plan make_plan(const Config& config) {
 }
 
 KernelSource generate(const Plan& plan) {
-  return plan.schedule().emit();
+  KernelSource source = plan.schedule().emit();
+  if (plan.resolved().source_style == "compact") fold_strips(source);
+  return source;
 }
 
 std::string_view version() {

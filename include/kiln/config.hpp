@@ -106,7 +106,8 @@ struct Config {
   std::optional<Gather4> gather4;
   std::optional<RopeConfig> rope;
   std::optional<int> cluster, fp8_flush_interval;
-  std::optional<double> exp_offload;  ///< fraction of exponentials computed on the FMA pipe
+  std::optional<std::string> source_style;  ///< absent means "unrolled"
+  std::optional<double> exp_offload;        ///< fraction of exponentials computed on the FMA pipe
 };
 
 /// Parses one config object and checks everything that can be checked without a plan.

@@ -43,7 +43,7 @@ const char* const kSamples[][2] = {
                    "num_qk_stages": 2, "shared_ring": true, "tma_fold": "none", "base_alignment": 16,
                    "rope": {"layout": "tail", "padded_depth": 512, "dtype": "bf16"}, "schedule": "sm90_prefill",
                    "scale_placement": "post", "pv_operand": "registers", "cluster": 2, "fp8_flush_interval": 4,
-                   "exp_offload": 0.25, "BK": 64})json"},
+                   "exp_offload": 0.25, "source_style": "compact", "BK": 64})json"},
     {"gfx950", R"json({"swizzle_k": {"bits": 3, "base": 0, "shift": 4, "domain": "vector"}, "swizzle_v": null,
                    "swizzle_p": {"bits": 3, "base": 0, "shift": 3, "domain": "vector"}, "WM": 32, "WN": 64,
                    "BM": 128, "BN": 64, "full_kv": true, "bk_smem": 32, "smem_depth": 128, "reg_chunk_depth": 64,
