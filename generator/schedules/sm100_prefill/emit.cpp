@@ -205,8 +205,8 @@ void emit_load_q(Writer& w, const PrefillPlan& p, int tile) {
 }
 
 /// Boxes of round `round` of this lane, which are piece lane + 32 * round of every panel of chunk `qk`.
-void emit_boxes(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name, int qk,
-                int round) {
+void emit_boxes(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                int qk, int round) {
   const auto& operand = *p.operand;
   for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
     const int panel = qk * pipeline.panels_per_chunk() + i;
@@ -230,8 +230,8 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
   if (!lanes.empty()) w.open("if ({})", lanes);
   for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
     ring.emit_wait_empty(w, qk);
-    w.line("{}mbarrier_arrive_expect_tx({}, {});",
-           table && operand.num_pages() > 1 ? "if (lane == 0) " : "", ring.full(qk), pipeline.barrier_bytes());
+    w.line("{}mbarrier_arrive_expect_tx({}, {});", table && operand.num_pages() > 1 ? "if (lane == 0) " : "",
+           ring.full(qk), pipeline.barrier_bytes());
     emit_boxes(w, p, pipeline, name, qk, 0);
     for (int round = 1; round < operand.rounds(); ++round) {
       const std::string condition = operand.issues(round);

@@ -95,8 +95,8 @@ void set_smem(PrefillPlan& p) {
   p.smem_v = p.fa4.shared_ring ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   p.smem_factors =
       p.smem.add("factors", 2 * PrefillPlan::kRows * 4, 16, "what each row of O is multiplied by");
-  p.smem_barriers =
-      p.smem.add("mbar", 16 * 8, 8, "Q, S, P, the rest of P, factors full/empty, O; Q's place empty, left so");
+  p.smem_barriers = p.smem.add("mbar", 16 * 8, 8,
+                               "Q, S, P, the rest of P, factors full/empty, O; Q's place empty, left so");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
   p.smem_v_barriers = p.fa4.shared_ring
                           ? p.smem_k_barriers
