@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <queue>
 
@@ -111,8 +112,7 @@ double predicted_us(const CycleModel& model, const Config& resolved, const Probl
     const std::int64_t q = shape.lengths_q[i], k = shape.lengths_k[i];
     for (std::int64_t row = 0; row < q; row += model.rows) {
       const std::int64_t last = causal ? std::clamp<std::int64_t>(row + model.rows + k - q, 0, k) : k;
-      const double clocks =
-          model.item + static_cast<double>((last + model.keys - 1) / model.keys) * model.tile;
+      const double clocks = model.item + std::ceil(static_cast<double>(last) / model.keys) * model.tile;
       items.insert(items.end(), static_cast<std::size_t>(shape.heads_q), clocks);
     }
   }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <queue>
+#include <tuple>
 #include <vector>
 
 namespace kiln {
@@ -60,7 +61,9 @@ struct Key {
   bool named = false;
   std::uint32_t id = 0;
   std::uint64_t phase = 0;
-  auto operator<=>(const Key&) const = default;
+  bool operator<(const Key& o) const {
+    return std::tie(instance, named, id, phase) < std::tie(o.instance, o.named, o.id, o.phase);
+  }
 };
 
 /// One warp.
