@@ -5,7 +5,7 @@
 //   s_acc[2] -= base_0; s_acc[3] -= base_0;   ->   for (int i = 0; i < 16; ++i)
 //   ...                                              s_acc[2 * i] -= base_0; s_acc[2 * i + 1] -= base_0;
 //
-// Works on text alone: names and order of the lines stay, so what the compiler unrolls is what stood there.
+// Works on text alone: names and order of the lines stay, so the compiler unrolls what stood there.
 #pragma once
 
 #include <kiln/source.hpp>

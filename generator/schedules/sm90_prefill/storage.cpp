@@ -1,3 +1,4 @@
+// Planning of shared memory: rings of K and V, their stages, and where everything lies.
 #include <algorithm>
 
 #include <fmt/format.h>

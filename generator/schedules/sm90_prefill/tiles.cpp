@@ -1,3 +1,4 @@
+// Planning of tiles: the fastest ones measured, and the registers that limit them.
 #include <algorithm>
 #include <bit>
 
