@@ -176,7 +176,6 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   const std::string accumulator = p.mfma.accumulator();
   w.line("float row_max = -kInfinity, row_sum = 0.0f;");
   w.line("{} s_acc[{}], o_acc[{}];", accumulator, p.score_tiles(), p.output_tiles());
-  p.row_scales.emit_part(w, p.scores(), accumulator);
   for (int i = 0; i < p.output_tiles(); ++i) w.line("o_acc[{}] = ({})(0.0f);", i, accumulator);
   w.line("u32x{} p[{}];", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);
   for (int v = 0; v < p.q->num_vectors(); ++v) w.line("__asm volatile(\"\" : \"+v\"(q_reg[{}]));", v);
@@ -401,6 +400,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("if (range.position >= range.end) return;  // before anything is computed for segments");
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
+  p.row_scales.emit_part(body, p.scores(), p.mfma.accumulator());
   p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);
   emit_decode_epilogue(body, p);
   body.close();

@@ -167,10 +167,9 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   p.q.emplace(p.q_shape());
   // What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses,
   // the softmax. They want 90 to 110 and spill nothing with 80.
-  const int lasting =
-      4 * p.q->num_vectors() +
-      (p.output_tiles() + p.score_tiles() * (p.row_scales.key_groups() > 1 ? 2 : 1)) * p.mfma.accum() +
-      p.k_tile->staging_registers() + p.v_tile->staging_registers();
+  const int lasting = 4 * p.q->num_vectors() +
+                      (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
+                      p.k_tile->staging_registers() + p.v_tile->staging_registers();
   if (lasting + 80 > p.max_registers) {
     break_rule(
         user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},

@@ -33,6 +33,9 @@ class RowScales {
   /// Scales of a row of K.
   int key_groups() const { return any() ? groups(k_columns_) : 1; }
 
+  /// Scores, and with several scales a row the scores of one of them.
+  int score_arrays() const { return key_groups() > 1 ? 2 : 1; }
+
   // What follows emits nothing where there are no scales by row.
 
   /// Distances of the pages' or sequences' scales, of K and (`own_v`) V.
