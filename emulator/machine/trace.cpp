@@ -29,6 +29,10 @@ void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32
   event.id = id;
   event.phase = phase;
   event.count = count;
+  add(event);
+}
+
+void Trace::add(const TraceEvent& event) {
   const std::lock_guard lock(mutex_);
   if (events_.size() < kMost) events_.push_back(event);
 }
@@ -40,12 +44,14 @@ TraceScope::~TraceScope() {
   active() = nullptr;
 }
 
+Trace* traced(const Dim3& block) {
+  Trace* const trace = active().load(std::memory_order_relaxed);
+  return trace != nullptr && block.x == 0 && block.y == 0 && block.z == 0 ? trace : nullptr;
+}
+
 void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
            std::uint64_t count) {
-  Trace* const trace = active().load(std::memory_order_relaxed);
-  if (trace == nullptr) return;
-  const Dim3& block = w.block->id;
-  if (block.x == 0 && block.y == 0 && block.z == 0) trace->note(w, op, what, id, phase, count);
+  if (Trace* const trace = traced(w.block->id)) trace->note(w, op, what, id, phase, count);
 }
 
 }  // namespace kiln::emulator
