@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/tcgen05/unit.hpp"
 
@@ -245,6 +246,8 @@ void commit_lane(Warp& w, const Op& op, int lane) {
       if (t != w.block) c.races->visit(w, op, lane, *t, kPipeUnit, epoch);
     p.published = c.races->published(w, lane, kPipeUnit, epoch);
   }
+  trace(w, op, TraceEvent::What::tensor_commit, p.mbarrier - kSharedBase,
+        find_mbarrier(w, op, lane, *home, p.mbarrier)->phase, w.counts[static_cast<int>(Kind::tensor)]);
   issue(w, std::move(p), f.group);
 }
 
