@@ -37,6 +37,17 @@ TEST_CASE("two blocks that write one place, or one that reads what the other wri
   clean(blocks("red.global.add.u32 [%in], 1;"));
 }
 
+TEST_CASE("neighbouring words have their own writers") {
+  // Each block writes its word of the same 16 bytes; block 1 reads that of block 0.
+  const std::string write =
+      "@!%p1 bra END; mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %out; st.global.u32 [%d2], 5; @%p3 bra END;\n";
+  for (const Policy p : kPolicies) {
+    finds("global-race", blocks(write + "ld.global.u32 %r6, [%out]; st.global.u32 [%out+64], %r6;\nEND:", p));
+    clean(blocks(write + "ld.global.u32 %r6, [%out+4]; st.global.u32 [%out+64], %r6;\nEND:", p));
+    finds("global-race", blocks(write + "red.global.add.u32 [%out], 1;\nEND:", p));
+  }
+}
+
 TEST_CASE("strong accesses of two blocks need a scope that holds both") {
   for (const Policy p : kPolicies) {
     for (const char* scope : {"cta", "cluster"}) {
