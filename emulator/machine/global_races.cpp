@@ -158,6 +158,27 @@ GlobalRaces::Slot GlobalRaces::beside(const Judged& a, std::uint64_t cell, std::
   return {};
 }
 
+namespace {
+
+template <class Slot>
+struct Met {
+  Slot slot;
+  bool write = false, lanes_only = false;
+};
+/// What an access that writes another value meets besides the latest writer of a cell: other writers, readers, and what
+/// lanes of a warp did that the publishing one had not met.
+template <class Judged, class Cell, class Slot, class ReadMeets, class HalfMet>
+Met<Slot> others(const Judged& a, const Cell& cell, const Slot& apart, ReadMeets read_meets,
+                 HalfMet half_met) {
+  if (apart.epoch != 0) return {apart, true, false};
+  if (a.write && read_meets()) return {cell.read, false, false};
+  if (half_met(cell.write, true)) return {cell.write, true, true};
+  if (a.write && half_met(cell.read, false)) return {cell.read, false, true};
+  return {};
+}
+
+}  // namespace
+
 void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
   PageLock lock(locks_);
   const std::uint64_t end = address - base_ + bytes;
@@ -189,17 +210,12 @@ void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
         other = cell.write;
         other_write = true;
       }
-    } else if (const Slot apart = a.silent ? Slot{} : beside(a, at / 16, mask); apart.epoch != 0) {
-      other = apart;
-      other_write = true;
-    } else if (a.write && !a.silent && meets(cell.read) && !write_depends(a, cell.read)) {
-      other = cell.read;
-    } else if (!a.silent && half_met(cell.write, true)) {
-      other = cell.write;
-      other_write = lanes_only = true;
-    } else if (a.write && !a.silent && half_met(cell.read, false)) {
-      other = cell.read;
-      lanes_only = true;
+    } else if (!a.silent) {
+      const auto read = [&] { return meets(cell.read) && !write_depends(a, cell.read); };
+      const auto met = others(a, cell, beside(a, at / 16, mask), read, half_met);
+      other = met.slot;
+      other_write = met.write;
+      lanes_only = met.lanes_only;
     }
     note(a, at / 16, mask);
     if (other.epoch == 0) continue;
