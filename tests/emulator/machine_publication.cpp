@@ -49,13 +49,15 @@ TEST_CASE("a release by one lane publishes what it knows of its warp") {
 }
 
 TEST_CASE("a fence by every lane and a store by one of them are no release of all") {
-  const std::string store = "st.relaxed.gpu.global.u32 [%d9], 1000000;\n", fence = "fence.acq_rel.gpu;\n";
+  const std::string store = "st.relaxed.gpu.global.u32 [%d9], 1000000;\n",
+                    every = kWrite + "fence.acq_rel.gpu;\n";
+  const std::string one = kWrite + "@%p1 fence.acq_rel.gpu;\n";
   for (const Policy p : kPolicies) {
     // Every lane fences, they meet, and one of them stores: as threadFenceReduction does by block.
-    clean(told_by_lane_0(kWrite + fence, kMeet, store, p));
-    finds("global-race", told_by_lane_0(kWrite + fence, "", store, p));
+    clean(told_by_lane_0(every, kMeet, store, p));
+    finds("global-race", told_by_lane_0(every, "", store, p));
     // Lane 0 fences for what it knew then; what the others did meets it later.
-    finds("global-race", told_by_lane_0(kWrite + "@%p1 " + fence, kMeet, store, p));
+    finds("global-race", told_by_lane_0(one, kMeet, store, p));
   }
 }
 
