@@ -1,3 +1,4 @@
+// sm90_prefill: shared memory and stages that follow from the tiles.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// sm90_prefill: tiles of queries and keys, and the registers that they take.
 #include <algorithm>
 #include <bit>
 
