@@ -37,10 +37,32 @@ __device__ __forceinline__ void store_two_rows(u32 first, u32 second, u32 pair) 
                : "memory");
 }
 
+//@ section convert
+// 128 rows of kChunks * 16 bytes to FP16, in panels of 64 columns, swizzled; those from `rows` on become zeros.
+template <int kChunks>
+__device__ __forceinline__ void convert_tile(u32 to, u32 from, int rows, int thread) {
+#pragma unroll 4
+  for (int round = 0; round < kChunks; ++round) {
+    const int i = 128 * round + thread, r = i / kChunks, c = i % kChunks;
+    uint4 x = load_shared_16(from + 16 * i);
+    if (r >= rows) x = make_uint4(0, 0, 0, 0);
+    const u32 at = to + c / 4 * 16384 + r * 128, chunk = ((c % 4 * 2) ^ (r % 8)) << 4;
+    store_shared_16(at + chunk, make_uint4(narrow_to_fp16(x.x), narrow_to_fp16(x.x >> 16), narrow_to_fp16(x.y), narrow_to_fp16(x.y >> 16)));
+    store_shared_16(at + (chunk ^ 16), make_uint4(narrow_to_fp16(x.z), narrow_to_fp16(x.z >> 16), narrow_to_fp16(x.w), narrow_to_fp16(x.w >> 16)));
+  }
+}
+
 //@ section body
 extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
 const u32 smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_q = smem + ${smem_q}, smem_p = smem + ${smem_p};
+//@ if narrow
+const u32 smem_raw_k = smem + ${smem_raw_k}, smem_raw_v = smem + ${smem_raw_v};  // as they come, rows of bytes
+//@ end
+//@ if token_scale
+const u32 smem_key_scales = smem + ${smem_key_scales};    // of the keys of four tiles in turns
+const u32 smem_value_scales = smem_key_scales + 4 * 512;  // of the tile whose V is converted
+//@ end
 // Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
 const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
 ${ring_addresses}
@@ -85,7 +107,12 @@ if (warp < 4) {
 //@ if splits
   int* const arrivals_before = (int*)(smem_bytes + ${smem_flag});
 //@ end
+//@ if softmax_v
   ${v_state}
+//@ end
+//@ if token_scale
+  u32 turn = 0;
+//@ end
   u32 s_buffer = 0, s_phase = 0, o_phase = 0;
   Segment s;
 #pragma unroll 1
@@ -103,17 +130,27 @@ if (warp < 4) {
     for (int round = 0; round < ${q_rounds}; ++round) {
       const int i = 128 * round + threadIdx.x, r = i / ${q_chunks}, c = i % ${q_chunks};
       const u32 at = smem_q + (c / 8) * ${q_panel} + r * 128 + (((c % 8) ^ (r % 8)) << 4);
+//@ if narrow
+      uint4 x = make_uint4(0, 0, 0, 0);
+      if (r < rows${q_real}) x = *(const uint4*)(${q_at});
+      store_shared_16(at, ${q_value});
+    }
+//@ else
       if (r < rows${q_real}) {
-        copy_async_16(at, q + ${q_batch}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c);
+        copy_async_16(at, ${q_at});
       } else {
         zero_16_bytes(at);
       }
     }
     copy_async_wait();
+//@ end
     fence_proxy_async();
     __syncwarp();
     if (lane == 0) mbarrier_arrive(mbar_q_full);
     ${limits}
+//@ if head_scale
+    const float key_scale = k_scale[${scale_at}], value_scale = v_scale[${scale_at}];
+//@ end
     float row_max[${own}], row_sum[${BM}];  // of the lane's own rows over all keys; of all rows over this thread's keys
 #pragma unroll
     for (int i = 0; i < ${own}; ++i) row_max[i] = -kInfinity;
@@ -126,6 +163,14 @@ if (warp < 4) {
       tcgen05_fence_after();
       float s_acc[${BM}];
       ${load_scores}(s_acc, tmem_lanes + s_buffer * ${BM});
+//@ if token_scale
+      const float key_scale = load_shared_float(smem_key_scales + turn * 512 + 4 * threadIdx.x);
+      turn = (turn + 1) % 4;
+//@ end
+//@ if scaled
+#pragma unroll
+      for (int r = 0; r < ${BM}; ++r) s_acc[r] *= key_scale;
+//@ end
       ${scores}
       // the maximum of each row: over the warp, then over the four warps
       float* const exchange = row_exchange + s_buffer * ${exchange_floats};
@@ -178,10 +223,17 @@ if (warp < 4) {
           tmem_wait_store();
         }
       }
+//@ if token_scale
+      ${wait_v}
+      const float value_scale = load_shared_float(smem_value_scales + 4 * threadIdx.x);
+#pragma unroll
+      for (int r = 0; r < ${BM}; ++r) s_acc[r] *= value_scale;
+//@ end
 #pragma unroll
       for (int r = 0; r < ${BM}; r += 2)
         store_two_rows(p_at + r * 128 + (p_chunk ^ (r % 8 << 4)), p_at + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
                        ${pack}(s_acc[r], s_acc[r + 1]));
+//@ if !narrow
       // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
       const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
       if (v_rows < 128) {
@@ -190,7 +242,10 @@ if (warp < 4) {
           ${zero_v}
         }
       }
+//@ end
+//@ if softmax_v
       ${step_v}
+//@ end
       fence_proxy_async();
       tcgen05_fence_before();
       __syncwarp();
@@ -240,6 +295,36 @@ if (warp < 4) {
       }
     }
   }
+//@ if narrow
+} else if (warp >= 6) {
+  // ---- bytes to FP16: K and V of a tile, each into one place that the products free
+//@ if late_lengths
+  if (launch_before != 2) wait_for_launch_before();
+//@ end
+  const int thread = threadIdx.x - 192;
+  ${converter_states}
+//@ if token_scale
+  u32 turn = 0;
+//@ end
+//@ if zero_columns
+  // columns past V's last
+  for (int i = thread; i < ${v_words}; i += 128) zero_16_bytes(smem_v + 16 * i);
+  named_barrier_sync(2, 128);
+//@ end
+  Segment s;
+#pragma unroll 1
+  while (next_segment(problem, range, s)) {
+#pragma unroll 1
+    for (int n = s.tile_begin; n < s.tile_end; ++n) {
+      ${convert_k}
+      // rows of V past this sequence belong to others: zeros, since 0 * NaN is NaN
+      ${convert_v}
+//@ if token_scale
+      turn = (turn + 1) % 4;
+//@ end
+    }
+  }
+//@ end
 } else {
   // ---- copies of K and V: tiles are read once, so first out of L2
   if (launch_before != 2) wait_for_launch_before();
@@ -304,9 +389,9 @@ const auto finish = [&](int row, float maximum, float sum, bool first) {
   if (first && row < rows) lse[${lse_row}] = visible ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
 //@ end
 //@ if sink
-  return own / sum;
+  return ${value_factor}own / sum;
 //@ else
-  return sum != 0.0f ? 1.0f / sum : 0.0f;
+  return sum != 0.0f ? ${value_scale} / sum : 0.0f;
 //@ end
 };
 // first element of O of a packed row

@@ -58,6 +58,26 @@ TEST_CASE("decode on sm_100a: tensor memory holds two tiles of S' and O'") {
         4 * 4 * (16 * 128 + 2 * 16));
 }
 
+TEST_CASE("decode on sm_100a converts caches of bytes by four more warps") {
+  const Json bytes{{"kv_dtype", "fp8_e4m3"}};
+  const Json r = resolved(bytes);
+  CHECK(r["num_threads"] == 320);
+  CHECK(r["num_kv_stages"] == 4);
+  CHECK(resolved({{"kv_dtype", "int8"}, {"group", 8}, {"queries", 8}})["BM"] == 32);
+  const auto with = [&](Json more) {
+    more.update(bytes);
+    return more;
+  };
+  CHECK(refusal(with({{"BM", 64}})) == "/BM");
+  CHECK(refusal(with({{"mask", "custom"}, {"score_mod", "alibi"}})) == "/score_mod");
+  CHECK(refusal(with({{"depth", 64}, {"operand", {{"kind", "paged"}, {"page_size", 1}}}})) ==
+        "/operand/page_size");
+  const Json groups{{"kind", "paged"}, {"page_size", 64}, {"quantization", {{"granularity", 64}}}};
+  CHECK(refusal(with({{"operand", groups}})) == "/operand/quantization/granularity");
+  // of P V, in FP16 whatever Q is
+  CHECK(generate(plan_of(bytes)).manifest.expectations[0].count == 16);
+}
+
 TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
   CHECK(refusal({{"BM", 48}}) == "/BM");
   CHECK(refusal({{"BM", 64}, {"score_mod", "alibi"}}) == "/BM");
@@ -65,6 +85,6 @@ TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
   CHECK(refusal({{"num_threads", 512}}) == "/num_threads");
   CHECK(refusal({{"num_kv_stages", 4}}) == "/num_kv_stages");
   CHECK(refusal({{"depth", 256}}) == "/depth");
-  CHECK(refusal({{"kv_dtype", "int8"}}) == "/kv_dtype");
+  CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
   CHECK(refusal({{"mma_shape", Json::array({64, 16, 16})}}) == "/mma_shape");
 }

@@ -1,6 +1,7 @@
 // The text of an sm100_decode kernel: what templates/sm100_decode.cuh leaves open.
 #include <fmt/ranges.h>
 
+#include "generator/config/quantization.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -8,6 +9,7 @@
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/sm100_decode/plan.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm100 {
 namespace {
@@ -30,12 +32,17 @@ std::string text_of(const DecodePlan& p, Emit emit) {
 }
 
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
-  const TensorMapSpec map = p.operand->map(64, DecodePlan::kRowBytes, 128);
-  std::vector<KernelParam> params{{Kind::tensor_map, "k", map}, {Kind::tensor_map, "v", map}};
+  const auto map = [&p](int columns) {
+    return p.narrow ? p.operand->map(columns, 0, 128) : p.operand->map(64, DecodePlan::kRowBytes, 128);
+  };
+  std::vector<KernelParam> params{{Kind::tensor_map, "k", map(p.depth)},
+                                  {Kind::tensor_map, "v", map(p.ov_depth)}};
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scaled()) add(Kind::pointer, "k_scale"), add(Kind::pointer, "v_scale");
+  if (p.token_scale) add_scale_strides(params, *p.config.operand, true);
   add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
   for (const auto& m : p.stream->members())
@@ -69,7 +76,6 @@ Prelude prelude_of(const DecodePlan& p) {
                               "tma_load",
                               "fence_proxy_async",
                               "descriptor",
-                              "copy_async_16",
                               "zero_16_bytes",
                               "exp2_approx",
                               "row_base",
@@ -79,7 +85,15 @@ Prelude prelude_of(const DecodePlan& p) {
                               "tcgen05_mma",
                               "tcgen05_commit"})
     prelude.use(section);
-  prelude.use(pack_name(p.config.dtype));
+  prelude.use(pack_name(p.math));
+  if (p.narrow) {
+    prelude.use("shared_words");
+    prelude.use(*p.config.kv_dtype == DType::int8 ? "int8_to_fp16" : "e4m3_to_fp16");
+    if (p.config.dtype == DType::bf16) prelude.use("bf16_to_fp16");
+  } else {
+    prelude.use("copy_async_16");
+  }
+  if (p.token_scale) prelude.use("copy_async_4"), prelude.use("store_shared_float");
   use_output(prelude, *p.config.out_dtype);
   if (p.lse) prelude.use("log2_approx");
   if (p.stream->splits()) prelude.use("atomic_add_acq_rel");
@@ -205,8 +219,55 @@ void emit_store_part(Writer& w, const DecodePlan& p) {
   emit_rows_of_output(w, p, fmt::format("part[row * {} + column] = x[i];", p.ov_depth));
 }
 
+/// K or V of tile n as bytes into the next slot, with the scales of its keys.
+void emit_load_bytes(Writer& w, const DecodePlan& p, bool k) {
+  const StagedPipeline& ring = k ? *p.raw_k : *p.raw_v;
+  const auto& operand = *p.operand;
+  const char* const name = k ? "k" : "v";
+  ring.emit_wait_empty(w, 0);
+  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.raw_bytes(k));
+  if (p.token_scale) {
+    operand.emit_load_scales(
+        w, "n", {name, 1, p.raw_scales_at(k), ring.stage(), scales_by_head(p.config.operand->quantization)});
+    w.line("copy_async_arrive({});", ring.full(0));
+  }
+  const int piece = operand.eff_page() * (k ? p.depth : p.ov_depth);
+  for (int round = 0; round < operand.rounds(); ++round) {
+    const std::string condition = operand.issues(round);
+    if (!condition.empty()) w.open("if ({})", condition);
+    w.line("tma_load(smem_raw_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, 0, {6}, {7});", name, ring.stage(),
+           p.raw_bytes(k), round * 32 * piece,
+           operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(0),
+           operand.coordinates("n", round), kEvictFirst);
+    if (!condition.empty()) w.close();
+  }
+  ring.emit_step(w);
+}
+
+/// The tile that has come to FP16, by the warps that convert.
+void emit_convert(Writer& w, const DecodePlan& p, bool k) {
+  const StagedPipeline& from = k ? *p.raw_k : *p.raw_v;
+  const StagedPipeline& to = k ? p.k->ring() : p.v->ring();
+  const char* const name = k ? "k" : "v";
+  from.emit_wait_full(w, 0);
+  to.emit_wait_empty(w, 0);
+  w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}, thread);", (k ? p.depth : p.ov_depth) / 16,
+         name, name, from.stage(), p.raw_bytes(k),
+         k ? "128" : fmt::format("s.sequence.seqlen_k - n * {}", DecodePlan::BN));
+  if (p.token_scale)
+    w.line("store_shared_float({} + 4 * thread, load_shared_float(smem + {} + {} * {} + 4 * thread));",
+           k ? "smem_key_scales + turn * 512" : "smem_value_scales", p.raw_scales_at(k), from.stage(),
+           4 * DecodePlan::BN);
+  w.line("fence_proxy_async();");
+  w.line("__syncwarp();");
+  w.line("if (lane == 0) mbarrier_arrive({}), mbarrier_arrive({});", from.empty(0), to.full(0));
+  from.emit_step(w);
+  to.emit_step(w);
+}
+
 /// K or V of tile n into the next slot.
 void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  if (p.narrow) return emit_load_bytes(w, p, name[0] == 'k');
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
   ring.emit_wait_empty(w, 0);
@@ -243,9 +304,19 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
        const int first = p.smem_barriers + 5 * 8;
        p.k->ring().emit_addresses(w, first);
        p.v->ring().emit_addresses(w, first + p.k->ring().barrier_bytes());
+       if (!p.narrow) return;
+       const int raw = first + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes();
+       p.raw_k->emit_addresses(w, raw);
+       p.raw_v->emit_addresses(w, raw + p.raw_k->barrier_bytes());
      }},
     {"ring_init",
-     [](Writer& w, const DecodePlan& p) { p.k->ring().emit_init(w, 1, 1), p.v->ring().emit_init(w, 1, 1); }},
+     [](Writer& w, const DecodePlan& p) {
+       // Tiles come by one lane's bytes, and the lanes' own copies of scales; or from four warps that convert.
+       const int arrivals = p.narrow ? 4 : 1;
+       p.k->ring().emit_init(w, arrivals, 1), p.v->ring().emit_init(w, arrivals, 1);
+       if (!p.narrow) return;
+       p.raw_k->emit_init(w, p.token_scale ? 33 : 1, 4), p.raw_v->emit_init(w, p.token_scale ? 33 : 1, 4);
+     }},
     {"range", [](Writer& w, const DecodePlan& p) { p.stream->emit_range(w); }},
     {"v_state", [](Writer& w, const DecodePlan& p) { p.v->ring().emit_state(w, false); }},
     {"consumer_states",
@@ -254,7 +325,22 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      }},
     {"producer_states",
      [](Writer& w, const DecodePlan& p) {
+       (p.narrow ? *p.raw_k : p.k->ring()).emit_state(w, true);
+       (p.narrow ? *p.raw_v : p.v->ring()).emit_state(w, true);
+     }},
+    {"converter_states",
+     [](Writer& w, const DecodePlan& p) {
+       if (!p.narrow) return;
+       p.raw_k->emit_state(w, false), p.raw_v->emit_state(w, false);
        p.k->ring().emit_state(w, true), p.v->ring().emit_state(w, true);
+     }},
+    {"convert_k",
+     [](Writer& w, const DecodePlan& p) {
+       if (p.narrow) emit_convert(w, p, true);
+     }},
+    {"convert_v",
+     [](Writer& w, const DecodePlan& p) {
+       if (p.narrow) emit_convert(w, p, false);
      }},
     {"limits", emit_limits},
     {"mask_load",
@@ -304,13 +390,18 @@ void add_numbers(Holes& holes, const DecodePlan& p) {
                                                  {"q_panel", p.q_tile().panel_bytes()},
                                                  {"q_chunks", p.padded_depth() / 8},
                                                  {"q_rounds", p.BM * p.padded_depth() / 8 / 128},
-                                                 {"q_ahead", 4}};
+                                                 {"q_ahead", 4},
+                                                 {"smem_raw_k", p.smem_raw_k},
+                                                 {"smem_raw_v", p.smem_raw_v},
+                                                 {"smem_key_scales", p.smem_key_scales},
+                                                 {"v_words", p.v->ring_bytes() / 16}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
 }
 
 void add_texts(Holes& holes, const DecodePlan& p) {
   const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
-  const DType type = p.config.dtype;
+  const DType type = p.math;
+  const auto& scales = p.config.operand->quantization;
   const bool ragged = p.stream->ragged_q();
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);
@@ -325,8 +416,8 @@ void add_texts(Holes& holes, const DecodePlan& p) {
       {"q_low", word(p.q_descriptor().low())},
       {"v_low", word(p.v->descriptor().low())},
       {"p_low", word(p.p_descriptor().low())},
-      {"k_get", p.k->get()},
-      {"v_get", p.v->get()},
+      {"k_get", p.narrow ? "k_desc" : p.k->get()},
+      {"v_get", p.narrow ? "v_desc" : p.v->get()},
       {"k_empty", p.k->ring().empty(0)},
       {"v_empty", p.v->ring().empty(0)},
       {"members", fmt::format("{}", fmt::join(members, ", "))},
@@ -336,7 +427,14 @@ void add_texts(Holes& holes, const DecodePlan& p) {
       {"load_scores", p.scores_access().load()},
       {"pack", pack_name(type)},
       {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
-      {"q_batch", ragged ? "" : "s.batch * q_stride_batch + "},
+      {"q_at",
+       fmt::format(
+           "q + {}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c",
+           ragged ? "" : "s.batch * q_stride_batch + ")},
+      {"q_value", p.config.dtype == p.math ? "x" : "bf16_to_fp16(x)"},
+      {"scale_at", p.head_scale ? scale_of_head(*scales, "s.batch", "s.kv_head") : ""},
+      {"value_factor", p.head_scale ? "value_scale * " : ""},
+      {"value_scale", p.head_scale ? "value_scale" : "1.0f"},
       {"o_batch", ragged ? "" : "s.batch * o_stride_batch + "},
       {"lse_row",
        ragged ? "(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]"
@@ -353,6 +451,9 @@ Holes holes_of(const DecodePlan& p) {
   add_texts(holes, p);
   for (const auto& [name, emit] : kBlocks) holes.text(name, text_of(p, emit));
   holes.when("late_lengths", !p.stream->range_reads_lengths());
+  holes.when("narrow", p.narrow).when("head_scale", p.head_scale).when("token_scale", p.token_scale);
+  holes.when("scaled", p.scaled()).when("softmax_v", !p.narrow || p.token_scale);
+  holes.when("zero_columns", p.ov_depth != p.padded_ov());
   holes.when("splits", p.stream->splits()).when("sink", p.sink).when("lse", p.lse);
   holes.text("epilogue", without_last_newline(fill_template("sm100_decode.cuh", "epilogue", holes).text()));
   return holes;
@@ -360,14 +461,14 @@ Holes holes_of(const DecodePlan& p) {
 
 Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
   Manifest m = manifest_of(p.config);
-  m.num_threads = DecodePlan::kThreads;
+  m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
   m.grid = {GridRule::Kind::stream_k, p.BM, 1, DecodePlan::BN};
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = params;
   m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", p.k_steps() + p.out_blocks() * p.v_steps()},
-                    {"griddepcontrol.wait", 4}};
+                    {"griddepcontrol.wait", 4 + (p.narrow && !p.stream->range_reads_lengths())}};
   return m;
 }
 
@@ -383,7 +484,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
   body.raw(fill_template("sm100_decode.cuh", "functions", holes));
-  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", DecodePlan::kThreads);
+  if (p.narrow) body.raw(fill_template("sm100_decode.cuh", "convert", holes));
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}({})", entry_name(*p.config.name),
             parameter_list(
                 params,

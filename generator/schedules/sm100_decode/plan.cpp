@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
@@ -15,13 +16,29 @@ constexpr std::string_view kName = "sm100_decode";
 /// More tiles on their way than cover the time to memory only queue.
 constexpr int kMostStages = 4;
 
+/// Bytes come by tensor copies of whole rows, whose pieces begin at 128 bytes of shared memory.
+void check_bytes(const Config& m, const MeaningCheck& check) {
+  const auto& scales = m.operand->quantization;
+  check.takes(!scales || scales->scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32",
+              "f32");
+  const auto mod = m.score_mod->kind;
+  const bool by_rows = mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr;
+  check.takes(m.mask->kind != MaskConfig::Kind::custom || !by_rows, "/score_mod",
+              "has no registers for alibi or expr beside bits of a mask where keys are bytes", "none");
+  if (m.operand->kind != OperandKind::paged) return;
+  const int piece = sm90::MHAOperand::piece_rows(DecodePlan::BN, *m.operand->page_size);
+  check.takes(piece * m.depth % 128 == 0 && piece * *m.ov_depth % 128 == 0, "/operand/page_size",
+              "takes pages of bytes whose rows in a tile are a multiple of 128 bytes", "8, 16");
+}
+
 bool check_meaning(const Config& c, Violations& out) {
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   check.keys({"BK", "swizzle", "num_kv_stages"});
   check.takes_16_bit();
-  check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
-              std::string(to_string(c.dtype)));
+  check.takes_kv_of_dtype_or_bytes();
+  check.takes_one_scale_a_row();
+  if (size_of(*m.kv_dtype) == 1) check_bytes(m, check);
   check.takes_plain_rows();
   check.takes_positive_scale();
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
@@ -34,12 +51,13 @@ bool check_meaning(const Config& c, Violations& out) {
 }
 
 /// Rows for which a thread has registers (tried with ptxas 13.0): slopes and words of bits are kept for each, and ends of
-/// windows with chunks or padding take many.
+/// windows with chunks or padding take many. With warps that convert a thread has 168 of them instead of 255.
 int most_rows(const Config& m) {
   const MaskConfig& mask = *m.mask;
   const bool window =
       mask.kind == MaskConfig::Kind::window && (mask.left_padding || mask.chunk != MaskConfig::kUnbounded);
   const bool kept = mask.kind == MaskConfig::Kind::custom || m.score_mod->kind == ScoreMod::Kind::alibi;
+  if (size_of(*m.kv_dtype) == 1) return kept ? 16 : 32;
   return window || kept ? 32 : 64;
 }
 
@@ -48,7 +66,7 @@ int default_rows(const Config& c) {
   const bool counted = c.num_q_heads && c.kv_num_heads;
   const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
   const int rows = heads * c.queries.value_or(1);
-  return rows <= 16 ? 16 : rows <= 32 ? 32 : most_rows(c);
+  return std::min(rows <= 16 ? 16 : rows <= 32 ? 32 : 64, most_rows(c));
 }
 
 /// The key's only value here.
@@ -68,12 +86,16 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   if (p.BM > most_rows(c)) {
-    refuse(kName, {"/BM"}, "a thread has registers for what 32 rows of this mask or score_mod keep", "32");
+    refuse(
+        kName, {"/BM"},
+        fmt::format("a thread has registers for {} rows of this mask, score_mod and kv_dtype", most_rows(c)),
+        std::to_string(most_rows(c)));
     return false;
   }
   only(c.BN, DecodePlan::BN, refuse, "/BN", "BN is the 128 rows of the matrix instruction, a key each");
-  only(c.num_threads, DecodePlan::kThreads, refuse, "/num_threads",
-       "four warps of softmax, one for products, one for copies");
+  only(c.num_threads, p.num_threads(), refuse, "/num_threads",
+       p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
+                : "four warps of softmax, one for products, one for copies");
   if (c.swizzle && swizzle_bytes(c) != DecodePlan::kRowBytes)
     refuse("V20", {"/swizzle"}, "sm100_decode tiles rows into swizzle spans of 128 bytes", "128B");
   c.swizzle = SwizzleMode::b128;
@@ -81,9 +103,9 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
 }
 
 /// Stages of K and of V, each in a ring of its own.
-void set_rings(DecodePlan& p, const Config& c) {
+void set_rings(DecodePlan& p) {
   FA4Config& f = p.rings;
-  f.params.dtype = c.dtype;
+  f.params.dtype = p.math;
   f.swizzle_bytes = DecodePlan::kRowBytes, f.gran = 64, f.MMA_K = 16;
   const auto padded = [](int columns) { return (columns + 63) / 64 * 64; };
   f.padded_qk = f.BK0 = padded(p.depth);
@@ -94,23 +116,40 @@ void set_rings(DecodePlan& p, const Config& c) {
   f.full_k_bytes = f.staged_k_bytes = DecodePlan::BN * f.padded_qk * 2;
   f.full_v_bytes = DecodePlan::BN * f.padded_ov * 2;
   f.tmem_s1 = p.BM, f.tmem_o0 = f.tmem_o1 = p.tmem_o();
-  f.num_kv_stages = p.num_kv_stages;
+  f.num_kv_stages = p.narrow ? 1 : p.num_kv_stages;
+  if (p.narrow) {
+    p.raw_k.emplace("raw_k", p.num_kv_stages, 1);
+    p.raw_v.emplace("raw_v", p.num_kv_stages, 1);
+  }
   p.k.emplace(f, true);
   p.v.emplace(f, false);
 }
 
 void set_memory(DecodePlan& p) {
   p.smem = {};
-  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
-  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, p.narrow ? "K in FP16" : "K stages");
+  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, p.narrow ? "V in FP16" : "V stages");
+  const int stages = p.num_kv_stages;
+  if (p.narrow) {
+    p.smem_raw_k = p.smem.add("raw_k", stages * p.raw_bytes(true), 1024, "K stages");
+    p.smem_raw_v = p.smem.add("raw_v", stages * p.raw_bytes(false), 1024, "V stages");
+  }
+  if (p.token_scale) {
+    constexpr int kTile = 4 * DecodePlan::BN;
+    p.smem_raw_scales =
+        p.smem.add("raw_scales", 2 * stages * kTile, 16, "scales of each key: K and V stages");
+    p.smem_key_scales = p.smem.add("scales", 5 * kTile, 16, "scales of K of four tiles, of V of one");
+  }
   p.smem_q = p.smem.add("q", p.BM * p.padded_depth() * 2, 1024, "Q: the packed query rows");
   p.smem_p = p.smem.add("p", p.BM * DecodePlan::BN * 2, 1024, "P, rows = query rows");
   p.smem_rows = p.smem.add("rows", 4 * 3 * 4 * p.BM, 16, "bases, factors of O' of each row, of each warp");
   p.smem_exchange =
       p.smem.add("exchange", 2 * 4 * 4 * p.BM, 16, "maximum of each row, of each warp; of two tiles");
   p.smem_table = p.smem.add("table", 2 * 4 * p.BM, 16, "query and head of each row");
-  p.smem_barriers = p.smem.add("mbar", 5 * 8 + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes(), 8,
-                               "Q, S', P, O'; K and V rings full/empty");
+  p.smem_barriers = p.smem.add("mbar",
+                               5 * 8 + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() +
+                                   (p.narrow ? 2 * p.raw_k->barrier_bytes() : 0),
+                               8, "Q, S', P, O'; K and V rings full/empty");
   p.smem_flag = p.smem.add("flag", 4, 4, "arrivals at the item before this block");
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
@@ -118,18 +157,20 @@ void set_memory(DecodePlan& p) {
 bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   const int most = target_info(Target::sm_100a).smem_bytes;
   p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
-  set_rings(p, c), set_memory(p);
+  set_rings(p), set_memory(p);
   const auto too_many = [&] { return p.smem.bytes() > most; };
   while (!c.num_kv_stages && too_many() && p.num_kv_stages > 2) {
     --p.num_kv_stages;
-    set_rings(p, c), set_memory(p);
+    set_rings(p), set_memory(p);
   }
   if (p.num_kv_stages < 2 || p.num_kv_stages > 16) {
     refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 2 to 16 here", "2");
     return false;
   }
   if (too_many()) {
-    const int per_stage = p.k->full_kv_bytes() + p.v->full_kv_bytes() + 32;
+    const int tiles =
+        p.narrow ? p.raw_bytes(true) + p.raw_bytes(false) : p.k->full_kv_bytes() + p.v->full_kv_bytes();
+    const int per_stage = tiles + 32;
     const int fitting = p.num_kv_stages - (p.smem.bytes() - most + per_stage - 1) / per_stage;
     refuse("V15", {"/num_kv_stages", "/depth"},
            fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most),
@@ -137,7 +178,8 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   c.num_kv_stages = p.num_kv_stages;
-  only(c.BK, p.padded_depth(), refuse, "/BK", "K comes at once: BK is the depth in whole swizzle spans");
+  only(c.BK, p.narrow ? (p.depth + 127) / 128 * 128 : p.padded_depth(), refuse, "/BK",
+       "K comes at once: BK is the depth in whole swizzle spans");
   return true;
 }
 
@@ -177,6 +219,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.ov_depth = *c.ov_depth;
   p.lse = *c.lse;
   p.sink = *c.sink;
+  p.narrow = size_of(*c.kv_dtype) == 1;
+  p.math = p.narrow ? DType::fp16 : c.dtype;
+  p.token_scale = scales_by_row(c.operand->quantization);
+  p.head_scale = c.operand->quantization.has_value() && !p.token_scale;
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
   const std::array<int, 3> shape{128, p.BM, 16};
   if (c.mma_shape && *c.mma_shape != shape)

@@ -25,18 +25,26 @@ struct DecodePlan {
 
   int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
   bool lse = false, sink = false;
+  /// K and V of one byte an element: four more warps turn tiles into FP16, which is the type of all products then.
+  bool narrow = false;
+  DType math = DType::bf16;
+  bool head_scale = false;   ///< one scale of K and of V for a head, or for all
+  bool token_scale = false;  ///< one for each key
 
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_p = 0, smem_rows = 0, smem_exchange = 0, smem_table = 0,
       smem_barriers = 0, smem_flag = 0, smem_tmem = 0;
+  int smem_raw_k = 0, smem_raw_v = 0, smem_raw_scales = 0, smem_key_scales = 0;
 
   std::optional<sm90::MHAOperand> operand;
-  std::optional<TMAConsumerPipeline> k, v;
+  std::optional<TMAConsumerPipeline> k, v;     ///< of what the products read
+  std::optional<StagedPipeline> raw_k, raw_v;  ///< of bytes on their way to become that
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
 
-  static constexpr int kThreads = 192;   ///< softmax, a warp that issues products, one that copies
+  /// Softmax, a warp that issues products, one that copies; warps that convert.
+  int num_threads() const { return narrow ? 320 : 192; }
   static constexpr int BN = 128;         ///< keys of a tile: rows of a matrix instruction
   static constexpr int kRowBytes = 128;  ///< of a swizzle span
 
@@ -49,6 +57,11 @@ struct DecodePlan {
   SmemTile p_tile() const { return {BM, kRowBytes, 2}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
   MMASmemDescriptor p_descriptor() const { return {p_tile(), true}; }
+  /// Bytes of a tile of K or V as it comes, where it is converted.
+  int raw_bytes(bool of_k) const { return BN * (of_k ? depth : ov_depth); }
+  /// Of the scales of K's or V's keys, of slot 0.
+  int raw_scales_at(bool of_k) const { return smem_raw_scales + (of_k ? 0 : num_kv_stages * 4 * BN); }
+  bool scaled() const { return head_scale || token_scale; }
   int k_steps() const { return depth / 16; }
   int v_steps() const { return BN / 16; }
   /// Columns of tensor memory: S' of two tiles, then O'.

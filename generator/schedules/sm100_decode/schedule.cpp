@@ -21,7 +21,9 @@ class Sm100Decode final : public Schedule {
     }
     return out;
   }
-  Resources resources() const override { return {plan_.smem.bytes(), sm100::DecodePlan::kThreads, 255}; }
+  Resources resources() const override {
+    return {plan_.smem.bytes(), plan_.num_threads(), plan_.narrow ? 168 : 255};
+  }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs;
     plan_.q_descriptor().add_proofs(proofs, "Q", plan_.depth);

@@ -1,4 +1,4 @@
-// Planning of shared memory: rings of K and V, their stages, and where everything lies.
+// sm90_prefill: shared memory and stages that follow from the tiles.
 #include <algorithm>
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Planning of tiles: the fastest ones measured, and the registers that limit them.
+// sm90_prefill: tiles of queries and keys, and the registers that they take.
 #include <algorithm>
 #include <bit>
 
