@@ -92,10 +92,11 @@ extern __shared__ __align__(1024) unsigned char smem_bytes[];
 const u32 smem = smem_address(smem_bytes);
 const u32 smem_q = smem + ${smem_q}, smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_factors = smem + ${smem_factors};
 // Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
-// rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free.
+// rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free; it
+// stays without a Q, for an item that has no keys.
 const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 16, mbar_p_full = mbar_q_full + 32;
 const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
-const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112;
+const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112, mbar_q_none = mbar_q_full + 120;
 ${ring_addresses}
 //@ if dynamic
 int4* const work_items = (int4*)(smem_bytes + ${smem_work});  // this item and the next: place, rows of the sequence
@@ -121,6 +122,7 @@ if (threadIdx.x == 0) {
     mbarrier_init(mbar_o_full + i, 1);
   }
   mbarrier_init(mbar_q_empty, 4);
+  mbarrier_init(mbar_q_none, 1);
   ${ring_init}
   fence_mbarrier_init();
 }
@@ -219,7 +221,7 @@ if (warp < 8) {
   const u32 o_lanes = tmem + ((u32)quarter << 21);
   const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
   const u32 stage = smem_q + quarter * ${warp_stage}, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
-  u32 factor_phase = 0, o_phase = 0;
+  u32 factor_phase = 0, o_phase = 0, none_phase = 0;
 //@ if ragged
   ${v_state}
 //@ end
@@ -257,6 +259,11 @@ if (warp < 8) {
 //@ end
     }
     const bool any = work.num_blocks > 0;  // else rows of zeros
+    if (!any) {
+      // The copies know that the last item's O has left. Only then may this one leave: they would miss a phase of two.
+      mbarrier_wait(mbar_q_none, none_phase);
+      none_phase ^= 1;
+    }
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
       float inv_sum = 0.0f;
@@ -360,13 +367,14 @@ if (warp < 8) {
         int n = work.num_blocks - 1;
         ${load_k}
         ${load_v}
-        mbarrier_wait(mbar_q_empty, q_phase);
 //@ if table
         if (lane == 0) {
+          mbarrier_wait(mbar_q_empty, q_phase);
           ${load_q0}
           ${load_q1}
         }
 //@ else
+        mbarrier_wait(mbar_q_empty, q_phase);
         ${load_q0}
         ${load_q1}
 //@ end
@@ -375,8 +383,13 @@ if (warp < 8) {
           ${load_k}
           ${load_v}
         }
+//@ if table
+      } else if (lane == 0) {
+//@ else
       } else {
+//@ end
         mbarrier_wait(mbar_q_empty, q_phase);  // no keys: O's zeros leave through Q's place, nothing else does
+        mbarrier_arrive(mbar_q_none);
       }
       q_phase ^= 1;
     ${end_items}

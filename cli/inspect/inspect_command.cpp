@@ -11,6 +11,7 @@
 #include "cli/commands.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/inspect/inspect_amd.hpp"
+#include "cli/inspect/inspect_cycles.hpp"
 #include "cli/inspect/inspect_html.hpp"
 #include "cli/inspect/report_json.hpp"
 #include "cli/output.hpp"
@@ -67,7 +68,7 @@ const char* kind_text(KernelParam::Kind kind) {
 
 struct Options {
   std::string config, html, timeline, diff;
-  bool source = false, origins = false;
+  bool source = false, origins = false, cycles = false;
 };
 
 Json report_of(const Config& config, const Plan& plan) {
@@ -142,6 +143,12 @@ void print_difference(const Plan& one, const Plan& other, bool json) {
   fmt::print("{}", table(rows, true));
 }
 
+/// Null unless there is one and it is wanted: AMD's takes no run and is always shown.
+Json cycle_model(const Options& options, const Plan& plan, const KernelSource& source) {
+  if (is_amd(plan.resolved().target)) return amd_cycle_model(source);
+  return options.cycles ? cycle_model_json(plan, source) : Json();
+}
+
 int inspect(const Options& options, bool json) {
   const Config config = load_config(options.config);
   const Plan plan = make_plan(config);
@@ -162,13 +169,13 @@ int inspect(const Options& options, bool json) {
   }
   const Json planned = Json::parse(plan.to_json());
   const Json map = outline(source.text);
-  const bool amd = is_amd(plan.resolved().target);
   if (json) {
     Json document = planned;
     document["manifest"] = Json::parse(to_json(source.manifest));
     document["source_bytes"] = source.text.size();
     document["source_map"] = map;
-    if (amd) document["cycle_model"] = amd_cycle_model(source);
+    if (const Json model = cycle_model(options, plan, source); !model.is_null())
+      document["cycle_model"] = model;
     if (options.source) document["source"] = source.text;
     if (options.origins) document["origins"] = origins_json(source);
     print_json(document);
@@ -184,7 +191,8 @@ int inspect(const Options& options, bool json) {
   fmt::print("\n{} {}\n", bold("kernel"), source.manifest.entry);
   for (const KernelParam& param : source.manifest.params)
     fmt::print("  {:<12} {}\n", kind_text(param.kind), param.role);
-  if (amd) print_amd_cycle_model(amd_cycle_model(source));
+  if (const Json model = cycle_model(options, plan, source); !model.is_null())
+    is_amd(plan.resolved().target) ? print_amd_cycle_model(model) : print_cycle_model(model);
   fmt::print("\n{} ({}; `kiln generate` writes it)\n", bold("source"), bytes_text(source.text.size()));
   for (const Json& line : map) {
     fmt::print("{:>6}  {}{}\n", line["line"].get<int>(),
@@ -202,6 +210,10 @@ Action add_inspect(CLI::App& command, Common& common) {
   command.add_flag("--source", options->source, "The source as well");
   command.add_flag("--origins", options->origins,
                    "The source alone, each line behind the line of kiln that wrote it");
+  command.add_flag(
+      "--cycles", options->cycles,
+      "Also what a tile costs on the hardware, predicted from a run on the emulated device (sm_90a and "
+      "sm_100a prefill; of AMD targets always there)");
   command.add_option("--html", options->html, "Write everything as one self-contained page");
   command.add_option("--diff", options->diff, "Another config: what differs; with --html both on one page");
   command.add_option("--timeline", options->timeline, "Write the main loop's timeline as an SVG picture");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "emulator/machine/machine.hpp"
+#include "emulator/machine/trace.hpp"
 #include "emulator/tcgen05/hooks.hpp"
 
 namespace kiln::emulator {
@@ -153,6 +154,7 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
   std::uint32_t n = 0;
   std::uint64_t lanes = 0;
   const bool resumed = w.resumed, findings = w.block->cluster->findings;
+  TraceWork* const work = traced_work(w);
   while (n < quantum) {
     if (w.pc >= w.stop_pc && !(n == 0 && resumed)) {
       park(w);
@@ -172,6 +174,7 @@ std::uint32_t run_warp(Warp& w, std::uint32_t quantum) {
     lanes += exec == 0xffffffffu ? 32 : static_cast<std::uint32_t>(std::popcount(exec));
     if (findings && op.predicate != kNoRef) check_guard(w, op, program);
     if (exec == 0) continue;
+    if (work != nullptr) work->add(work_of(w, op));
     if (findings && (op.stamps || (exec & ~w.clean[at]) != 0)) {
       track_registers(w, op, program);
       if (w.stop) break;
@@ -212,6 +215,7 @@ void exit_lanes(Warp& w, std::uint32_t mask) {
     for (NamedBarrier& b : w.block->barriers) barrier_settle(*w.block, b);
     return;
   }
+  trace(w, c.program->ops[w.pc - 1], TraceEvent::What::end, 0);
   tcgen05::warp_ended(w);
   --w.block->live_warps;
   if (w.block->live_warps == 0 && !c.aborted) tcgen05::block_ended(w);

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <numeric>
+#include <utility>
 
 #include "emulator/machine/machine.hpp"
 
@@ -14,6 +15,11 @@ constexpr std::uint64_t kMmaClocks =
 std::atomic<Trace*>& active() {
   static std::atomic<Trace*> trace{nullptr};
   return trace;
+}
+
+bool in_first_block(const Warp& w) {
+  const Dim3& block = w.block->id;
+  return block.x == 0 && block.y == 0 && block.z == 0;
 }
 
 }  // namespace
@@ -29,8 +35,13 @@ void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32
   event.id = id;
   event.phase = phase;
   event.count = count;
+  if (TraceWork* const sum = work(w)) event.work = std::exchange(*sum, {});
   const std::lock_guard lock(mutex_);
-  if (events_.size() < kMost) events_.push_back(event);
+  if (events_.size() < most_) events_.push_back(event);
+}
+
+TraceWork* Trace::work(const Warp& w) {
+  return costs_ ? &work_[static_cast<std::size_t>(w.index) % work_.size()] : nullptr;
 }
 
 TraceScope::TraceScope(Trace& trace) {
@@ -43,9 +54,14 @@ TraceScope::~TraceScope() {
 void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
            std::uint64_t count) {
   Trace* const trace = active().load(std::memory_order_relaxed);
-  if (trace == nullptr) return;
-  const Dim3& block = w.block->id;
-  if (block.x == 0 && block.y == 0 && block.z == 0) trace->note(w, op, what, id, phase, count);
+  if (trace == nullptr || !in_first_block(w)) return;
+  if (what >= TraceEvent::What::wgmma && !trace->costs()) return;
+  trace->note(w, op, what, id, phase, count);
+}
+
+TraceWork* traced_work(const Warp& w) {
+  Trace* const trace = active().load(std::memory_order_relaxed);
+  return trace != nullptr && trace->costs() && in_first_block(w) ? trace->work(w) : nullptr;
 }
 
 }  // namespace kiln::emulator

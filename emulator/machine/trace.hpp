@@ -2,6 +2,7 @@
 // TraceScope is alive. Internal.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <mutex>
 #include <vector>
@@ -10,6 +11,22 @@ namespace kiln::emulator {
 
 struct Warp;
 struct Op;
+
+/// What warp instructions ask of the machine, in units of one warp instruction or in bytes of the whole warp: for the
+/// cycle model. Instructions are those of PTX, as ptxas is known to translate them (moves cost nothing).
+struct TraceWork {
+  std::uint32_t issue = 0;   ///< issue slots
+  std::uint32_t fma = 0;     ///< instructions of the FP32 pipe, two for packed pairs
+  std::uint32_t alu = 0;     ///< integers, logic, comparisons, minima and maxima, packing conversions
+  std::uint32_t mufu = 0;    ///< exponentials, reciprocals, conversions between integers and floats
+  std::uint32_t shared = 0;  ///< bytes of shared memory, shuffles included
+  std::uint32_t tensor = 0;  ///< bytes of tensor memory
+  std::uint32_t global = 0;  ///< bytes of global memory
+
+  void add(const TraceWork& o);
+};
+/// Of one execution of an instruction by a full warp.
+TraceWork work_of(const Warp& w, const Op& op);
 
 struct TraceEvent {
   enum class What : std::uint8_t {
@@ -22,6 +39,11 @@ struct TraceEvent {
     commit_wait,   ///< all but the latest `count` groups were complete
     wgmma_commit,  ///< a group; `count` wgmmas were issued so far
     wgmma_wait,    ///< all but the latest `count` groups were complete
+    wgmma,  ///< one warp's part: `count` FLOP of the four, `phase` bytes of shared memory, `id` bits of a value
+    mma,    ///< tcgen05.mma: `count` FLOP of a CTA, `phase` bytes of its shared memory, `id` bits of a value
+    mma_commit,   ///< tcgen05.commit on mbarrier `id` in phase `phase`, of what the warp issued before
+    tensor_wait,  ///< tcgen05.wait::ld or ::st
+    end,          ///< of the warp
   };
   What what = What::arrive;
   int warp = 0;
@@ -29,19 +51,30 @@ struct TraceEvent {
   std::uint64_t instructions = 0;  ///< that the warp has executed, mma.sync counted as 16
   std::uint32_t id = 0;  ///< a barrier's number; of an mbarrier its bytes from the start of shared memory
   std::uint64_t phase = 0, count = 0;
+  TraceWork work;  ///< of the warp since its event before; of a trace with costs
 };
 
 class Trace {
  public:
   static constexpr std::size_t kMost = 20000;  ///< events; later ones are dropped
 
+  /// `costs`: also what the cycle model needs, TraceEvent::work and the kinds from `wgmma` on.
+  explicit Trace(bool costs = false, std::size_t most = kMost) : costs_(costs), most_(most) {}
+  bool costs() const { return costs_; }
+  bool complete() const { return events_.size() < most_; }
+  /// Where the work of a warp is summed up; null: no costs are wanted.
+  TraceWork* work(const Warp& w);
+
   void note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
             std::uint64_t count);
   const std::vector<TraceEvent>& events() const { return events_; }
 
  private:
+  bool costs_;
+  std::size_t most_;
   std::mutex mutex_;
   std::vector<TraceEvent> events_;
+  std::array<TraceWork, 64> work_{};  ///< by warp
 };
 
 /// The launches of the process write into `trace` while it is alive; one at a time.
@@ -53,6 +86,8 @@ class TraceScope {
   TraceScope& operator=(const TraceScope&) = delete;
 };
 
+/// Where run_warp sums up what a warp executes; null unless it is of the first block and someone wants costs.
+TraceWork* traced_work(const Warp& w);
 /// Writes an event of a warp of the first block, when someone traces.
 void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase = 0,
            std::uint64_t count = 0);

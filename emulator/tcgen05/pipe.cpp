@@ -1,6 +1,7 @@
 // The pipe of asynchronous tensor instructions: when they run, and what running them does.
 #include <algorithm>
 
+#include "emulator/machine/trace.hpp"
 #include "emulator/tcgen05/hooks.hpp"
 #include "emulator/tcgen05/unit.hpp"
 
@@ -61,11 +62,24 @@ void check_collector(Pipe& pipe, const PipeOp& o, const std::vector<Cta>& ctas) 
   if (o.collector != Collector::use) kept.valid = false;
 }
 
+/// A product for the cycle model. Fewer than 128 rows take the time of 128; each operand row has 32 bytes of K.
+void trace_product(const PipeOp& o) {
+  const MmaCall& c = o.product;
+  const auto n = static_cast<std::uint64_t>(c.i.n), k = static_cast<std::uint64_t>(k_of(c.shape.kind));
+  const std::uint64_t rows = c.shape.ws ? rows_of(c) : kLanes;
+  const std::uint64_t operand_rows =
+      n / static_cast<unsigned>(c.shape.group) + (c.shape.a_in_tensor_memory ? 0 : rows_of(c));
+  trace(*o.warp, *o.op, TraceEvent::What::mma, 256 / static_cast<std::uint32_t>(k), 32 * operand_rows,
+        2 * rows * n * k);
+}
+
 void arrive(Cluster& c, const PipeOp& o) {
   for (Block* target : o.targets) {
     MBarrier* m = find_mbarrier(*o.warp, *o.op, o.lane, *target, o.mbarrier);
     if (m == nullptr) continue;
     if (m->pending == 0) report_overrun(*o.warp, *o.op, o.lane, o.mbarrier, *m);
+    if (target == o.warp->block)
+      trace(*o.warp, *o.op, TraceEvent::What::mma_commit, o.mbarrier - kSharedBase, m->phase);
     join(m->arriving, o.published);
     mbarrier_arrive(c, *m, 1);
   }
@@ -78,6 +92,7 @@ void run(Cluster& c, Pipe& pipe, const PipeOp& o) {
       const std::vector<Cta> ctas = ctas_at(o, o.product.shape.group);
       if (c.findings && (o.collector != Collector::discard || pipe.collected[o.buffer].valid))
         check_collector(pipe, o, ctas);
+      trace_product(o);
       multiply(o.product, ctas);
       c.counters.matrix_flops += std::uint64_t{2} * static_cast<unsigned>(o.product.i.m) *
                                  static_cast<unsigned>(o.product.i.n) *

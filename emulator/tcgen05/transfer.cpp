@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/tcgen05/hooks.hpp"
 #include "emulator/tcgen05/unit.hpp"
@@ -225,6 +226,7 @@ void run_wait(Warp& w, const Op& op) {
     complete_stores(w);
   else
     complete_loads(w);
+  trace(w, op, TraceEvent::What::tensor_wait, op.flags);
 }
 
 void warp_ended(Warp& w) {

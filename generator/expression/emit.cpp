@@ -78,48 +78,59 @@ class Emitter {
     return fmt::format("{}({})", name, args);
   }
 
+  std::string arg(const Node& n, std::size_t i) const { return texts_[static_cast<std::size_t>(n.args[i])]; }
+  std::string infix(const Node& n, const char* op) const {
+    return fmt::format("({} {} {})", arg(n, 0), op, arg(n, 1));
+  }
+
+  /// A reciprocal of a literal is exact enough and costs nothing.
+  std::string quotient(const Node& n) const {
+    const Node& divisor = node(n.args[1]);
+    const Node& inner = divisor.op == Op::to_real ? node(divisor.args[0]) : divisor;
+    if (inner.op == Op::literal && inner.value != 0 && std::isfinite(inner.value) &&
+        std::fabs(inner.value) > 1e-30 && std::fabs(inner.value) < 1e30) {
+      return fmt::format("({} * {})", arg(n, 0), float_text(1 / inner.value, names_));
+    }
+    return fmt::format("({} * {}({}))", arg(n, 0), names_.rcp, arg(n, 1));
+  }
+  /// C++ rounds towards 0, these towards minus infinity: a dividend that may be negative is corrected.
+  std::string modulo(const Node& n) {
+    if (node(n.args[0]).lowest >= 0) return infix(n, "%");
+    const std::string rest = named(Type::integer, infix(n, "%"));
+    return fmt::format("({0} < 0 ? {0} + {1} : {0})", rest, arg(n, 1));
+  }
+  std::string floor_divide(const Node& n) {
+    if (node(n.args[0]).lowest >= 0) return infix(n, "/");
+    return fmt::format("({0} / {1} - ({0} % {1} < 0 ? 1 : 0))", name_of(n.args[0]), arg(n, 1));
+  }
+  std::string real_of(const Node& n) const {
+    const Node& inner = node(n.args[0]);
+    return inner.op == Op::literal ? float_text(inner.value, names_) : fmt::format("(float){}", arg(n, 0));
+  }
+
   std::string text_of(const Node& n) {
-    const auto arg = [&](std::size_t i) { return texts_[static_cast<std::size_t>(n.args[i])]; };
-    const auto infix = [&](const char* op) { return fmt::format("({} {} {})", arg(0), op, arg(1)); };
     const bool real = n.type == Type::real;
     switch (n.op) {
       case Op::literal:
         return real ? float_text(n.value, names_) : fmt::format("{}", static_cast<std::int64_t>(n.value));
       case Op::variable:
         return std::string(variable_name(n.variable));
-      case Op::to_real: {
-        const Node& inner = node(n.args[0]);
-        return inner.op == Op::literal ? float_text(inner.value, names_) : fmt::format("(float){}", arg(0));
-      }
+      case Op::to_real:
+        return real_of(n);
       case Op::negate:
-        return fmt::format("(-{})", arg(0));
-      case Op::divide: {
-        // A reciprocal of a literal is exact enough and costs nothing.
-        const Node& divisor = node(n.args[1]);
-        const Node& inner = divisor.op == Op::to_real ? node(divisor.args[0]) : divisor;
-        if (inner.op == Op::literal && inner.value != 0 && std::isfinite(inner.value) &&
-            std::fabs(inner.value) > 1e-30 && std::fabs(inner.value) < 1e30) {
-          return fmt::format("({} * {})", arg(0), float_text(1 / inner.value, names_));
-        }
-        return fmt::format("({} * {}({}))", arg(0), names_.rcp, arg(1));
-      }
-      // C++ rounds towards 0, these towards minus infinity: a dividend that may be negative is corrected.
-      case Op::modulo: {
-        if (node(n.args[0]).lowest >= 0) return infix("%");
-        const std::string rest = named(Type::integer, infix("%"));
-        return fmt::format("({0} < 0 ? {0} + {1} : {0})", rest, arg(1));
-      }
+        return fmt::format("(-{})", arg(n, 0));
+      case Op::divide:
+        return quotient(n);
+      case Op::modulo:
+        return modulo(n);
       case Op::idiv:
-        if (node(n.args[0]).lowest >= 0) return infix("/");
-        return fmt::format("({0} / {1} - ({0} % {1} < 0 ? 1 : 0))", name_of(n.args[0]), arg(1));
+        return floor_divide(n);
       case Op::logical_not:
-        return fmt::format("(!{})", arg(0));
+        return fmt::format("(!{})", arg(n, 0));
       case Op::select:
-        return fmt::format("({} ? {} : {})", arg(0), arg(1), arg(2));
-      case Op::load: {
-        const std::string& name = tensors_[static_cast<std::size_t>(n.tensor)].tensor.name;
-        return call(n, "captured_" + name, "captured");
-      }
+        return fmt::format("({} ? {} : {})", arg(n, 0), arg(n, 1), arg(n, 2));
+      case Op::load:
+        return call(n, "captured_" + tensors_[static_cast<std::size_t>(n.tensor)].tensor.name, "captured");
       case Op::min:
         return call(n, real ? names_.min : names_.int_min);
       case Op::max:
@@ -128,36 +139,33 @@ class Emitter {
         return call(n, real ? names_.abs : names_.int_abs);
       case Op::floor:
         return call(n, names_.floor);
+      case Op::sqrt:
+        return call(n, names_.sqrt);
+      default:
+        return infix_of(n.op)[0] != '\0' ? infix(n, infix_of(n.op)) : by_powers(n);
+    }
+  }
+
+  /// Functions that the hardware has for base 2.
+  std::string by_powers(const Node& n) const {
+    switch (n.op) {
       case Op::exp:
-        return fmt::format("{}({} * 1.44269504f)", names_.exp2, arg(0));
+        return fmt::format("{}({} * 1.44269504f)", names_.exp2, arg(n, 0));
       case Op::exp2:
         return call(n, names_.exp2);
       case Op::log:
-        return fmt::format("({}({}) * 0.693147181f)", names_.log2, arg(0));
+        return fmt::format("({}({}) * 0.693147181f)", names_.log2, arg(n, 0));
       case Op::log2:
         return call(n, names_.log2);
-      case Op::sqrt:
-        return call(n, names_.sqrt);
       case Op::tanh:
         // Both ends come out right: 1 / (1 + inf) = 0 and 1 / (1 + 0) = 1.
         return fmt::format("(1.0f - 2.0f * {}(1.0f + {}({} * 2.88539008f)))", names_.rcp, names_.exp2,
-                           arg(0));
+                           arg(n, 0));
       case Op::pow:
-        return fmt::format("{}({} * {}({}))", names_.exp2, arg(1), names_.log2, arg(0));
-      case Op::add:
-      case Op::subtract:
-      case Op::multiply:
-      case Op::less:
-      case Op::less_equal:
-      case Op::greater:
-      case Op::greater_equal:
-      case Op::equal:
-      case Op::not_equal:
-      case Op::logical_and:
-      case Op::logical_or:
-        return infix(infix_of(n.op));
+        return fmt::format("{}({} * {}({}))", names_.exp2, arg(n, 1), names_.log2, arg(n, 0));
+      default:
+        return {};
     }
-    return {};
   }
 
   const Node& node(int index) const { return nodes_[static_cast<std::size_t>(index)]; }

@@ -381,35 +381,44 @@ class Parser {
     if (c == '\0') fail(begin, "an operand is missing at the end");
     fail(begin, fmt::format("an operand is wanted here: a number, a name or a parenthesis"));
   }
+  bool skip_digits() {
+    const std::size_t from = at_;
+    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
+    return at_ > from;
+  }
+  bool skip_one_of(std::string_view characters) {
+    const bool found = at_ < text_.size() && characters.find(text_[at_]) != std::string_view::npos;
+    at_ += found ? 1 : 0;
+    return found;
+  }
+  /// Goes past a number; returns whether it has a point or an exponent.
+  bool skip_number() {
+    const std::size_t begin = at_;
+    bool good = skip_digits();
+    const bool point = skip_one_of(".");
+    if (point) good = skip_digits() || good;
+    if (!good) fail(begin, "a number has at least one digit");
+    const bool exponent = skip_one_of("eE");
+    if (exponent) {
+      skip_one_of("+-");
+      if (!skip_digits()) fail(begin, "the exponent of the number has no digits");
+    }
+    if (at_ < text_.size() && (is_word(text_[at_]) || text_[at_] == '.'))
+      fail(at_, "a number ends before this character: an operator is missing");
+    return point || exponent;
+  }
   int number() {
     const std::size_t begin = at_;
-    const std::string rest(text_.substr(begin));
-    std::size_t length = 0;
-    const auto digits = [&] {
-      const std::size_t from = length;
-      while (length < rest.size() && is_digit(rest[length])) ++length;
-      return length > from;
-    };
-    bool real = false, good = digits();
-    if (length < rest.size() && rest[length] == '.') {
-      ++length, real = true;
-      good = digits() || good;
-    }
-    if (!good) fail(begin, "a number has at least one digit");
-    if (length < rest.size() && (rest[length] == 'e' || rest[length] == 'E')) {
-      ++length, real = true;
-      if (length < rest.size() && (rest[length] == '+' || rest[length] == '-')) ++length;
-      if (!digits()) fail(begin, "the exponent of the number has no digits");
-    }
-    if (length < rest.size() && (is_word(rest[length]) || rest[length] == '.')) {
-      fail(begin + length, "a number ends before this character: an operator is missing");
-    }
-    at_ += length;
+    const bool real = skip_number();
+    const std::string_view text = text_.substr(begin, at_ - begin);
     Node literal;
-    const auto read = std::from_chars(rest.data(), rest.data() + length, literal.value);
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), literal.value);
     // Beyond a double: too large, or nothing.
-    if (read.ec == std::errc::result_out_of_range)
-      literal.value = rest.find("e-") < length || rest.find("E-") < length ? 0.0 : HUGE_VAL;
+    if (read.ec == std::errc::result_out_of_range) {
+      const bool small =
+          text.find("e-") != std::string_view::npos || text.find("E-") != std::string_view::npos;
+      literal.value = small ? 0.0 : HUGE_VAL;
+    }
     if (!(std::fabs(literal.value) <= static_cast<double>(std::numeric_limits<float>::max())))
       fail(begin, "the number is larger than a float holds; infinity is written inf");
     if (!real && literal.value <= static_cast<double>(kInt32Max)) {

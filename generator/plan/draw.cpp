@@ -218,14 +218,47 @@ Json ConfigDraw::consistent(Json members) {
   return members;
 }
 
-Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) {
-  if (key == "schedule") {
-    std::vector<std::string_view> names;
-    for (const ScheduleEntry& entry : schedules()) {
-      if (entry.target == target) names.push_back(entry.name);
-    }
-    return names.empty() ? Json("auto") : Json(names[below(names.size())]);
+Json ConfigDraw::drawn_schedule(Target target) {
+  std::vector<std::string_view> names;
+  for (const ScheduleEntry& entry : schedules()) {
+    if (entry.target == target) names.push_back(entry.name);
   }
+  return names.empty() ? Json("auto") : Json(names[below(names.size())]);
+}
+
+Json ConfigDraw::drawn_integer(const Json& schema) {
+  std::vector<int> fitting;
+  const int step = schema.value("multipleOf", 1);
+  for (const int value : kIntegers) {
+    if (value >= schema["minimum"] && value <= schema["maximum"] && value % step == 0)
+      fitting.push_back(value);
+  }
+  return fitting[below(fitting.size())];
+}
+
+Json ConfigDraw::drawn_number(const Json& schema) {
+  std::vector<double> fitting;
+  for (const double value : kNumbers) {
+    const bool above = !schema.contains("exclusiveMinimum") || value > schema["exclusiveMinimum"];
+    if (above && value >= schema.value("minimum", 0.0) && value <= schema.value("maximum", 1e9))
+      fitting.push_back(value);
+  }
+  return fitting[below(fitting.size())];
+}
+
+Json ConfigDraw::drawn_object(const Json& schema, Target target) {
+  Json out = Json::object();
+  const Json required = schema.value("required", Json::array()),
+             properties = schema.value("properties", Json::object());
+  for (const auto& [name, part] : properties.items()) {
+    const bool needed = std::find(required.begin(), required.end(), name) != required.end();
+    if (needed || one_in(2)) out[name] = drawn(part, name, target);
+  }
+  return consistent(std::move(out));
+}
+
+Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) {
+  if (key == "schedule") return drawn_schedule(target);
   if (key == "mma_shape") return kShapes[below(kShapes.size())];
   if (key == "expr") return kExpressions[below(kExpressions.size())];
   if (schema.contains("enum")) return schema["enum"][below(schema["enum"].size())];
@@ -234,34 +267,9 @@ Json ConfigDraw::drawn(const Json& schema, std::string_view key, Target target) 
   const std::string type = schema.value("type", "");
   if (type == "boolean") return one_in(2);
   if (type == "null") return nullptr;
-  if (type == "integer") {
-    std::vector<int> fitting;
-    const int step = schema.value("multipleOf", 1);
-    for (const int value : kIntegers) {
-      if (value >= schema["minimum"] && value <= schema["maximum"] && value % step == 0)
-        fitting.push_back(value);
-    }
-    return fitting[below(fitting.size())];
-  }
-  if (type == "number") {
-    std::vector<double> fitting;
-    for (const double value : kNumbers) {
-      const bool above = !schema.contains("exclusiveMinimum") || value > schema["exclusiveMinimum"];
-      if (above && value >= schema.value("minimum", 0.0) && value <= schema.value("maximum", 1e9))
-        fitting.push_back(value);
-    }
-    return fitting[below(fitting.size())];
-  }
-  if (type == "object") {
-    Json out = Json::object();
-    const Json required = schema.value("required", Json::array()),
-               properties = schema.value("properties", Json::object());
-    for (const auto& [name, part] : properties.items()) {
-      const bool needed = std::find(required.begin(), required.end(), name) != required.end();
-      if (needed || one_in(2)) out[name] = drawn(part, name, target);
-    }
-    return consistent(std::move(out));
-  }
+  if (type == "integer") return drawn_integer(schema);
+  if (type == "number") return drawn_number(schema);
+  if (type == "object") return drawn_object(schema, target);
   return "drawn";
 }
 

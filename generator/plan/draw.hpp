@@ -48,6 +48,10 @@ class ConfigDraw {
   bool one_in(std::size_t count) { return below(count) == 0; }
   Json start();
   Json drawn(const Json& schema, std::string_view key, Target target);
+  Json drawn_schedule(Target target);
+  Json drawn_integer(const Json& schema);
+  Json drawn_number(const Json& schema);
+  Json drawn_object(const Json& schema, Target target);
   /// Drawn members of an object, where some ask for others.
   Json consistent(Json members);
 

@@ -219,39 +219,18 @@ Quantization::Granularity granularity_named(const std::string& name) {
   malformed("'granularity' has no value '" + name + "'");
 }
 
-void read_serving(const Json& json, Manifest& m) {
-  if (json.contains("stages")) {
-    const Json& from = member(json, "stages");
-    if (!from.is_object()) malformed("'stages' is not an object");
-    m.stages = Manifest::Stages{int_of(from, "alone"), int_of(from, "shared"),
-                                int_of(from, "shared_smem_bytes"), int_of(from, "alone_megabytes")};
-    if (m.stages->shared < 2 || m.stages->alone < m.stages->shared || m.stages->alone > 64 ||
-        m.stages->shared_smem_bytes < 0 || m.stages->shared_smem_bytes > m.smem_bytes ||
-        m.stages->alone_megabytes < 0)
-      malformed("'stages' is out of range");
-  }
-  if (json.contains("page_size")) m.page_size = int_of(json, "page_size");
-  if (json.contains("num_q_heads")) m.num_q_heads = int_of(json, "num_q_heads");
-  if (json.contains("kv_num_heads")) m.kv_num_heads = int_of(json, "kv_num_heads");
-  if (m.num_q_heads < 0 || m.kv_num_heads < 0) malformed("head counts are below 0");
-  if (json.contains("cache_depth")) {
-    m.cache_depth = int_of(json, "cache_depth");
-    m.head_dim_offset = int_of(json, "head_dim_offset");
-  }
-  if (json.contains("rope")) read_rope(member(json, "rope"), m);
-  if (json.contains("cache_depth") &&
-      (m.head_dim_offset < 0 || m.head_dim_offset > m.cache_depth - m.k_columns()))
-    malformed("'cache_depth' and 'head_dim_offset' leave no room for 'depth'");
-  if (json.contains("workspace_bytes_per_block"))
-    m.workspace_bytes_per_block = int_of(json, "workspace_bytes_per_block");
-  if (json.contains("workspace_bytes_per_item"))
-    m.workspace_bytes_per_item = int_of(json, "workspace_bytes_per_item");
-  const auto fits = [](int bytes) { return bytes >= 0 && bytes <= (1 << 28); };
-  if (m.page_size < 0 || !fits(m.workspace_bytes_per_block) || !fits(m.workspace_bytes_per_item))
-    malformed("'page_size', 'workspace_bytes_per_block' or 'workspace_bytes_per_item' is out of range");
-  if (!json.contains("quantization")) return;
+void read_stages(const Json& from, Manifest& m) {
+  if (!from.is_object()) malformed("'stages' is not an object");
+  m.stages = Manifest::Stages{int_of(from, "alone"), int_of(from, "shared"),
+                              int_of(from, "shared_smem_bytes"), int_of(from, "alone_megabytes")};
+  if (m.stages->shared < 2 || m.stages->alone < m.stages->shared || m.stages->alone > 64 ||
+      m.stages->shared_smem_bytes < 0 || m.stages->shared_smem_bytes > m.smem_bytes ||
+      m.stages->alone_megabytes < 0)
+    malformed("'stages' is out of range");
+}
+
+Quantization quantization_of(const Json& from) {
   using Granularity = Quantization::Granularity;
-  const Json& from = member(json, "quantization");
   Quantization q;
   q.scale_dtype = enum_of<DType>(from, "scale_dtype", dtype_from);
   const Json& granularity = member(from, "granularity");
@@ -267,7 +246,37 @@ void read_serving(const Json& json, Manifest& m) {
       malformed("'layout' is not head_major of scales per token");
     q.layout = Quantization::Layout::head_major;
   }
-  m.quantization = q;
+  return q;
+}
+
+/// Columns of K's rows: the cache's width, where K begins in it, and rotary columns.
+void read_columns(const Json& json, Manifest& m) {
+  if (json.contains("cache_depth")) {
+    m.cache_depth = int_of(json, "cache_depth");
+    m.head_dim_offset = int_of(json, "head_dim_offset");
+  }
+  if (json.contains("rope")) read_rope(member(json, "rope"), m);
+  if (json.contains("cache_depth") &&
+      (m.head_dim_offset < 0 || m.head_dim_offset > m.cache_depth - m.k_columns()))
+    malformed("'cache_depth' and 'head_dim_offset' leave no room for 'depth'");
+}
+
+void read_serving(const Json& json, Manifest& m) {
+  const auto read = [&json](const char* key, int& value) {
+    if (json.contains(key)) value = int_of(json, key);
+  };
+  if (json.contains("stages")) read_stages(member(json, "stages"), m);
+  read("page_size", m.page_size);
+  read("num_q_heads", m.num_q_heads);
+  read("kv_num_heads", m.kv_num_heads);
+  if (m.num_q_heads < 0 || m.kv_num_heads < 0) malformed("head counts are below 0");
+  read_columns(json, m);
+  read("workspace_bytes_per_block", m.workspace_bytes_per_block);
+  read("workspace_bytes_per_item", m.workspace_bytes_per_item);
+  const auto fits = [](int bytes) { return bytes >= 0 && bytes <= (1 << 28); };
+  if (m.page_size < 0 || !fits(m.workspace_bytes_per_block) || !fits(m.workspace_bytes_per_item))
+    malformed("'page_size', 'workspace_bytes_per_block' or 'workspace_bytes_per_item' is out of range");
+  if (json.contains("quantization")) m.quantization = quantization_of(member(json, "quantization"));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "generator/systems/kv_buffer_constants.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace kiln {
 
@@ -103,7 +104,8 @@ LdsBytes lds_bytes(const LdsRequest& r) {
   out.k = tile(r.depth) * (r.double_buffer || r.double_buffer_k_only ? 2 : 1);
   out.v = tile(r.ov_depth) * (r.double_buffer ? 2 : 1);
   out.scratch = 2 * r.num_warps_n * r.BM * 4;
-  out.p = r.num_warps_n > 1 ? r.BM * r.BN * size : 0;
+  const int p_columns = static_cast<int>(std::bit_ceil(static_cast<unsigned>(r.BN)));
+  out.p = r.num_warps_n > 1 ? r.BM * p_columns * size : 0;
   out.total = (r.shared_kv ? std::max(out.k, out.v) : out.k + out.v) + out.scratch + out.p;
   return out;
 }

@@ -42,6 +42,52 @@ class Resolver {
   Result (*get_proc_address_)(const char*, void**, int, std::uint64_t, int*) = nullptr;
 };
 
+bool find_device(const Resolver& find, Api& api) {
+  return find(api.init, "cuInit") && find(api.error_name, "cuGetErrorName") &&
+         find(api.error_string, "cuGetErrorString") && find(api.device_count, "cuDeviceGetCount") &&
+         find(api.device_get, "cuDeviceGet") && find(api.device_name, "cuDeviceGetName") &&
+         find(api.device_attribute, "cuDeviceGetAttribute") &&
+         find(api.device_memory, "cuDeviceTotalMem", "cuDeviceTotalMem_v2");
+}
+
+bool find_context(const Resolver& find, Api& api) {
+  return find(api.primary_retain, "cuDevicePrimaryCtxRetain") &&
+         find(api.primary_release, "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2") &&
+         find(api.push, "cuCtxPushCurrent", "cuCtxPushCurrent_v2") &&
+         find(api.pop, "cuCtxPopCurrent", "cuCtxPopCurrent_v2") &&
+         find(api.context_synchronize, "cuCtxSynchronize");
+}
+
+bool find_memory(const Resolver& find, Api& api) {
+  return find(api.allocate, "cuMemAlloc", "cuMemAlloc_v2") && find(api.free, "cuMemFree", "cuMemFree_v2") &&
+         find(api.to_device, "cuMemcpyHtoD", "cuMemcpyHtoD_v2") &&
+         find(api.to_host, "cuMemcpyDtoH", "cuMemcpyDtoH_v2") &&
+         find(api.fill8, "cuMemsetD8", "cuMemsetD8_v2");
+}
+
+bool find_events(const Resolver& find, Api& api) {
+  return find(api.event_create, "cuEventCreate") && find(api.event_record, "cuEventRecord") &&
+         find(api.event_synchronize, "cuEventSynchronize") && find(api.event_elapsed, "cuEventElapsedTime") &&
+         find(api.event_destroy, "cuEventDestroy", "cuEventDestroy_v2");
+}
+
+bool find_modules(const Resolver& find, Api& api) {
+  return find(api.module_load, "cuModuleLoadData") && find(api.module_function, "cuModuleGetFunction") &&
+         find(api.module_unload, "cuModuleUnload") && find(api.function_get, "cuFuncGetAttribute") &&
+         find(api.function_set, "cuFuncSetAttribute") && find(api.launch, "cuLaunchKernel");
+}
+
+/// What old drivers lack; kiln does without.
+void find_optional(const Resolver& find, Api& api) {
+  find(api.get_current, "cuCtxGetCurrent");
+  find(api.library_load, "cuLibraryLoadData");
+  find(api.library_kernel, "cuLibraryGetKernel");
+  find(api.library_unload, "cuLibraryUnload");
+  find(api.kernel_function, "cuKernelGetFunction");
+  find(api.launch_ex, "cuLaunchKernelEx");
+  find(api.encode_tiled, "cuTensorMapEncodeTiled");
+}
+
 Api open_driver() {
   Api api{};
   api.library = DynamicLibrary::open("libcuda.so.1", &api.problem);
@@ -57,36 +103,11 @@ Api open_driver() {
     return api;
   }
   const Resolver find(api.library, api.version);
-  const bool complete =
-      find(api.init, "cuInit") && find(api.error_name, "cuGetErrorName") &&
-      find(api.error_string, "cuGetErrorString") && find(api.device_count, "cuDeviceGetCount") &&
-      find(api.device_get, "cuDeviceGet") && find(api.device_name, "cuDeviceGetName") &&
-      find(api.device_attribute, "cuDeviceGetAttribute") &&
-      find(api.device_memory, "cuDeviceTotalMem", "cuDeviceTotalMem_v2") &&
-      find(api.primary_retain, "cuDevicePrimaryCtxRetain") &&
-      find(api.primary_release, "cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRelease_v2") &&
-      find(api.push, "cuCtxPushCurrent", "cuCtxPushCurrent_v2") &&
-      find(api.pop, "cuCtxPopCurrent", "cuCtxPopCurrent_v2") &&
-      find(api.context_synchronize, "cuCtxSynchronize") &&
-      find(api.allocate, "cuMemAlloc", "cuMemAlloc_v2") && find(api.free, "cuMemFree", "cuMemFree_v2") &&
-      find(api.to_device, "cuMemcpyHtoD", "cuMemcpyHtoD_v2") &&
-      find(api.to_host, "cuMemcpyDtoH", "cuMemcpyDtoH_v2") &&
-      find(api.fill8, "cuMemsetD8", "cuMemsetD8_v2") && find(api.event_create, "cuEventCreate") &&
-      find(api.event_record, "cuEventRecord") && find(api.event_synchronize, "cuEventSynchronize") &&
-      find(api.event_elapsed, "cuEventElapsedTime") &&
-      find(api.event_destroy, "cuEventDestroy", "cuEventDestroy_v2") &&
-      find(api.module_load, "cuModuleLoadData") && find(api.module_function, "cuModuleGetFunction") &&
-      find(api.module_unload, "cuModuleUnload") && find(api.function_get, "cuFuncGetAttribute") &&
-      find(api.function_set, "cuFuncSetAttribute") && find(api.launch, "cuLaunchKernel");
+  const bool complete = find_device(find, api) && find_context(find, api) && find_memory(find, api) &&
+                        find_events(find, api) && find_modules(find, api);
   if (!complete)
     api.problem = fmt::format("{} (CUDA {}) lacks functions kiln needs", api.path, api.version / 1000);
-  find(api.get_current, "cuCtxGetCurrent");
-  find(api.library_load, "cuLibraryLoadData");
-  find(api.library_kernel, "cuLibraryGetKernel");
-  find(api.library_unload, "cuLibraryUnload");
-  find(api.kernel_function, "cuKernelGetFunction");
-  find(api.launch_ex, "cuLaunchKernelEx");
-  find(api.encode_tiled, "cuTensorMapEncodeTiled");
+  find_optional(find, api);
   return api;
 }
 

@@ -28,6 +28,40 @@ std::vector<std::string> candidates() {
   return names;
 }
 
+bool find_device(const DynamicLibrary& lib, Api& api) {
+  return lib.resolve(api.init, "hipInit") && lib.resolve(api.runtime_version, "hipRuntimeGetVersion") &&
+         lib.resolve(api.error_name, "hipGetErrorName") &&
+         lib.resolve(api.error_string, "hipGetErrorString") &&
+         lib.resolve(api.device_count, "hipGetDeviceCount") && lib.resolve(api.get_device, "hipGetDevice") &&
+         lib.resolve(api.set_device, "hipSetDevice") && lib.resolve(api.device_name, "hipDeviceGetName") &&
+         lib.resolve(api.device_attribute, "hipDeviceGetAttribute") &&
+         lib.resolve(api.device_memory, "hipDeviceTotalMem") &&
+         // ROCm 6 has a longer structure under another name, and keeps the old name for old programs.
+         (lib.resolve(api.device_properties, "hipGetDevicePropertiesR0600") ||
+          lib.resolve(api.device_properties, "hipGetDeviceProperties"));
+}
+
+bool find_memory(const DynamicLibrary& lib, Api& api) {
+  return lib.resolve(api.synchronize, "hipDeviceSynchronize") && lib.resolve(api.allocate, "hipMalloc") &&
+         lib.resolve(api.free, "hipFree") && lib.resolve(api.copy, "hipMemcpy") &&
+         lib.resolve(api.fill, "hipMemset");
+}
+
+bool find_events(const DynamicLibrary& lib, Api& api) {
+  return lib.resolve(api.event_create, "hipEventCreate") && lib.resolve(api.event_record, "hipEventRecord") &&
+         lib.resolve(api.event_synchronize, "hipEventSynchronize") &&
+         lib.resolve(api.event_elapsed, "hipEventElapsedTime") &&
+         lib.resolve(api.event_destroy, "hipEventDestroy");
+}
+
+bool find_modules(const DynamicLibrary& lib, Api& api) {
+  return lib.resolve(api.module_load, "hipModuleLoadData") &&
+         lib.resolve(api.module_function, "hipModuleGetFunction") &&
+         lib.resolve(api.module_unload, "hipModuleUnload") &&
+         lib.resolve(api.function_attribute, "hipFuncGetAttribute") &&
+         lib.resolve(api.launch, "hipModuleLaunchKernel");
+}
+
 Api open_library() {
   Api api{};
   std::string first_problem;
@@ -42,30 +76,9 @@ Api open_library() {
     return api;
   }
   api.path = api.library.path();
-  const DynamicLibrary& lib = api.library;
-  const bool complete =
-      lib.resolve(api.init, "hipInit") && lib.resolve(api.runtime_version, "hipRuntimeGetVersion") &&
-      lib.resolve(api.error_name, "hipGetErrorName") && lib.resolve(api.error_string, "hipGetErrorString") &&
-      lib.resolve(api.device_count, "hipGetDeviceCount") && lib.resolve(api.get_device, "hipGetDevice") &&
-      lib.resolve(api.set_device, "hipSetDevice") && lib.resolve(api.device_name, "hipDeviceGetName") &&
-      lib.resolve(api.device_attribute, "hipDeviceGetAttribute") &&
-      lib.resolve(api.device_memory, "hipDeviceTotalMem") &&
-      // ROCm 6 has a longer structure under another name, and keeps the old name for old programs.
-      (lib.resolve(api.device_properties, "hipGetDevicePropertiesR0600") ||
-       lib.resolve(api.device_properties, "hipGetDeviceProperties")) &&
-      lib.resolve(api.synchronize, "hipDeviceSynchronize") && lib.resolve(api.allocate, "hipMalloc") &&
-      lib.resolve(api.free, "hipFree") && lib.resolve(api.copy, "hipMemcpy") &&
-      lib.resolve(api.fill, "hipMemset") && lib.resolve(api.event_create, "hipEventCreate") &&
-      lib.resolve(api.event_record, "hipEventRecord") &&
-      lib.resolve(api.event_synchronize, "hipEventSynchronize") &&
-      lib.resolve(api.event_elapsed, "hipEventElapsedTime") &&
-      lib.resolve(api.event_destroy, "hipEventDestroy") &&
-      lib.resolve(api.module_load, "hipModuleLoadData") &&
-      lib.resolve(api.module_function, "hipModuleGetFunction") &&
-      lib.resolve(api.module_unload, "hipModuleUnload") &&
-      lib.resolve(api.function_attribute, "hipFuncGetAttribute") &&
-      lib.resolve(api.launch, "hipModuleLaunchKernel");
-  if (!complete) api.problem = api.path + " lacks functions kiln needs";
+  if (!find_device(api.library, api) || !find_memory(api.library, api) || !find_events(api.library, api) ||
+      !find_modules(api.library, api))
+    api.problem = api.path + " lacks functions kiln needs";
   return api;
 }
 

@@ -68,117 +68,128 @@ std::int64_t section_heads(const Manifest& manifest, const Problem& problem) {
   return best;
 }
 
-}  // namespace
-
-Tensor Tensor::dense(std::uint64_t address, DType dtype, std::vector<std::int64_t> shape) {
-  Tensor tensor{address, dtype, std::move(shape), {}};
-  tensor.strides.resize(tensor.shape.size());
-  std::int64_t stride = 1;
-  for (std::size_t i = tensor.shape.size(); i-- > 0;) {
-    tensor.strides[i] = stride;
-    stride *= std::max<std::int64_t>(tensor.shape[i], 1);
-  }
-  return tensor;
+bool heads_divide(const Problem& problem) {
+  return problem.heads_kv > 0 && problem.heads_q % problem.heads_kv == 0;
 }
 
-Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
-  Checker check;
-  Problem problem;
-  problem.kind = manifest.operand;
-  problem.ragged = manifest.operand != OperandKind::contiguous;
-  const bool pages = problem.has_pages();
-  const std::size_t rank = problem.ragged ? 3 : 4, kv_rank = manifest.operand == OperandKind::ragged ? 3 : 4;
-  const char* layout = problem.ragged ? "[total, heads, depth]" : "[batch, seqlen, heads, depth]";
-  const char* kv_layout = pages ? "[num_pages, page_size, heads, depth]" : layout;
-  bool shaped = check.shaped("q", args.q, rank, layout);
-  shaped = check.shaped("k", args.k, kv_rank, kv_layout) && shaped;
-  // A kernel that finds V in K's columns has no use for a tensor of its own.
-  const bool own_v = manifest.takes("v");
-  if (own_v) shaped = check.shaped("v", args.v, kv_rank, kv_layout) && shaped;
-  const bool own_rope = manifest.own_rope() && manifest.takes("k_rope");
-  check.require(own_rope == args.k_rope.has_value(), "{}",
-                own_rope ? "the kernel needs k_rope, the rotary columns of K"
-                         : "k_rope was given, but the kernel takes none");
-  if (own_rope) shaped = args.k_rope && check.shaped("k_rope", *args.k_rope, kv_rank, kv_layout) && shaped;
-  shaped = check.shaped("o", args.o, rank, layout) && shaped;
-  if (!shaped) check.done(manifest.name);
+/// Which tensors the kernel takes, their ranks, and the words for their shapes.
+struct OperandForms {
+  std::size_t rank = 4, kv_rank = 4;
+  const char* layout = "[batch, seqlen, heads, depth]";
+  const char* kv_layout = layout;
+  bool own_v = true;      ///< false where V lies in K's columns
+  bool own_rope = false;  ///< rotary columns of K in a tensor of their own
+};
 
+OperandForms operand_forms(const Manifest& manifest, const Problem& problem) {
+  OperandForms forms;
+  if (problem.ragged) {
+    forms.rank = 3;
+    forms.layout = "[total, heads, depth]";
+  }
+  if (manifest.operand == OperandKind::ragged) forms.kv_rank = 3;
+  forms.kv_layout = problem.has_pages() ? "[num_pages, page_size, heads, depth]" : forms.layout;
+  forms.own_v = manifest.takes("v");
+  forms.own_rope = manifest.own_rope() && manifest.takes("k_rope");
+  return forms;
+}
+
+/// Ranks first: nothing else can be said about tensors without them.
+void check_ranks(Checker& check, const Manifest& manifest, const AttentionArgs& args,
+                 const OperandForms& forms) {
+  bool shaped = check.shaped("q", args.q, forms.rank, forms.layout);
+  shaped = check.shaped("k", args.k, forms.kv_rank, forms.kv_layout) && shaped;
+  if (forms.own_v) shaped = check.shaped("v", args.v, forms.kv_rank, forms.kv_layout) && shaped;
+  check.require(forms.own_rope == args.k_rope.has_value(), "{}",
+                forms.own_rope ? "the kernel needs k_rope, the rotary columns of K"
+                               : "k_rope was given, but the kernel takes none");
+  if (forms.own_rope)
+    shaped = args.k_rope && check.shaped("k_rope", *args.k_rope, forms.kv_rank, forms.kv_layout) && shaped;
+  shaped = check.shaped("o", args.o, forms.rank, forms.layout) && shaped;
+  if (!shaped) check.done(manifest.name);
+}
+
+void check_operands(Checker& check, const Manifest& manifest, const AttentionArgs& args,
+                    const OperandForms& forms) {
   check.operand("q", args.q, manifest.dtype, manifest.depth, is_mapped(manifest, "q"));
   check.operand("k", args.k, manifest.kv_dtype, manifest.k_row(), is_mapped(manifest, "k"));
-  if (own_v) check.operand("v", args.v, manifest.kv_dtype, manifest.v_row(), is_mapped(manifest, "v"));
-  if (own_rope)
+  if (forms.own_v) check.operand("v", args.v, manifest.kv_dtype, manifest.v_row(), is_mapped(manifest, "v"));
+  if (forms.own_rope)
     check.operand("k_rope", *args.k_rope, manifest.rope->dtype, manifest.rope->depth,
                   is_mapped(manifest, "k_rope"));
   check.operand("o", args.o, manifest.out_dtype, manifest.ov_depth, is_mapped(manifest, "o"));
 
-  const auto leading = [](const Tensor& tensor) {
-    return std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end() - 1);
+  const auto match = [&check](const char* name, const Tensor& tensor, const char* like_name,
+                              const Tensor& like) {
+    const bool same =
+        std::equal(tensor.shape.begin(), tensor.shape.end() - 1, like.shape.begin(), like.shape.end() - 1);
+    check.require(same, "{} has shape {}, it must match {}'s {} but for the depth", name, show(tensor.shape),
+                  like_name, show(like.shape));
   };
-  check.require(leading(args.o) == leading(args.q), "o has shape {}, it must match q's {} but for the depth",
-                show(args.o.shape), show(args.q.shape));
-  check.require(!own_v || leading(args.v) == leading(args.k),
-                "v has shape {}, it must match k's {} but for the depth", show(args.v.shape),
-                show(args.k.shape));
-  check.require(!own_rope || leading(*args.k_rope) == leading(args.k),
-                "k_rope has shape {}, it must match k's {} but for the depth",
-                own_rope ? show(args.k_rope->shape) : "", show(args.k.shape));
-  problem.heads_q = args.q.shape[rank - 2];
-  problem.heads_kv = args.k.shape[kv_rank - 2];
-  const bool heads_divide = problem.heads_kv > 0 && problem.heads_q % problem.heads_kv == 0;
-  check.require(heads_divide, "{} query heads cannot share {} key heads evenly", problem.heads_q,
-                problem.heads_kv);
+  match("o", args.o, "q", args.q);
+  if (forms.own_v) match("v", args.v, "k", args.k);
+  if (forms.own_rope) match("k_rope", *args.k_rope, "k", args.k);
+}
 
+void set_heads(Checker& check, const Manifest& manifest, const AttentionArgs& args, const OperandForms& forms,
+               Problem& problem) {
+  problem.heads_q = args.q.shape[forms.rank - 2];
+  problem.heads_kv = args.k.shape[forms.kv_rank - 2];
+  check.require(heads_divide(problem), "{} query heads cannot share {} key heads evenly", problem.heads_q,
+                problem.heads_kv);
   const auto made_for = [&check](const char* name, std::int64_t heads, int made) {
     check.require(made == 0 || heads == made, "{} has {} heads, the kernel is made for {}", name, heads,
                   made);
   };
   made_for("q", problem.heads_q, manifest.num_q_heads);
   made_for("k", problem.heads_kv, manifest.kv_num_heads);
+}
 
+/// Lengths of sequences that follow one another: offsets give the batch, the caller the longest ones.
+void set_ragged_lengths(Checker& check, const AttentionArgs& args, Problem& problem) {
+  const bool pages = problem.has_pages();
+  problem.total_q = args.q.shape[0];
+  problem.total_k = pages ? args.k.shape[0] * args.k.shape[1] : args.k.shape[0];
+  problem.seqlen_q = args.max_seqlen_q;
+  problem.seqlen_k = args.max_seqlen_k;
+  if (args.cu_seqlens_q && !args.cu_seqlens_q->shape.empty()) problem.batch = args.cu_seqlens_q->shape[0] - 1;
+  check.require(problem.batch >= 0, "cu_seqlens_q is empty, [batch + 1] is needed");
+  check_lengths(check, "cu_seqlens_q", args.cu_seqlens_q, problem.seqlen_q, problem.total_q, problem.batch);
+  if (!pages)
+    check_lengths(check, "cu_seqlens_k", args.cu_seqlens_k, problem.seqlen_k, problem.total_k, problem.batch);
+}
+
+void set_lengths(Checker& check, const AttentionArgs& args, Problem& problem) {
   check.require(args.max_seqlen_q >= 0 && args.max_seqlen_k >= 0,
                 "max_seqlen_q is {} and max_seqlen_k {}, lengths are 0 or more", args.max_seqlen_q,
                 args.max_seqlen_k);
   const std::string_view kind = to_string(problem.kind);
   check.require(problem.ragged || !args.cu_seqlens_q,
                 "cu_seqlens_q was given, but the kernel takes {} operands", kind);
-  check.require((problem.ragged && !pages) || !args.cu_seqlens_k,
+  check.require((problem.ragged && !problem.has_pages()) || !args.cu_seqlens_k,
                 "cu_seqlens_k was given, but the kernel takes {} operands", kind);
-  if (problem.ragged) {
-    problem.total_q = args.q.shape[0];
-    problem.total_k = pages ? args.k.shape[0] * args.k.shape[1] : args.k.shape[0];
-    problem.seqlen_q = args.max_seqlen_q;
-    problem.seqlen_k = args.max_seqlen_k;
-    if (args.cu_seqlens_q && !args.cu_seqlens_q->shape.empty())
-      problem.batch = args.cu_seqlens_q->shape[0] - 1;
-    check.require(problem.batch >= 0, "cu_seqlens_q is empty, [batch + 1] is needed");
-    check_lengths(check, "cu_seqlens_q", args.cu_seqlens_q, problem.seqlen_q, problem.total_q, problem.batch);
-    if (!pages) {
-      check_lengths(check, "cu_seqlens_k", args.cu_seqlens_k, problem.seqlen_k, problem.total_k,
-                    problem.batch);
-    }
-  } else {
-    problem.batch = args.q.shape[0];
-    problem.seqlen_q = args.q.shape[1];
-    problem.seqlen_k = args.k.shape[1];
-    problem.total_q = problem.batch * problem.seqlen_q;
-    problem.total_k = problem.batch * problem.seqlen_k;
-    check.require(args.k.shape[0] == problem.batch, "k has batch {}, q has {}", args.k.shape[0],
-                  problem.batch);
-  }
-  check_pages(check, manifest, args, problem);
-  check_scales(check, manifest, args, problem);
-  check_modifiers(check, manifest, args, problem);
-  check_lse(check, manifest, args, problem);
+  if (problem.ragged) return set_ragged_lengths(check, args, problem);
+  problem.batch = args.q.shape[0];
+  problem.seqlen_q = args.q.shape[1];
+  problem.seqlen_k = args.k.shape[1];
+  problem.total_q = problem.batch * problem.seqlen_q;
+  problem.total_k = problem.batch * problem.seqlen_k;
+  check.require(args.k.shape[0] == problem.batch, "k has batch {}, q has {}", args.k.shape[0], problem.batch);
+}
 
+void set_scale(Checker& check, const Manifest& manifest, const AttentionArgs& args, Problem& problem) {
   const double scale = args.scale.value_or(manifest.scale);
   // Kernels take the maximum before they scale.
   check.require(std::isfinite(scale) && scale > 0, "scale must be a finite number above 0, not {}", scale);
   problem.scale = static_cast<float>(scale);
   problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
+}
 
+/// Tiles of query rows and of keys, and that all of them can be counted in 32 bits.
+void set_tiles(Checker& check, const Manifest& manifest, Problem& problem) {
   // A stream_k kernel packs the query heads of a KV head into the rows of one tile.
   const bool packs = manifest.grid.kind == GridRule::Kind::stream_k;
-  const std::int64_t group = packs && heads_divide ? problem.heads_q / problem.heads_kv : 1;
+  const std::int64_t group = packs && heads_divide(problem) ? problem.heads_q / problem.heads_kv : 1;
   const std::int64_t heads = packs ? problem.heads_kv : problem.heads_q;
   const std::int64_t rows = std::max(manifest.grid.block_rows, 1);
   problem.num_m_blocks = (problem.seqlen_q * group + rows - 1) / rows;
@@ -199,6 +210,37 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   check.require(
       manifest.grid.kind != GridRule::Kind::tiles || (problem.heads_q <= 65535 && problem.batch <= 65535),
       "{} heads in a batch of {}: this kernel's grid takes 65535 of each", problem.heads_q, problem.batch);
+}
+
+}  // namespace
+
+Tensor Tensor::dense(std::uint64_t address, DType dtype, std::vector<std::int64_t> shape) {
+  Tensor tensor{address, dtype, std::move(shape), {}};
+  tensor.strides.resize(tensor.shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = tensor.shape.size(); i-- > 0;) {
+    tensor.strides[i] = stride;
+    stride *= std::max<std::int64_t>(tensor.shape[i], 1);
+  }
+  return tensor;
+}
+
+Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
+  Checker check;
+  Problem problem;
+  problem.kind = manifest.operand;
+  problem.ragged = manifest.operand != OperandKind::contiguous;
+  const OperandForms forms = operand_forms(manifest, problem);
+  check_ranks(check, manifest, args, forms);
+  check_operands(check, manifest, args, forms);
+  set_heads(check, manifest, args, forms, problem);
+  set_lengths(check, args, problem);
+  check_pages(check, manifest, args, problem);
+  check_scales(check, manifest, args, problem);
+  check_modifiers(check, manifest, args, problem);
+  check_lse(check, manifest, args, problem);
+  set_scale(check, manifest, args, problem);
+  set_tiles(check, manifest, problem);
   check.done(manifest.name);
   if (!problem.empty()) problem.section_heads = section_heads(manifest, problem);
   return problem;

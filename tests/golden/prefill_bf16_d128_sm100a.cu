@@ -4,13 +4,13 @@
 // Schedule sm100_prefill: two tiles of 128 query rows by 128 keys a tile, 5 KV slots that K and V share, 1 qk stages, P in 2 pieces.
 // Tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384, 512 of 512 columns.
 // Registers: 184 a softmax thread, 88 a correction thread, 56 others.
-// Shared memory (230604 bytes):
+// Shared memory (230612 bytes):
 //         0 ..   65536  q          Q, two tiles of 128 rows; O on its way out
 //     65536 ..  229376  k          slots of K and V in turns
 //    229376 ..  230400  factors    what each row of O is multiplied by
-//    230400 ..  230520  mbar       Q, S, P, the rest of P, factors full/empty, O; Q's place empty
-//    230520 ..  230600  mbar_k     K ring full/empty
-//    230600 ..  230604  tmem       address of tensor memory
+//    230400 ..  230528  mbar       Q, S, P, the rest of P, factors full/empty, O; Q's place empty, left so
+//    230528 ..  230608  mbar_k     K ring full/empty
+//    230608 ..  230612  tmem       address of tensor memory
 //
 // Regenerate: kiln generate prefill_bf16_d128_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin prefill_bf16_d128_sm100a.cu
@@ -388,15 +388,16 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
   const u32 smem = smem_address(smem_bytes);
   const u32 smem_q = smem + 0, smem_k = smem + 65536, smem_v = smem + 65536, smem_factors = smem + 229376;
   // Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
-  // rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free.
+  // rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free; it
+  // stays without a Q, for an item that has no keys.
   const u32 mbar_q_full = smem + 230400, mbar_s_full = mbar_q_full + 16, mbar_p_full = mbar_q_full + 32;
   const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
-  const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112;
-  const u32 mbar_k_full = smem + 230520, mbar_k_empty = smem + 230560;
-  const u32 mbar_v_full = smem + 230520, mbar_v_empty = smem + 230560;
+  const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112, mbar_q_none = mbar_q_full + 120;
+  const u32 mbar_k_full = smem + 230528, mbar_k_empty = smem + 230568;
+  const u32 mbar_v_full = smem + 230528, mbar_v_empty = smem + 230568;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
 
-  if (warp == 12) tmem_alloc(smem + 230600, 512);
+  if (warp == 12) tmem_alloc(smem + 230608, 512);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&q_map);
     prefetch_tensor_map(&k_map);
@@ -413,6 +414,7 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
       mbarrier_init(mbar_o_full + i, 1);
     }
     mbarrier_init(mbar_q_empty, 4);
+    mbarrier_init(mbar_q_none, 1);
     mbarrier_init(mbar_k_full + 0, 1);
     mbarrier_init(mbar_k_full + 8, 1);
     mbarrier_init(mbar_k_full + 16, 1);
@@ -428,7 +430,7 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
   tcgen05_fence_before();
   __syncthreads();
   tcgen05_fence_after();
-  const u32 tmem = *(volatile u32*)(smem_bytes + 230600);  // columns: S0 P0 0, S1 P1 128, O0 256, O1 384
+  const u32 tmem = *(volatile u32*)(smem_bytes + 230608);  // columns: S0 P0 0, S1 P1 128, O0 256, O1 384
 
   if (warp < 8) {
     // ---- softmax: a row of a tile of queries a thread
@@ -661,7 +663,7 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
     const u32 o_lanes = tmem + ((u32)quarter << 21);
     const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
     const u32 stage = smem_q + quarter * 4096, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
-    u32 factor_phase = 0, o_phase = 0;
+    u32 factor_phase = 0, o_phase = 0, none_phase = 0;
     for (int tile_number = blockIdx.x; tile_number < num_tiles; tile_number += gridDim.x) {
       const Work work = decode_work(tile_number, heads_q, heads_kv, seqlen_q, seqlen_k, num_m_blocks);
   #pragma unroll 1
@@ -683,6 +685,11 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
         factor_phase ^= 1;
       }
       const bool any = work.num_blocks > 0;  // else rows of zeros
+      if (!any) {
+        // The copies know that the last item's O has left. Only then may this one leave: they would miss a phase of two.
+        mbarrier_wait(mbar_q_none, none_phase);
+        none_phase ^= 1;
+      }
   #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
         float inv_sum = 0.0f;
@@ -817,6 +824,7 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
           }
         } else {
           mbarrier_wait(mbar_q_empty, q_phase);  // no keys: O's zeros leave through Q's place, nothing else does
+          mbarrier_arrive(mbar_q_none);
         }
         q_phase ^= 1;
       }
@@ -828,7 +836,7 @@ kiln_prefill_bf16_d128_sm100a(const __grid_constant__ TensorMap q_map,
   __syncthreads();
   if (threadIdx.x / 32 == 12) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 230600), 512);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 230608), 512);
   }
   #endif
 }

@@ -199,6 +199,65 @@ double two_group_cycles(const std::vector<AmdLoopModel>& phases) {
   return cycles;
 }
 
+emulator::amdgcn::Module open_module(const Binary& binary) {
+  try {
+    return emulator::amdgcn::Module::from_code_object(
+        std::as_bytes(std::span(binary.image.data(), binary.image.size())), binary.name);
+  } catch (const emulator::Error& error) {
+    throw Error(ErrorCode::environment, error.what());
+  }
+}
+
+/// The loop from barrier to barrier; the first phase goes on where the last ends.
+std::vector<AmdLoopModel> loop_phases(const AmdMachine& machine, std::span<const InstructionView> code,
+                                      std::span<const std::size_t> path) {
+  std::vector<AmdLoopModel> phases(1);
+  for (const std::size_t i : path) {
+    add(phases.back(), machine, code[i]);
+    if (code[i].kind == "barrier") phases.emplace_back();
+  }
+  for (const std::size_t i : path) {
+    if (phases.size() == 1) break;
+    add(phases.back(), machine, code[i]);
+    if (code[i].kind == "barrier") break;
+  }
+  if (phases.size() > 1) phases.erase(phases.begin());
+  return phases;
+}
+
+/// Cycles of one wave become those of all resident waves. A wave issues one instruction in 4 cycles; a SIMD has
+/// its own matrix and vector unit, LDS and L1 belong to all four.
+void set_pipes(AmdLoopModel& model) {
+  model.issue = 4.0 * model.instructions;
+  model.wave = model.matrix + model.vector + (model.lds + model.memory) / kSimds;
+  const double waves = model.waves_per_simd, unit_waves = waves * kSimds;
+  model.matrix *= waves;
+  model.vector *= waves;
+  model.lds *= unit_waves;
+  model.memory *= unit_waves;
+  model.flops *= model.waves_per_simd * kSimds;
+  const std::pair<double, const char*> pipes[] = {{model.matrix, "matrix"},
+                                                  {model.vector, "vector"},
+                                                  {model.lds, "LDS"},
+                                                  {model.memory, "memory"},
+                                                  {model.issue, "issue"}};
+  const auto most = std::ranges::max_element(pipes, {}, &std::pair<double, const char*>::first);
+  model.cycles = most->first;
+  model.bound = most->second;
+}
+
+void set_rates(AmdLoopModel& model, const AmdMachine& machine, const std::vector<AmdLoopModel>& phases) {
+  const double scale = static_cast<double>(model.flops) * machine.compute_units * machine.ghz * 1e-3;
+  model.tflops_bound = scale / model.cycles;
+  model.tflops_in_order = scale / std::max(model.cycles, model.wave);
+  const int block_waves = std::max(1, model.waves_per_simd / model.blocks_per_cu);
+  const double lockstep =
+      std::max(model.cycles, model.two_groups ? two_group_cycles(phases) : model.wave * block_waves);
+  model.tflops_lockstep = scale / lockstep;
+  model.bytes = model.memory * kL1Bytes;
+  model.read_tbs = model.bytes / lockstep * machine.compute_units * machine.ghz * 1e-3;
+}
+
 }  // namespace
 
 const AmdMachine& amd_machine(std::string_view target) {
@@ -240,65 +299,23 @@ std::int64_t mfma_flops(std::string_view text) {
 
 AmdLoopModel model_amd_loop(const Binary& binary, const Manifest& manifest) {
   const AmdMachine& machine = amd_machine(binary.target);
-  std::optional<emulator::amdgcn::Module> module;
-  try {
-    module = emulator::amdgcn::Module::from_code_object(
-        std::as_bytes(std::span(binary.image.data(), binary.image.size())), binary.name);
-  } catch (const emulator::Error& error) {
-    throw Error(ErrorCode::environment, error.what());
-  }
-  const auto code = module->instructions(binary.entry);
+  const emulator::amdgcn::Module module = open_module(binary);
+  const auto code = module.instructions(binary.entry);
   const auto loop = main_loop(code);
   if (!loop) throw Error(ErrorCode::bad_input, binary.name + " has no loop with matrix instructions");
   AmdLoopModel model;
   model.first_address = code[loop->path.front()].address;
   set_residence(model, machine, binary, manifest);
   model.two_groups = has_two_groups(manifest);
-  std::vector<AmdLoopModel> phases(1);  // from barrier to barrier; the first goes on where the last ends
-  for (const std::size_t i : loop->path) {
-    add(model, machine, code[i]);
-    add(phases.back(), machine, code[i]);
-    if (code[i].kind == "barrier") phases.emplace_back();
-  }
-  for (const std::size_t i : loop->path) {
-    if (phases.size() == 1) break;
-    add(phases.back(), machine, code[i]);
-    if (code[i].kind == "barrier") break;
-  }
-  if (phases.size() > 1) phases.erase(phases.begin());
+  for (const std::size_t i : loop->path) add(model, machine, code[i]);
+  std::vector<AmdLoopModel> phases = loop_phases(machine, code, loop->path);
   if (model.two_groups) {
     // Each group's copies stand in the text, and on the path, but a wave makes only its own.
     model.memory /= 2;
     for (AmdLoopModel& phase : phases) phase.memory /= 2;
   }
-
-  // A wave issues one instruction in 4 cycles; a SIMD has its own matrix and vector unit, LDS and L1 belong
-  // to all four.
-  model.issue = 4.0 * model.instructions;
-  model.wave = model.matrix + model.vector + (model.lds + model.memory) / kSimds;
-  const double waves = model.waves_per_simd, unit_waves = waves * kSimds;
-  model.matrix *= waves;
-  model.vector *= waves;
-  model.lds *= unit_waves;
-  model.memory *= unit_waves;
-  model.flops *= model.waves_per_simd * kSimds;
-  const std::pair<double, const char*> pipes[] = {{model.matrix, "matrix"},
-                                                  {model.vector, "vector"},
-                                                  {model.lds, "LDS"},
-                                                  {model.memory, "memory"},
-                                                  {model.issue, "issue"}};
-  const auto most = std::ranges::max_element(pipes, {}, &std::pair<double, const char*>::first);
-  model.cycles = most->first;
-  model.bound = most->second;
-  const double scale = static_cast<double>(model.flops) * machine.compute_units * machine.ghz * 1e-3;
-  model.tflops_bound = scale / model.cycles;
-  model.tflops_in_order = scale / std::max(model.cycles, model.wave);
-  const int block_waves = std::max(1, model.waves_per_simd / model.blocks_per_cu);
-  const double lockstep =
-      std::max(model.cycles, model.two_groups ? two_group_cycles(phases) : model.wave * block_waves);
-  model.tflops_lockstep = scale / lockstep;
-  model.bytes = model.memory * kL1Bytes;
-  model.read_tbs = model.bytes / lockstep * machine.compute_units * machine.ghz * 1e-3;
+  set_pipes(model);
+  set_rates(model, machine, phases);
   return model;
 }
 

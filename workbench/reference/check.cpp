@@ -61,6 +61,64 @@ bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
 }
 
+/// Where a row of the reference lies in the output.
+std::size_t output_row(const ProblemShape& shape, const std::vector<std::int64_t>& first_q, const RowId& id) {
+  return static_cast<std::size_t>((first_q[static_cast<std::size_t>(id.request)] + id.row) * shape.heads_q +
+                                  id.head);
+}
+
+/// Mean square norm of the reference's rows, infinities and NaN left out.
+double mean_row_norm(const Reference& reference) {
+  double norm = 0;
+  for (const double value : reference.o) norm += std::isfinite(value) ? value * value : 0;
+  return norm / std::max<double>(1, static_cast<double>(reference.rows.size()));
+}
+
+/// Sums of row `i` of the reference, which is row `row` of the output.
+Sums row_sums(const Output& output, const Reference& reference, std::size_t i, std::size_t row,
+              std::size_t depth, double mean_norm, const Tolerance& tolerance) {
+  Sums sums;
+  sums.errors.rows = 1;
+  for (std::size_t d = 0; d < depth; ++d) {
+    const double wanted = reference.o[i * depth + d];
+    // The weight of an infinity may have become 0 in the kernel.
+    const float got = output.o[row * depth + d];
+    const double error = std::isinf(wanted) && std::isnan(got) ? 0 : distance(got, wanted);
+    sums.error += error * error;
+    if (std::isfinite(wanted)) sums.norm += wanted * wanted;
+    sums.errors.max_abs_err =
+        std::isnan(error) || error > sums.errors.max_abs_err ? error : sums.errors.max_abs_err;
+  }
+  if (!reference.o_slack.empty() && reference.o_slack[i] > 0) {
+    const double over = std::sqrt(sums.error) - reference.o_slack[i];
+    sums.error = over <= 0 ? 0 : over * over;  // NaN stays
+  }
+  const double scale = std::max(sums.norm, 0.01 * mean_norm);
+  sums.errors.worst_row = sums.error == 0 ? 0 : std::sqrt(sums.error / scale);
+  if (!output.lse.empty())
+    sums.errors.lse_err = lse_error(output.lse[row], reference.lse[i],
+                                    reference.lse_slack.empty() ? 0 : reference.lse_slack[i], tolerance);
+  return sums;
+}
+
+/// Adds what is over the tolerance. Written as "not below" so that NaN fails.
+void add_failures(CheckReport& report, const Tolerance& tolerance) {
+  const auto fail = [&report](std::string what, double value, double limit) {
+    report.failures.push_back(std::move(what) + " " + number(value) + " is over " + number(limit));
+  };
+  if (!(report.all.rel_err <= tolerance.rel)) fail("relative error", report.all.rel_err, tolerance.rel);
+  for (std::size_t b = 0; b < report.requests.size(); ++b) {
+    const Errors& errors = report.requests[b];
+    const std::string request = "request " + std::to_string(b) + ": ";
+    if (!(errors.rel_err <= 2 * tolerance.rel)) {
+      fail(request + "relative error", errors.rel_err, 2 * tolerance.rel);
+    } else if (!(errors.worst_row <= 10 * tolerance.rel)) {
+      fail(request + "relative error of one row", errors.worst_row, 10 * tolerance.rel);
+    }
+    if (!(errors.lse_err <= tolerance.lse)) fail(request + "LSE error", errors.lse_err, tolerance.lse);
+  }
+}
+
 }  // namespace
 
 std::uint64_t count_unwritten(std::span<const std::byte> bytes, std::size_t size) {
@@ -91,37 +149,13 @@ CheckReport check_output(const Workload& work, const Output& output, const Refer
   CheckReport report;
   report.rows_total = shape.total_q() * shape.heads_q;
 
-  double mean_norm = 0;
-  for (const double value : reference.o) mean_norm += std::isfinite(value) ? value * value : 0;
-  mean_norm /= std::max<double>(1, static_cast<double>(reference.rows.size()));
-
+  const double mean_norm = mean_row_norm(reference);
   Sums all;
   std::vector<Sums> requests(shape.lengths_q.size());
   for (std::size_t i = 0; i < reference.rows.size(); ++i) {
     const RowId& id = reference.rows[i];
-    const auto row = static_cast<std::size_t>(
-        (first_q[static_cast<std::size_t>(id.request)] + id.row) * shape.heads_q + id.head);
-    Sums sums;
-    sums.errors.rows = 1;
-    for (std::size_t d = 0; d < depth; ++d) {
-      const double wanted = reference.o[i * depth + d];
-      // The weight of an infinity may have become 0 in the kernel.
-      const float got = output.o[row * depth + d];
-      const double error = std::isinf(wanted) && std::isnan(got) ? 0 : distance(got, wanted);
-      sums.error += error * error;
-      if (std::isfinite(wanted)) sums.norm += wanted * wanted;
-      sums.errors.max_abs_err =
-          std::isnan(error) || error > sums.errors.max_abs_err ? error : sums.errors.max_abs_err;
-    }
-    if (!reference.o_slack.empty() && reference.o_slack[i] > 0) {
-      const double over = std::sqrt(sums.error) - reference.o_slack[i];
-      sums.error = over <= 0 ? 0 : over * over;  // NaN stays
-    }
-    const double scale = std::max(sums.norm, 0.01 * mean_norm);
-    sums.errors.worst_row = sums.error == 0 ? 0 : std::sqrt(sums.error / scale);
-    if (!output.lse.empty())
-      sums.errors.lse_err = lse_error(output.lse[row], reference.lse[i],
-                                      reference.lse_slack.empty() ? 0 : reference.lse_slack[i], tolerance);
+    const Sums sums =
+        row_sums(output, reference, i, output_row(shape, first_q, id), depth, mean_norm, tolerance);
     all.add(sums);
     requests[static_cast<std::size_t>(id.request)].add(sums);
   }
@@ -129,27 +163,9 @@ CheckReport check_output(const Workload& work, const Output& output, const Refer
   report.all = all.finish(least);
   for (Sums& request : requests) report.requests.push_back(request.finish(least));
 
-  // Written as "not below" so that NaN fails.
   if (output.unwritten > 0)
     report.failures.push_back(std::to_string(output.unwritten) + " output elements were never written");
-  if (!(report.all.rel_err <= tolerance.rel)) {
-    report.failures.push_back("relative error " + number(report.all.rel_err) + " is over " +
-                              number(tolerance.rel));
-  }
-  for (std::size_t b = 0; b < requests.size(); ++b) {
-    const Errors& errors = report.requests[b];
-    if (!(errors.rel_err <= 2 * tolerance.rel)) {
-      report.failures.push_back("request " + std::to_string(b) + ": relative error " +
-                                number(errors.rel_err) + " is over " + number(2 * tolerance.rel));
-    } else if (!(errors.worst_row <= 10 * tolerance.rel)) {
-      report.failures.push_back("request " + std::to_string(b) + ": relative error of one row " +
-                                number(errors.worst_row) + " is over " + number(10 * tolerance.rel));
-    }
-    if (!(errors.lse_err <= tolerance.lse)) {
-      report.failures.push_back("request " + std::to_string(b) + ": LSE error " + number(errors.lse_err) +
-                                " is over " + number(tolerance.lse));
-    }
-  }
+  add_failures(report, tolerance);
   const bool finite =
       std::all_of(reference.o.begin(), reference.o.end(), [](double x) { return std::isfinite(x); });
   if (finite && all_finite(work.q) && all_finite(work.k) && all_finite(work.v)) {

@@ -32,8 +32,59 @@ double variable(Variable name, double score, const ScorePlace& at) {
   return 0;
 }
 
-// Reals of a kernel are floats: so are the numbers it begins with. Booleans are 0 and 1. Both branches of a
-// selection are computed: no operation has an effect.
+/// Conditions are 0 and 1.
+double compare(Op op, double x, double y) {
+  switch (op) {
+    case Op::less:
+      return x < y ? 1 : 0;
+    case Op::less_equal:
+      return x <= y ? 1 : 0;
+    case Op::greater:
+      return x > y ? 1 : 0;
+    case Op::greater_equal:
+      return x >= y ? 1 : 0;
+    case Op::equal:
+      return x == y ? 1 : 0;
+    case Op::not_equal:
+      return x != y ? 1 : 0;
+    case Op::logical_and:
+      return x != 0 && y != 0 ? 1 : 0;
+    default:
+      return x != 0 || y != 0 ? 1 : 0;  // logical_or
+  }
+}
+
+double function(Op op, double x, double y) {
+  switch (op) {
+    case Op::min:
+      return std::fmin(x, y);
+    case Op::max:
+      return std::fmax(x, y);
+    case Op::abs:
+      return std::fabs(x);
+    case Op::floor:
+      return std::floor(x);
+    case Op::exp:
+      return std::exp(x);
+    case Op::exp2:
+      return std::exp2(x);
+    case Op::log:
+      return std::log(x);
+    case Op::log2:
+      return std::log2(x);
+    case Op::sqrt:
+      return std::sqrt(x);
+    case Op::tanh:
+      return std::tanh(x);
+    case Op::pow:
+      return std::exp2(y * std::log2(x));
+    default:
+      return compare(op, x, y);
+  }
+}
+
+// Reals of a kernel are floats: so are the numbers it begins with. Both branches of a selection are computed:
+// no operation has an effect.
 double apply(const Node& node, double x, double y, double z) {
   switch (node.op) {
     case Op::literal:
@@ -58,50 +109,13 @@ double apply(const Node& node, double x, double y, double z) {
       return x - y * std::floor(x / y);
     case Op::idiv:
       return std::floor(x / y);
-    case Op::less:
-      return x < y ? 1 : 0;
-    case Op::less_equal:
-      return x <= y ? 1 : 0;
-    case Op::greater:
-      return x > y ? 1 : 0;
-    case Op::greater_equal:
-      return x >= y ? 1 : 0;
-    case Op::equal:
-      return x == y ? 1 : 0;
-    case Op::not_equal:
-      return x != y ? 1 : 0;
-    case Op::logical_and:
-      return x != 0 && y != 0 ? 1 : 0;
-    case Op::logical_or:
-      return x != 0 || y != 0 ? 1 : 0;
     case Op::logical_not:
       return x == 0 ? 1 : 0;
     case Op::select:
       return x != 0 ? y : z;
-    case Op::min:
-      return std::fmin(x, y);
-    case Op::max:
-      return std::fmax(x, y);
-    case Op::abs:
-      return std::fabs(x);
-    case Op::floor:
-      return std::floor(x);
-    case Op::exp:
-      return std::exp(x);
-    case Op::exp2:
-      return std::exp2(x);
-    case Op::log:
-      return std::log(x);
-    case Op::log2:
-      return std::log2(x);
-    case Op::sqrt:
-      return std::sqrt(x);
-    case Op::tanh:
-      return std::tanh(x);
-    case Op::pow:
-      return std::exp2(y * std::log2(x));
+    default:
+      return function(node.op, x, y);
   }
-  return 0;
 }
 
 // An index outside of a dimension takes the last element there.

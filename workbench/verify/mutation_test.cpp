@@ -47,87 +47,126 @@ std::vector<EmulatorOptions> make_policies(const MutationOptions& options, const
 /// as their queues let them), longer ones that wrap every pipeline, the lengths at which tiles begin and end,
 /// for long windows and chunks keys beyond them, and for decode kernels that deal out the end of long work
 /// enough of it.
-std::vector<Exercise> make_exercises(const Plan& plan, const Manifest& manifest,
-                                     const MutationOptions& options) {
-  const Config& c = plan.resolved();
-  const std::int64_t bn = c.BN.value_or(64), bm = c.BM.value_or(64), stages = c.num_kv_stages.value_or(2);
-  const bool decode = c.operation == Operation::decode;
-  // Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
-  // before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
-  const auto up = [&](std::int64_t n) { return (n + bn - 1) / bn * bn; };
-  const auto rows = [&](std::int64_t least, std::int64_t decoded = 1) {
-    return decode ? decoded : up(least + 7) - 7;
-  };
-  // A fixed split cuts every sequence into parts, which have to be of several tiles, too.
-  const int parts = decode ? std::max(1, c.split_kv.value_or(1)) : 1;
-  const std::int64_t wrapped = std::max<std::int64_t>(2 * stages + 1, 3 * parts) * bn - 9;
-  // Four queries of a decode kernel: rows for all of its warps.
-  std::vector<LadderCase> items{{rows(2 * bm + 8), 2 * bn - 9}}, wrap{{rows(bm + 8, 4), wrapped}};
-  if (manifest.operand != OperandKind::contiguous)
-    for (auto* cases : {&items, &wrap}) cases->push_back({decode ? 1 : 17, bn + 5});
-  // Decode of contiguous keys: with lengths on the device, which the first problem has not.
-  if (manifest.operand == OperandKind::contiguous && decode) items.push_back({1, bn + 5});
-  // Items of one tile, so that the next begin in other stages.
-  if (manifest.operand != OperandKind::contiguous && !decode)
-    wrap.push_back({5, std::max<std::int64_t>(1, bn - 20)});
-  const MaskConfig mask = c.mask.value_or(MaskConfig{});
-  // In turn with items of as many tiles as a window lets one have, so that these begin in every stage.
-  if (mask.kind == MaskConfig::Kind::sliding_window && mask.size < wrapped && wrap.size() > 2)
-    for (std::int64_t i = 0; i < stages; ++i)
-      wrap.insert(wrap.end(), {{bm, mask.size + bm + 2 * bn - 2}, wrap[2]});
+class ExerciseList {
+ public:
+  ExerciseList(const Plan& plan, const Manifest& manifest, const MutationOptions& options)
+      : plan_(plan),
+        manifest_(manifest),
+        seed_(options.seed),
+        policies_(make_policies(options, manifest, parts_)) {}
 
-  const auto policies = make_policies(options, manifest, parts);
-  std::vector<Exercise> out;
-  const auto add = [&](const std::vector<LadderCase>& cases, std::int64_t heads) {
-    out.push_back({pose_cases(c, cases, options.seed, heads), policies});
-  };
-  add({{rows(8), 2 * bn - 9}}, 1);
-  out.back().runs.resize(1);
-  if (manifest.takes("launch_before"))
+  std::vector<Exercise> make() {
+    choose_cases();
+    add_first();
+    add(items_, 2);
+    add(wrap_, 2);
+    add(boundary_cases(config_, true), 2);
+    add_exact();
+    add_tensor_copies();
+    add_window_edges();
+    if (decode_) add_stream_k();
+    return std::move(out_);
+  }
+
+ private:
+  std::int64_t up(std::int64_t n) const { return (n + bn_ - 1) / bn_ * bn_; }
+  std::int64_t rows(std::int64_t least, std::int64_t decoded = 1) const {
+    return decode_ ? decoded : up(least + 7) - 7;
+  }
+  void add(const std::vector<LadderCase>& cases, std::int64_t heads) {
+    out_.push_back({pose_cases(config_, cases, seed_, heads), policies_});
+  }
+
+  /// Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
+  /// before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
+  void choose_cases() {
+    const bool contiguous = manifest_.operand == OperandKind::contiguous;
+    // Four queries of a decode kernel: rows for all of its warps.
+    items_ = {{rows(2 * bm_ + 8), 2 * bn_ - 9}};
+    wrap_ = {{rows(bm_ + 8, 4), wrapped_}};
+    if (!contiguous)
+      for (auto* cases : {&items_, &wrap_}) cases->push_back({decode_ ? 1 : 17, bn_ + 5});
+    // Decode of contiguous keys: with lengths on the device, which the first problem has not.
+    if (contiguous && decode_) items_.push_back({1, bn_ + 5});
+    // Items of one tile, so that the next begin in other stages.
+    if (!contiguous && !decode_) wrap_.push_back({5, std::max<std::int64_t>(1, bn_ - 20)});
+    // In turn with items of as many tiles as a window lets one have, so that these begin in every stage.
+    if (mask_.kind == MaskConfig::Kind::sliding_window && mask_.size < wrapped_ && wrap_.size() > 2)
+      for (std::int64_t i = 0; i < stages_; ++i)
+        wrap_.insert(wrap_.end(), {{bm_, mask_.size + bm_ + 2 * bn_ - 2}, wrap_[2]});
+  }
+
+  void add_first() {
+    add({{rows(8), 2 * bn_ - 9}}, 1);
+    out_.back().runs.resize(1);
+    if (!manifest_.takes("launch_before")) return;
     // Each promise has waits of its own.
     for (const LaunchBefore before : {LaunchBefore::keeps_tables, LaunchBefore::unrelated}) {
-      out.push_back(out.front());
-      out.back().before = before;
+      out_.push_back(out_.front());
+      out_.back().before = before;
     }
-  add(items, 2);
-  add(wrap, 2);
-  add(boundary_cases(c, true), 2);
-  if (has_exact_cases(c)) {
-    // What the tolerance of FP8 would hide: a few rows with a few wrong keys.
-    std::vector<LadderCase> exact = wrap;
-    exact.insert(exact.end(), items.begin(), items.end());
-    out.push_back({pose_exact_cases(c, exact, options.seed, 2), policies});
-    out.back().runs.resize(2);
   }
-  const bool by_tensor_copies = target_info(c.target).tensor_copies && !decode;
-  const bool bounded = is_bounded(mask);
-  // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
-  if (by_tensor_copies && bounded && bm > 64) add({{bm, bn + bm - 64}}, 2);
-  // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
-  if (by_tensor_copies) add({{bm, stages * bn - 9}}, 3);
-  if (by_tensor_copies && bounded) add({{3 * bm, bm / 2}}, 2);
-  if (mask.kind == MaskConfig::Kind::sliding_window && mask.size + bm > wrapped - bn)
-    // The window's start and its end, with whole tiles between.
-    add({{rows(bm + 8), up(mask.size + rows(bm + 8)) + bn - 9}}, 1);
-  if (mask.kind == MaskConfig::Kind::chunked)
-    // Rows on either side of a chunk's start, in one warpgroup, one block and blocks of their own.
-    add({{rows(2 * bm + 2 * bn), mask.size + rows(2 * bm + 2 * bn) - bm / 2 - 24}}, 1);
-  if (decode && manifest.grid.kind == GridRule::Kind::stream_k) {
-    // More sequences than one step of the search for a block's first looks through, and than the unrolled
-    // loop over their lengths takes at once.
-    std::vector<LadderCase> many(140, {1, 5});
-    many.push_back({1, bn + 5});
-    add(many, 1);
-    out.back().runs.resize(1);
+
+  /// What the tolerance of FP8 would hide: a few rows with a few wrong keys.
+  void add_exact() {
+    if (!has_exact_cases(config_)) return;
+    std::vector<LadderCase> exact = wrap_;
+    exact.insert(exact.end(), items_.begin(), items_.end());
+    out_.push_back({pose_exact_cases(config_, exact, seed_, 2), policies_});
+    out_.back().runs.resize(2);
   }
-  if (const auto dealt = plan.schedule().dealt_from_tiles(); dealt > 0) {
+
+  void add_tensor_copies() {
+    if (!target_info(config_.target).tensor_copies || decode_) return;
+    const bool bounded = is_bounded(mask_);
+    // The keys of the first 64 rows end with a tile: the warpgroup of the rows after them has one more.
+    if (bounded && bm_ > 64) add({{bm_, bn_ + bm_ - 64}}, 2);
+    // Items of as many tiles as there are stages, and, where rows stand before the first key, some of none.
+    add({{bm_, stages_ * bn_ - 9}}, 3);
+    if (bounded) add({{3 * bm_, bm_ / 2}}, 2);
+  }
+
+  void add_window_edges() {
+    if (mask_.kind == MaskConfig::Kind::sliding_window && mask_.size + bm_ > wrapped_ - bn_)
+      // The window's start and its end, with whole tiles between.
+      add({{rows(bm_ + 8), up(mask_.size + rows(bm_ + 8)) + bn_ - 9}}, 1);
+    if (mask_.kind == MaskConfig::Kind::chunked)
+      // Rows on either side of a chunk's start, in one warpgroup, one block and blocks of their own.
+      add({{rows(2 * bm_ + 2 * bn_), mask_.size + rows(2 * bm_ + 2 * bn_) - bm_ / 2 - 24}}, 1);
+  }
+
+  void add_stream_k() {
+    if (manifest_.grid.kind == GridRule::Kind::stream_k) {
+      // More sequences than one step of the search for a block's first looks through, and than the unrolled
+      // loop over their lengths takes at once.
+      std::vector<LadderCase> many(140, {1, 5});
+      many.push_back({1, bn_ + 5});
+      add(many, 1);
+      out_.back().runs.resize(1);
+    }
+    const auto dealt = plan_.schedule().dealt_from_tiles();
+    if (dealt <= 0) return;
     // Long, so by two policies only; on one multiprocessor, whose first block gets to deal itself the most.
-    add({{1, dealt * manifest.grid.ctas_per_sm * bn - 9}}, 1);
-    out.back().runs = {policies[0], policies.back()};
-    for (EmulatorOptions& run : out.back().runs) run.num_sms = 1;
+    add({{1, dealt * manifest_.grid.ctas_per_sm * bn_ - 9}}, 1);
+    out_.back().runs = {policies_[0], policies_.back()};
+    for (EmulatorOptions& run : out_.back().runs) run.num_sms = 1;
   }
-  return out;
-}
+
+  const Plan& plan_;
+  const Manifest& manifest_;
+  const Config& config_ = plan_.resolved();
+  const std::uint64_t seed_;
+  const std::int64_t bn_ = config_.BN.value_or(64), bm_ = config_.BM.value_or(64);
+  const std::int64_t stages_ = config_.num_kv_stages.value_or(2);
+  const bool decode_ = config_.operation == Operation::decode;
+  const MaskConfig mask_ = config_.mask.value_or(MaskConfig{});
+  // A fixed split cuts every sequence into parts, which have to be of several tiles, too.
+  const int parts_ = decode_ ? std::max(1, config_.split_kv.value_or(1)) : 1;
+  const std::int64_t wrapped_ = std::max<std::int64_t>(2 * stages_ + 1, 3 * parts_) * bn_ - 9;
+  const std::vector<EmulatorOptions> policies_;
+  std::vector<LadderCase> items_, wrap_;
+  std::vector<Exercise> out_;
+};
 
 /// NaN in V of keys that the mask hides from rows of their tile, under every policy: what an item does about it.
 void add_hidden_values(std::vector<Exercise>& exercises, const Plan& plan, const MutationOptions& options) {
@@ -256,7 +295,7 @@ std::size_t MutationReport::killed() const {
 
 MutationReport test_mutants(const Plan& plan, const KernelSource& source, const Binary& binary,
                             const MutationOptions& options) {
-  std::vector<Exercise> exercises = make_exercises(plan, source.manifest, options);
+  std::vector<Exercise> exercises = ExerciseList(plan, source.manifest, options).make();
   add_hidden_values(exercises, plan, options);
   MutationReport report;
 

@@ -225,6 +225,15 @@ void take_metadata(Warp& w, const Op& op, const WgmmaOp& g, WgmmaIssue& issue) {
   report_metadata(w, op, g.a, false, sparse_columns(g.a, wgmma_k(g), g.selector, false, own));
 }
 
+/// FLOP and bytes of shared memory of the four warps together.
+u64 flops_of(const WgmmaOp& g) {
+  return u64{2} * 64 * static_cast<u64>(g.n) * static_cast<u64>(wgmma_k(g));
+}
+u64 shared_bytes(const WgmmaOp& g) {
+  const auto rows = static_cast<u64>(g.n + (g.a_in_registers ? 0 : 64));
+  return rows * static_cast<u64>(wgmma_k(g)) * static_cast<u64>(bit_width(g.a)) / 8;
+}
+
 void run_wgmma(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
   Cluster& c = *w.block->cluster;
@@ -254,6 +263,8 @@ void run_wgmma(Warp& w, const Op& op) {
   } else if (i.op != &op || i.scale_d != scale_d || i.desc_a != desc_a || i.desc_b != desc_b) {
     report(w, op, lane, "wgmma-mismatch", "warps of the warpgroup issue different wgmmas or descriptors");
   }
+  trace(w, op, TraceEvent::What::wgmma, static_cast<std::uint32_t>(bit_width(g.a)), shared_bytes(g),
+        flops_of(g));
   i.warps |= 1u << (w.index % 4);
   i.registers[w.index % 4] = w.base[0];
   if (g.sparse) take_metadata(w, op, g, i);

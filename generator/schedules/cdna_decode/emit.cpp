@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
@@ -38,20 +39,43 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
 
 LdsTile p_tile(const DecodePlan& p) {
   const int vectors = p.p_row_bytes() / 16, bits = vectors >= 8 ? 3 : vectors >= 4 ? 2 : 1;
-  int shift = 0;
-  while (1 << shift < vectors) ++shift;
-  return {p.BM, p.BN, p.BN, p.p_bytes(), {bits, 0, shift}};
+  return {p.BM,
+          p.p_row_columns(),
+          p.p_row_columns(),
+          p.p_bytes(),
+          {bits, 0, std::countr_zero(static_cast<unsigned>(vectors))}};
 }
 
-/// P as the accumulators of S' hold it (four keys a lane), and as the B operand of V' P' wants it: four keys
-/// of 16, or bytes of eight of 32.
-LaneAddress p_address(const DecodePlan& p, bool write) {
-  const int keys = write ? 4 : p.keys_per_read();
-  LaneAddress address(
-      write ? "p_write" : "p_read", p_tile(p),
-      {[](int l) { return l % 16; }, [keys](int l) { return keys * (l / 16); }, "(lane & 15)",
-       fmt::format("(lane / 16 * {}{})", keys, write ? fmt::format(" + {} * {}", p.warp_n(), p.WN) : "")});
-  for (int key = 0; key < (write ? p.WN : p.BN); key += 4 * keys) address.want(0, key);
+/// P as the accumulators of S' hold it, four keys a lane. A wave's first key is no literal: where WN is no power
+/// of two it shares bits with those of its 16-key tiles, and each tile has an address of its own.
+std::vector<LaneAddress> p_writes(const DecodePlan& p) {
+  std::vector<LaneAddress> out;
+  const bool apart = !std::has_single_bit(static_cast<unsigned>(p.WN));
+  for (int tile = 0; tile < (apart ? p.score_tiles() : 1); ++tile) {
+    const int first = 16 * tile;
+    out.emplace_back(apart ? fmt::format("p_write_tile{}", tile) : "p_write", p_tile(p),
+                     LanePattern{[](int l) { return l % 16; },
+                                 [first, wn = p.WN](int l) { return l % 64 / 16 * 4 + first + l / 64 * wn; },
+                                 "(lane & 15)",
+                                 fmt::format("(lane / 16 * 4{} + {} * {})",
+                                             first == 0 ? "" : fmt::format(" + {}", first), p.warp_n(), p.WN),
+                                 64 * p.warps_n()});
+    for (int key = 0; key < (apart ? 1 : p.WN); key += 16) out.back().want(0, key);
+  }
+  return out;
+}
+
+std::string p_write_at(const std::vector<LaneAddress>& writes, int tile) {
+  return writes.size() == 1 ? writes[0].at(0, 16 * tile) : writes[static_cast<std::size_t>(tile)].at(0, 0);
+}
+
+/// P as the B operand of V' P' wants it: four keys of 16, or bytes of eight of 32, or all of a lane's.
+LaneAddress p_read(const DecodePlan& p) {
+  const int keys = p.keys_per_read();
+  LaneAddress address("p_read", p_tile(p),
+                      {[](int l) { return l % 16; }, [keys](int l) { return keys * (l / 16); }, "(lane & 15)",
+                       fmt::format("(lane / 16 * {})", keys)});
+  for (int key = 0; key < p.BN; key += 4 * keys) address.want(0, key);
   return address;
 }
 
@@ -69,8 +93,8 @@ void emit_setup(Writer& w, const DecodePlan& p) {
     w.line("const int tile_row = warp_m * 16 + (lane & 15);");
     rows += fmt::format(" + warp_m * {}", 16 * p.p_row_bytes());
   }
-  p_address(p, true).emit(w, rows);
-  p_address(p, false).emit(w, rows);
+  for (const LaneAddress& write : p_writes(p)) write.emit(w, rows);
+  p_read(p).emit(w, rows);
   if (p.scales) {
     for (const char* name : p.factors()) w.line("const float given_{0} = {0};", name);
   }
@@ -193,6 +217,13 @@ void emit_group_end(Writer& w, const DecodePlan& p, int group) {
 
 }  // namespace
 
+std::vector<layout::Proof> p_proofs(const DecodePlan& p) {
+  bool written = true;
+  for (const LaneAddress& write : p_writes(p)) written = written && write.proves();
+  return {{"P: written where the tile has it", written, 0},
+          {"P: read where the tile has it", p_read(p).proves(), 0}};
+}
+
 void emit_key_scales(Writer& w, const DecodePlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {} + {} * {}", p.BN, p.warp_n(), p.WN),
                          p.kind == OperandKind::continuous ? "block_rows" : "keys");
@@ -236,22 +267,22 @@ void emit_decode_softmax(Writer& w, const DecodePlan& p) {
     w.line("{0} = exp2_approx(__builtin_fmaf({0}, factor, {1})); row_sum += {0};", score(i),
            p.p_shift() > 0 ? "offset" : "-base");
   if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
-  const LaneAddress write = p_address(p, true);
+  const std::vector<LaneAddress> writes = p_writes(p);
   for (int t = 0; t < p.score_tiles(); ++t) {
     if (p.q_bytes()) {
       w.line("lds_write_4(lds + {0}, pack_fp8(s_acc[{1}][0], s_acc[{1}][1], s_acc[{1}][2], s_acc[{1}][3]));",
-             write.at(0, 16 * t), t);
+             p_write_at(writes, t), t);
       continue;
     }
     w.line(
         "lds_write_8(lds + {0}, u32x2{{{2}(s_acc[{1}][0], s_acc[{1}][1]), {2}(s_acc[{1}][2], "
         "s_acc[{1}][3])}});",
-        write.at(0, 16 * t), t, p.pack());
+        p_write_at(writes, t), t, p.pack());
   }
 }
 
 void emit_read_p(Writer& w, const DecodePlan& p) {
-  const LaneAddress read = p_address(p, false);
+  const LaneAddress read = p_read(p);
   for (int step = 0; step < p.BN / p.mfma.shape.k; ++step) {
     std::string parts;
     const int bytes = p.keys_per_read() * p.p_bytes(), reads = 4 * p.mfma.frag_regs() / bytes;

@@ -28,8 +28,6 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes_plain_rows();
   check.takes_positive_scale();
   const bool widens = *m.kv_dtype != c.dtype;
-  check.takes(size_of(c.dtype) > 1 || (c.BN.value_or(64) & (c.BN.value_or(64) - 1)) == 0, "/BN",
-              "takes a power of two of keys in FP8", "64, 128");
   check.takes(!widens || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.full_kv.value_or(true), "/full_kv", "has no stages", "leave it out");
   check.takes(!c.bk_smem || *c.bk_smem == *m.BK, "/bk_smem", "keeps strips of BK", std::to_string(*m.BK));

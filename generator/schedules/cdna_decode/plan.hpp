@@ -1,6 +1,7 @@
 // Every constant of a cdna_decode_streaming or cdna_decode kernel, derived once from the resolved config.
 #pragma once
 
+#include <bit>
 #include <optional>
 #include <vector>
 
@@ -82,8 +83,10 @@ struct DecodePlan {
   const KVMmaOp& v_op() const { return streaming ? v->kv_mma_op() : v_tile->kv_mma_op(); }
   /// A partial result: O' not divided by the sum, [BM][ov_columns], then (maximum, sum) of each row.
   int partial_floats() const { return BM * ov_columns + 2 * BM; }
-  /// Rows of P are BN elements, whose 16-byte vectors are XORed with the row.
-  int p_row_bytes() const { return BN * p_bytes(); }
+  /// Rows of P are BN elements, whose 16-byte vectors are XORed with the row, in the next power of two: the
+  /// place of a lane and the place of a literal then share no bits (LaneAddress).
+  int p_row_columns() const { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(BN))); }
+  int p_row_bytes() const { return p_row_columns() * p_bytes(); }
   int p_bytes() const { return q_bytes() ? 1 : 2; }
   /// Keys of P that one lane reads at once: 8 bytes of one instruction's slots, or all of them.
   int keys_per_read() const { return v_block ? mfma.frag() : q_bytes() ? 8 : 4; }
@@ -91,7 +94,6 @@ struct DecodePlan {
   int p_shift() const { return !q_bytes() ? 0 : mfma.type == DType::fp8_e4m3fnuz ? 7 : 8; }
   bool q_bytes() const { return is_fp8(mfma.type); }
   bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
-  int p_vector_mask() const { return std::min(8, p_row_bytes() / 16) - 1; }
   std::string pack() const { return config.dtype == DType::bf16 ? "pack_bf16" : "pack_fp16"; }
   /// Of Q and O, once the columns of the waves stand.
   QTile::Shape q_shape() const;
@@ -122,6 +124,8 @@ KernelSource emit_decode(const DecodePlan& plan);
 void emit_key_scales(Writer& w, const DecodePlan& plan);
 /// Scores of the tile in s_acc become P, written to LDS.
 void emit_decode_softmax(Writer& w, const DecodePlan& plan);
+/// The places in LDS that P is written to and read from.
+std::vector<layout::Proof> p_proofs(const DecodePlan& plan);
 /// After a barrier: P of all waves' keys in registers, as the B operand of V' P'.
 void emit_read_p(Writer& w, const DecodePlan& plan);
 /// K and V of a segment of cdna_decode, `rows` rows of them; its KV tiles (cdna_decode_tiles.cpp).

@@ -37,6 +37,7 @@ class CdnaDecode final : public Schedule {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
     for (auto& proof : plan_.streaming ? plan_.v->proofs() : plan_.v_tile->proofs())
       proofs.push_back(std::move(proof));
+    for (auto& proof : cdna::p_proofs(plan_)) proofs.push_back(std::move(proof));
     proofs.push_back({"P: read in the key order of V", p_has_order_of_v(plan_), 0});
     return proofs;
   }

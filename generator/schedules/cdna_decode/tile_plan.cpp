@@ -27,8 +27,6 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes_16_bit_or_bytes();
   check.takes(*m.kv_dtype == c.dtype || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers",
               "reg_staged");
-  check.takes(!(*m.v_from_k || size_of(c.dtype) == 1) || (*m.BN & (*m.BN - 1)) == 0, "/BN",
-              "takes a power of two of keys in FP8 and where V lies in K's rows", "32, 64, 128");
   check.takes_rows_of_depth();
   check.takes_positive_scale();
   check.takes_any_queries();

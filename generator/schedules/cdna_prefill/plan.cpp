@@ -144,9 +144,26 @@ void set_scores(PrefillPlan& p, const Config& c) {
   p.hidden = HiddenValues::of(c, QTile::pack_of(*c.out_dtype), score_dialect());
 }
 
-/// Registers of the loop beside what lasts. Found by compiling: 32 x 32 tiles of more than 384 columns spill hundreds.
-int loop_registers(const PrefillPlan& p) {
-  return p.mfma.shape.m == 32 && p.ov_columns > 384 ? p.max_registers : 64;
+constexpr int kLoopRegisters = 64;  ///< of the loop, beside what lasts
+constexpr int kWideTileColumns =
+    384;  ///< of O under 32 x 32 instructions; compilers spill hundreds past them
+
+/// Whether LDS holds the tiles, and registers O.
+bool check_memory(const PrefillPlan& p, const Config& user, const Config& c, Violations& out) {
+  const TargetInfo& target = target_info(c.target);
+  if (p.smem_bytes > target.smem_bytes) {
+    break_rule(user, "V15", {"/num_smem_stages", "/BN", "/bk_smem", "/depth"},
+               fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,
+                           to_string(c.target)),
+               "", out);
+    return false;
+  }
+  if (p.mfma.shape.m != 32 || p.ov_columns <= kWideTileColumns) return true;
+  break_rule(user, "V32", {"/mma_shape"},
+             fmt::format("32x32 instructions keep up to {} columns of O in registers without a spill, not {}",
+                         kWideTileColumns, p.ov_columns),
+             c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]", out);
+  return false;
 }
 
 }  // namespace
@@ -283,26 +300,19 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.softmax.emplace(softmax);
   p.smem_v = own_stages ? p.k->bytes() : 0;
   p.smem_bytes = own_stages ? p.smem_v + p.v->bytes() : p.k->bytes();
-  if (p.smem_bytes > target.smem_bytes) {
-    break_rule(user, "V15", {"/num_smem_stages", "/BN", "/bk_smem", "/depth"},
-               fmt::format("LDS of {} bytes exceeds the {} of {}", p.smem_bytes, target.smem_bytes,
-                           to_string(c.target)),
-               "", out);
-    return std::nullopt;
-  }
+  if (!check_memory(p, user, c, out)) return std::nullopt;
   const int waves_per_simd = (p.num_warps + 3) / 4;
   p.max_registers = std::min(target.max_registers, 512 / waves_per_simd);
   // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
   const int lasting = 4 * p.q->num_vectors() + (p.ov_columns / p.mfma.shape.m) * p.mfma.accum() +
                       softmax.score_tiles * p.mfma.accum() + p.k->staging_registers() +
                       p.v->staging_registers();
-  if (lasting + loop_registers(p) > p.max_registers) {
+  if (lasting + kLoopRegisters > p.max_registers) {
     break_rule(
         user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
         fmt::format(
             "Q, O and S{} take {} registers of a lane and the loop at least {} more; {} waves leave {}",
-            p.staged ? " and tiles on their way" : "", lasting, loop_registers(p), p.num_warps,
-            p.max_registers),
+            p.staged ? " and tiles on their way" : "", lasting, kLoopRegisters, p.num_warps, p.max_registers),
         "", out);
     return std::nullopt;
   }

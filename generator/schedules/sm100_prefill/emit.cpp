@@ -204,30 +204,43 @@ void emit_load_q(Writer& w, const PrefillPlan& p, int tile) {
            kEvictFirst);
 }
 
-/// K or V of tile n into the next slot; of pages by every lane that has one.
+/// Boxes of round `round` of this lane, which are piece lane + 32 * round of every panel of chunk `qk`.
+void emit_boxes(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name,
+                int qk, int round) {
+  const auto& operand = *p.operand;
+  for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
+    const int panel = qk * pipeline.panels_per_chunk() + i;
+    const int piece = operand.eff_page() * p.fa4.swizzle_bytes;
+    w.line("tma_load(smem_{0} + {1} * {2} + {3}{8}, &{0}_map, {4}, {5}, {6}, {7});", name,
+           pipeline.ring().stage(), pipeline.slot_bytes(),
+           panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece, pipeline.ring().full(qk),
+           panel * p.fa4.gran, operand.coordinates("n", round), kEvictLast,
+           operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "");
+  }
+}
+
+/// K or V of tile n into the next slot; of pages by every lane that has one. The others do not look at the ring: a lane
+/// that fell behind could miss two of its phases.
 void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
   const bool table = operand.table();
   if (table) w.open(""), operand.emit_populate(w, "n");
+  const std::string lanes = table ? operand.issues(0) : "";
+  if (!lanes.empty()) w.open("if ({})", lanes);
   for (int qk = 0; qk < pipeline.num_qk_stages_effective(); ++qk) {
     ring.emit_wait_empty(w, qk);
-    w.line("{}mbarrier_arrive_expect_tx({}, {});", table ? "if (lane == 0) " : "", ring.full(qk),
-           pipeline.barrier_bytes());
-    for (int round = 0; round < operand.rounds(); ++round) {
-      const std::string condition = table ? operand.issues(round) : "";
+    w.line("{}mbarrier_arrive_expect_tx({}, {});", table && operand.num_pages() > 1 ? "if (lane == 0) " : "",
+           ring.full(qk), pipeline.barrier_bytes());
+    emit_boxes(w, p, pipeline, name, qk, 0);
+    for (int round = 1; round < operand.rounds(); ++round) {
+      const std::string condition = operand.issues(round);
       if (!condition.empty()) w.open("if ({})", condition);
-      for (int i = 0; i < pipeline.panels_per_chunk(); ++i) {
-        const int panel = qk * pipeline.panels_per_chunk() + i;
-        const int piece = operand.eff_page() * p.fa4.swizzle_bytes;
-        w.line("tma_load(smem_{0} + {1} * {2} + {3}{8}, &{0}_map, {4}, {5}, {6}, {7});", name, ring.stage(),
-               pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
-               ring.full(qk), panel * p.fa4.gran, operand.coordinates("n", round), kEvictLast,
-               operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "");
-      }
+      emit_boxes(w, p, pipeline, name, qk, round);
       if (!condition.empty()) w.close();
     }
   }
+  if (!lanes.empty()) w.close();
   ring.emit_step(w);
   if (table) w.close();
 }

@@ -24,8 +24,6 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
-  check.takes(m.operand->kind == OperandKind::contiguous, "/operand/kind", "takes contiguous K and V",
-              "contiguous");
   check.takes(m.mask->kind != MaskConfig::Kind::window, "/mask", "takes windows of one side and chunks",
               "causal, {\"sliding_window\": N}, {\"chunked\": N}");
   check.takes(c.bn_cap.value_or(0) < kMostKeys, "/bn_cap", "has tiles of up to 128 keys anyway", "64, 96");
@@ -97,8 +95,8 @@ void set_smem(PrefillPlan& p) {
   p.smem_v = p.fa4.shared_ring ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
   p.smem_factors =
       p.smem.add("factors", 2 * PrefillPlan::kRows * 4, 16, "what each row of O is multiplied by");
-  p.smem_barriers =
-      p.smem.add("mbar", 15 * 8, 8, "Q, S, P, the rest of P, factors full/empty, O; Q's place empty");
+  p.smem_barriers = p.smem.add("mbar", 16 * 8, 8,
+                               "Q, S, P, the rest of P, factors full/empty, O; Q's place empty, left so");
   p.smem_k_barriers = p.smem.add("mbar_k", p.k->ring().barrier_bytes(), 8, "K ring full/empty");
   p.smem_v_barriers = p.fa4.shared_ring
                           ? p.smem_k_barriers

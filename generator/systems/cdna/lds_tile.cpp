@@ -12,7 +12,7 @@ std::string swizzled_expression(const layout::Swizzle& s, const std::string& uni
 
 LaneAddress::LaneAddress(std::string name, const LdsTile& tile, LanePattern pattern)
     : name_(std::move(name)), tile_(tile), pattern_(std::move(pattern)) {
-  for (int lane = 0; lane < 64; ++lane) {
+  for (int lane = 0; lane < pattern_.lanes; ++lane) {
     lane_bits_ |= tile_.of_units()(lane_unit(lane));
     crosses_blocks_ |= pattern_.col(lane) >= tile_.block_cols;
     splits_units_ |= pattern_.col(lane) % tile_.unit() != 0;
@@ -77,7 +77,7 @@ std::uint32_t LaneAddress::byte(int lane, int row, int col) const {
 
 bool LaneAddress::proves() const {
   for (const auto& [row, col] : wanted_) {
-    for (int lane = 0; lane < 64; ++lane) {
+    for (int lane = 0; lane < pattern_.lanes; ++lane) {
       if (byte(lane, row, col) != tile_.byte(row + pattern_.row(lane), col + pattern_.col(lane)))
         return false;
     }

@@ -95,6 +95,7 @@ std::string swizzled_expression(const layout::Swizzle& swizzle, const std::strin
 struct LanePattern {
   std::function<int(int lane)> row, col;
   std::string row_text, col_text;  ///< expressions over `lane`
+  int lanes = 64;  ///< more where the pattern differs by wave: 64 of each wave, wave after wave
 };
 
 /// Addresses of one access pattern of a wave: a lane part plus literals.

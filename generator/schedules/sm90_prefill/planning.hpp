@@ -1,0 +1,54 @@
+// What the steps of planning an sm90_prefill kernel share: measured tiles and the registers that limit them.
+#pragma once
+
+#include "generator/config/unsupported.hpp"
+#include "generator/schedules/sm90_prefill/plan.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::sm90 {
+
+inline constexpr int kSpareSmem = 1024;  ///< bytes of shared memory left for barriers and alignment
+
+/// Bytes of shared memory that a block can have.
+inline int most_smem() {
+  return target_info(Target::sm_90a).smem_bytes;
+}
+
+// ---- tiles.cpp
+
+/// Registers that a consumer thread gives to the producer's warpgroup, where that has converters and copies
+/// scales, or transposes V, or looks up pages with what the consumers would leave it: of a few rows, of a
+/// number of rows that no tile is a multiple of, or beside three warpgroups. Found by compiling (ptxas 13.0).
+int lent_registers(const Config& config, int num_math_warpgroups);
+
+/// O, S and P of a lane.
+int live_registers(const Config& config, int BN);
+
+/// What a consumer warpgroup has for them; bounds of a ragged item live through its loops.
+int register_limit(const Config& config, int num_math_warpgroups, bool ragged);
+
+/// Query rows of a block: the fastest measured on H200 (bench/NOTES.md).
+int default_bm(const Config& config);
+
+/// Keys of a tile: the fastest measured, narrowed until mask and score modifier find registers beside O, S
+/// and P, and to whole pages.
+int default_bn(const Config& config, int num_math_warpgroups, bool ragged);
+
+bool default_ping_pong(const Config& config);
+
+/// How many parts S is watched in (OnlineSoftmax::emit_watched): as few as the registers allow, since each
+/// ends in a vote that nothing overlaps; 0 where not even small ones fit. What fits was tried with
+/// ptxas 13.0. exp2_fma wraps where exp2 overflows, which the watch must see.
+int watched_parts(const PrefillPlan& plan, const Config& config);
+
+// ---- storage.cpp
+
+/// Bytes of shared memory of narrow K and V: two stages of 16 bits and two tiles of bytes, beside Q (or O in
+/// its place).
+int narrow_bytes(const Config& config, int BM, int BN);
+
+/// Rings of K and V and every other place in shared memory. Sets `num_kv_stages` and `shared_ring` of
+/// `config` where it has none. False after a refusal that nothing further can be said beside.
+bool plan_storage(PrefillPlan& plan, Config& config, const Refusals& refuse);
+
+}  // namespace kiln::sm90

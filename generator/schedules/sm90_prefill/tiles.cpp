@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <bit>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/masks.hpp"
+#include "generator/schedules/sm90_prefill/planning.hpp"
+
+namespace kiln::sm90 {
+namespace {
+
+/// More work a score makes softmax the longer part of the loop: more warpgroups, in turns, hide it better.
+bool has_fixed_modifier(const Config& c) {
+  return c.score_mod->kind == ScoreMod::Kind::softcap || c.score_mod->kind == ScoreMod::Kind::alibi;
+}
+
+/// A soft cap inside softmax's exponent adds less than one before it.
+bool has_curve(const Config& c) {
+  return ScoreModifier(*c.score_mod, {}).enter_exponent().has_value();
+}
+
+/// The fastest width measured on H200 (bench/NOTES.md) beside BM rows; depths in between take the next larger
+/// entry.
+int measured_bn(const Config& c, int num_math_warpgroups) {
+  const int wide = std::max(c.depth, *c.ov_depth);
+  if (num_math_warpgroups == 3) return wide > 64 || has_curve(c) ? 96 : 128;
+  if (is_fp8(c.dtype)) {
+    // Found by compiling: past depth 128 a tile of 128 keys spills, past 192 one of 96 beside the loops of a
+    // window or the pages of a few rows.
+    const bool crowded = is_window(*c.mask) ||
+                         (c.operand->kind == OperandKind::paged && c.operand->page_size.value_or(96) < 96);
+    return wide <= 128 ? 128 : wide > 192 && crowded ? 64 : 96;
+  }
+  if (wide <= 64) return 192;
+  if (wide <= 128) return 128;
+  if (wide <= 192) return 112;
+  return has_fixed_modifier(c) ? 80 : 64;
+}
+
+/// The widest tile of FP8 keys with scales of their own that does not spill: 64, and past depth 192 over pages
+/// 32, unless a bounded mask has ends of its own.
+int scaled_fp8_bn(const Config& c) {
+  const int wide = std::max(c.depth, *c.ov_depth);
+  const bool bounded = c.mask->kind != MaskConfig::Kind::none && c.mask->kind != MaskConfig::Kind::custom;
+  return wide > 192 && c.operand->kind == OperandKind::paged && !bounded ? 32 : 64;
+}
+
+bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
+  if (is_narrow(c) && narrow_bytes(c, 64 * num_math_warpgroups, BN) > most_smem()) return false;
+  const ScoreLayout layout = mma_score_layout(BN / 2);
+  const int mask = Mask(*c.mask, layout).live_registers();
+  int modifier = ScoreModifier(*c.score_mod, layout).live_registers();
+  // Three warpgroups leave the compiler less to spend on what it could compute again.
+  if (num_math_warpgroups == 3) modifier = std::min(modifier, 8 + modifier / 2);
+  // Of narrow K and V once more: what is kept or loaded ahead for scales.
+  const int lent = is_narrow(c) ? lent_registers(c, num_math_warpgroups) : 0;
+  return live_registers(c, BN) + mask + modifier + lent <= register_limit(c, num_math_warpgroups, ragged);
+}
+
+}  // namespace
+
+int lent_registers(const Config& c, int num_math_warpgroups) {
+  const bool pages = c.operand->kind == OperandKind::paged || c.operand->kind == OperandKind::continuous;
+  const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
+  if (is_narrow(c)) return pages && rows < 16 ? 24 : 16;
+  return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || !std::has_single_bit(rows))) ? 8 : 0;
+}
+
+int live_registers(const Config& c, int BN) {
+  return *c.ov_depth / 2 + BN / 2 + BN / 8 * static_cast<int>(is_fp8(c.dtype) ? 1 : 2);
+}
+
+int register_limit(const Config& c, int num_math_warpgroups, bool ragged) {
+  return (num_math_warpgroups == 3 ? (ragged ? 120 : 128) : 200) - lent_registers(c, num_math_warpgroups);
+}
+
+int default_bm(const Config& c) {
+  if (is_narrow(c)) return 128;  // converters need registers that three warpgroups leave nobody
+  const int wide = std::max(c.depth, *c.ov_depth);
+  if (is_fp8(c.dtype)) return wide <= 128 ? 192 : 128;
+  return wide <= 64 || (wide <= 128 && has_fixed_modifier(c) && !has_curve(c)) ? 192 : 128;
+}
+
+bool default_ping_pong(const Config& c) {
+  return std::max(c.depth, *c.ov_depth) <= 64 || c.score_mod->kind != ScoreMod::Kind::none ||
+         c.mask->kind == MaskConfig::Kind::custom;
+}
+
+int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
+  const bool fp8 = is_fp8(c.dtype), by_row = scales_by_row(c.operand->quantization);
+  int BN = fp8 && by_row ? scaled_fp8_bn(c) : measured_bn(c, num_math_warpgroups);
+  if (is_narrow(c)) BN = std::min(BN, 128);
+  const int step = fp8 || c.mask->kind == MaskConfig::Kind::custom || by_row ? 32 : 16;
+  BN -= BN % step;
+  while (BN > step && !bn_fits(c, num_math_warpgroups, ragged, BN)) BN -= step;
+  // Rather a narrower tile of whole pages, or whole tiles a page; of others each piece is a copy.
+  const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int widest = BN;
+  const auto cuts = [&] { return page == 0 || BN % page == 0 || page % BN == 0; };
+  while (BN > step && !cuts()) BN -= step;
+  return cuts() ? BN : widest;
+}
+
+int watched_parts(const PrefillPlan& p, const Config& c) {
+  if (c.exp_offload.value_or(0.0) > 0) return 0;
+  const bool three = p.num_math_warpgroups == 3;
+  if (p.narrow && p.ov_depth > 192) return 0;
+  if (three && p.ragged && !p.modifier->none()) return 0;
+  const int limit = three ? (p.mask->bounded_below()   ? 132
+                             : p.mask->bounded_above() ? 140
+                                                       : 144)
+                          : (p.ragged ? 180 : 196) - (p.narrow ? 24 : 0);
+  for (int parts = 1; parts <= 5; ++parts) {
+    const int part = (p.BN / 2 / parts + 3) / 4 * 4;
+    if (three && part > 16) continue;
+    if (live_registers(c, p.BN) + part <= limit) return parts;
+  }
+  return 0;
+}
+
+}  // namespace kiln::sm90

@@ -1,0 +1,58 @@
+// inspect --cycles: what a tile costs by the cycle model, against counts that follow from the shapes alone.
+#include <doctest/doctest.h>
+
+#include "tests/cli/command.hpp"
+
+using kiln::test::run_kiln;
+
+namespace {
+
+nlohmann::json model_of(const std::string& config) {
+  const auto result = run_kiln("inspect " + config + " --cycles --json");
+  REQUIRE(result.status == 0);
+  return result.json()["cycle_model"];
+}
+
+/// What holds of every model: a tile takes at least what its busiest resource does, and launches the sum of their parts.
+void check_consistent(const nlohmann::json& m) {
+  double most = 0;
+  for (const auto& [name, clocks] : m["busy"].items()) most = std::max(most, clocks.get<double>());
+  CHECK(m["clocks"]["tile"].get<double>() >= most - 1);
+  CHECK(m["busy"][m["bound"].get<std::string>()].get<double>() == doctest::Approx(most));
+  CHECK(m["exposed"].get<double>() ==
+        doctest::Approx(m["clocks"]["tile"].get<double>() - most).epsilon(0.01));
+  CHECK(m["launches"].size() == 5);
+  double us = 1e9;
+  for (const auto& l : m["launches"]) {  // more keys a query at as many tokens
+    CHECK(l["tflops"].get<double>() < m["tflops"].get<double>() * 1.05);
+    if (us < 1e9) CHECK(l["us"].get<double>() > us);
+    us = l["us"].get<double>();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the cycle model counts the products, exponentials and copies of a tile") {
+  const auto hopper = model_of("prefill_bf16_d128_sm90a");
+  check_consistent(hopper);
+  // 2 * 128 * 128 * (128 + 128) FLOP at 4096 a clock; keys and values of 128 rows of 256 bytes each.
+  CHECK(hopper["rows"] == 128);
+  CHECK(hopper["busy"]["matrix"].get<double>() == doctest::Approx(2048));
+  CHECK(hopper["busy"]["copy"].get<double>() == doctest::Approx(2 * 128 * 256 / 36.0));
+  const auto blackwell = model_of("prefill_bf16_d128_sm100a");
+  check_consistent(blackwell);
+  // 256 queries: twice the FLOP at twice the rate, and 256 * 128 exponentials at 16 a clock.
+  CHECK(blackwell["rows"] == 256);
+  CHECK(blackwell["busy"]["matrix"].get<double>() == doctest::Approx(2048));
+  CHECK(blackwell["busy"]["mufu"].get<double>() == doctest::Approx(2048).epsilon(0.01));
+  CHECK(blackwell["busy"]["copy"].get<double>() == doctest::Approx(2 * 128 * 256 / 64.0));
+  // QK reads both operands from shared memory, PV one: 2 * (128 + 128) rows of 256 bytes and 2 * 128 rows of 256, and the
+  // copies write 2 * 128 rows of 256, 128 bytes a clock.
+  CHECK(blackwell["busy"]["shared_memory"].get<double>() == doctest::Approx(2048).epsilon(0.02));
+}
+
+TEST_CASE("the cycle model says what it has no model of") {
+  CHECK(model_of("decode_bf16_d128_sm90a")["problem"].get<std::string>().find("decode") != std::string::npos);
+  CHECK(model_of("prefill_bf16_d128_sm80")["problem"].get<std::string>().find("sm_90a") != std::string::npos);
+  CHECK(run_kiln("inspect prefill_bf16_d128_sm90a --json").json().contains("cycle_model") == false);
+}
