@@ -21,8 +21,9 @@ struct PassedWait {
   Warp* warp = nullptr;
   const Op* op = nullptr;
   std::uint32_t lanes = 0;
-  std::uint32_t epoch = 0;            ///< of the warp, when each of them passed
-  std::uint32_t met = 0, met_at = 0;  ///< lanes any of which tells of all since that epoch; 0: they have not met
+  std::uint32_t epoch = 0;  ///< of the warp, when each of them passed
+  std::uint32_t met = 0,
+                met_at = 0;  ///< lanes any of which tells of all since that epoch; 0: they have not met
 };
 
 /// `lanes` of `w` pass the wait `op` for the latest phase of `m`.

@@ -355,13 +355,25 @@ bool answers_early(Warp& w, const Op& op, std::uint32_t lanes) {
   return true;
 }
 
+/// Lanes that found a phase of an mbarrier complete.
+struct Passed {
+  MBarrier* mbarrier;
+  std::uint32_t lanes;
+};
+
+/// They learn what its arrivals published. A test_wait may only look; a try_wait has to come in time.
+void take_passed(Warp& w, const Op& op, std::span<const Passed> all, std::uint32_t done) {
+  RaceTracker* const races = w.block->cluster->races.get();
+  if (races == nullptr) return;
+  for (const Passed& p : all) {
+    races->acquire(w, p.mbarrier->done, done);
+    if ((op.flags & kMayBlock) != 0) note_passed(w, op, *p.mbarrier, p.lanes & done);
+  }
+}
+
 void run_mbarrier_test(Warp& w, const Op& op) {
   std::uint32_t done = 0, news = 0;
   MBarrier* acquired = nullptr;
-  struct Passed {
-    MBarrier* mbarrier;
-    std::uint32_t lanes;
-  };
   Passed all_passed[32];
   std::size_t count = 0;
   std::uint32_t passed = 0;  // the mbarrier, for a trace
@@ -397,11 +409,7 @@ void run_mbarrier_test(Warp& w, const Op& op) {
     done &= ~open;
     w.timed_out = true;
   }
-  if (RaceTracker* r = w.block->cluster->races.get())
-    for (const Passed& p : std::span(all_passed, count)) {
-      r->acquire(w, p.mbarrier->done, done);
-      if ((op.flags & kMayBlock) != 0) note_passed(w, op, *p.mbarrier, p.lanes & done);  // else it may only look
-    }
+  take_passed(w, op, std::span(all_passed, count), done);
   if (done == 0 && !w.timed_out) return w.block_on(t);
   // In phase 0 nobody was waited for: it was free from the start.
   if (done != 0 && acquired != nullptr && acquired->phase > 0)
@@ -411,6 +419,18 @@ void run_mbarrier_test(Warp& w, const Op& op) {
 }
 void run_pending_count(Warp& w, const Op& op) {
   each_lane(w, [&](int l) { w.set(op.d, 4, l, w.value(op.a, 8, l) >> 20 & 0xfffff); });
+}
+
+void decode_mbarrier_test(Decoder& d, std::uint16_t flags) {
+  if (d.has("parity")) flags |= kParity;
+  if (d.has("try_wait")) flags |= kMayBlock;
+  const Ref r = d.dst(d.operand(0), 3);
+  const auto a = d.address(d.operand(1), Space::shared);
+  const int bs = d.has("parity") ? 4 : 8;
+  const Ref b = d.src(d.operand(2), bs);
+  Op& op = d.emit(run_mbarrier_test, Kind::mbarrier);
+  op.d = r, op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset, op.b = b,
+  op.bsize = static_cast<std::uint8_t>(bs), op.flags = flags;
 }
 
 void decode_mbarrier(Decoder& d) {
@@ -424,18 +444,7 @@ void decode_mbarrier(Decoder& d) {
     op.d = r, op.a = a;
     return;
   }
-  if (d.has("test_wait") || d.has("try_wait")) {
-    if (d.has("parity")) flags |= kParity;
-    if (d.has("try_wait")) flags |= kMayBlock;
-    const Ref r = d.dst(d.operand(0), 3);
-    const auto a = d.address(d.operand(1), Space::shared);
-    const int bs = d.has("parity") ? 4 : 8;
-    const Ref b = d.src(d.operand(2), bs);
-    Op& op = d.emit(run_mbarrier_test, Kind::mbarrier);
-    op.d = r, op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset, op.b = b,
-    op.bsize = static_cast<std::uint8_t>(bs), op.flags = flags;
-    return;
-  }
+  if (d.has("test_wait") || d.has("try_wait")) return decode_mbarrier_test(d, flags);
   const Mb what = d.has("init")          ? Mb::init
                   : d.has("inval")       ? Mb::inval
                   : d.has("arrive_drop") ? Mb::drop
