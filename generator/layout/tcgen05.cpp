@@ -30,11 +30,12 @@ SmemDescriptor decode_tcgen05(std::uint64_t bits) {
   return {field(0), field(16), field(32), static_cast<int>((bits >> 49) & 7), kModes[bits >> 61]};
 }
 
-std::uint32_t tcgen05_instruction(DType type, int m, int n, bool b_mn_major) {
+std::uint32_t tcgen05_instruction(DType type, int m, int n, bool b_mn_major, bool a_mn_major) {
   constexpr std::uint32_t kF32 = 1;
   const std::uint32_t operand = type == DType::bf16 ? 1 : 0;
-  return kF32 << 4 | operand << 7 | operand << 10 | static_cast<std::uint32_t>(b_mn_major) << 16 |
-         static_cast<std::uint32_t>(n >> 3) << 17 | static_cast<std::uint32_t>(m >> 4) << 24;
+  return kF32 << 4 | operand << 7 | operand << 10 | static_cast<std::uint32_t>(a_mn_major) << 15 |
+         static_cast<std::uint32_t>(b_mn_major) << 16 | static_cast<std::uint32_t>(n >> 3) << 17 |
+         static_cast<std::uint32_t>(m >> 4) << 24;
 }
 
 }  // namespace kiln::layout

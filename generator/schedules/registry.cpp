@@ -3,6 +3,7 @@
 #include "generator/schedules/cdna_decode/schedule.hpp"
 #include "generator/schedules/cdna_prefill/schedule.hpp"
 #include "generator/schedules/schedule.hpp"
+#include "generator/schedules/sm100_decode/schedule.hpp"
 #include "generator/schedules/sm100_prefill/schedule.hpp"
 #include "generator/schedules/sm80_decode/schedule.hpp"
 #include "generator/schedules/sm80_prefill/schedule.hpp"
@@ -19,6 +20,7 @@ std::span<const ScheduleEntry> schedules() {
       {"sm90_wide_prefill", Target::sm_90a, Operation::prefill, make_sm90_wide_prefill},
       {"sm90_decode", Target::sm_90a, Operation::decode, make_sm90_decode},
       {"sm100_prefill", Target::sm_100a, Operation::prefill, make_sm100_prefill},
+      {"sm100_decode", Target::sm_100a, Operation::decode, make_sm100_decode},
       {"sm80_prefill", Target::sm_80, Operation::prefill, make_sm80_prefill},
       {"sm80_wide_prefill", Target::sm_80, Operation::prefill, make_sm80_wide_prefill},
       {"sm80_decode", Target::sm_80, Operation::decode, make_sm80_decode},

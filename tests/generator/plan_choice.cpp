@@ -93,11 +93,11 @@ TEST_CASE("a broken rule is reported before a missing schedule") {
   const auto lines = refusals(config);
   REQUIRE_FALSE(lines.empty());
   for (const std::string& line : lines) CHECK(line.find("not-yet") == std::string::npos);
-  config.BM = 128;
-  config.operation = Operation::decode;
+  config.BM = 256;
+  config.schedule = "sm90_prefill";
   const auto later = refusals(config);
-  REQUIRE(later.size() == 2);
-  CHECK(later[0].find("not-yet: no schedule implements decode on sm_100a") != std::string::npos);
+  REQUIRE(later.size() == 1);
+  CHECK(later[0].find("not-yet: sm_100a has no such prefill schedule") != std::string::npos);
 }
 
 TEST_CASE("legal keys without an implementation are refused at their pointer, never ignored") {

@@ -67,7 +67,7 @@ std::string page(const Json& keys) {
       "- Of integers samples were tried (1, 2, 3 ... 64, 72, 80, 96 ... 1024): `16..256` are those between, `any` is all\n"
       "  that the schema allows.\n"
       "- A value may need others beside it (pages, a type, a depth); a refusal says which.\n"
-      "- \"-\": no kernel of this target takes the key in this version. Of sm_100a there is prefill.\n";
+      "- \"-\": no kernel of this target takes the key in this version.\n";
   for (const auto& [name, entry] : keys.items()) {
     if (entry.size() < 2) continue;
     text += "\n## `" + name + "`\n\n" + wrapped(entry["doc"]) +

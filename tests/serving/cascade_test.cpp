@@ -116,6 +116,7 @@ TEST_CASE("three launches over divided keys give what one gives over all") {
   for (const auto& [target, keys] : {std::pair{"sm_90a", ""},
                                      {"sm_90a", R"("mask": "causal", "sink": true, )"},
                                      {"sm_90a", R"("score_mod": {"softcap": 30}, )"},
+                                     {"sm_100a", R"("mask": "causal", )"},
                                      {"sm_80", R"("mask": "causal", )"}}) {
     CAPTURE(target);
     CAPTURE(keys);

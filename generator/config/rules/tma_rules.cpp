@@ -117,7 +117,8 @@ std::string v24(const Config& c) {
   return BN >= 64 ? "" : fmt::format("BN ({}) must be at least 64, what tensor memory leaves for it", BN);
 }
 std::string v25(const Config& c) {
-  const bool packed = c.target == Target::sm_100a && c.BM && *c.BM <= 64 && !c.pair_cta.value_or(false);
+  const bool packed = c.target == Target::sm_100a && c.operation == Operation::prefill && c.BM &&
+                      *c.BM <= 64 && !c.pair_cta.value_or(false);
   // Two stages of wide rows do not fit; on sm_90a K and V have rings of their own, so one of each will do.
   const bool wide = c.target == Target::sm_90a && c.depth > 256 && !c.v_from_k.value_or(false);
   const int least = packed ? 4 : wide ? 1 : 2;

@@ -127,7 +127,8 @@ std::string block_rows_tma(const Config& c) {
              : "";
 }
 std::string block_rows_sm100(const Config& c) {
-  const bool legal = !c.BM || *c.BM == 32 || *c.BM == 64 || *c.BM == 128 || *c.BM == 256;
+  const bool legal =
+      c.operation == Operation::decode || !c.BM || *c.BM == 32 || *c.BM == 64 || *c.BM == 128 || *c.BM == 256;
   return legal ? "" : fmt::format("BM ({}) must be 32, 64, 128 or 256", *c.BM);
 }
 std::string threads_sm90(const Config& c) {
@@ -137,6 +138,7 @@ std::string threads_sm90(const Config& c) {
                      *c.num_threads);
 }
 std::string threads_sm100(const Config& c) {
+  if (c.operation == Operation::decode) return "";
   return c.num_threads && *c.num_threads != 512 ? fmt::format("num_threads ({}) must be 512", *c.num_threads)
                                                 : "";
 }

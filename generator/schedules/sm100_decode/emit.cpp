@@ -1,0 +1,410 @@
+// The text of an sm100_decode kernel: what templates/sm100_decode.cuh leaves open.
+#include <fmt/ranges.h>
+
+#include "generator/emit/head.hpp"
+#include "generator/emit/manifest_of.hpp"
+#include "generator/emit/output_elements.hpp"
+#include "generator/emit/parameters.hpp"
+#include "generator/emit/text_template.hpp"
+#include "generator/layout/tcgen05.hpp"
+#include "generator/schedules/sm100_decode/plan.hpp"
+
+namespace kiln::sm100 {
+namespace {
+
+using Kind = KernelParam::Kind;
+using Emit = void (*)(Writer&, const DecodePlan&);
+
+/// L2 policy of K and V: evict first.
+constexpr const char* kEvictFirst = "0x12F0000000000000ull";
+
+std::string without_last_newline(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string text_of(const DecodePlan& p, Emit emit) {
+  Writer w;
+  emit(w, p);
+  return without_last_newline(w.text());
+}
+
+std::vector<KernelParam> kernel_params(const DecodePlan& p) {
+  const TensorMapSpec map = p.operand->map(64, DecodePlan::kRowBytes, 128);
+  std::vector<KernelParam> params{{Kind::tensor_map, "k", map}, {Kind::tensor_map, "v", map}};
+  const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
+  add(Kind::pointer, "q"), add(Kind::pointer, "o");
+  if (p.lse) add(Kind::pointer, "lse");
+  if (p.sink) add(Kind::pointer, "sink");
+  add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
+  for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
+  for (const auto& m : p.stream->members())
+    add(std::string_view(m.type) == "int" ? Kind::i32 : Kind::pointer, m.role);
+  const bool ragged = p.stream->ragged_q();
+  if (p.lse && ragged) add(Kind::i32, "total_q");
+  for (const char* tensor : {"q", "o"}) {
+    for (const char* axis : {"batch", "seq", "head"}) {
+      if (ragged && std::string_view(axis) == "batch") continue;
+      add(Kind::i64, fmt::format("{}_stride_{}", tensor, axis));
+    }
+  }
+  add_score_params(params, *p.mask, *p.modifier);
+  for (const char* name : p.modifier->factors()) add(Kind::f32, name);
+  return without_fixed_heads(std::move(params), p.config);
+}
+
+Prelude prelude_of(const DecodePlan& p) {
+  Prelude prelude("sm100.cuh");
+  for (const char* section : {"types",
+                              "smem_address",
+                              "elect_one",
+                              "mbarrier_init",
+                              "fence_mbarrier_init",
+                              "mbarrier_expect_tx",
+                              "mbarrier_arrive",
+                              "mbarrier_wait",
+                              "named_barrier",
+                              "prefetch_tensor_map",
+                              "dependent_launch",
+                              "tma_load",
+                              "fence_proxy_async",
+                              "descriptor",
+                              "copy_async_16",
+                              "zero_16_bytes",
+                              "exp2_approx",
+                              "row_base",
+                              "tmem_alloc",
+                              "tcgen05_fence",
+                              "tmem_wait_store",
+                              "tcgen05_mma",
+                              "tcgen05_commit"})
+    prelude.use(section);
+  prelude.use(pack_name(p.config.dtype));
+  use_output(prelude, *p.config.out_dtype);
+  if (p.lse) prelude.use("log2_approx");
+  if (p.stream->splits()) prelude.use("atomic_add_acq_rel");
+  p.stream->use(prelude);
+  p.modifier->use(prelude);
+  p.scores_access().add_load(prelude);
+  p.output_access().add_load(prelude);
+  p.output_access().add_store(prelude);
+  return prelude;
+}
+
+void emit_issue_scores(Writer& w, const DecodePlan& p) {
+  for (int step = 0; step < p.k_steps(); ++step)
+    w.line("mma_smem(s, descriptor(k + {}, kKHigh), descriptor(q + {}, kQHigh), kScoresKind, {});",
+           p.k->descriptor().step(step), p.q_descriptor().step(step), step > 0);
+}
+
+/// O' (+)= V' P', a block of columns of V after the other.
+void emit_issue_output(Writer& w, const DecodePlan& p) {
+  const auto& v = p.v->descriptor();
+  for (int j = 0; j < p.out_blocks(); ++j) {
+    const int panels = p.MV() / 64 * j;
+    for (int step = 0; step < p.v_steps(); ++step)
+      w.line("mma_smem(o + {}, descriptor(v + {}, kVHigh), descriptor(p + {}, kPHigh), kOutputKind, {});",
+             j * p.BM, (panels * v.tile().panel_bytes() >> 4) + v.step(step), p.p_descriptor().step(step),
+             step == 0 ? "add" : "true");
+  }
+}
+
+/// Half of the rows goes to the lanes beyond in exchange for half of theirs, until one is left.
+void emit_over_lanes(Writer& w, const DecodePlan& p) {
+  int rows = p.fold_rows();
+  for (int step = 16; step > 0; step /= 2) {
+    if (rows == 1) {
+      w.line("x[0] = op(x[0], __shfl_xor_sync(0xffffffffu, x[0], {}));", step);
+      continue;
+    }
+    rows /= 2;
+    w.line("#pragma unroll");
+    w.open("for (int i = 0; i < {}; ++i)", rows);
+    w.line(
+        "const float keep = (lane & {0}) != 0 ? x[i + {1}] : x[i], send = (lane & {0}) != 0 ? x[i] : x[i + {1}];",
+        step, rows);
+    w.line("x[i] = op(keep, __shfl_xor_sync(0xffffffffu, send, {}));", step);
+    w.close();
+  }
+}
+
+/// Keys that no row of the tile has hidden, and what masks and modifiers ask of the rows.
+void emit_limits(Writer& w, const DecodePlan& p) {
+  const ScoreContext context = p.score_context();
+  const std::string first = "(s.sequence.seqlen_k - s.sequence.seqlen_q + ";
+  if (!p.mask->has_bits()) {
+    w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
+           p.mask->end_key(first + "row_query[0])", context.seqlen_k, context.batch));
+  }
+  if (p.mask->bounded_below())
+    w.line("const int clean_first = {};",
+           p.mask->first_key(first + "row_query[max(rows, 1) - 1])", context.batch));
+  p.modifier->emit_rows(w, context);
+  p.mask->emit_rows(w, context);
+}
+
+void emit_scores(Writer& w, const DecodePlan& p) {
+  const ScoreContext context = p.score_context();
+  const std::string first_key = fmt::format("n * {}", DecodePlan::BN);
+  p.modifier->emit_apply(w, context, first_key);
+  if (p.mask->has_bits()) return p.mask->emit_apply(w, context, first_key, {});
+  w.open("if ((n + 1) * {} > clean_end{})", DecodePlan::BN,
+         p.mask->bounded_below() ? fmt::format(" || {} < clean_first", first_key) : "");
+  p.mask->emit_apply(w, context, first_key, {});
+  w.close();
+}
+
+/// For each block of O: `x`, this lane's part of it, in a scope of its own.
+void open_output_block(Writer& w, const DecodePlan& p, int block) {
+  const TmemAccess access = p.output_access();
+  w.open("");
+  w.line("float x[{}];", access.registers());
+  w.line("{}(x, tmem_lanes + {});", access.load(), p.tmem_o() + block * p.BM);
+  w.line("const int column = {}{}, first_row = {};", block > 0 ? fmt::format("{} + ", block * p.MV()) : "",
+         access.row(), access.first_column());
+}
+
+void emit_rescale(Writer& w, const DecodePlan& p) {
+  const TmemAccess access = p.output_access();
+  for (int j = 0; j < p.out_blocks(); ++j) {
+    w.open("");
+    w.line("float x[{}];", access.registers());
+    w.line("{}(x, tmem_lanes + {});", access.load(), p.tmem_o() + j * p.BM);
+    w.line("#pragma unroll");
+    w.line("for (int i = 0; i < {}; ++i) x[i] *= row_alpha[{} + i];", access.registers(),
+           access.first_column());
+    w.line("{}(tmem_lanes + {}, x);", access.store(), p.tmem_o() + j * p.BM);
+    w.close();
+  }
+}
+
+/// `store` for every row of the lane's part of O that exists, of columns that exist.
+void emit_rows_of_output(Writer& w, const DecodePlan& p, const std::string& store) {
+  for (int j = 0; j < p.out_blocks(); ++j) {
+    open_output_block(w, p, j);
+    const bool whole = (j + 1) * p.MV() <= p.ov_depth;
+    w.line("#pragma unroll");
+    w.open("for (int i = 0; i < {}; ++i)", p.output_access().registers());
+    w.line("const int row = first_row + i;");
+    w.line("if (row < rows{}) {}", whole ? "" : fmt::format(" && column < {}", p.ov_depth), store);
+    w.close();
+    w.close();
+  }
+}
+
+void emit_whole(Writer& w, const DecodePlan& p) {
+  const DType out = *p.config.out_dtype;
+  emit_rows_of_output(
+      w, p,
+      out == DType::f32
+          ? "output_row(row)[column] = x[i] * row_inverse[row];"
+          : fmt::format("output_row(row)[column] = (u16){}(x[i] * row_inverse[row], 0.0f);", pack_name(out)));
+}
+
+void emit_store_part(Writer& w, const DecodePlan& p) {
+  emit_rows_of_output(w, p, fmt::format("part[row * {} + column] = x[i];", p.ov_depth));
+}
+
+/// K or V of tile n into the next slot.
+void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeline, const char* name) {
+  const auto& ring = pipeline.ring();
+  const auto& operand = *p.operand;
+  ring.emit_wait_empty(w, 0);
+  // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
+  w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.barrier_bytes());
+  for (int round = 0; round < operand.rounds(); ++round) {
+    const std::string condition = operand.issues(round);
+    if (!condition.empty()) w.open("if ({})", condition);
+    const int piece = operand.eff_page() * DecodePlan::kRowBytes;
+    for (int panel = 0; panel < pipeline.num_panels(); ++panel)
+      w.line("tma_load(smem_{0} + {1} * {2} + {3}{4}, &{0}_map, {5}, {6}, {7}, {8});", name, ring.stage(),
+             pipeline.slot_bytes(), panel * pipeline.descriptor().tile().panel_bytes() + round * 32 * piece,
+             operand.num_pages() > 1 ? fmt::format(" + lane * {}", piece) : "", ring.full(0), panel * 64,
+             operand.coordinates("n", round), kEvictFirst);
+    if (!condition.empty()) w.close();
+  }
+  ring.emit_step(w);
+}
+
+/// 16 bytes of V past a sequence, of every panel.
+void emit_zero_v(Writer& w, const DecodePlan& p) {
+  for (int panel = 0; panel < p.v->num_panels(); ++panel)
+    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
+           panel * p.v->descriptor().tile().panel_bytes());
+}
+
+/// The holes that are several lines.
+constexpr std::pair<const char*, Emit> kBlocks[] = {
+    {"issue_scores", emit_issue_scores},
+    {"issue_output", emit_issue_output},
+    {"over_lanes", emit_over_lanes},
+    {"ring_addresses",
+     [](Writer& w, const DecodePlan& p) {
+       const int first = p.smem_barriers + 5 * 8;
+       p.k->ring().emit_addresses(w, first);
+       p.v->ring().emit_addresses(w, first + p.k->ring().barrier_bytes());
+     }},
+    {"ring_init",
+     [](Writer& w, const DecodePlan& p) { p.k->ring().emit_init(w, 1, 1), p.v->ring().emit_init(w, 1, 1); }},
+    {"range", [](Writer& w, const DecodePlan& p) { p.stream->emit_range(w); }},
+    {"v_state", [](Writer& w, const DecodePlan& p) { p.v->ring().emit_state(w, false); }},
+    {"consumer_states",
+     [](Writer& w, const DecodePlan& p) {
+       p.k->ring().emit_state(w, false), p.v->ring().emit_state(w, false);
+     }},
+    {"producer_states",
+     [](Writer& w, const DecodePlan& p) {
+       p.k->ring().emit_state(w, true), p.v->ring().emit_state(w, true);
+     }},
+    {"limits", emit_limits},
+    {"mask_load",
+     [](Writer& w, const DecodePlan& p) {
+       p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", DecodePlan::BN), true);
+     }},
+    {"scores", emit_scores},
+    {"rescale", emit_rescale},
+    {"wait_k", [](Writer& w, const DecodePlan& p) { p.k->emit_wait(w, 0); }},
+    {"wait_v", [](Writer& w, const DecodePlan& p) { p.v->emit_wait(w, 0); }},
+    {"step_k", [](Writer& w, const DecodePlan& p) { p.k->ring().emit_step(w); }},
+    {"step_v", [](Writer& w, const DecodePlan& p) { p.v->ring().emit_step(w); }},
+    {"zero_v", emit_zero_v},
+    {"lookup", [](Writer& w, const DecodePlan& p) { p.operand->emit_lookup(w, "s.tile_begin"); }},
+    {"populate",
+     [](Writer& w, const DecodePlan& p) { p.operand->emit_populate_ahead(w, "n", "s.tile_begin"); }},
+    {"load_k", [](Writer& w, const DecodePlan& p) { emit_load(w, p, *p.k, "k"); }},
+    {"load_v", [](Writer& w, const DecodePlan& p) { emit_load(w, p, *p.v, "v"); }},
+    {"whole", emit_whole},
+    {"store_part", emit_store_part},
+    {"parts", [](Writer& w, const DecodePlan& p) { p.stream->emit_parts(w, p.partial_floats()); }},
+};
+
+void add_numbers(Holes& holes, const DecodePlan& p) {
+  const std::pair<const char*, int> numbers[] = {{"BM", p.BM},
+                                                 {"MV", p.MV()},
+                                                 {"own", p.own_rows()},
+                                                 {"fold", p.fold_rows()},
+                                                 {"ov_depth", p.ov_depth},
+                                                 {"quads", p.ov_depth / 4},
+                                                 {"part_rows", p.BM * p.ov_depth},
+                                                 {"smem_k", p.smem_k},
+                                                 {"smem_v", p.smem_v},
+                                                 {"smem_q", p.smem_q},
+                                                 {"smem_p", p.smem_p},
+                                                 {"smem_rows", p.smem_rows},
+                                                 {"rows_floats", 3 * p.BM},
+                                                 {"smem_exchange", p.smem_exchange},
+                                                 {"exchange_floats", 4 * p.BM},
+                                                 {"smem_table", p.smem_table},
+                                                 {"mbar", p.smem_barriers},
+                                                 {"smem_flag", p.smem_flag},
+                                                 {"smem_tmem", p.smem_tmem},
+                                                 {"tmem_columns", p.tmem().columns()},
+                                                 {"o", p.tmem_o()},
+                                                 {"p_panel", p.p_tile().panel_bytes()},
+                                                 {"q_panel", p.q_tile().panel_bytes()},
+                                                 {"q_chunks", p.padded_depth() / 8},
+                                                 {"q_rounds", p.BM * p.padded_depth() / 8 / 128},
+                                                 {"q_ahead", 4}};
+  for (const auto& [name, value] : numbers) holes.number(name, value);
+}
+
+void add_texts(Holes& holes, const DecodePlan& p) {
+  const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
+  const DType type = p.config.dtype;
+  const bool ragged = p.stream->ragged_q();
+  std::vector<std::string> members;
+  for (const auto& m : p.stream->members()) members.emplace_back(m.role);
+  const std::pair<const char*, std::string> texts[] = {
+      {"scores_kind", word(layout::tcgen05_instruction(type, DecodePlan::BN, p.BM, false))},
+      {"output_kind", word(layout::tcgen05_instruction(type, p.MV(), p.BM, false, true))},
+      {"k_high", word(p.k->descriptor().high())},
+      {"q_high", word(p.q_descriptor().high())},
+      {"v_high", word(p.v->descriptor().high())},
+      {"p_high", word(p.p_descriptor().high())},
+      {"k_low", word(p.k->descriptor().low())},
+      {"q_low", word(p.q_descriptor().low())},
+      {"v_low", word(p.v->descriptor().low())},
+      {"p_low", word(p.p_descriptor().low())},
+      {"k_get", p.k->get()},
+      {"v_get", p.v->get()},
+      {"k_empty", p.k->ring().empty(0)},
+      {"v_empty", p.v->ring().empty(0)},
+      {"members", fmt::format("{}", fmt::join(members, ", "))},
+      {"factor", p.modifier->scale_log2()},
+      {"own_row", p.own_row()},
+      {"one_copy", p.one_copy()},
+      {"load_scores", p.scores_access().load()},
+      {"pack", pack_name(type)},
+      {"q_real", p.padded_depth() == p.depth ? "" : fmt::format(" && c < {}", p.depth / 8)},
+      {"q_batch", ragged ? "" : "s.batch * q_stride_batch + "},
+      {"o_batch", ragged ? "" : "s.batch * o_stride_batch + "},
+      {"lse_row",
+       ragged ? "(long long)row_head[row] * total_q + s.sequence.q_start + row_query[row]"
+              : "((long long)s.batch * heads_q + row_head[row]) * s.sequence.seqlen_q + row_query[row]"},
+      {"part", p.stream->part(p.partial_floats())},
+      {"store_four", store_four(*p.config.out_dtype, "output_row(row) + 4 * c", "out.x * inverse",
+                                "out.y * inverse", "out.z * inverse", "out.w * inverse")}};
+  for (const auto& [name, text] : texts) holes.text(name, text);
+}
+
+Holes holes_of(const DecodePlan& p) {
+  Holes holes;
+  add_numbers(holes, p);
+  add_texts(holes, p);
+  for (const auto& [name, emit] : kBlocks) holes.text(name, text_of(p, emit));
+  holes.when("late_lengths", !p.stream->range_reads_lengths());
+  holes.when("splits", p.stream->splits()).when("sink", p.sink).when("lse", p.lse);
+  holes.text("epilogue", without_last_newline(fill_template("sm100_decode.cuh", "epilogue", holes).text()));
+  return holes;
+}
+
+Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
+  Manifest m = manifest_of(p.config);
+  m.num_threads = DecodePlan::kThreads;
+  m.smem_bytes = p.smem.bytes();
+  m.grid = {GridRule::Kind::stream_k, p.BM, 1, DecodePlan::BN};
+  m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
+  m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
+  m.params = params;
+  m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", p.k_steps() + p.out_blocks() * p.v_steps()},
+                    {"griddepcontrol.wait", 4}};
+  return m;
+}
+
+}  // namespace
+
+KernelSource emit_decode(const DecodePlan& p) {
+  const auto params = kernel_params(p);
+  const Holes holes = holes_of(p);
+  Writer body;
+  body.line("#define kInfinity __int_as_float(0x7f800000)");
+  body.blank();
+  body.raw(prelude_of(p).lines());
+  emit_fixed_heads(body, p.config);
+  p.stream->emit_functions(body);
+  body.raw(fill_template("sm100_decode.cuh", "functions", holes));
+  body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", DecodePlan::kThreads);
+  body.open("{}({})", entry_name(*p.config.name),
+            parameter_list(
+                params,
+                {.o_floats = *p.config.out_dtype == DType::f32, .const_values = true, .one_per_line = true}));
+  body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)");
+  body.line("asm volatile(\"trap;\");  // built for plain sm_100, which has no tcgen05");
+  body.line("#else");
+  body.raw(fill_template("sm100_decode.cuh", "body", holes));
+  body.line("#endif");
+  body.close();
+
+  KernelSource source;
+  source.manifest = manifest(p, params);
+  const std::string facts = fmt::format(
+      "Schedule {}: {} packed query rows by {} keys a tile, {} stages of K and of V.\n"
+      "Tensor memory: S' of even tiles 0, of odd tiles {}, O' {}, {} columns.\n"
+      "Shared memory ({} bytes):{}",
+      *p.config.schedule, p.BM, DecodePlan::BN, p.num_kv_stages, p.BM, p.tmem_o(), p.tmem().columns(),
+      p.smem.bytes(), p.smem.listing());
+  set_text(source, facts, body.lines());
+  return source;
+}
+
+}  // namespace kiln::sm100

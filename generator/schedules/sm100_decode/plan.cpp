@@ -1,0 +1,193 @@
+#include "generator/schedules/sm100_decode/plan.hpp"
+
+#include <algorithm>
+
+#include "generator/config/defaults.hpp"
+#include "generator/config/unsupported.hpp"
+#include "generator/schedules/common/meaning.hpp"
+#include "generator/targets/target.hpp"
+
+namespace kiln::sm100 {
+namespace {
+
+constexpr std::string_view kName = "sm100_decode";
+
+/// More tiles on their way than cover the time to memory only queue.
+constexpr int kMostStages = 4;
+
+bool check_meaning(const Config& c, Violations& out) {
+  const Config m = with_shared_defaults(c);
+  const MeaningCheck check(c, m, kName, out);
+  check.keys({"BK", "swizzle", "num_kv_stages"});
+  check.takes_16_bit();
+  check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
+              std::string(to_string(c.dtype)));
+  check.takes_plain_rows();
+  check.takes_positive_scale();
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    if (value % 16 == 0 && value >= 16 && value <= 192) continue;
+    break_rule(c, kName, {pointer}, "depth is a multiple of 16 between 16 and 192",
+               std::to_string(std::clamp((value + 15) / 16 * 16, 16, 192)), out);
+  }
+  check.takes(*m.ov_depth <= 128, "/ov_depth", "takes rows of V of up to 128 columns", "128");
+  return check.passed();
+}
+
+/// Rows for which a thread has registers (tried with ptxas 13.0): slopes and words of bits are kept for each, and ends of
+/// windows with chunks or padding take many.
+int most_rows(const Config& m) {
+  const MaskConfig& mask = *m.mask;
+  const bool window =
+      mask.kind == MaskConfig::Kind::window && (mask.left_padding || mask.chunk != MaskConfig::kUnbounded);
+  const bool kept = mask.kind == MaskConfig::Kind::custom || m.score_mod->kind == ScoreMod::Kind::alibi;
+  return window || kept ? 32 : 64;
+}
+
+/// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head, 16 where neither is known.
+int default_rows(const Config& c) {
+  const bool counted = c.num_q_heads && c.kv_num_heads;
+  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
+  const int rows = heads * c.queries.value_or(1);
+  return rows <= 16 ? 16 : rows <= 32 ? 32 : most_rows(c);
+}
+
+/// The key's only value here.
+void only(std::optional<int>& key, int value, const Refusals& refuse, const char* pointer, const char* what) {
+  if (key && *key != value) refuse(kName, {pointer}, what, std::to_string(value));
+  key = value;
+}
+
+bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
+  if (!c.BM) c.BM = default_rows(c);
+  p.BM = *c.BM;
+  if (p.BM != 16 && p.BM != 32 && p.BM != 64) {
+    refuse(kName, {"/BM"}, "BM, the packed query rows, is 16, 32 or 64",
+           p.BM < 24   ? "16"
+           : p.BM < 48 ? "32"
+                       : "64");
+    return false;
+  }
+  if (p.BM > most_rows(c)) {
+    refuse(kName, {"/BM"}, "a thread has registers for what 32 rows of this mask or score_mod keep", "32");
+    return false;
+  }
+  only(c.BN, DecodePlan::BN, refuse, "/BN", "BN is the 128 rows of the matrix instruction, a key each");
+  only(c.num_threads, DecodePlan::kThreads, refuse, "/num_threads",
+       "four warps of softmax, one for products, one for copies");
+  if (c.swizzle && swizzle_bytes(c) != DecodePlan::kRowBytes)
+    refuse("V20", {"/swizzle"}, "sm100_decode tiles rows into swizzle spans of 128 bytes", "128B");
+  c.swizzle = SwizzleMode::b128;
+  return true;
+}
+
+/// Stages of K and of V, each in a ring of its own.
+void set_rings(DecodePlan& p, const Config& c) {
+  FA4Config& f = p.rings;
+  f.params.dtype = c.dtype;
+  f.swizzle_bytes = DecodePlan::kRowBytes, f.gran = 64, f.MMA_K = 16;
+  const auto padded = [](int columns) { return (columns + 63) / 64 * 64; };
+  f.padded_qk = f.BK0 = padded(p.depth);
+  // whole matrix instructions: of 64 columns of V, or of 128
+  f.padded_ov = padded(p.ov_depth);
+  f.BN = f.BK1 = f.k_rows_per_cta = DecodePlan::BN;
+  f.v_cols_per_cta = f.padded_ov;
+  f.full_k_bytes = f.staged_k_bytes = DecodePlan::BN * f.padded_qk * 2;
+  f.full_v_bytes = DecodePlan::BN * f.padded_ov * 2;
+  f.tmem_s1 = p.BM, f.tmem_o0 = f.tmem_o1 = p.tmem_o();
+  f.num_kv_stages = p.num_kv_stages;
+  p.k.emplace(f, true);
+  p.v.emplace(f, false);
+}
+
+void set_memory(DecodePlan& p) {
+  p.smem = {};
+  p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, "K stages");
+  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, "V stages");
+  p.smem_q = p.smem.add("q", p.BM * p.padded_depth() * 2, 1024, "Q: the packed query rows");
+  p.smem_p = p.smem.add("p", p.BM * DecodePlan::BN * 2, 1024, "P, rows = query rows");
+  p.smem_rows = p.smem.add("rows", 4 * 3 * 4 * p.BM, 16, "bases, factors of O' of each row, of each warp");
+  p.smem_exchange =
+      p.smem.add("exchange", 2 * 4 * 4 * p.BM, 16, "maximum of each row, of each warp; of two tiles");
+  p.smem_table = p.smem.add("table", 2 * 4 * p.BM, 16, "query and head of each row");
+  p.smem_barriers = p.smem.add("mbar", 5 * 8 + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes(), 8,
+                               "Q, S', P, O'; K and V rings full/empty");
+  p.smem_flag = p.smem.add("flag", 4, 4, "arrivals at the item before this block");
+  p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
+}
+
+bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const int most = target_info(Target::sm_100a).smem_bytes;
+  p.num_kv_stages = c.num_kv_stages.value_or(kMostStages);
+  set_rings(p, c), set_memory(p);
+  const auto too_many = [&] { return p.smem.bytes() > most; };
+  while (!c.num_kv_stages && too_many() && p.num_kv_stages > 2) {
+    --p.num_kv_stages;
+    set_rings(p, c), set_memory(p);
+  }
+  if (p.num_kv_stages < 2 || p.num_kv_stages > 16) {
+    refuse("V25", {"/num_kv_stages"}, "num_kv_stages is 2 to 16 here", "2");
+    return false;
+  }
+  if (too_many()) {
+    const int per_stage = p.k->full_kv_bytes() + p.v->full_kv_bytes() + 32;
+    const int fitting = p.num_kv_stages - (p.smem.bytes() - most + per_stage - 1) / per_stage;
+    refuse("V15", {"/num_kv_stages", "/depth"},
+           fmt::format("shared memory is {} bytes, at most {}", p.smem.bytes(), most),
+           fmt::format("num_kv_stages {}", std::max(2, fitting)));
+    return false;
+  }
+  c.num_kv_stages = p.num_kv_stages;
+  only(c.BK, p.padded_depth(), refuse, "/BK", "K comes at once: BK is the depth in whole swizzle spans");
+  return true;
+}
+
+/// One key a thread, all packed rows in its registers.
+ScoreLayout key_layout(int rows) {
+  ScoreLayout layout;
+  layout.registers = layout.rows = rows;
+  layout.columns = DecodePlan::BN;
+  layout.lane_column = "(int)threadIdx.x";
+  layout.row = [](int i) { return i; };
+  layout.column = [](int) { return 0; };
+  layout.word_columns = DecodePlan::BN;
+  layout.lane_word = "warp", layout.lane_bit = "lane";
+  return layout;
+}
+
+void set_systems(DecodePlan& p, const Config& c) {
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), DecodePlan::BN);
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, DecodePlan::BN, *c.mask, !c.split_kv,
+                                  c.split_kv.value_or(1), "wait_for_launch_before();"});
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";  // decode has time for the exact one
+  p.mask.emplace(*c.mask, key_layout(p.BM));
+  p.modifier.emplace(*c.score_mod, key_layout(p.BM), dialect);
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
+  const Config user = c;
+  if (!check_meaning(user, out)) return std::nullopt;
+  c = with_shared_defaults(std::move(c));
+  const Refusals refuse(user, out);
+  const auto before = out.size();
+  DecodePlan p;
+  p.depth = c.depth;
+  p.ov_depth = *c.ov_depth;
+  p.lse = *c.lse;
+  p.sink = *c.sink;
+  if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
+  const std::array<int, 3> shape{128, p.BM, 16};
+  if (c.mma_shape && *c.mma_shape != shape)
+    refuse(kName, {"/mma_shape"}, "the matrix instruction of K Q' is m128 n(BM) k16",
+           fmt::format("[128, {}, 16]", p.BM));
+  c.mma_shape = shape;
+  c.schedule = std::string(kName);
+  set_systems(p, c);
+  if (out.size() != before) return std::nullopt;
+  p.config = std::move(c);
+  return p;
+}
+
+}  // namespace kiln::sm100

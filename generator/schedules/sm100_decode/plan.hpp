@@ -1,0 +1,83 @@
+// Every constant of an sm100_decode kernel, derived once from the resolved config.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "generator/schedules/schedule.hpp"
+#include "generator/systems/fa4_config.hpp"
+#include "generator/systems/mask.hpp"
+#include "generator/systems/score_mod.hpp"
+#include "generator/systems/sm100/tma_consumer_pipeline.hpp"
+#include "generator/systems/sm100/tmem_access.hpp"
+#include "generator/systems/sm90/mha_operand.hpp"
+#include "generator/systems/sm90/smem_map.hpp"
+#include "generator/systems/stream_k.hpp"
+
+namespace kiln::sm100 {
+
+struct DecodePlan {
+  Config config;    ///< resolved
+  FA4Config rings;  ///< tile and stages of K and V, as their pipelines take them
+
+  int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
+  bool lse = false, sink = false;
+
+  sm90::SmemMap smem;
+  int smem_q = 0, smem_k = 0, smem_v = 0, smem_p = 0, smem_rows = 0, smem_exchange = 0, smem_table = 0,
+      smem_barriers = 0, smem_flag = 0, smem_tmem = 0;
+
+  std::optional<sm90::MHAOperand> operand;
+  std::optional<TMAConsumerPipeline> k, v;
+  std::optional<StreamK> stream;
+  std::optional<Mask> mask;
+  std::optional<ScoreModifier> modifier;
+
+  static constexpr int kThreads = 192;   ///< softmax, a warp that issues products, one that copies
+  static constexpr int BN = 128;         ///< keys of a tile: rows of a matrix instruction
+  static constexpr int kRowBytes = 128;  ///< of a swizzle span
+
+  int padded_depth() const { return rings.padded_qk; }
+  int padded_ov() const { return rings.padded_ov; }
+  /// Columns of V of a matrix instruction, and how many of those O has.
+  int MV() const { return padded_ov() == 64 ? 64 : 128; }
+  int out_blocks() const { return (padded_ov() + MV() - 1) / MV(); }
+  SmemTile q_tile() const { return {BM, kRowBytes, 2}; }
+  SmemTile p_tile() const { return {BM, kRowBytes, 2}; }
+  MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
+  MMASmemDescriptor p_descriptor() const { return {p_tile(), true}; }
+  int k_steps() const { return depth / 16; }
+  int v_steps() const { return BN / 16; }
+  /// Columns of tensor memory: S' of two tiles, then O'.
+  int tmem_o() const { return 2 * BM; }
+  TensorMemoryMap tmem() const { return {BM, tmem_o(), tmem_o(), tmem_o() + out_blocks() * BM}; }
+  TmemAccess scores_access() const { return {BM, 128}; }
+  TmemAccess output_access() const { return {BM, MV()}; }
+  /// Rows whose maxima a warp finds at once, one a lane: of 16 rows two lanes have the same.
+  int fold_rows() const { return std::min(BM, 32); }
+  int own_rows() const { return BM / fold_rows(); }
+  std::string own_row() const { return BM < 32 ? "lane / 2" : "lane"; }
+  std::string one_copy() const { return BM < 32 ? "lane % 2 == 0" : "true"; }
+  /// A part: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.
+  int partial_floats() const { return BM * ov_depth + 2 * BM; }
+  /// The emitted names that masks and score modifiers read.
+  ScoreContext score_context() const {
+    ScoreContext context;
+    for (int r = 0; r < BM; ++r)
+      context.rows.push_back({fmt::format("row_query[{}]", r), fmt::format("row_head[{}]", r)});
+    context.batch = "s.batch";
+    context.seqlen_q = "s.sequence.seqlen_q", context.seqlen_k = "s.sequence.seqlen_k";
+    return context;
+  }
+};
+
+/// Fills defaults and checks; nullopt with violations when a rule is broken.
+std::optional<DecodePlan> plan_decode(Config config, Violations& out);
+
+/// The kernel's text.
+KernelSource emit_decode(const DecodePlan& plan);
+
+}  // namespace kiln::sm100

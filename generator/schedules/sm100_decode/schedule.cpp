@@ -1,0 +1,47 @@
+#include "generator/schedules/sm100_decode/schedule.hpp"
+
+#include "generator/schedules/sm100_decode/plan.hpp"
+
+namespace kiln {
+namespace {
+
+class Sm100Decode final : public Schedule {
+ public:
+  explicit Sm100Decode(sm100::DecodePlan plan) : plan_(std::move(plan)) {}
+
+  const Config& resolved() const override { return plan_.config; }
+  nlohmann::ordered_json systems() const override {
+    const auto& p = plan_;
+    nlohmann::ordered_json out;
+    for (const auto* pipeline : {&*p.k, &*p.v}) {
+      const bool k = pipeline == &*p.k;
+      const char* const name = k ? "k" : "v";
+      out["mha_operand"][name] = p.operand->constants(2, p.kRowBytes, k ? p.depth : p.ov_depth, 1);
+      out["tma_consumer_pipeline"][name] = pipeline->constants();
+    }
+    return out;
+  }
+  Resources resources() const override { return {plan_.smem.bytes(), sm100::DecodePlan::kThreads, 255}; }
+  std::vector<layout::Proof> layout_proofs() const override {
+    std::vector<layout::Proof> proofs;
+    plan_.q_descriptor().add_proofs(proofs, "Q", plan_.depth);
+    plan_.p_descriptor().add_proofs(proofs, "P", plan_.BN);
+    plan_.k->descriptor().add_proofs(proofs, "K", plan_.depth);
+    plan_.v->descriptor().add_proofs(proofs, "V", plan_.ov_depth);
+    return proofs;
+  }
+  KernelSource emit() const override { return sm100::emit_decode(plan_); }
+
+ private:
+  sm100::DecodePlan plan_;
+};
+
+}  // namespace
+
+std::unique_ptr<Schedule> make_sm100_decode(Config config, Violations& out) {
+  auto plan = sm100::plan_decode(std::move(config), out);
+  if (!plan) return nullptr;
+  return std::make_unique<Sm100Decode>(std::move(*plan));
+}
+
+}  // namespace kiln

@@ -1,0 +1,370 @@
+// The kernel of generator/schedules/sm100_decode: functions of a tile, the body by roles, the end of an item.
+
+//@ section functions
+// S' = K Q': 128 keys x ${BM} packed rows, both K-major. O' += V' P': ${MV} columns of V x ${BM} packed rows; V' is
+// contiguous along the columns, P along the keys.
+constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
+// Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
+constexpr u32 kKHigh = ${k_high}, kQHigh = ${q_high}, kVHigh = ${v_high}, kPHigh = ${p_high};
+
+__device__ __forceinline__ void issue_scores(u32 s, u32 k, u32 q) {
+  ${issue_scores}
+}
+__device__ __forceinline__ void issue_output(u32 o, u32 v, u32 p, bool add) {
+  ${issue_output}
+}
+
+struct Largest {
+  __device__ __forceinline__ float operator()(float a, float b) const { return fmaxf(a, b); }
+};
+struct Sum {
+  __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
+};
+// Of values of ${fold} packed rows in every lane, those of a row over the lanes of the warp: of row ${own_row} in each lane.
+template <class Op>
+__device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op op) {
+  float x[${fold}];
+#pragma unroll
+  for (int r = 0; r < ${fold}; ++r) x[r] = of_rows[r];
+  ${over_lanes}
+  return x[0];
+}
+
+// P of two packed rows, of this thread's key: 16 bits each.
+__device__ __forceinline__ void store_two_rows(u32 first, u32 second, u32 pair) {
+  asm volatile("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; st.shared.b16 [%0], lo; st.shared.b16 [%1], hi; }" ::"r"(first),
+               "r"(second), "r"(pair)
+               : "memory");
+}
+
+//@ section body
+extern __shared__ __align__(1024) unsigned char smem_bytes[];
+const u32 smem = smem_address(smem_bytes);
+const u32 smem_k = smem + ${smem_k}, smem_v = smem + ${smem_v}, smem_q = smem + ${smem_q}, smem_p = smem + ${smem_p};
+// Q is there; S' of every second tile is there (two); P is there, S' was read and O' rescaled; every V' P' has ended.
+const u32 mbar_q_full = smem + ${mbar}, mbar_s_full = mbar_q_full + 8, mbar_p_full = mbar_q_full + 24, mbar_o_full = mbar_q_full + 32;
+${ring_addresses}
+const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+const Problem problem = {${members}};
+
+if (warp == 4) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
+if (threadIdx.x == 0) {
+  prefetch_tensor_map(&k_map);
+  prefetch_tensor_map(&v_map);
+  mbarrier_init(mbar_q_full, 4);
+  mbarrier_init(mbar_s_full, 1);
+  mbarrier_init(mbar_s_full + 8, 1);
+  mbarrier_init(mbar_p_full, 4);
+  mbarrier_init(mbar_o_full, 1);
+  ${ring_init}
+  fence_mbarrier_init();
+}
+${range}
+tcgen05_fence_before();
+__syncthreads();
+tcgen05_fence_after();
+const u32 tmem = *(volatile u32*)(smem_bytes + ${smem_tmem});  // columns: S' of even tiles 0, of odd ones ${BM}, O' ${o}
+
+if (warp < 4) {
+  // ---- softmax: a key of the tile a thread, with its scores of all packed rows
+  if (launch_before != 2) wait_for_launch_before();
+  const int group = heads_q / heads_kv;  // query heads of a KV head
+  const float factor = ${factor};  // from scores to log2 units
+  const u32 tmem_lanes = tmem + ((u32)warp << 21);  // this warp's 32 rows of tensor memory
+  int* const row_query = (int*)(smem_bytes + ${smem_table});  // of each packed row, in its sequence
+  int* const row_head = row_query + ${BM};
+  // of each packed row: the four warps' maxima or sums, of even and odd tiles
+  float* const row_exchange = (float*)(smem_bytes + ${smem_exchange});
+  // a copy for each warp: base of the exponent, what O' is multiplied by, what is subtracted from steep rows before
+  float* const row_base_of = (float*)(smem_bytes + ${smem_rows}) + warp * ${rows_floats};
+  float* const row_alpha = row_base_of + ${BM};
+  float* const row_steep = row_alpha + ${BM};
+  const int first_own = ${own_row};  // this lane keeps the maxima of every 32nd packed row from here on, the same in every warp
+  // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
+  const u32 p_at = smem_p + (warp / 2) * ${p_panel} + (lane % 8) * 2, p_chunk = ((warp % 2) * 4 + lane / 8) << 4;
+//@ if splits
+  int* const arrivals_before = (int*)(smem_bytes + ${smem_flag});
+//@ end
+  ${v_state}
+  u32 s_buffer = 0, s_phase = 0, o_phase = 0;
+  Segment s;
+#pragma unroll 1
+  while (next_segment(problem, range, s)) {
+    const int rows = min(${BM}, group * s.sequence.seqlen_q - s.m_block * ${BM});  // packed rows that exist
+    named_barrier_sync(1, 128);  // the item before is finished
+    if (threadIdx.x < ${BM}) {
+      const int packed = s.m_block * ${BM} + threadIdx.x;
+      row_query[threadIdx.x] = packed / group;
+      row_head[threadIdx.x] = s.kv_head * group + packed % group;
+    }
+    named_barrier_sync(1, 128);
+    // Q: rows past the last and columns past the depth are zeros
+#pragma unroll ${q_ahead}
+    for (int round = 0; round < ${q_rounds}; ++round) {
+      const int i = 128 * round + threadIdx.x, r = i / ${q_chunks}, c = i % ${q_chunks};
+      const u32 at = smem_q + (c / 8) * ${q_panel} + r * 128 + (((c % 8) ^ (r % 8)) << 4);
+      if (r < rows${q_real}) {
+        copy_async_16(at, q + ${q_batch}(s.sequence.q_start + row_query[r]) * q_stride_seq + row_head[r] * q_stride_head + 8 * c);
+      } else {
+        zero_16_bytes(at);
+      }
+    }
+    copy_async_wait();
+    fence_proxy_async();
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(mbar_q_full);
+    ${limits}
+    float row_max[${own}], row_sum[${BM}];  // of the lane's own rows over all keys; of all rows over this thread's keys
+#pragma unroll
+    for (int i = 0; i < ${own}; ++i) row_max[i] = -kInfinity;
+#pragma unroll
+    for (int r = 0; r < ${BM}; ++r) row_sum[r] = 0.0f;
+#pragma unroll 1
+    for (int n = s.tile_begin; n < s.tile_end; ++n) {
+      ${mask_load}
+      mbarrier_wait(mbar_s_full + 8 * s_buffer, s_phase);
+      tcgen05_fence_after();
+      float s_acc[${BM}];
+      ${load_scores}(s_acc, tmem_lanes + s_buffer * ${BM});
+      ${scores}
+      // the maximum of each row: over the warp, then over the four warps
+      float* const exchange = row_exchange + s_buffer * ${exchange_floats};
+      s_phase ^= s_buffer, s_buffer ^= 1;
+#pragma unroll
+      for (int i = 0; i < ${own}; ++i) {
+        const float largest = over_lanes(s_acc + 32 * i, lane, Largest());
+        if (${one_copy}) exchange[warp * ${BM} + first_own + 32 * i] = largest;
+      }
+      named_barrier_sync(1, 128);
+      bool grew = false, steep = false;
+#pragma unroll
+      for (int i = 0; i < ${own}; ++i) {
+        const float* const of_row = exchange + first_own + 32 * i;
+        const float tile_max = fmaxf(fmaxf(of_row[0], of_row[${BM}]), fmaxf(of_row[2 * ${BM}], of_row[3 * ${BM}]));
+        // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
+        float alpha = 1.0f;
+        if ((tile_max - row_max[i]) * factor > 8.0f) {
+          alpha = rescale_factor(row_max[i], tile_max, factor);
+          row_max[i] = tile_max;
+          grew = true;
+        }
+        float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
+        if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
+        if (${one_copy}) row_base_of[first_own + 32 * i] = base, row_alpha[first_own + 32 * i] = alpha, row_steep[first_own + 32 * i] = before;
+      }
+      grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
+      __syncwarp();  // every lane sees the rows of the others
+      if (steep) {
+#pragma unroll
+        for (int r = 0; r < ${BM}; ++r) s_acc[r] -= row_steep[r];
+      }
+      if (grew) {
+#pragma unroll
+        for (int r = 0; r < ${BM}; ++r) row_sum[r] *= row_alpha[r];
+      }
+      // P = 2^(S' - base)
+#pragma unroll
+      for (int r = 0; r < ${BM}; ++r) {
+        s_acc[r] = exp2_approx(fmaf(s_acc[r], factor, -row_base_of[r]));
+        row_sum[r] += s_acc[r];
+      }
+      if (n > s.tile_begin) {
+        // V' P' of the tile before has ended: P's place is free, and O' follows the maxima
+        mbarrier_wait(mbar_o_full, o_phase);
+        o_phase ^= 1;
+        tcgen05_fence_after();
+        if (grew) {
+          ${rescale}
+          tmem_wait_store();
+        }
+      }
+#pragma unroll
+      for (int r = 0; r < ${BM}; r += 2)
+        store_two_rows(p_at + r * 128 + (p_chunk ^ (r % 8 << 4)), p_at + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
+                       ${pack}(s_acc[r], s_acc[r + 1]));
+      // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
+      const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
+      if (v_rows < 128) {
+        ${wait_v}
+        for (int i = v_rows * 8 + threadIdx.x; i < 128 * 8; i += 128) {
+          ${zero_v}
+        }
+      }
+      ${step_v}
+      fence_proxy_async();
+      tcgen05_fence_before();
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(mbar_p_full);
+    }
+    ${epilogue}
+  }
+} else if (warp == 4) {
+  // ---- products: the warp waits, an elected lane issues
+//@ if late_lengths
+  if (launch_before != 2) wait_for_launch_before();  // it reads lengths, which the range did not need
+//@ end
+  const u32 q_desc = (smem_q >> 4) | ${q_low}, p_desc = (smem_p >> 4) | ${p_low};
+  const u32 k_desc = (smem_k >> 4) | ${k_low}, v_desc = (smem_v >> 4) | ${v_low};
+  ${consumer_states}
+  u32 s_buffer = 0, q_phase = 0, p_phase = 0;
+  Segment s;
+#pragma unroll 1
+  while (next_segment(problem, range, s)) {
+    mbarrier_wait(mbar_q_full, q_phase);
+    q_phase ^= 1;
+#pragma unroll 1
+    for (int n = s.tile_begin; n <= s.tile_end; ++n) {
+      if (n < s.tile_end) {
+        // S'(n) = K(n) Q', while softmax has the tile before. Its place was read before P(n - 2) was there.
+        ${wait_k}
+        if (elect_one()) {
+          issue_scores(tmem + s_buffer * ${BM}, ${k_get}, q_desc);
+          tcgen05_commit(mbar_s_full + 8 * s_buffer);
+          tcgen05_commit(${k_empty});
+        }
+        s_buffer ^= 1;
+        ${step_k}
+      }
+      if (n > s.tile_begin) {
+        // O' += V(n - 1)' P(n - 1)'
+        ${wait_v}
+        mbarrier_wait(mbar_p_full, p_phase);
+        p_phase ^= 1;
+        tcgen05_fence_after();
+        if (elect_one()) {
+          issue_output(tmem + ${o}, ${v_get}, p_desc, n - 1 > s.tile_begin);
+          tcgen05_commit(mbar_o_full);
+          tcgen05_commit(${v_empty});
+        }
+        ${step_v}
+      }
+    }
+  }
+} else {
+  // ---- copies of K and V: tiles are read once, so first out of L2
+  if (launch_before != 2) wait_for_launch_before();
+  // not earlier: what the launch after this one is promised counts from here
+  let_next_launch_begin();
+  ${producer_states}
+  Segment s;
+#pragma unroll 1
+  while (next_segment(problem, range, s)) {
+    ${lookup}
+#pragma unroll 1
+    for (int n = s.tile_begin; n < s.tile_end; ++n) {
+      ${populate}
+      ${load_k}
+      ${load_v}
+    }
+  }
+  // who waits for this launch has waited for the one before it, too
+  wait_for_launch_before();
+}
+// Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
+tcgen05_fence_before();
+__syncthreads();
+if (threadIdx.x / 32 == 4) {
+  tcgen05_fence_after();
+  tmem_dealloc(*(volatile u32*)(smem_bytes + ${smem_tmem}), ${tmem_columns});
+}
+
+//@ section epilogue
+// ---- the end of the item, or of this block's part of it: sums of the rows over all keys
+float* const exchange = row_exchange + s_buffer * ${exchange_floats};  // not the last tile's
+#pragma unroll
+for (int i = 0; i < ${own}; ++i) {
+  const float sum = over_lanes(row_sum + 32 * i, lane, Sum());
+  if (${one_copy}) exchange[warp * ${BM} + first_own + 32 * i] = sum;
+}
+mbarrier_wait(mbar_o_full, o_phase);
+o_phase ^= 1;
+tcgen05_fence_after();
+named_barrier_sync(1, 128);
+#pragma unroll
+for (int i = 0; i < ${own}; ++i) {
+  const float* const of_row = exchange + first_own + 32 * i;
+  row_sum[i] = (of_row[0] + of_row[${BM}]) + (of_row[2 * ${BM}] + of_row[3 * ${BM}]);
+}
+// 1 / sum of a finished row (0 where no key was visible), and its LSE
+const auto finish = [&](int row, float maximum, float sum, bool first) {
+//@ if sink
+  float top = maximum * (factor * 0.693147181f);
+  // the sink is one more logit, without a value
+  const float logit = sink[row_head[row]], higher = fmaxf(top, logit);
+  const bool visible = sum != 0.0f;  // some key is, though it may count for nothing beside the sink
+  const float own = !visible ? 0.0f : top == higher ? 1.0f : exp2_approx((top - higher) * 1.44269504f);
+  sum = sum * own + (logit == higher ? 1.0f : exp2_approx((logit - higher) * 1.44269504f));
+  top = higher;
+//@ end
+//@ if lse
+//@ if !sink
+  const float top = maximum * (factor * 0.693147181f);  // in log2 units a logit near the largest float is none
+  const bool visible = sum != 0.0f;
+//@ end
+  if (first && row < rows) lse[${lse_row}] = visible ? top + log2_approx(sum) * 0.693147181f : -kInfinity;
+//@ end
+//@ if sink
+  return own / sum;
+//@ else
+  return sum != 0.0f ? 1.0f / sum : 0.0f;
+//@ end
+};
+// first element of O of a packed row
+const auto output_row = [&](int row) {
+  return o + ${o_batch}(s.sequence.q_start + row_query[row]) * o_stride_seq + row_head[row] * o_stride_head;
+};
+//@ if splits
+if (s.whole) {
+//@ else
+{
+//@ end
+  float* const row_inverse = row_alpha;
+#pragma unroll
+  for (int i = 0; i < ${own}; ++i) {
+    const float inverse = finish(first_own + 32 * i, row_max[i], row_sum[i], warp == 0 && ${one_copy});
+    if (${one_copy}) row_inverse[first_own + 32 * i] = inverse;
+  }
+  __syncwarp();
+  ${whole}
+}
+//@ if splits
+else {
+  // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
+  float* const part = ${part};
+  ${store_part}
+#pragma unroll
+  for (int i = 0; i < ${own}; ++i)
+    if (warp == 0 && ${one_copy}) *(float2*)(part + ${part_rows} + 2 * (first_own + 32 * i)) = make_float2(row_max[i], row_sum[i]);
+  named_barrier_sync(1, 128);
+  const Split split = split_of(range, s);
+  if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);
+  named_barrier_sync(1, 128);
+  if (*arrivals_before == split.parts - 1) {
+    // the last block of the item adds the parts up, in order, and leaves the counter as it was found
+    if (threadIdx.x == 0) item_counters[s.item] = 0;
+    ${parts}
+#pragma unroll 1
+    for (int i = threadIdx.x; i < rows * ${quads}; i += 128) {
+      const int row = i / ${quads}, c = i % ${quads};
+      float maximum = -kInfinity, sum = 0.0f;
+      float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll 4
+      for (int other = 0; other < split.parts; ++other) {
+        const float* const from = parts + other * stride + (other == 0 ? shift : 0);
+        const float2 row_part = __ldcg((const float2*)(from + ${part_rows}) + row);
+        const float4 value = __ldcg((const float4*)(from + row * ${ov_depth}) + c);
+        const float top = fmaxf(maximum, row_part.x);
+        const float before = rescale_factor(maximum, top, factor), now = rescale_factor(row_part.x, top, factor);
+        sum = sum * before + row_part.y * now;
+        out.x = out.x * before + value.x * now;
+        out.y = out.y * before + value.y * now;
+        out.z = out.z * before + value.z * now;
+        out.w = out.w * before + value.w * now;
+        maximum = top;
+      }
+      const float inverse = finish(row, maximum, sum, c == 0);
+      ${store_four}
+    }
+  }
+}
+//@ end

@@ -1,0 +1,70 @@
+// sm100_decode as planned: tile, stages, tensor memory, and what is refused.
+#include <doctest/doctest.h>
+
+#include <kiln/generator.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace kiln;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Plan plan_of(const Json& more) {
+  Json config{{"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 128}};
+  config.update(more);
+  return make_plan(parse_config(config.dump(), "test"));
+}
+Json resolved(const Json& more) {
+  return Json::parse(plan_of(more).to_json())["resolved"];
+}
+std::string refusal(const Json& more) {
+  try {
+    plan_of(more);
+  } catch (const Error& error) {
+    return error.violations().empty() ? error.what() : error.violations()[0].pointer;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("decode on sm_100a: keys fill the wide side, packed rows are 16, 32 or 64") {
+  const Json r = resolved(Json::object());
+  CHECK(r["schedule"] == "sm100_decode");
+  CHECK(r["mma_shape"] == Json::array({128, 16, 16}));
+  CHECK(r["BM"] == 16);
+  CHECK(r["BN"] == 128);
+  CHECK(r["num_threads"] == 192);
+  CHECK(r["num_kv_stages"] == 3);
+  CHECK(resolved({{"depth", 64}})["num_kv_stages"] == 4);
+  CHECK(resolved({{"depth", 192}, {"ov_depth", 128}})["num_kv_stages"] == 2);
+  CHECK(resolved({{"group", 8}})["BM"] == 16);
+  CHECK(resolved({{"group", 8}, {"queries", 4}})["BM"] == 32);
+  CHECK(resolved({{"group", 8}, {"queries", 8}})["BM"] == 64);
+  CHECK(resolved({{"group", 8}, {"queries", 8}, {"mask", "custom"}})["BM"] == 32);
+}
+
+TEST_CASE("decode on sm_100a: tensor memory holds two tiles of S' and O'") {
+  const Json plan = Json::parse(plan_of({{"BM", 32}}).to_json());
+  const Json& pipelines = plan["systems"]["tma_consumer_pipeline"];
+  CHECK(pipelines["k"]["tmem_1"] == 32);
+  CHECK(pipelines["v"]["tmem_0"] == 64);
+  CHECK(pipelines["k"]["full_kv_bytes"] == 128 * 128 * 2);
+  const Manifest manifest = generate(plan_of(Json::object())).manifest;
+  CHECK(manifest.grid.ctas_per_sm == 1);
+  // 8 steps along the depth and 8 along the keys
+  CHECK(manifest.expectations[0].count == 16);
+  CHECK(generate(plan_of({{"split_kv", 4}})).manifest.workspace_bytes_per_item ==
+        4 * 4 * (16 * 128 + 2 * 16));
+}
+
+TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
+  CHECK(refusal({{"BM", 48}}) == "/BM");
+  CHECK(refusal({{"BM", 64}, {"score_mod", "alibi"}}) == "/BM");
+  CHECK(refusal({{"BN", 64}}) == "/BN");
+  CHECK(refusal({{"num_threads", 512}}) == "/num_threads");
+  CHECK(refusal({{"num_kv_stages", 4}}) == "/num_kv_stages");
+  CHECK(refusal({{"depth", 256}}) == "/depth");
+  CHECK(refusal({{"kv_dtype", "int8"}}) == "/kv_dtype");
+  CHECK(refusal({{"mma_shape", Json::array({64, 16, 16})}}) == "/mma_shape");
+}
