@@ -23,19 +23,11 @@ struct Common {
   const std::uint32_t* element_strides;
   unsigned interleave, swizzle, fill;
 };
-em::TensorMapRequest common(Driver& d, const char* call, const Common& c) {
+em::TensorMapRequest common(const Common& c) {
   require(c.rank >= 1 && c.rank <= 5 && c.interleave <= 2 && c.fill <= 1);
   require(c.dims != nullptr && c.element_strides != nullptr && (c.rank == 1 || c.strides != nullptr));
   constexpr unsigned kLastType = 15, kLastSwizzle = 6;
   require(c.type <= kLastType && c.swizzle <= kLastSwizzle);
-  if (c.type > 12) {
-    d.report.unsupported(call, "elements of 4 and 6 bits");
-    throw Failure{CUDA_ERROR_NOT_SUPPORTED};
-  }
-  if (c.swizzle > 3) {
-    d.report.unsupported(call, "swizzle modes with atoms of 32 or 64 bytes");
-    throw Failure{CUDA_ERROR_NOT_SUPPORTED};
-  }
   em::TensorMapRequest request;
   request.type = static_cast<em::TensorType>(c.type);
   request.rank = c.rank;
@@ -58,11 +50,10 @@ KILN_API CUresult cuTensorMapEncodeTiled(void* map, unsigned type, std::uint32_t
                                          const std::uint64_t* dims, const std::uint64_t* strides,
                                          const std::uint32_t* box, const std::uint32_t* element_strides,
                                          unsigned interleave, unsigned swizzle, unsigned, unsigned fill) {
-  return guarded([&](Driver& d) {
+  return guarded([&](Driver&) {
     require(map != nullptr && box != nullptr);
     em::TensorMapRequest request =
-        common(d, "cuTensorMapEncodeTiled",
-               {type, rank, address, dims, strides, element_strides, interleave, swizzle, fill});
+        common({type, rank, address, dims, strides, element_strides, interleave, swizzle, fill});
     std::copy_n(box, rank, request.box.begin());
     write(map, request);
   });
@@ -76,8 +67,7 @@ KILN_API CUresult cuTensorMapEncodeIm2col(void* map, unsigned type, std::uint32_
   return guarded([&](Driver& d) {
     require(map != nullptr && lower_corner != nullptr && upper_corner != nullptr && rank >= 3);
     em::TensorMapRequest request =
-        common(d, "cuTensorMapEncodeIm2col",
-               {type, rank, address, dims, strides, element_strides, interleave, swizzle, fill});
+        common({type, rank, address, dims, strides, element_strides, interleave, swizzle, fill});
     if (interleave != 0) {
       d.report.unsupported("cuTensorMapEncodeIm2col", "interleaved layouts");
       throw Failure{CUDA_ERROR_NOT_SUPPORTED};

@@ -114,6 +114,32 @@ def products():
             yield f"tcgen05.mma.ws.{g}.kind::{kind}.collector::{b}::{use} [%r1], {a}, %d2, %r3, %p1;"
 
 
+def sparse_products():
+    for g, kind, a in itertools.product(GROUPS, ("f16", "tf32", "f8f6f4", "i8"), ("%d1", "[%r2]")):
+        head, tail = f"tcgen05.mma.sp.{g}.kind::{kind}", f"[%r1], {a}, %d2, [%r9], %r3"
+        four, eight = "{%r4,%r5,%r6,%r7}", "{%r4,%r5,%r6,%r7,%r8,%r9,%r10,%r11}"
+        for p in ("%p1", "!%p1", "0"):
+            yield f"{head} {tail}, {p};"
+        for mask in (four, eight):
+            yield f"{head} {tail}, {mask}, %p1;"
+        if kind != "i8":
+            yield f"{head} {tail}, %p1, 3;"
+        for use in ("fill", "use", "lastuse", "discard"):
+            yield f"{head}.collector::a::{use} {tail}, %p1;"
+        yield f"{head} [%r1], {a}, %d2, %r3, %p1;"
+        yield f"{head} [%r1+16], {a}, %d2, [%r9 + 4], 136315028, 1;"
+        ws = f"tcgen05.mma.ws.sp.{g}.kind::{kind}"
+        yield f"{ws} {tail}, %p1;"
+        yield f"{ws} {tail}, %p1, %d3;"
+        yield f"{ws}.collector::b2::fill {tail}, %p1;"
+    for g, kind, a in itertools.product(GROUPS, ("mxf8f6f4", "mxf4", "mxf4nvf4"), ("%d1", "[%r2]")):
+        for v in ("", ".scale_vec::1X", ".scale_vec::2X", ".scale_vec::4X", ".block16", ".block32"):
+            yield f"tcgen05.mma.sp.{g}.kind::{kind}.block_scale{v} [%r1], {a}, %d2, [%r9], %r3, [%r4], [%r5], %p1;"
+        vec = ".block16" if kind == "mxf4nvf4" else ".block32"
+        yield f"tcgen05.mma.sp.{g}.kind::{kind}.block_scale{vec} [%r1], {a}, %d2, %r3, [%r4], [%r5], %p1;"
+        yield f"tcgen05.mma.ws.sp.{g}.kind::{kind}.block_scale{vec} [%r1], {a}, %d2, [%r9], %r3, [%r4], [%r5], %p1;"
+
+
 def tensor_copies():
     sp = {"shared::cluster": "smem", "shared::cta": "smem"}
     for n, s, group in itertools.product((1, 2, 3, 4, 5), sp, ("", ".cta_group::1", ".cta_group::2")):
@@ -231,7 +257,7 @@ def main():
     parser.add_argument("output", nargs="?", default=str(pathlib.Path(__file__).parent.parent / "tests/data/ptx_forms_sm100a.txt"))
     given = parser.parse_args()
     forms = []
-    for part in (allocation, transfers, copies, products, tensor_copies, launch_control, memory, arithmetic):
+    for part in (allocation, transfers, copies, products, sparse_products, tensor_copies, launch_control, memory, arithmetic):
         forms += list(dict.fromkeys(part()))
     bad = refused(given.ptxas, forms)
     with open(given.output, "w") as out:

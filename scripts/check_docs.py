@@ -11,6 +11,7 @@ code, and something is done with it. A comment on the line before the fence says
   <!-- check: excerpt FILE -->  the lines occur in FILE in this order ("..." stands for any); a name that is no file is
                                 a config, of which the emitted source is taken
   <!-- check: compile NAME -->  c, c++: syntax and types, put where tests/docs/NAME.in says BLOCK
+  (diff)                        nothing here: scripts/check_ten_steps.py applies and builds them
   <!-- check: syntax -->        sh: bash accepts it, and kiln has the commands and options that are in it
 
   console  commands after "$ " are run, what follows is compared with what they print; numbers may differ
@@ -226,6 +227,8 @@ class Runner:
                     self.broken.add(block.page)
                     return f"syntax (no {missing[0]} here)"
                 self.run(block, [self.python, "-"], block.text, status)
+        elif language == "diff":
+            return "by check_ten_steps.py"
         elif language == "sh":
             self.run(block, ["bash", "-n"], block.text)
             self.check_commands(block)

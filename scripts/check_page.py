@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CONFIGS = ["prefill_bf16_d64_causal_sm80", "decode_bf16_d128_paged64_sm90a", "prefill_bf16_d128_pingpong_gfx942"]
+CONFIGS = ["prefill_bf16_d64_causal_sm80", "decode_bf16_d128_paged64_sm90a", "prefill_bf16_d128_pingpong_gfx942", "prefill_bf16_d128_causal_sm100a"]
 # Runs in the page, which is told apart from a test by nothing else; the answer is the text of an element.
 TEST = """<script>
 const out = {errors: []}, enter = e => e.dispatchEvent(new MouseEvent("mouseenter"));
@@ -50,6 +50,10 @@ try {
   out.waits = document.querySelectorAll("#run .wait").length;
   out.path = document.querySelectorAll("#run .path").length;
   if (out.waits) { enter(document.querySelector("#run .wait")); out.waited = document.querySelector("#waits p.mono").textContent; }
+  out.sass = machine ? document.querySelectorAll('#under .machine .row').length : -1;
+  out.measured = document.querySelectorAll("#roofline .measured").length;
+  out.roof = document.querySelectorAll("#roofline .roof").length;
+  out.next = document.querySelectorAll("#choices .next").length;
   out.choices = document.querySelectorAll("#choices tr").length;
   const was = root.classList.contains("dark"); key("d");
   out.toggled = root.classList.contains("dark") !== was;
@@ -88,7 +92,11 @@ def problems_of(name, answer, console, diff=False):
               "hover goes both ways": all(f["same"] and f["hot"] == 1 and f["back"] == 1 for f in fragments),
               "each element of the matrix is in one register": all(f["bijection"] for f in fragments),
               "shared memory": answer.get("regions", 0) >= 2 and 60 < answer.get("covered", 0) <= 100.5,
-              "waits of a run": "gfx" in name or answer.get("waits", 0) > 3 and answer.get("path", 0) > 1 and "warp" in answer.get("waited", ""),
+              "waits of a run": answer.get("waits", 0) > 3 and answer.get("path", 0) > 1 and "warp" in answer.get("waited", ""),
+              "SASS under the line, where nvdisasm is": answer.get("sass") != 0,
+              "a roofline": answer.get("roof") == 1,
+              "measured points": "decode" not in name or answer.get("measured", 0) > 5,
+              "the next best": "sm100a" in name or answer.get("next", 0) > 0,
               "choices": answer.get("choices", 0) > 2,
               "light and dark": answer.get("toggled"),
               "no sideways scrolling": answer.get("wide", 1) <= 0,

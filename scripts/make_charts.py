@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Draws the charts of README and docs/ from the tables of bench/RESULTS.md: docs/prefill_h200.svg, docs/decode_h200.svg.
+Writes the measured points of the roofline of `kiln inspect --html`: templates/measured.json.
 
 One style: lines of at most four series with their names at their ends, the share of the GPU's limit on the y axis, text
 of 14 px or more where a page is 840 px wide, colours for light and dark. usage: scripts/make_charts.py [--check]
 """
+import json
 import pathlib
 import re
 import sys
@@ -79,12 +81,45 @@ def decode():
                [("batch x keys", ["kiln", "kiln, pages of 64", "cuDNN"], wanted, series, 0.4, 1.0)])
 
 
+def measured():
+    """Prefill: 16k tokens, hidden size 2048, four tensors counted once. Decode: bytes of K and V alone, 32/8 heads."""
+    heading = "Prefill beside FlashAttention-3 and cuDNN on one NVIDIA H200"
+    entries = []
+    for depth in (64, 128, 256):
+        for mask in ("full", "causal"):
+            rows = []
+            for row in table(heading, "depth, mask, S")[1:]:
+                match = re.fullmatch(rf"{depth} {mask} (\d+)", row[0])
+                if not match:
+                    continue
+                s, tflops = int(match.group(1)), float(row[1])
+                us = 4 * 16384 * s * 2048 * (0.5 if mask == "causal" else 1) / tflops * 1e-6
+                rows.append({"problem": f"S {s}", "tflops": tflops, "gbps": round(4 * 16384 * 2048 * 2 / us * 1e-3, 1)})
+            entries.append({"config": {"target": "sm_90a", "operation": "prefill", "dtype": "bf16", "kv_dtype": "bf16", "depth": depth,
+                                       "ov_depth": depth, "mask": mask, "operand/kind": "contiguous"},
+                            "note": "one H200, sustained, 2026-11-23, commit 00f3977", "rows": rows})
+    decode_rows = table("Decode on one NVIDIA H200, 2026-11-22", "batch x keys")
+    for name, operand in (("contiguous", {"operand/kind": "contiguous"}), ("of 64", {"operand/kind": "paged", "operand/page_size": 64})):
+        rows = []
+        for row in decode_rows[1:]:
+            match = re.fullmatch(r"(\d+) x (\d+)k", row[0])
+            if not match:
+                continue
+            batch, keys = int(match.group(1)), int(match.group(2)) * 1024
+            us = float(row[decode_rows[0].index(name)].split()[0])
+            rows.append({"problem": row[0], "tflops": round(batch * keys * 32 * 128 * 4 / us * 1e-6, 1),
+                         "gbps": round(batch * keys * 8 * 128 * 2 * 2 / us * 1e-3, 1)})
+        entries.append({"config": {"target": "sm_90a", "operation": "decode", "dtype": "bf16", "kv_dtype": "bf16", "depth": 128, "ov_depth": 128,
+                                   **operand}, "note": "one H200, 32/8 heads, one query, 2026-11-22", "rows": rows})
+    return "[\n" + ",\n".join(json.dumps(entry) for entry in entries) + "\n]\n"
+
+
 def main():
     if len(sys.argv) > 1 and sys.argv[1:] != ["--check"]:
         sys.exit(__doc__.strip())
     status = 0
-    for name, text in (("prefill_h200", prefill()), ("decode_h200", decode())):
-        path = ROOT / f"docs/{name}.svg"
+    for name, text in (("docs/prefill_h200.svg", prefill()), ("docs/decode_h200.svg", decode()), ("templates/measured.json", measured())):
+        path = ROOT / name
         if len(sys.argv) == 1:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:

@@ -125,10 +125,21 @@ install_nvrtc() {
   }
 }
 
+# NVIDIA's disassembler, for the SASS of `kiln inspect --html`, where CUDA brought none.
+install_nvdisasm() {
+  if command -v nvdisasm >/dev/null || [ -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvdisasm" ] || [ ! -x .venv/bin/pip ] ||
+    compgen -G '.venv/lib/python3*/site-packages/nvidia/cu13/bin/nvdisasm' >/dev/null; then return; fi
+  if [ "$(uname -m)" != x86_64 ] && [ "$(uname -m)" != aarch64 ]; then return; fi
+  echo "installing nvdisasm into .venv"
+  .venv/bin/pip install -q --disable-pip-version-check --retries 1 'nvidia-cuda-nvdisasm>=13.0,<14' ||
+    echo "setup.sh: could not install it; pages of kiln inspect show PTX without SASS" >&2
+}
+
 install_packages
 install_nvrtc
 install_python_tools
 install_manual_tools
+install_nvdisasm
 nvrtc=$(find_nvrtc)
 clang=$(command -v "${KILN_CLANG:-clang-22}" || true)
 echo "set-up complete; NVRTC: ${nvrtc:-none (generate, plan and validate work without it)};" \

@@ -34,6 +34,14 @@ __device__ __forceinline__ void tmem_store_16(u32 at, const u32* x) {
       : "memory");
 }
 
+//@ section tmem_store_8 needs types
+// 8 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_8(u32 at, const u32* x) {
+  asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"r"(at), "r"(x[0]), "r"(x[1]),
+               "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]), "r"(x[6]), "r"(x[7])
+               : "memory");
+}
+
 //@ section tcgen05_mma needs types
 // D = A B or D += A B in f32, issued by one thread. `kind` is the instruction descriptor. A and B by their matrix
 // descriptors, or A from tensor memory: row m in lane m, the contraction along the columns.
@@ -48,6 +56,23 @@ __device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add
   asm volatile(
       "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
       "  tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "r"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+
+//@ section tcgen05_mma_e4m3 needs types
+// The same of E4M3: a contraction of 32 elements a step.
+__device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "l"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+__device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], [%1], %2, %3, add; }" ::"r"(d),
       "r"(a), "l"(b), "r"(kind), "r"((u32)add)
       : "memory");
 }

@@ -7,7 +7,7 @@ constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
 constexpr u32 kQHigh = ${q_high}, kKHigh = ${k_high}, kVHigh = ${v_high};
 
 ${issue_scores}
-// O (+)= P V, ${v_steps} steps of 16 keys, as P comes from softmax. `p_full` also tells that O has been rescaled.
+// O (+)= P V, ${v_steps} steps of ${k_step} keys, as P comes from softmax. `p_full` also tells that O has been rescaled.
 __device__ __forceinline__ void issue_output(u32 o, u32 p, u32 v, bool add, u32 p_full, u32 p_rest, u32 phase) {
   mbarrier_wait(p_full, phase);
   tcgen05_fence_after();
@@ -19,6 +19,18 @@ __device__ __forceinline__ void issue_output(u32 o, u32 p, u32 v, bool add, u32 
 //@ end
 }
 
+//@ if bytes
+// Four scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
+                                            float2& sum_b) {
+  fma_pair(a, b, factor, -shift);
+  fma_pair(c, d, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b), c = exp2_approx(c), d = exp2_approx(d);
+  add_pair(sum_a, a, b);
+  add_pair(sum_b, c, d);
+  return ${pack}(a, b, c, d);
+}
+//@ else
 // Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
 __device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
   fma_pair(a, b, factor, -shift);
@@ -26,6 +38,7 @@ __device__ __forceinline__ u32 exponentials(float a, float b, float factor, floa
   add_pair(sum, a, b);
   return ${pack}(a, b);
 }
+//@ end
 
 // ${ov_depth} columns of O of this lane's row times a factor.
 __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
@@ -149,6 +162,7 @@ if (warp < 8) {
 //@ end
     ${mask_rows}
     ${modifier_rows}
+    ${head_scale}
     ${clean_range}
     float row_max = -kInfinity, row_sum = 0.0f;
 #pragma unroll 1
@@ -158,12 +172,13 @@ if (warp < 8) {
       tcgen05_fence_after();
       float s[${BN}];
       tmem_load_${BN}(s, s_at);
+      ${key_scale}
       ${modifier}
       ${mask}
       ${tile_max}
-      // The old maximum stays while it grew by no more than 2^8 (per row): P stays in range, and O as it is.
+      // The old maximum stays while it grew by no more than 2^${threshold} (per row): P stays in range, and O as it is.
       float alpha = 1.0f;
-      if ((tile_max - row_max) * ${scale_log2} > 8.0f) {
+      if ((tile_max - row_max) * ${scale_log2} > ${threshold}.0f) {
         alpha = rescale_factor(row_max, tile_max, ${scale_log2});
         row_max = tile_max;
       }
@@ -178,6 +193,9 @@ if (warp < 8) {
         if (is_steep(shift)) shift = 0.0f;
         ${subtract}
       }
+//@ if bytes
+      shift -= ${top}.0f;
+//@ end
       float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
       ${first_p}
       tmem_wait_store();
@@ -193,12 +211,12 @@ if (warp < 8) {
     }
 //@ if sink
     // the sink is one more logit of the denominator, which may be far above the scores: relative to the larger
-    const float own = row_max * (${scale_log2} * 0.693147181f), sink_logit = sink[work.head], top = fmaxf(own, sink_logit);
+    const float own = ${own_max}, sink_logit = sink[work.head], top = fmaxf(own, sink_logit);
     const float lower = own == top ? 1.0f : exp2_approx((own - top) * 1.44269504f);
     if (row_sum != 0.0f) row_sum = row_sum * lower + (sink_logit == top ? 1.0f : exp2_approx((sink_logit - top) * 1.44269504f));
-    const float inv_sum = row_sum == 0.0f ? 0.0f : lower * rcp_approx(row_sum);
+    const float inv_sum = row_sum == 0.0f ? 0.0f : lower * rcp_approx(row_sum)${value_scale};
 //@ else
-    const float inv_sum = row_sum == 0.0f ? 0.0f : rcp_approx(row_sum);
+    const float inv_sum = row_sum == 0.0f ? 0.0f : rcp_approx(row_sum)${value_scale};
 //@ end
     if (work.num_blocks > 0) {
       mbarrier_wait(factor_empty, factor_phase);
@@ -231,7 +249,7 @@ if (warp < 8) {
     const int v_rows = work.seqlen_k - (work.num_blocks - 1) * ${BN};
     if (work.num_blocks > 0 && v_rows < ${BN}) {
       ${wait_v}
-      for (int i = v_rows * 8 + threadIdx.x - 256; i < ${BN} * 8; i += 128) {
+      for (int i = v_rows * ${chunks} + threadIdx.x - 256; i < ${BN} * ${chunks}; i += 128) {
         ${zero_v}
       }
       fence_proxy_async();

@@ -299,9 +299,10 @@ void EmulateArgs::add_tensor_map(const std::string& name, const Json& map) {
     fail(fmt::format("tensor map '{}' needs buffer and dims", name));
   emulator::TensorMapRequest r;
   r.address = named(map["buffer"].get<std::string>());
-  r.type = static_cast<emulator::TensorType>(choice(
-      name, map, "type",
-      {"u8", "u16", "u32", "i32", "u64", "i64", "f16", "f32", "f64", "bf16", "f32_ftz", "tf32", "tf32_ftz"}));
+  r.type = static_cast<emulator::TensorType>(
+      choice(name, map, "type",
+             {"u8", "u16", "u32", "i32", "u64", "i64", "f16", "f32", "f64", "bf16", "f32_ftz", "tf32",
+              "tf32_ftz", "16u4_align8b", "16u4_align16b", "16u6_align16b"}));
   const std::size_t rank = map["dims"].size();
   if (rank < 1 || rank > 5) fail(fmt::format("tensor map '{}': {} dims, 1 to 5 are possible", name, rank));
   r.rank = static_cast<std::uint32_t>(rank);
@@ -315,7 +316,9 @@ void EmulateArgs::add_tensor_map(const std::string& name, const Json& map) {
   numbers(name, map, "box", r.mode == emulator::TensorMapMode::tiled ? rank : 2, r.box);
   if (rank > 1) numbers(name, map, "strides", rank - 1, r.strides);
   if (map.contains("element_strides")) numbers(name, map, "element_strides", rank, r.element_strides);
-  r.swizzle = static_cast<emulator::Swizzle>(choice(name, map, "swizzle", {"none", "32B", "64B", "128B"}));
+  r.swizzle = static_cast<emulator::Swizzle>(
+      choice(name, map, "swizzle",
+             {"none", "32B", "64B", "128B", "128B_atom_32B", "128B_atom_32B_flip_8B", "128B_atom_64B"}));
   r.interleave =
       static_cast<emulator::TensorInterleave>(choice(name, map, "interleave", {"none", "16B", "32B"}));
   r.oob_fill = static_cast<emulator::OobFill>(choice(name, map, "oob_fill", {"zeros", "nan"}));

@@ -12,6 +12,7 @@
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
 #include "generator/config/defaults.hpp"
+#include "generator/masks/sized.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -38,21 +39,18 @@ struct Row {
 };
 
 std::string mask_text(const MaskConfig& mask) {
+  if (const SizedMask* sized = sized_mask(mask.kind))
+    return fmt::format("{} {}", sized->short_name, mask.size);
   switch (mask.kind) {
     case MaskConfig::Kind::none:
       return "none";
     case MaskConfig::Kind::causal:
       return "causal";
-    case MaskConfig::Kind::sliding_window:
-      return fmt::format("window {}", mask.size);
-    case MaskConfig::Kind::chunked:
-      return fmt::format("chunk {}", mask.size);
     case MaskConfig::Kind::window:
       return "window of two sides";
-    case MaskConfig::Kind::custom:
-      break;
+    default:
+      return "custom";
   }
-  return "custom";
 }
 
 Row row_of(const ShippedConfig& shipped) {

@@ -67,13 +67,37 @@ const char* kind_text(KernelParam::Kind kind) {
 }
 
 struct Options {
-  std::string config, html, timeline, diff;
+  std::string config, html, timeline, diff, measured;
   bool source = false, origins = false, cycles = false;
 };
 
-Json report_of(const Config& config, const Plan& plan) {
+Json report_of(const Config& config, const Plan& plan, const Json& measured) {
   const ProgressClock clock("compiling and running " + config_name(plan.resolved()));
-  return report_json(config, plan, generate(plan));
+  return report_json(config, plan, generate(plan), measured);
+}
+
+/// Rows of a file that `kiln bench --json` wrote; null without a file.
+Json measured_rows(const std::string& path) {
+  if (path.empty()) return nullptr;
+  Json rows = Json::parse(read_text(path), nullptr, false);
+  const auto right = [](const Json& row) {
+    return row.is_object() && row.contains("problem") && row["problem"].is_string() &&
+           row.contains("tflops") && row["tflops"].is_number() && row.contains("gbps") &&
+           row["gbps"].is_number();
+  };
+  if (!rows.is_array() || !std::all_of(rows.begin(), rows.end(), right))
+    throw Error(ErrorCode::bad_input, "--measured: '" + path + "' is no document of `kiln bench --json`");
+  for (Json& row : rows) row["note"] = path;
+  return rows;
+}
+
+std::string timeline_picture(const Plan& plan) {
+  const ProgressClock clock("compiling and running " + config_name(plan.resolved()));
+  RuntimeOptions runtime_options;
+  runtime_options.device = "emulated";
+  Runtime runtime(runtime_options);
+  const TracedRun run = traced_run(runtime, plan, generate(plan));
+  return replay_svg(run.replay, *plan.resolved().schedule + ": " + config_name(plan.resolved()), run.problem);
 }
 
 void write_files(const Options& options, const Config& config, const Plan& plan) {
@@ -81,15 +105,12 @@ void write_files(const Options& options, const Config& config, const Plan& plan)
     Json other;
     if (!options.diff.empty()) {
       const Config second = load_config(options.diff);
-      other = report_of(second, make_plan(second));
+      other = report_of(second, make_plan(second), nullptr);
     }
-    write_atomically(options.html, html_page(report_of(config, plan), other));
+    write_atomically(options.html,
+                     html_page(report_of(config, plan, measured_rows(options.measured)), other));
   }
-  if (options.timeline.empty()) return;
-  const std::string picture = timeline_svg(plan);
-  if (picture.empty())
-    throw Error(ErrorCode::bad_input, "schedule " + *plan.resolved().schedule + " has no timeline to draw");
-  write_atomically(options.timeline, picture);
+  if (!options.timeline.empty()) write_atomically(options.timeline, timeline_picture(plan));
 }
 
 /// Which files of kiln wrote the source, and for each line the file's index and the line there.
@@ -216,7 +237,11 @@ Action add_inspect(CLI::App& command, Common& common) {
       "sm_100a prefill; of AMD targets always there)");
   command.add_option("--html", options->html, "Write everything as one self-contained page");
   command.add_option("--diff", options->diff, "Another config: what differs; with --html both on one page");
-  command.add_option("--timeline", options->timeline, "Write the main loop's timeline as an SVG picture");
+  command.add_option("--timeline", options->timeline,
+                     "Write the waits of a run on the emulated device as an SVG picture");
+  command.add_option(
+      "--measured", options->measured,
+      "With --html: a file of `kiln bench --json`, for the roofline (default: bench/RESULTS.md)");
   return [options, &common] { return inspect(*options, common.json); };
 }
 

@@ -3,16 +3,11 @@
 
 #include <string>
 
-#include <kiln/generator.hpp>
-
 #include "cli/output.hpp"
 
 namespace kiln::cli {
 
 /// The page of a report (report_json.hpp), beside another one unless that is null. Nothing is fetched.
 std::string html_page(const Json& report, const Json& other);
-
-/// A timeline as a stand-alone SVG picture; empty when the schedule has none.
-std::string timeline_svg(const Plan& plan);
 
 }  // namespace kiln::cli

@@ -42,6 +42,18 @@ Json wgmma_fragments(const Config& resolved) {
           fragment(fmt::format("C and D: S, and O; the first {} columns", n), name, layout::wgmma_c(n))};
 }
 
+/// D and A of tcgen05.mma in tensor memory, 128 lanes of 32-bit columns, and what tcgen05.ld.32x32b gives a thread of four
+/// warps: its lane's columns.
+Json tcgen05_fragments() {
+  const layout::FragmentMap d{128, 16, 128, 16, [](int lane, int e) { return layout::Coord{lane, e}; }};
+  return {
+      fragment(
+          "D in tensor memory: S, and O; the first 16 columns. Threads of four warps by tcgen05.ld.32x32b.x16",
+          "tcgen05.mma m128", d),
+      fragment("A in tensor memory: P of the second product, two values a column, one K step",
+               "tcgen05.mma m128k16", d)};
+}
+
 struct VLoader {
   std::string_view name;
   layout::VForm form;
@@ -89,6 +101,7 @@ Json swizzle(const std::string& operand, const std::optional<SwizzleKey>& key, i
 }  // namespace
 
 Json fragments_json(const Config& resolved) {
+  if (resolved.target == Target::sm_100a) return tcgen05_fragments();
   if (is_amd(resolved.target)) return mfma_fragments(resolved);
   return resolved.target == Target::sm_80 ? mma_sync_fragments() : wgmma_fragments(resolved);
 }

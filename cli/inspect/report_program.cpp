@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "cli/inspect/report_json.hpp"
+#include "cli/inspect/sass.hpp"
 #include "emulator/amdgcn/load/line_table.hpp"
 
 namespace kiln::cli {
@@ -72,10 +73,16 @@ Json program_json(const Binary& binary) {
   } catch (const code_object::Error& error) {
     return {{"problem", error.what()}};
   }
-  return {{"kind", amd ? "ISA" : "PTX"},       {"compiler", binary.compiler},
-          {"registers", binary.registers},     {"accumulators", binary.accumulators},
-          {"spill_bytes", binary.spill_bytes}, {"lines", lines},
-          {"source_lines", source_lines}};
+  Json out{{"kind", amd ? "ISA" : "PTX"},
+           {"compiler", binary.compiler},
+           {"registers", binary.registers},
+           {"accumulators", binary.accumulators},
+           {"scalar_registers", binary.scalar_registers},
+           {"spill_bytes", binary.spill_bytes},
+           {"lines", lines},
+           {"source_lines", source_lines}};
+  if (!amd) out["machine"] = sass_json(binary);
+  return out;
 }
 
 }  // namespace kiln::cli

@@ -17,11 +17,6 @@ std::atomic<Trace*>& active() {
   return trace;
 }
 
-bool in_first_block(const Warp& w) {
-  const Dim3& block = w.block->id;
-  return block.x == 0 && block.y == 0 && block.z == 0;
-}
-
 }  // namespace
 
 void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
@@ -36,6 +31,10 @@ void Trace::note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32
   event.phase = phase;
   event.count = count;
   if (TraceWork* const sum = work(w)) event.work = std::exchange(*sum, {});
+  add(event);
+}
+
+void Trace::add(const TraceEvent& event) {
   const std::lock_guard lock(mutex_);
   if (events_.size() < most_) events_.push_back(event);
 }
@@ -51,17 +50,24 @@ TraceScope::~TraceScope() {
   active() = nullptr;
 }
 
+Trace* traced(const Dim3& block) {
+  Trace* const trace = active().load(std::memory_order_relaxed);
+  return trace != nullptr && block.x == 0 && block.y == 0 && block.z == 0 ? trace : nullptr;
+}
+
 void trace(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
            std::uint64_t count) {
-  Trace* const trace = active().load(std::memory_order_relaxed);
-  if (trace == nullptr || !in_first_block(w)) return;
-  if (what >= TraceEvent::What::wgmma && !trace->costs()) return;
+  Trace* const trace = traced(w.block->id);
+  if (trace == nullptr) return;
+  // The cycle model has the commits of tcgen05 from the pipe, at the end of what they cover.
+  const bool for_costs = what >= TraceEvent::What::wgmma;
+  if (for_costs != trace->costs() && (for_costs || what == TraceEvent::What::tensor_commit)) return;
   trace->note(w, op, what, id, phase, count);
 }
 
 TraceWork* traced_work(const Warp& w) {
-  Trace* const trace = active().load(std::memory_order_relaxed);
-  return trace != nullptr && trace->costs() && in_first_block(w) ? trace->work(w) : nullptr;
+  Trace* const trace = traced(w.block->id);
+  return trace != nullptr && trace->costs() ? trace->work(w) : nullptr;
 }
 
 }  // namespace kiln::emulator

@@ -1,5 +1,5 @@
-// What the warps of a launch's first block waited for, in the order they came by: for pictures of a run. Off unless a
-// TraceScope is alive. Internal.
+// What the warps of a launch's first block waited for, in the order they came by: for pictures of a run, of PTX and of
+// CDNA programs alike. Off unless a TraceScope is alive. Internal.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@ namespace kiln::emulator {
 
 struct Warp;
 struct Op;
+struct Dim3;
 
 /// What warp instructions ask of the machine, in units of one warp instruction or in bytes of the whole warp: for the
 /// cycle model. Instructions are those of PTX, as ptxas is known to translate them (moves cost nothing).
@@ -39,6 +40,9 @@ struct TraceEvent {
     commit_wait,   ///< all but the latest `count` groups were complete
     wgmma_commit,  ///< a group; `count` wgmmas were issued so far
     wgmma_wait,    ///< all but the latest `count` groups were complete
+    tensor_commit,  ///< at mbarrier `id` in phase `phase`, after `count` tcgen05 instructions; of a trace without costs
+    memory_wait,  ///< CDNA: counter `id` (0 vmcnt, 1 lgkmcnt); the youngest operation waited for was issued at
+                  ///< instruction `phase`; `count` 0: from memory, 1: from LDS, 2: through the scalar cache
     wgmma,  ///< one warp's part: `count` FLOP of the four, `phase` bytes of shared memory, `id` bits of a value
     mma,    ///< tcgen05.mma: `count` FLOP of a CTA, `phase` bytes of its shared memory, `id` bits of a value
     mma_commit,   ///< tcgen05.commit on mbarrier `id` in phase `phase`, of what the warp issued before
@@ -48,7 +52,7 @@ struct TraceEvent {
   What what = What::arrive;
   int warp = 0;
   int line = 0;                    ///< of the source, 0: unknown
-  std::uint64_t instructions = 0;  ///< that the warp has executed, mma.sync counted as 16
+  std::uint64_t instructions = 0;  ///< that the warp has executed, mma.sync and MFMA counted as 16
   std::uint32_t id = 0;  ///< a barrier's number; of an mbarrier its bytes from the start of shared memory
   std::uint64_t phase = 0, count = 0;
   TraceWork work;  ///< of the warp since its event before; of a trace with costs
@@ -67,6 +71,7 @@ class Trace {
 
   void note(const Warp& w, const Op& op, TraceEvent::What what, std::uint32_t id, std::uint64_t phase,
             std::uint64_t count);
+  void add(const TraceEvent& event);
   const std::vector<TraceEvent>& events() const { return events_; }
 
  private:
@@ -85,6 +90,9 @@ class TraceScope {
   TraceScope(const TraceScope&) = delete;
   TraceScope& operator=(const TraceScope&) = delete;
 };
+
+/// The trace that is being written, when `block` is the first of its launch; else null.
+Trace* traced(const Dim3& block);
 
 /// Where run_warp sums up what a warp executes; null unless it is of the first block and someone wants costs.
 TraceWork* traced_work(const Warp& w);

@@ -239,14 +239,18 @@ void Mutator::wgmma() {
   }
 }
 
-/// tcgen05.mma: its descriptors, and whether it adds to D.
+/// tcgen05.mma: its descriptors, which lanes it writes, and whether it adds to D.
 void Mutator::products() {
+  const std::size_t instruction = has("sp") ? 4 : 3;  // metadata come before it
   if (in_->operands[1].kind != Operand::Kind::address)
     change_operand(Kind::operand_address, "descriptor A 32 bytes on", 1, "add", "2", true);
   change_operand(Kind::operand_address, "descriptor B 32 bytes on", 2, "add", "2", true);
   change_operand(Kind::operand_address, "swizzle bit of descriptor B", 2, "xor", "0x4000000000000000", true);
-  change_operand(Kind::product_changed, "negation of A", 3, "xor", "8192", false);
-  const std::size_t flag = has("block_scale") ? 6 : in_->operands[4].kind == Operand::Kind::vector ? 5 : 4;
+  change_operand(Kind::product_changed, "negation of A", instruction, "xor", "8192", false);
+  if (has("sp") && (has("kind::f16") || has("kind::tf32")))
+    change_operand(Kind::product_changed, "the other column of metadata", instruction, "xor", "1", false);
+  const bool masked = in_->operands[instruction + 1].kind == Operand::Kind::vector;
+  const std::size_t flag = instruction + (has("block_scale") ? 3 : masked ? 2 : 1);
   const Operand& accumulate = in_->operands[flag];
   if (accumulate.kind == Operand::Kind::integer)
     add(Kind::product_changed, "accumulation flipped",
@@ -255,7 +259,7 @@ void Mutator::products() {
     add(Kind::product_changed, "accumulation flipped",
         statement_->with_operand(flag, "!" + std::string(statement_->operands[flag])));
   if (has("block_scale"))
-    change_operand(Kind::product_changed, "scales of A one row on", 4, "add", "65536", false);
+    change_operand(Kind::product_changed, "scales of A one row on", instruction + 1, "add", "65536", false);
 }
 
 void Mutator::tcgen05() {

@@ -65,7 +65,8 @@ void collector_of(const Decoder& d, ProductForm& f) {
 void check_modifiers(const Decoder& d, const ProductForm& f) {
   const bool scaled = is_block_scaled(f.shape.kind);
   const auto known = [&](std::string_view m) {
-    static constexpr std::string_view kGeneral[] = {"mma", "ws", "cta_group::1", "cta_group::2", "ashift"};
+    static constexpr std::string_view kGeneral[] = {"mma",          "ws",           "sp",
+                                                    "cta_group::1", "cta_group::2", "ashift"};
     static constexpr std::string_view kScaled[] = {"block_scale", "block32", "block16"};
     if (m.starts_with("kind::") || m.starts_with("collector::")) return true;
     if (scaled && (m.starts_with("scale_vec::") ||
@@ -96,16 +97,15 @@ void predicate_of(Decoder& d, std::size_t at, ProductForm& f) {
 }
 
 /// What follows the instruction descriptor.
-void trailing(Decoder& d, ProductForm& f) {
-  std::size_t i = 4;
+void trailing(Decoder& d, ProductForm& f, std::size_t i) {
   if (is_block_scaled(f.shape.kind)) {
-    count_operands(d, 7, 7);
+    count_operands(d, i + 3, i + 3);
     f.scale_a = address_part(d, i++);
     f.scale_b = address_part(d, i++);
     return predicate_of(d, i, f);
   }
   if (f.shape.ws) {
-    count_operands(d, 5, 6);
+    count_operands(d, i + 1, i + 2);
     predicate_of(d, i++, f);
     if (i < d.operands()) f.zero_mask = d.src(d.operand(i), 8);
     return;
@@ -131,8 +131,8 @@ void trailing(Decoder& d, ProductForm& f) {
 
 void decode_product(Decoder& d) {
   ProductForm f;
-  if (d.has("sp")) d.unsupported();
   f.shape.ws = d.has("ws");
+  f.shape.sparse = d.has("sp");
   f.shape.kind = kind_of(d);
   f.shape.group = group_of(d);
   f.shape.a_in_tensor_memory = d.operand(1).kind == Operand::Kind::address;
@@ -146,8 +146,10 @@ void decode_product(Decoder& d) {
   else
     f.desc_a = d.src(d.operand(1), 8);
   f.desc_b = d.src(d.operand(2), 8);
-  f.instruction = d.src(d.operand(3), 4);
-  trailing(d, f);
+  if (f.shape.sparse) f.metadata = address_part(d, 3);
+  const std::size_t at = f.shape.sparse ? 4 : 3;
+  f.instruction = d.src(d.operand(at), 4);
+  trailing(d, f, at + 1);
   emit(d, run_product).aux = d.own(f);
 }
 

@@ -116,7 +116,9 @@ std::string check_shape(const MmaShape& shape, const InstructionDescriptor& d) {
                ? ""
                : wrong("N (bits 17-22)", n, "must be 64, 128 or 256 with .ws");
   }
-  const int small = shape.group == 2 || is_block_scaled(shape.kind) ? 128 : 64, large = 128 * shape.group;
+  const int large = 128 * shape.group, small = is_block_scaled(shape.kind) && shape.sparse       ? large
+                                               : shape.group == 2 || is_block_scaled(shape.kind) ? 128
+                                                                                                 : 64;
   if (d.m != small && d.m != large)
     return wrong("M (bits 24-28)", m,
                  "must be " + std::to_string(small) + (small == large ? "" : " or " + std::to_string(large)) +
@@ -147,9 +149,16 @@ std::string decode_instruction(const MmaShape& shape, std::uint32_t bits, Instru
   out.negate_b = field(bits, 14, 1) != 0;
   out.mn_major_a = field(bits, 15, 1) != 0;
   out.mn_major_b = field(bits, 16, 1) != 0;
-  if (field(bits, 0, 2) != 0)
-    return wrong("sparsity selector (bits 0-1)", field(bits, 0, 2), "must be 0 without .sp");
-  if (field(bits, 2, 1) != 0) return wrong("sparsity (bit 2)", 1, "must be 0 without .sp");
+  out.selector = field(bits, 0, 2);
+  const bool selects = shape.sparse && (shape.kind == MmaKind::f16 || shape.kind == MmaKind::tf32);
+  if (out.selector > (selects ? 1u : 0u))
+    return wrong("sparsity selector (bits 0-1)", out.selector,
+                 selects        ? "must be 0 or 1"
+                 : shape.sparse ? "must be 0 in this kind"
+                                : "must be 0 without .sp");
+  if ((field(bits, 2, 1) != 0) != shape.sparse)
+    return wrong("sparsity (bit 2)", field(bits, 2, 1),
+                 shape.sparse ? "must be 1 with .sp" : "must be 0 without .sp");
   if (field(bits, 6, 1) != 0) return wrong("bit 6", 1, "must be 0");
   if (std::string text = decode_types(shape.kind, bits, out); !text.empty()) return text;
   std::string text =
@@ -186,7 +195,9 @@ std::string decode_matrix(std::uint64_t bits, MatrixDescriptor& out) {
   return {};
 }
 
-std::string check_matrix(const MatrixDescriptor& d, Element type, bool mn_major) {
+std::string check_matrix(const MatrixDescriptor& d, Element type, bool mn_major, std::uint32_t row_bytes) {
+  if (!mn_major && d.swizzle == SmemSwizzle::b32 && row_bytes > 32)
+    return "matrix descriptor: the 64 bytes of K of a sparse product do not fit swizzle 6 (32B)";
   const bool atoms32 = d.swizzle == SmemSwizzle::b128_atom32;
   if (mn_major && type == Element::tf32 && !atoms32)
     return "matrix descriptor: MN-major tf32 needs swizzle 1 (128B with 32B atoms)";

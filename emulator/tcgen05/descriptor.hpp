@@ -18,7 +18,7 @@ inline bool is_block_scaled(MmaKind kind) {
 inline bool is_four_bit(MmaKind kind) {
   return kind == MmaKind::mxf4 || kind == MmaKind::mxf4nvf4;
 }
-/// Elements of K that one instruction takes.
+/// Elements of K that one instruction takes; of a sparse A those that are stored.
 int k_of(MmaKind kind);
 
 /// What the opcode says, before any descriptor.
@@ -27,8 +27,13 @@ struct MmaShape {
   int group = 1;    ///< CTAs
   bool ws = false;  ///< weight-stationary
   bool a_in_tensor_memory = false;
-  int factors = 0;  ///< block scales of a row: 1, 2 or 4
+  int factors = 0;      ///< block scales of a row: 1, 2 or 4
+  bool sparse = false;  ///< half of A's elements are stored
 };
+/// Elements of K that one instruction takes.
+inline int k_of(const MmaShape& shape) {
+  return k_of(shape.kind) * (shape.sparse ? 2 : 1);
+}
 
 enum class Accumulator : std::uint8_t { f16, f32, s32 };
 struct InstructionDescriptor {
@@ -40,6 +45,7 @@ struct InstructionDescriptor {
   bool saturate = false;
   bool ue8m0 = false;                        ///< type of block scales
   std::uint32_t factor_a = 0, factor_b = 0;  ///< first byte of the cell with a row's scales
+  std::uint32_t selector = 0;                ///< of a sparse A: which of two columns holds the metadata
   bool operator==(const InstructionDescriptor&) const = default;
 };
 /// Decodes; returns what is wrong with it, naming the field: empty if the hardware has it.
@@ -52,8 +58,9 @@ struct MatrixDescriptor {
   SmemSwizzle swizzle = SmemSwizzle::none;
 };
 std::string decode_matrix(std::uint64_t bits, MatrixDescriptor& out);
-/// What a matrix of this type and majorness may not have; empty: it may.
-std::string check_matrix(const MatrixDescriptor& d, Element type, bool mn_major);
+/// What a matrix of this type and majorness may not have; empty: it may. `row_bytes` of K, if K-major.
+std::string check_matrix(const MatrixDescriptor& d, Element type, bool mn_major,
+                         std::uint32_t row_bytes = 32);
 
 /// Extent of an operand, in chunks of 16 bytes. K-major: `outer` rows of `inner` chunks along K. MN-major: `outer`
 /// elements of K of `inner` chunks of elements.
@@ -64,8 +71,8 @@ struct OperandExtent {
 /// The chunks of an operand, chunk `outer_index * inner + inner_index`, relative to layout_base(descriptor). The
 /// reference is valid until the thread's next call.
 const OperandLayout& matrix_layout(std::uint64_t descriptor, const OperandExtent& extent);
-/// Rows of a K-major operand as an instruction reads them, or its MN-major form.
-OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major);
+/// Rows of a K-major operand as an instruction reads them, `chunks` of 16 bytes each, or its MN-major form.
+OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major, std::uint32_t chunks = 2);
 /// Bytes of shared memory that an operand covers: sorted, disjoint; appended.
 void matrix_footprint(std::uint64_t descriptor, const OperandExtent& extent, std::vector<ByteRange>& out);
 

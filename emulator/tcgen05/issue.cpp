@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "emulator/machine/trace.hpp"
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/tcgen05/unit.hpp"
 
@@ -24,10 +25,10 @@ std::string show(std::uint64_t v) {
 }
 
 bool read_matrix(Warp& w, const Op& op, int lane, std::uint64_t bits, const char* name, Element type,
-                 bool mn_major) {
+                 bool mn_major, std::uint32_t row_bytes = 32) {
   MatrixDescriptor d;
   std::string text = decode_matrix(bits, d);
-  if (text.empty()) text = check_matrix(d, type, mn_major);
+  if (text.empty()) text = check_matrix(d, type, mn_major, row_bytes);
   return text.empty() || refuse(w, op, lane, "tcgen05-descriptor", name + (" " + show(bits)) + ": " + text);
 }
 
@@ -50,13 +51,14 @@ bool read_call(Warp& w, const Op& op, int lane, MmaCall& c) {
     c.scale_a = static_cast<std::uint32_t>(value_of(w, f.scale_a, lane));
     c.scale_b = static_cast<std::uint32_t>(value_of(w, f.scale_b, lane));
   }
+  if (f.shape.sparse) c.metadata = static_cast<std::uint32_t>(value_of(w, f.metadata, lane));
   for (std::size_t i = 0; i < f.disabled.size(); ++i)
     c.disabled[i / 4].words[i / 2 % 2] |= w.value(f.disabled[i], 4, lane) << 32 * (i % 2);
   if (f.zero_mask != kNoRef && w.value(f.zero_mask, 8, lane) != 0)
     return refuse(w, op, lane, "tcgen05-descriptor", "the emulated device has no zero-column mask but 0");
   if (!f.shape.a_in_tensor_memory && !read_matrix(w, op, lane, c.desc_a, "A", c.i.a, c.i.mn_major_a))
     return false;
-  if (!read_matrix(w, op, lane, c.desc_b, "B", c.i.b, c.i.mn_major_b)) return false;
+  if (!read_matrix(w, op, lane, c.desc_b, "B", c.i.b, c.i.mn_major_b, f.shape.sparse ? 64 : 32)) return false;
   if (const std::string text = check_addresses(c); !text.empty())
     return refuse(w, op, lane, "tmem-access", text);
   return true;
@@ -143,12 +145,14 @@ void note_shared(const Issue& i, Block& b, const std::vector<ByteRange>& ranges,
 std::uint32_t form_of(const MmaCall& c) {
   const auto part = [](int v, int shift) { return static_cast<std::uint32_t>(v) << shift; };
   return part(c.i.m, 0) ^ part(c.i.n, 9) ^ part(static_cast<int>(c.shape.kind), 18) ^
-         part(c.shape.group, 22) ^ part(c.shape.ws ? 1 : 0, 24) ^ c.d * 2654435761u;
+         part(c.shape.group, 22) ^ part(c.shape.ws ? 1 : 0, 24) ^ part(c.shape.sparse ? 1 : 0, 25) ^
+         c.d * 2654435761u;
 }
 
 bool check_product(const Issue& i, const MmaCall& c) {
   if (!check_columns(i, cells_of_d(c, 0), "D")) return false;
   if (c.shape.a_in_tensor_memory && !check_columns(i, cells_of_a(c), "A")) return false;
+  if (c.shape.sparse && !check_columns(i, cells_of_metadata(c), "the metadata of A")) return false;
   return !is_block_scaled(c.shape.kind) || (check_columns(i, cells_of_scales(c, true), "the scales of A") &&
                                             check_columns(i, cells_of_scales(c, false), "the scales of B"));
 }
@@ -171,6 +175,7 @@ void note_product(const Issue& i, const MmaCall& c) {
     note_all(i, r, i.party(Access::operand, false));
   };
   if (c.shape.a_in_tensor_memory) read(cells_of_a(c), "A");
+  if (c.shape.sparse) read(cells_of_metadata(c), "metadata of A");
   if (is_block_scaled(c.shape.kind)) {
     read(cells_of_scales(c, true), "a scale of A");
     read(cells_of_scales(c, false), "a scale of B");
@@ -241,6 +246,8 @@ void commit_lane(Warp& w, const Op& op, int lane) {
       if (t != w.block) c.races->visit(w, op, lane, *t, kPipeUnit, epoch);
     p.published = c.races->published(w, lane, kPipeUnit, epoch);
   }
+  trace(w, op, TraceEvent::What::tensor_commit, p.mbarrier - kSharedBase,
+        find_mbarrier(w, op, lane, *home, p.mbarrier)->phase, w.counts[static_cast<int>(Kind::tensor)]);
   issue(w, std::move(p), f.group);
 }
 

@@ -86,8 +86,8 @@ const OperandLayout& matrix_layout(std::uint64_t descriptor, const OperandExtent
   return cache.emplace(key, build(descriptor, extent)).first->second;
 }
 
-OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major) {
-  if (!mn_major) return {rows, 2, false};
+OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major, std::uint32_t chunks) {
+  if (!mn_major) return {rows, chunks, false};
   const auto per_chunk = static_cast<std::uint32_t>(128 / bits_of(type));
   return {static_cast<std::uint32_t>(k), (rows + per_chunk - 1) / per_chunk, true};
 }

@@ -11,7 +11,7 @@
 namespace kiln::emulator::tcgen05 {
 namespace {
 
-constexpr int kMaxN = 256, kMaxK = 64;
+constexpr int kMaxN = 256, kMaxK = 128;
 constexpr std::size_t kPanel = std::size_t{kMaxN} * kMaxK;
 constexpr std::uint8_t kZeros[16] = {};
 
@@ -47,14 +47,9 @@ Operand operand_a(const MmaCall& c) {
 }
 Operand operand_b(const MmaCall& c) {
   const bool padded = is_narrow(c.i.b) && !is_four_bit(c.shape.kind);
-  return {c.i.b,
-          c.i.mn_major_b,
-          c.i.negate_b,
-          padded,
-          static_cast<std::uint32_t>(c.i.n / c.shape.group),
-          k_of(c.shape.kind),
-          c.desc_b,
-          extent_of_b(c)};
+  return {
+      c.i.b,         c.i.mn_major_b, c.i.negate_b,  padded, static_cast<std::uint32_t>(c.i.n / c.shape.group),
+      k_of(c.shape), c.desc_b,       extent_of_b(c)};
 }
 
 bool is_half(Element type) {
@@ -67,7 +62,8 @@ void each_element(const Operand& o, const Chunks& chunks, Put put) {
   const std::size_t inner = o.extent.inner;
   if (!o.mn_major) {
     for (std::uint32_t r = 0; r < o.rows; ++r) {
-      const std::uint8_t* const line[2] = {chunks[2 * std::size_t{r}], chunks[2 * std::size_t{r} + 1]};
+      const std::uint8_t* line[4] = {};  // two chunks, or four of a sparse product's B
+      for (std::size_t i = 0; i < inner; ++i) line[i] = chunks[inner * r + i];
       for (int k = 0; k < o.k; ++k) put(r, k, element_value(o.type, o.padded, line, k));
     }
     return;
@@ -83,7 +79,7 @@ void each_element(const Operand& o, const Chunks& chunks, Put put) {
 /// panel[row][k]
 void gather_rows(const Operand& o, const Chunks& chunks, float* panel) {
   if (is_half(o.type) && !o.mn_major) {
-    std::uint16_t elements[16];
+    std::uint16_t elements[16];  // A has two chunks a row
     for (std::uint32_t r = 0; r < o.rows; ++r) {
       std::memcpy(elements, chunks[2 * std::size_t{r}], 16);
       std::memcpy(elements + 8, chunks[2 * std::size_t{r} + 1], 16);
@@ -100,12 +96,12 @@ void gather_rows(const Operand& o, const Chunks& chunks, float* panel) {
 void gather_columns(const Operand& o, const Chunks& chunks, float* panel, std::size_t stride) {
   if (is_half(o.type) && !o.mn_major && o.rows % 8 == 0) {
     for (std::uint32_t r = 0; r < o.rows; r += 8)
-      for (std::size_t half = 0; half < 2; ++half) {
+      for (std::size_t chunk = 0; chunk < o.extent.inner; ++chunk) {
         const std::uint8_t* lines[8];
         std::uint16_t transposed[64];
-        for (std::size_t i = 0; i < 8; ++i) lines[i] = chunks[2 * (r + i) + half];
+        for (std::size_t i = 0; i < 8; ++i) lines[i] = chunks[o.extent.inner * (r + i) + chunk];
         transpose_halves(lines, transposed);
-        widen_halves(o.type == Element::bf16, transposed, 8, panel + 8 * half * stride + r,
+        widen_halves(o.type == Element::bf16, transposed, 8, panel + 8 * chunk * stride + r,
                      static_cast<int>(stride));
       }
   } else if (is_half(o.type) && o.mn_major) {
@@ -152,6 +148,17 @@ void load_a(const MmaCall& c, const Placement& p, const Cta& cta, RowPanel& out)
   if (c.i.negate_a) negate(out.values, std::size_t{kLanes} * k);
 }
 
+/// The rows of a sparse A with all their elements.
+void expand_a(const MmaCall& c, const Placement& p, const Cta& cta, RowPanel& a) {
+  thread_local std::vector<float> dense(std::size_t{kLanes} * kMaxK);
+  for (const Segment& s : p.segments)
+    for (std::uint32_t lane = s.lane; lane < s.lane + s.lanes; ++lane) {
+      float* const row = dense.data() + std::size_t{lane} * kMaxK;
+      expand_row(c.shape.kind, metadata_of(c, *cta.tensor, lane), a.of_lane[lane], row);
+      a.of_lane[lane] = row;
+    }
+}
+
 void load_b(const MmaCall& c, std::span<const Cta> ctas, float* panel) {
   const Operand o = operand_b(c);
   const auto n = static_cast<std::size_t>(c.i.n);
@@ -189,7 +196,7 @@ void multiply_converted(const MmaCall& c, const Rows& rows, const float* b, int 
       sums[static_cast<std::size_t>(j)] =
           std::ldexp(f16_to_f32(static_cast<std::uint16_t>(cells[j])), -c.scale_d);
     CellFloat* const row = sums.data();
-    multiply_rows(&row, &rows.a[r], 1, b, c.i.n, columns, k_of(c.shape.kind), half && c.accumulate);
+    multiply_rows(&row, &rows.a[r], 1, b, c.i.n, columns, k_of(c.shape), half && c.accumulate);
     for (int j = 0; j < columns; ++j)
       cells[j] =
           half ? f32_to_f16(row[j])
@@ -208,7 +215,7 @@ double scale_of(const MmaCall& c, const Cta& cta, bool of_a, std::uint32_t lane,
 
 void multiply_scaled(const MmaCall& c, const Segment& s, const Rows& rows, const Cta& cta, const float* b,
                      int columns) {
-  const int blocks = c.shape.factors, k = k_of(c.shape.kind) / blocks;
+  const int blocks = c.shape.factors, k = k_of(c.shape) / blocks;
   std::vector<float> partial(static_cast<std::size_t>(columns));
   std::vector<double> factors(static_cast<std::size_t>(columns * blocks) * 4);
   const auto factor = [&](std::uint32_t quarter, int block) {
@@ -241,6 +248,7 @@ void multiply_scaled(const MmaCall& c, const Segment& s, const Rows& rows, const
 void multiply_cta(const MmaCall& c, const Placement& p, const Cta& cta, std::size_t index, const float* b) {
   thread_local RowPanel a;
   load_a(c, p, cta, a);
+  if (c.shape.sparse) expand_a(c, p, cta, a);
   const auto columns = static_cast<int>(p.columns);
   for (const Segment& s : p.segments) {
     const Rows rows = rows_of_segment(c, s, a, cta, index);
@@ -252,7 +260,7 @@ void multiply_cta(const MmaCall& c, const Placement& p, const Cta& cta, std::siz
     } else {
       for (int r = 0; c.scale_d != 0 && c.accumulate && r < rows.count; ++r)
         for (int j = 0; j < columns; ++j) rows.d[r][j] = std::ldexp(rows.d[r][j], -c.scale_d);
-      multiply_rows(rows.d, rows.a, rows.count, part, c.i.n, columns, k_of(c.shape.kind), c.accumulate);
+      multiply_rows(rows.d, rows.a, rows.count, part, c.i.n, columns, k_of(c.shape), c.accumulate);
     }
   }
 }

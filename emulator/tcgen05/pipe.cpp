@@ -62,6 +62,12 @@ void check_collector(Pipe& pipe, const PipeOp& o, const std::vector<Cta>& ctas) 
   if (o.collector != Collector::use) kept.valid = false;
 }
 
+void check_sparsity(const PipeOp& o, const std::vector<Cta>& ctas) {
+  for (const Cta& cta : ctas)
+    if (const std::string text = check_metadata(o.product, *cta.tensor); !text.empty())
+      return report(*o.warp, *o.op, o.lane, "bad-metadata", text);
+}
+
 /// A product for the cycle model. Fewer than 128 rows take the time of 128; each operand row has 32 bytes of K.
 void trace_product(const PipeOp& o) {
   const MmaCall& c = o.product;
@@ -92,6 +98,7 @@ void run(Cluster& c, Pipe& pipe, const PipeOp& o) {
       const std::vector<Cta> ctas = ctas_at(o, o.product.shape.group);
       if (c.findings && (o.collector != Collector::discard || pipe.collected[o.buffer].valid))
         check_collector(pipe, o, ctas);
+      if (c.findings && o.product.shape.sparse) check_sparsity(o, ctas);
       trace_product(o);
       multiply(o.product, ctas);
       c.counters.matrix_flops += std::uint64_t{2} * static_cast<unsigned>(o.product.i.m) *
@@ -122,6 +129,7 @@ Columns columns_of(const PipeOp& o) {
     case PipeOp::Kind::product:
       add(cells_of_d(o.product, 0));
       if (o.product.shape.a_in_tensor_memory) add(cells_of_a(o.product));
+      if (o.product.shape.sparse) add(cells_of_metadata(o.product));
       if (is_block_scaled(o.product.shape.kind)) {
         add(cells_of_scales(o.product, true));
         add(cells_of_scales(o.product, false));

@@ -12,9 +12,9 @@ std::uint32_t lane_of(std::uint32_t address) {
   return address >> 16;
 }
 
-/// Layout F: 16 rows in every 32 lanes.
+/// Layouts F and C: 16 rows in every 32 lanes.
 bool is_spread(const MmaCall& c) {
-  return !c.shape.ws && c.shape.group == 1 && c.i.m == 64;
+  return !c.shape.ws && rows_of(c) == 64 && (c.shape.group == 1 || c.shape.sparse);
 }
 
 }  // namespace
@@ -50,6 +50,11 @@ std::string check_addresses(const MmaCall& c) {
   if (c.shape.a_in_tensor_memory && lane_of(c.a) != lane)
     return "A starts at lane " + std::to_string(lane_of(c.a)) + ", D at lane " + std::to_string(lane) +
            ": they must start alike";
+  if (c.shape.sparse && lane_of(c.metadata) != lane)
+    return "metadata start at lane " + std::to_string(lane_of(c.metadata)) + ", D at lane " +
+           std::to_string(lane) + ": they must start alike";
+  if (c.shape.sparse && column_of(c.metadata) % 2 != 0)
+    return "metadata start at column " + std::to_string(column_of(c.metadata)) + ", must be even";
   if (is_block_scaled(c.shape.kind) && (lane_of(c.scale_a) != 0 || lane_of(c.scale_b) != 0))
     return "block scales start at lane " + std::to_string(std::max(lane_of(c.scale_a), lane_of(c.scale_b))) +
            ", must be 0";
@@ -77,12 +82,17 @@ Rectangle cells_of_scales(const MmaCall& c, bool of_a) {
   return {column_of(of_a ? c.scale_a : c.scale_b), (count + 31) / 32, LaneMask::all()};
 }
 
+Rectangle cells_of_metadata(const MmaCall& c) {
+  const bool one = c.shape.kind == MmaKind::f16 || c.shape.kind == MmaKind::tf32;
+  return {column_of(c.metadata) + c.i.selector, one ? 1u : 2u, placement_of(c).lanes()};
+}
+
 OperandExtent extent_of_a(const MmaCall& c) {
   return extent_of(c.i.a, rows_of(c), k_of(c.shape.kind), c.i.mn_major_a);
 }
 OperandExtent extent_of_b(const MmaCall& c) {
-  return extent_of(c.i.b, static_cast<std::uint32_t>(c.i.n / c.shape.group), k_of(c.shape.kind),
-                   c.i.mn_major_b);
+  return extent_of(c.i.b, static_cast<std::uint32_t>(c.i.n / c.shape.group), k_of(c.shape), c.i.mn_major_b,
+                   c.shape.sparse ? 4 : 2);
 }
 
 }  // namespace kiln::emulator::tcgen05

@@ -12,13 +12,14 @@
 
 namespace kiln::emulator::tcgen05 {
 
-/// What one tcgen05.mma was issued with. `d`, `a`, `scale_a` and `scale_b` are tensor-memory addresses.
+/// What one tcgen05.mma was issued with. `d`, `a`, `scale_a`, `scale_b` and `metadata` are
+/// addresses of tensor memory.
 struct MmaCall {
   MmaShape shape;
   InstructionDescriptor i;
   bool accumulate = true;
   int scale_d = 0;  ///< D * 2^-scale_d before the sum
-  std::uint32_t d = 0, a = 0, scale_a = 0, scale_b = 0;
+  std::uint32_t d = 0, a = 0, scale_a = 0, scale_b = 0, metadata = 0;
   std::uint64_t desc_a = 0, desc_b = 0;
   std::array<LaneMask, 2> disabled{};  ///< lanes of D that are not written, by CTA of the pair
 };
@@ -43,6 +44,7 @@ std::string check_addresses(const MmaCall& c);
 Rectangle cells_of_d(const MmaCall& c, int cta);
 Rectangle cells_of_a(const MmaCall& c);
 Rectangle cells_of_scales(const MmaCall& c, bool of_a);
+Rectangle cells_of_metadata(const MmaCall& c);
 OperandExtent extent_of_a(const MmaCall& c);
 OperandExtent extent_of_b(const MmaCall& c);
 
@@ -51,6 +53,15 @@ struct Cta {
   Memory* tensor = nullptr;
   std::span<const std::uint8_t> shared;
 };
+/// The metadata of a sparse A for the row in `lane`: 4 bits for each chunk of `chunk_of` elements, chunk 0 lowest.
+std::uint64_t metadata_of(const MmaCall& c, const Memory& tensor, std::uint32_t lane);
+/// Elements of K in a chunk: 2 of tf32, 8 of 4-bit kinds, else 4. Half of them are stored.
+int chunk_of(MmaKind kind);
+/// What metadata of one CTA means nothing; empty: all is well.
+std::string check_metadata(const MmaCall& c, const Memory& tensor);
+/// A row of A as it is stored becomes one of all its elements.
+void expand_row(MmaKind kind, std::uint64_t metadata, const float* stored, float* dense);
+
 /// D (+)= A * B in every CTA of the group. Products are exact; sums run in f32 over ascending k from D on, of scaled
 /// kinds block by block. Integer kinds are exact.
 void multiply(const MmaCall& c, std::span<const Cta> ctas);

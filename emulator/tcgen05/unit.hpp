@@ -168,7 +168,7 @@ struct TransferForm {
 };
 struct ProductForm {
   MmaShape shape;
-  AddressPart d, a, scale_a, scale_b;
+  AddressPart d, a, scale_a, scale_b, metadata;
   Ref desc_a = kNoRef, desc_b = kNoRef, instruction = kNoRef, predicate = kNoRef, zero_mask = kNoRef;
   bool predicate_negated = false, shift = false;
   std::vector<Ref> disabled;

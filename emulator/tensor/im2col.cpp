@@ -31,7 +31,7 @@ std::string check_im2col(const TensorMapRequest& map, std::span<const std::int32
       return "im2col offset " + std::to_string(offsets[i]) + " along " + std::string(kNames[i]) +
              ": at most " + std::to_string(limit) + " with rank " + std::to_string(map.rank);
   }
-  const std::int64_t begin = std::int64_t{coordinates[0]} * bytes_of(map.type);
+  const std::int64_t begin = global_bytes(map.type, coordinates[0]);
   if (begin % 16 == 0) return {};
   return "im2col copy at channel " + std::to_string(coordinates[0]) + ", byte " + std::to_string(begin) +
          " of the pixel: must be a multiple of 16 bytes";

@@ -27,9 +27,10 @@ static_assert(sizeof(Encoded) <= 128);
 /// tensormap.replace.elemtype has its own numbers (PTX ISA, "tensormap.replace"), not those of
 /// CUtensorMapDataType.
 constexpr TensorType kPtxElementTypes[] = {
-    TensorType::u8,   TensorType::u16,  TensorType::u32,     TensorType::s32,     TensorType::u64,
-    TensorType::s64,  TensorType::f16,  TensorType::f32,     TensorType::f32_ftz, TensorType::f64,
-    TensorType::bf16, TensorType::tf32, TensorType::tf32_ftz};
+    TensorType::u8,       TensorType::u16,          TensorType::u32,           TensorType::s32,
+    TensorType::u64,      TensorType::s64,          TensorType::f16,           TensorType::f32,
+    TensorType::f32_ftz,  TensorType::f64,          TensorType::bf16,          TensorType::tf32,
+    TensorType::tf32_ftz, TensorType::u4x16_align8, TensorType::u4x16_align16, TensorType::u6x16_align16};
 constexpr std::uint64_t kMagic = 0x70616d3172736e74ull;
 
 Encoded pack(const TensorMapRequest& request) {
@@ -80,6 +81,32 @@ std::string check_dimensions(const TensorMapRequest& r) {
   return {};
 }
 
+/// What elements of 4 and 6 bits ask for besides (CUDA driver API, cuTensorMapEncodeTiled).
+std::string check_packed(const TensorMapRequest& r) {
+  if (!is_packed(r.type)) return {};
+  const bool gaps = r.type != TensorType::u4x16_align8;
+  if (r.interleave != TensorInterleave::none) return "elements of 4 and 6 bits have no interleaved layouts";
+  if (gaps && r.address % 32 != 0)
+    return "globalAddress must be aligned to 32 bytes with 16-byte units of 4 or 6 bits";
+  for (std::size_t i = 0; gaps && i + 1 < r.rank; ++i)
+    if (r.strides[i] % 32 != 0)
+      return rule("globalStrides", i, r.strides[i],
+                  "must be a multiple of 32 bytes with 16-byte units of 4 or 6 bits");
+  if (gaps && r.box[0] != 128)
+    return rule("boxDim", 0, r.box[0], "must be 128 with 16-byte units of 4 or 6 bits");
+  const std::uint64_t step = gaps ? 128 : 2;
+  if (r.dims[0] % step != 0)
+    return rule("globalDim", 0, r.dims[0],
+                "must be a multiple of " + std::to_string(step) + " with this type");
+  if (!gaps && r.box[0] % 16 != 0)
+    return rule("boxDim", 0, r.box[0], "must be a multiple of 16 with this type");
+  const bool swizzled =
+      r.swizzle == Swizzle::none || (r.swizzle >= Swizzle::b128 && r.swizzle != Swizzle::b128_atom32_flip8);
+  if (r.type == TensorType::u6x16_align16 && !swizzled)
+    return "swizzle must be none or 128B (with atoms of 16, 32 or 64 bytes) for elements of 6 bits";
+  return {};
+}
+
 /// What cuTensorMapEncodeIm2col asks for besides.
 std::string check_images(const TensorMapRequest& r) {
   if (r.rank < 3) return "im2col maps need tensorRank 3 to 5";
@@ -120,6 +147,9 @@ TensorMapRequest blank_map() {
 std::uint32_t bytes_of(TensorType type) {
   switch (type) {
     case TensorType::u8:
+    case TensorType::u4x16_align8:  // of the units that rows count in, see global_bytes
+    case TensorType::u4x16_align16:
+    case TensorType::u6x16_align16:
       return 1;
     case TensorType::u16:
     case TensorType::f16:
@@ -135,7 +165,7 @@ std::uint32_t bytes_of(TensorType type) {
 }
 
 std::string check_tensor_map(const TensorMapRequest& r) {
-  if (r.type > TensorType::tf32_ftz) return "tensorDataType is not an enumerator";
+  if (r.type > TensorType::u6x16_align16) return "tensorDataType is not an enumerator";
   if (r.rank < 1 || r.rank > 5) return "tensorRank = " + std::to_string(r.rank) + ": must be 1 to 5";
   if (r.interleave != TensorInterleave::none && r.rank < 3) return "interleaved layouts need tensorRank >= 3";
   const std::uint64_t alignment = r.interleave == TensorInterleave::b32 ? 32 : 16;
@@ -144,11 +174,12 @@ std::string check_tensor_map(const TensorMapRequest& r) {
   if (std::string text = check_dimensions(r); !text.empty()) return text;
   if (r.mode == TensorMapMode::im2col)
     if (std::string text = check_images(r); !text.empty()) return text;
-  const std::uint32_t inner = r.box[0] * bytes_of(r.type);
+  if (std::string text = check_packed(r); !text.empty()) return text;
+  const std::uint32_t inner = shared_bytes(r.type, r.box[0]);
   if (r.interleave == TensorInterleave::none) {
     if (inner % 16 != 0)
       return "boxDim[0] spans " + std::to_string(inner) + " bytes: must be a multiple of 16";
-    const std::uint32_t span = 16u << static_cast<unsigned>(r.swizzle);
+    const std::uint32_t span = swizzle_span(r.swizzle);
     if (r.swizzle != Swizzle::none && inner > span) {
       return "boxDim[0] spans " + std::to_string(inner) + " bytes: at most " + std::to_string(span) +
              " with this swizzle";
@@ -156,7 +187,7 @@ std::string check_tensor_map(const TensorMapRequest& r) {
   } else if (r.interleave == TensorInterleave::b32 && r.swizzle != Swizzle::b32) {
     return "interleave 32B needs swizzle 32B";
   }
-  const bool floating = r.type >= TensorType::f16;
+  const bool floating = r.type >= TensorType::f16 && !is_packed(r.type);
   if (r.oob_fill == OobFill::nan && !floating) return "NaN fill needs a floating-point tensorDataType";
   return {};
 }

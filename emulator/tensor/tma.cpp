@@ -21,9 +21,9 @@ std::uint32_t visited(const TensorMapRequest& map, std::uint32_t dimension) {
 
 /// Shared bytes from one box row to the next.
 std::uint32_t row_pitch(const TensorMapRequest& map) {
-  const std::uint32_t row = map.box[0] * bytes_of(map.type);
+  const std::uint32_t row = shared_bytes(map.type, map.box[0]);
   if (map.swizzle == Swizzle::none || map.interleave != TensorInterleave::none) return row;
-  return std::max(row, 16u << static_cast<unsigned>(map.swizzle));
+  return std::max(row, swizzle_span(map.swizzle));
 }
 
 /// Appends a run, or extends the last one when both sides continue.
@@ -44,13 +44,12 @@ void append(std::vector<BoxRun>& out, std::size_t first, const BoxRun& run) {
 /// Appends one piece of a box row, cut where the swizzle breaks contiguity unless it has whole spans.
 void append_swizzled(std::vector<BoxRun>& out, std::size_t first, Swizzle swizzle, BoxRun run) {
   if (swizzle == Swizzle::none) return append(out, first, run);
-  if (const std::uint32_t span = 16u << static_cast<unsigned>(swizzle);
-      (run.shared | run.bytes) % span == 0) {
+  if (const std::uint32_t span = swizzle_span(swizzle); (run.shared | run.bytes) % span == 0) {
     run.swizzle = swizzle;
     return append(out, first, run);
   }
   while (run.bytes > 0) {
-    const std::uint32_t piece = std::min(run.bytes, 16 - run.shared % 16);
+    const std::uint32_t most = swizzle_piece(swizzle), piece = std::min(run.bytes, most - run.shared % most);
     append(out, first, {run.global, swizzle_address(swizzle, run.shared), piece, run.oob});
     run.global += run.oob ? 0 : piece;
     run.shared += piece;
@@ -120,15 +119,25 @@ void reduce_floats(ReduceOp op, FloatFormat format, bool ftz, std::byte* destina
 
 }  // namespace
 
+std::int64_t global_bytes(TensorType type, std::int64_t count) {
+  if (!is_packed(type)) return count * bytes_of(type);
+  return count / 16 * (type == TensorType::u6x16_align16 ? 12 : 8);
+}
+
+std::uint32_t shared_bytes(TensorType type, std::uint32_t count) {
+  if (!is_packed(type)) return count * bytes_of(type);
+  return count / 16 * (type == TensorType::u4x16_align8 ? 8 : 16);
+}
+
 std::uint32_t box_bytes(const TensorMapRequest& map) {
-  if (map.mode == TensorMapMode::im2col) return bytes_of(map.type) * map.box[0] * map.box[1];
-  std::uint32_t bytes = bytes_of(map.type);
-  for (std::uint32_t i = 0; i < map.rank; ++i) bytes *= visited(map, i);
+  std::uint32_t bytes = shared_bytes(map.type, map.box[0]);
+  if (map.mode == TensorMapMode::im2col) return bytes * map.box[1];
+  for (std::uint32_t i = 1; i < map.rank; ++i) bytes *= visited(map, i);
   return bytes;
 }
 
 std::uint32_t box_footprint(const TensorMapRequest& map) {
-  const std::uint32_t row = map.box[0] * bytes_of(map.type);
+  const std::uint32_t row = shared_bytes(map.type, map.box[0]);
   return box_bytes(map) / row * row_pitch(map);
 }
 
@@ -137,7 +146,10 @@ std::string check_coordinates(const TensorMapRequest& map, std::span<const std::
   for (const std::int32_t at : coordinates) {
     if (store && at < 0) return "tensor store at coordinate " + std::to_string(at) + ": must not be negative";
   }
-  const std::int64_t begin = std::int64_t{coordinates[0]} * bytes_of(map.type);
+  if (is_packed(map.type) && coordinates[0] % 16 != 0)
+    return "tensor copy at innermost coordinate " + std::to_string(coordinates[0]) +
+           ": must be a multiple of 16 elements of a packed type";
+  const std::int64_t begin = map.type > TensorType::u4x16_align8 ? 0 : global_bytes(map.type, coordinates[0]);
   if (map.interleave != TensorInterleave::none || begin % 16 == 0) return {};
   return "tensor copy at innermost coordinate " + std::to_string(coordinates[0]) + ", byte " +
          std::to_string(begin) + " of the row: must be a multiple of 16 bytes";
@@ -145,20 +157,36 @@ std::string check_coordinates(const TensorMapRequest& map, std::span<const std::
 
 ImageRows::ImageRows(const TensorMapRequest& map, std::int32_t begin, std::uint32_t shared, bool store,
                      std::vector<BoxRun>& out)
-    : out_(out), first_(out.size()), swizzle_(map.swizzle), pitch_(row_pitch(map)), shared_(shared) {
-  const std::uint32_t element = bytes_of(map.type);
+    : out_(out),
+      first_(out.size()),
+      swizzle_(map.swizzle),
+      type_(map.type),
+      pitch_(row_pitch(map)),
+      shared_(shared) {
   const auto extent = static_cast<std::int64_t>(map.dims[0]);
   // The part of a row that lies inside dimension 0, in elements from the row's start.
   const std::int64_t low = std::clamp<std::int64_t>(-std::int64_t{begin}, 0, map.box[0]);
   const std::int64_t high = std::clamp<std::int64_t>(extent - begin, low, map.box[0]);
-  row_ = map.box[0] * element;
-  inside_begin_ = static_cast<std::uint32_t>(low) * element;
-  inside_end_ = static_cast<std::uint32_t>(high) * element;
+  row_ = shared_bytes(map.type, map.box[0]);
+  inside_begin_ = shared_bytes(map.type, static_cast<std::uint32_t>(low));
+  inside_end_ = shared_bytes(map.type, static_cast<std::uint32_t>(high));
   if (store) inside_end_ = std::min(row_, (inside_end_ + 15) / 16 * 16);
-  begin_ = static_cast<std::uint64_t>(std::int64_t{begin}) * element;
+  begin_ = static_cast<std::uint64_t>(global_bytes(map.type, begin));
+}
+
+/// A packed type with gaps: sixteen elements at the start of every 16 bytes.
+void ImageRows::add_groups(bool inside, std::uint64_t global) {
+  const auto data = static_cast<std::uint32_t>(global_bytes(type_, 16));
+  for (std::uint32_t at = 0; at < row_; at += 16) {
+    const bool there = inside && at >= inside_begin_ && at < inside_end_;
+    append_swizzled(out_, first_, swizzle_,
+                    {there ? global + begin_ + at / 16 * data : 0, shared_ + at, data, !there});
+  }
+  shared_ += pitch_;
 }
 
 void ImageRows::add(bool inside, std::uint64_t global) {
+  if (type_ > TensorType::u4x16_align8) return add_groups(inside, global);
   if (inside && inside_end_ > inside_begin_) {
     append_swizzled(out_, first_, swizzle_, {0, shared_, inside_begin_, true});
     append_swizzled(

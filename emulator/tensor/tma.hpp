@@ -19,7 +19,15 @@
 
 namespace kiln::emulator {
 
+/// Bytes of an element.
 std::uint32_t bytes_of(TensorType type);
+/// Sixteen elements of 4 or 6 bits are the unit of a packed type.
+inline bool is_packed(TensorType type) {
+  return type >= TensorType::u4x16_align8;
+}
+/// Bytes of `count` elements in global and in shared memory; of packed types a multiple of 16.
+std::int64_t global_bytes(TensorType type, std::int64_t count);
+std::uint32_t shared_bytes(TensorType type, std::uint32_t count);
 
 /// Fields of tensormap.replace.tile.
 enum class TensorMapField : std::uint8_t {
@@ -60,8 +68,9 @@ struct BoxRun {
 template <class F>
 void each_piece(const BoxRun& run, F f) {
   if (run.swizzle == Swizzle::none) return f(run.shared, std::uint32_t{0}, run.bytes);
-  for (std::uint32_t at = 0; at < run.bytes; at += 16)
-    f(swizzle_address(run.swizzle, run.shared + at), at, std::uint32_t{16});
+  const std::uint32_t piece = swizzle_piece(run.swizzle);
+  for (std::uint32_t at = 0; at < run.bytes; at += piece)
+    f(swizzle_address(run.swizzle, run.shared + at), at, piece);
 }
 /// Bytes of shared memory from a box's first to its last: under a swizzle rows lie a whole span apart,
 /// however narrow.
@@ -96,9 +105,12 @@ class ImageRows {
   void add(bool inside, std::uint64_t global);
 
  private:
+  void add_groups(bool inside, std::uint64_t global);
+
   std::vector<BoxRun>& out_;
   std::size_t first_;
   Swizzle swizzle_;
+  TensorType type_;
   std::uint32_t row_, pitch_, inside_begin_, inside_end_, shared_;
   std::uint64_t begin_;  ///< bytes from element 0 of dimension 0, as a signed number
 };

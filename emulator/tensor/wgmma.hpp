@@ -18,6 +18,10 @@ namespace kiln::emulator {
 
 /// Applies the swizzle to a shared-memory byte address.
 inline std::uint32_t swizzle_address(Swizzle swizzle, std::uint32_t address) {
+  const std::uint32_t line = address >> 7;
+  if (swizzle == Swizzle::b128_atom64) return address ^ (line & 1) << 6;
+  if (swizzle > Swizzle::b128)
+    return address ^ (line & 3) << 5 ^ (swizzle == Swizzle::b128_atom32_flip8 ? (line & 1) << 3 : 0);
   const std::uint32_t mask = (1u << static_cast<unsigned>(swizzle)) - 1u;
   return address ^ (((address >> 7) & mask) << 4);
 }

@@ -5,6 +5,7 @@
 
 #include "generator/config/key_makers.hpp"
 #include "generator/expression/expression.hpp"
+#include "generator/masks/sized.hpp"
 
 namespace kiln::keys {
 namespace {
@@ -154,22 +155,31 @@ constexpr std::string_view kMaskNames[] = {"none", "causal", "custom"};
 std::string mask_suggestion(const Json& value) {
   const std::string near =
       value.is_string() ? std::string(nearest(value.get<std::string>(), kMaskNames)) : "";
-  return near.empty() ? "" : near + R"(, {"sliding_window": 4096}, {"chunked": 8192})";
+  if (near.empty()) return "";
+  std::string out = near;
+  for (const SizedMask& mask : sized_masks())
+    out += fmt::format(R"(, {{"{}": {}}})", mask.name, mask.kind == MaskConfig::Kind::chunked ? 8192 : 4096);
+  return out;
+}
+
+/// {"sliding_window": N}, {"chunked": N}
+std::string sized_forms() {
+  std::string out;
+  for (const SizedMask& mask : sized_masks())
+    out += fmt::format(R"({}{{"{}": N}})", out.empty() ? "" : ", ", mask.name);
+  return out;
 }
 
 void read_mask(const Json& value, Config& config, const ReadContext& context) {
   constexpr const auto& names = kMaskNames;
-  static constexpr std::string_view windows[] = {"sliding_window", "chunked", "window"};
   if (!value.is_object()) {
-    if (value == "sliding_window" || value == "chunked") {
+    if (value.is_string() && sized_mask(std::string_view(value.get_ref<const std::string&>())) != nullptr) {
       const std::string name = value.get<std::string>();
       context.fail(value, name + " wants its length", "{\"" + name + "\": 4096}");
     } else if (!value.is_string() || std::find(std::begin(names), std::end(names),
                                                value.get_ref<const std::string&>()) == std::end(names)) {
-      context.fail(
-          value,
-          "wants none, causal, custom, {\"sliding_window\": N}, {\"chunked\": N} or {\"window\": {...}}",
-          mask_suggestion(value));
+      context.fail(value, "wants none, causal, custom, " + sized_forms() + " or {\"window\": {...}}",
+                   mask_suggestion(value));
     } else {
       const auto& name = value.get_ref<const std::string&>();
       const MaskConfig::Kind kind = name == "none"     ? MaskConfig::Kind::none
@@ -179,18 +189,21 @@ void read_mask(const Json& value, Config& config, const ReadContext& context) {
     }
     return;
   }
-  if (!check_members(value, windows, context)) return;
+  std::vector<std::string_view> known;
+  for (const SizedMask& mask : sized_masks()) known.push_back(mask.name);
+  const std::string sized_names = join(known);
+  known.emplace_back("window");
+  if (!check_members(value, known, context)) return;
   if (value.size() != 1) {
-    context.fail(value, "wants exactly one of sliding_window, chunked and window");
+    context.fail(value, "wants exactly one of " + sized_names + " and window");
     return;
   }
   const std::string name = value.begin().key();
-  if (name == windows[2]) return read_window(value.begin().value(), config, context.at(name));
-  if (name != windows[0] && name != windows[1]) return;  // reported as unknown
-  if (const auto size = read_int(value.begin().value(), kLengthRange, context.at(name))) {
-    config.mask =
-        MaskConfig{name == windows[0] ? MaskConfig::Kind::sliding_window : MaskConfig::Kind::chunked, *size};
-  }
+  if (name == "window") return read_window(value.begin().value(), config, context.at(name));
+  const SizedMask* const sized = sized_mask(std::string_view(name));
+  if (sized == nullptr) return;  // reported as unknown
+  if (const auto size = read_int(value.begin().value(), kLengthRange, context.at(name)))
+    config.mask = MaskConfig{sized->kind, *size};
 }
 
 Json window_json(const MaskConfig& mask) {
@@ -205,21 +218,19 @@ Json window_json(const MaskConfig& mask) {
 }
 
 Json mask_json(const MaskConfig& mask) {
+  if (const SizedMask* sized = sized_mask(mask.kind)) return {{std::string(sized->name), mask.size}};
   switch (mask.kind) {
     case MaskConfig::Kind::none:
       return "none";
     case MaskConfig::Kind::causal:
       return "causal";
-    case MaskConfig::Kind::sliding_window:
-      return {{"sliding_window", mask.size}};
-    case MaskConfig::Kind::chunked:
-      return {{"chunked", mask.size}};
     case MaskConfig::Kind::window:
       return window_json(mask);
     case MaskConfig::Kind::custom:
       return "custom";
+    default:
+      return "none";
   }
-  return "none";
 }
 
 KeySpec mask_key() {
@@ -230,12 +241,13 @@ KeySpec mask_key() {
                                      {"right", side(kSideRange)},
                                      {"chunk", side(kLengthRange)},
                                      {"left_padding", Json{{"type", "boolean"}}}});
-  const Json schema{
-      {"anyOf",
-       Json::array({Json{{"enum", {"none", "causal", "custom"}}},
-                    object_schema({{"sliding_window", int_schema(kLengthRange)}}, {"sliding_window"}),
-                    object_schema({{"chunked", int_schema(kLengthRange)}}, {"chunked"}),
-                    object_schema({{"window", window}}, {"window"})})}};
+  Json forms = Json::array({Json{{"enum", {"none", "causal", "custom"}}}});
+  for (const SizedMask& mask : sized_masks()) {
+    const std::string name(mask.name);
+    forms.push_back(object_schema({{name, int_schema(kLengthRange)}}, {name}));
+  }
+  forms.push_back(object_schema({{"window", window}}, {"window"}));
+  const Json schema{{"anyOf", forms}};
   return {"mask",
           "which keys a query sees; default none",
           kAllTargets,

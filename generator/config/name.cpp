@@ -6,6 +6,7 @@
 
 #include "base/ascii.hpp"
 #include "generator/config/keys.hpp"
+#include "generator/masks/sized.hpp"
 
 namespace kiln {
 namespace {
@@ -38,13 +39,11 @@ std::string part_of(const std::string& key, const Json& value, const Config& con
   if (key == "kv_dtype") return "kv" + plain(value.get<std::string>());
   if (key == "out_dtype") return "out" + plain(value.get<std::string>());
   if (key == "mask") {
+    if (const SizedMask* sized = sized_mask(config.mask->kind))
+      return std::string(sized->short_name) + std::to_string(config.mask->size);
     switch (config.mask->kind) {
       case MaskConfig::Kind::none:
         return "";
-      case MaskConfig::Kind::sliding_window:
-        return "window" + std::to_string(config.mask->size);
-      case MaskConfig::Kind::chunked:
-        return "chunk" + std::to_string(config.mask->size);
       case MaskConfig::Kind::window:
         return "window" + hash_of(value.dump());
       default:

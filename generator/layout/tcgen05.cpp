@@ -32,7 +32,7 @@ SmemDescriptor decode_tcgen05(std::uint64_t bits) {
 
 std::uint32_t tcgen05_instruction(DType type, int m, int n, bool b_mn_major, bool a_mn_major) {
   constexpr std::uint32_t kF32 = 1;
-  const std::uint32_t operand = type == DType::bf16 ? 1 : 0;
+  const std::uint32_t operand = type == DType::bf16 ? 1 : 0;  // f16 and e4m3: 0, each of its kind
   return kF32 << 4 | operand << 7 | operand << 10 | static_cast<std::uint32_t>(a_mn_major) << 15 |
          static_cast<std::uint32_t>(b_mn_major) << 16 | static_cast<std::uint32_t>(n >> 3) << 17 |
          static_cast<std::uint32_t>(m >> 4) << 24;

@@ -18,7 +18,7 @@ namespace kiln::layout {
 std::uint64_t encode_tcgen05(const SmemDescriptor& descriptor);
 SmemDescriptor decode_tcgen05(std::uint64_t bits);
 
-/// Of kind::f16 with D of f32: `m` x `n`, A and B K-major or MN-major.
+/// Of kind::f16, or with FP8 of kind::f8f6f4, with D of f32: `m` x `n`, A and B K-major or MN-major.
 std::uint32_t tcgen05_instruction(DType type, int m, int n, bool b_mn_major, bool a_mn_major = false);
 
 }  // namespace kiln::layout

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "generator/masks/sized.hpp"
+
 namespace kiln {
 namespace {
 
@@ -25,16 +27,8 @@ std::string Mask::chunk_start(const std::string& position, const std::string& pa
 
 std::string Mask::first_key(const std::string& position, const std::string& batch,
                             const std::string& scope) const {
-  switch (config_.kind) {
-    case MaskConfig::Kind::sliding_window:
-      return fmt::format("max({} - {}, 0)", position, config_.size - 1);
-    case MaskConfig::Kind::chunked:
-      return fmt::format("max({0}, 0) / {1} * {1}", position, config_.size);
-    case MaskConfig::Kind::window:
-      break;
-    default:
-      return "0";
-  }
+  if (const SizedMask* sized = sized_mask(config_.kind)) return sized->emit_first(position, config_.size);
+  if (config_.kind != MaskConfig::Kind::window) return "0";
   const std::string pad = padding(batch, scope);
   std::string first = pad.empty() ? "0" : pad;
   if (config_.left == MaskConfig::kAtLaunch)
@@ -78,8 +72,8 @@ std::string Mask::first_read(const std::string& position, const std::string& seq
 
 int Mask::most_common_keys(int rows) const {
   const int window = window_keys(config_);
-  if (config_.kind == MaskConfig::Kind::chunked) return config_.size;
-  if (config_.kind != MaskConfig::Kind::window) return std::max(window - rows + 1, 0);
+  if (const SizedMask* sized = sized_mask(config_.kind)) return sized->most_common(rows, config_.size);
+  if (config_.kind != MaskConfig::Kind::window) return 0;
   constexpr int kMany = 1 << 30;
   const int common = window > 0 ? std::max(window - rows + 1, 0) : kMany;
   return config_.chunk > 0 ? std::min(common, config_.chunk) : common;

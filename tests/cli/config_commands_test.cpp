@@ -3,9 +3,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <sstream>
-#include <utility>
 
 #include "tests/cli/command.hpp"
 
@@ -160,27 +158,58 @@ TEST_CASE("inspect works without a compiler") {
   CHECK(run_kiln(pair).out.find("/resolved/mask") != std::string::npos);
 }
 
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
 TEST_CASE("the page of inspect has who waited for whom in a run") {
-  const std::string page = KILN_BINARY_DIR "/inspect_waits_test.html";
-  REQUIRE(run_kiln("inspect decode_bf16_d128_paged64_sm90a --html " + page).status == 0);
-  std::ifstream in(page);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
-  const std::size_t begin = text.find(R"("trace":[)") + 8;
-  REQUIRE(begin != std::string::npos + 8);
-  const auto trace = nlohmann::json::parse(text.substr(begin, text.find("]]", begin) + 2 - begin));
-  // What was waited for had come: an arrival or a copy of the same phase of the same mbarrier, or of the barrier.
-  std::set<std::pair<int, int>> phases, generations;
-  int waits = 0;
-  for (const auto& event : trace) {
-    const std::string what = event[0];
-    const std::pair<int, int> id{event[4].get<int>(), event[5].get<int>()};
-    if (what == "arrive" || what == "copy") phases.insert(id);
-    if (what == "bar_arrive") generations.insert(id);
-    if (what == "wait") CHECK(phases.count(id) == 1);
-    if (what == "bar_wait") CHECK(generations.count(id) == 1);
-    waits += what == "wait" ? 1 : 0;
+  for (const char* config : {"decode_bf16_d128_paged64_sm90a", "prefill_bf16_d64_causal_gfx942"}) {
+    CAPTURE(config);
+    const std::string page = KILN_BINARY_DIR "/inspect_waits_test.html";
+    REQUIRE(run_kiln("inspect " + std::string(config) + " --html " + page).status == 0);
+    const std::string text = read_file(page), mark = R"(id="data">)";
+    const std::size_t begin = text.find(mark) + mark.size();
+    const auto document = nlohmann::json::parse(text.substr(begin, text.find("</script>", begin) - begin));
+    const auto run = document["report"]["run"]["replay"];
+    // What was waited for had come: an arrival, a copy or a load that the trace knows.
+    CHECK(run["unknown"] == 0);
+    CHECK(run["waits"].size() >= 4);
+    int waited = 0;
+    for (const auto& wait : run["waits"]) {
+      CHECK(wait["from"] <= wait["to"]);
+      CHECK(wait["to"] <= run["end"]);
+      CHECK(wait.contains("slack") == (wait["from"] == wait["to"]));
+      waited += wait["from"] < wait["to"] ? 1 : 0;
+    }
+    CHECK(waited > 0);
+    // The critical path goes from the end of the run to its begin.
+    REQUIRE(run["path"].size() > 1);
+    CHECK(run["path"].front()[2] == run["end"]);
+    CHECK(run["path"].back()[1] == 0);
   }
-  CHECK(waits >= 4);
+}
+
+TEST_CASE("inspect draws a run, and takes measured rows") {
+  const std::string folder = KILN_BINARY_DIR "/inspect_measured_test";
+  std::filesystem::create_directories(folder);
+  const std::string picture = folder + "/run.svg", rows = folder + "/rows.json", page = folder + "/page.html";
+  REQUIRE(run_kiln("inspect prefill_bf16_d64_sm80 --timeline " + picture).status == 0);
+  const std::string drawn = read_file(picture);
+  CHECK(drawn.find("warp 3") != std::string::npos);
+  CHECK(drawn.find("class=\"p\"") != std::string::npos);
+  std::ofstream(rows)
+      << R"([{"name": "x", "problem": "mine", "us": 1, "samples": [1], "tflops": 123.5, "gbps": 900}])";
+  REQUIRE(run_kiln("inspect prefill_bf16_d64_sm80 --html " + page + " --measured " + rows).status == 0);
+  CHECK(read_file(page).find("\"tflops\":123.5") != std::string::npos);
+  std::ofstream(rows) << "[1]";
+  const auto bad = run_kiln("inspect prefill_bf16_d64_sm80 --html " + page + " --measured " + rows);
+  CHECK(bad.status == 2);
+  CHECK(bad.err.find("is no document of `kiln bench --json`") != std::string::npos);
 }
 
 TEST_CASE("keys says what works, by key and target") {

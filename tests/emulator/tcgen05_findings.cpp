@@ -2,6 +2,8 @@
 // one thing taken away or changed.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "tests/emulator/tcgen05_support.hpp"
 
 using namespace emulator_test;
@@ -196,6 +198,77 @@ TEST_CASE("a collector that holds something else") {
   clean(run_block(used));
   finds("stale-collector", run_block(replaced(used, "collector::a::fill", "collector::a::discard")));
   finds("stale-collector", run_block(replaced(used, "lastuse [%tm], %d5", "lastuse [%tm], %d6")));
+}
+
+TEST_CASE("findings name both parties by their lines") {
+  const std::string right = chain();
+  const auto line_of = [](const std::string& ptx, const std::string& text) {
+    const std::size_t at = ptx.find(text);
+    REQUIRE(at != std::string::npos);
+    return static_cast<int>(std::count(ptx.begin(), ptx.begin() + static_cast<std::ptrdiff_t>(at), '\n')) + 1;
+  };
+  const auto parties = [&](const std::string& kind, const std::string& ptx, const std::string& one,
+                           const std::string& other) {
+    for (const Policy policy : kPolicies) {
+      const Outcome o = run_block(ptx, policy);
+      bool named = false;
+      for (const Finding& f : o.report.findings)
+        if (f.kind == kind && f.has_other) {
+          const int a = f.site.ptx_line, b = f.other.ptx_line, x = line_of(ptx, one), y = line_of(ptx, other);
+          named = named || (a == x && b == y) || (a == y && b == x);
+        }
+      INFO(kind << ": " << o.text());
+      CHECK(named);
+    }
+  };
+  // A load beside the product that writes its cells; a product beside the store that writes its accumulator.
+  parties("tmem-race", replaced(right, wait_phase(0, "W1"), "W1:\n"), "0; // first",
+          "tcgen05.ld.sync.aligned.32x32b.x2");
+  parties("tmem-race",
+          replaced(right, "tcgen05.wait::st.sync.aligned;\nbar.sync 0; // hand", "bar.sync 0; // hand"),
+          "1; // second", "tcgen05.st.sync.aligned.32x32b.x2");
+  // A buffer that holds another matrix, and who filled it.
+  std::string collector = right;
+  for (const auto& [what, use] : {std::pair{"0; // first", "fill"}, std::pair{"1; // second", "lastuse"}}) {
+    const std::size_t end = collector.find(what), at = collector.rfind("kind::f16", end);
+    collector.insert(at + 9, std::string(".collector::a::") + use);
+  }
+  parties("stale-collector", replaced(collector, "lastuse [%tm], %d5", "lastuse [%tm], %d6"), "0; // first",
+          "1; // second");
+  // A write through the generic proxy, and the product that reads it.
+  parties("missing-proxy-fence", replaced(right, "fence.proxy.async.shared::cta;", ""), "st.shared.v4.u32",
+          "0; // first");
+}
+
+TEST_CASE("columns are freed too early") {
+  const std::string free = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tm, 512;\n";
+  // Right behind the issue of a product that nobody has waited for.
+  const Outcome o =
+      run_block(replaced(chain(), "// commit 1\n", "// commit 1\nbar.warp.sync -1; " + free), Policy::lazy);
+  finds("tmem-alloc", o);
+}
+
+TEST_CASE("metadata of a sparse A that mean nothing, and their selector") {
+  std::string sparse = chain();
+  for (std::size_t at = 0; (at = sparse.find("tcgen05.mma.cta", at)) != std::string::npos;)
+    sparse.insert(at + 11, ".sp");
+  for (std::size_t at = 0; (at = sparse.find("%d6, 0x8100490", at)) != std::string::npos;)
+    sparse.replace(at, 14, "%d6, [%tm+128], 0x8040494");
+  // 0x44444444 keeps elements 0 and 1 of four.
+  const auto with = [&](const std::string& bits) {
+    return replaced(sparse, "@%p2 bra FIRST;",
+                    "mov.u32 %r30, " + bits +
+                        "; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10+128], {%r30,%r30};\n"
+                        "tcgen05.wait::st.sync.aligned; bar.sync 0;\n@%p2 bra FIRST;");
+  };
+  for (const Policy p : kPolicies) clean(run_block(with("0x44444444"), p));
+  finds_everywhere("bad-metadata", with("0x44444440"));
+  finds_everywhere("bad-metadata", with("0x4444f444"));
+  finds("tcgen05-descriptor",
+        run_block(replaced(with("0x44444444"), "0x8040494", "0x8040496")));  // selector 2
+  finds("tcgen05-descriptor", run_block(replaced(with("0x44444444"), "0x8040494", "0x8040490")));  // dense
+  finds("tmem-access", run_block(replaced(with("0x44444444"), "[%tm+128], 0x", "[%tm+129], 0x")));
+  finds_everywhere("tmem-uninitialized", replaced(with("0x44444444"), "[%tm+128], 0x", "[%tm+192], 0x"));
 }
 
 TEST_CASE("a product of a pair needs a pair") {

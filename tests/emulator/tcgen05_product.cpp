@@ -69,16 +69,51 @@ struct Made {
   std::vector<std::vector<double>> a, b;  ///< by step
 };
 
-/// Cells of A's lanes for the instruction, stored from registers that the kernel loads from behind the image.
-std::string store_a(int columns, std::size_t at) {
+/// Cells of every lane from `column` on, stored from registers that the kernel loads from behind the image.
+std::string store_cells(int columns, std::size_t at, int column) {
   std::string s = "mad.lo.u32 %r20, %t, " + std::to_string(4 * columns) + ", " + std::to_string(at) +
                   "; cvt.u64.u32 %d3, %r20; add.u64 %d3, %d3, %in;\n";
   for (int c = 0; c < columns; ++c)
     s += "ld.global.u32 %r" + std::to_string(100 + c) + ", [%d3+" + std::to_string(4 * c) + "];\n";
-  return s + "tcgen05.st.sync.aligned.32x32b.x" + std::to_string(columns) + ".b32 [%r10+256], " +
-         registers(100, columns) +
+  return s + "tcgen05.st.sync.aligned.32x32b.x" + std::to_string(columns) + ".b32 [%r10+" +
+         std::to_string(column) + "], " + registers(100, columns) +
          ";\ntcgen05.wait::st.sync.aligned;\ntcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
          "tcgen05.fence::after_thread_sync;\n";
+}
+
+/// A sparse A: the stored elements, [row][k], become rows of all elements, and the metadata that say so go to `cells`,
+/// two words a lane. Places by the layouts of CuTe, (row, element) to (lane, bit).
+std::vector<double> sparsify(const Product& p, const std::vector<double>& stored, std::mt19937& random,
+                             std::vector<std::uint32_t>& cells) {
+  static constexpr std::uint32_t kPairs[] = {0x4, 0x8, 0xc, 0x9, 0xd, 0x6, 0xe};
+  const bool tf32 = p.kind == "tf32", spread = tf32 || p.kind == "f16";
+  const int chunk = tf32 ? 2 : 4, chunks = 2 * p.k / chunk;
+  std::vector<double> dense(stored.size() * 2, 0.0);
+  for (int r = 0; r < p.m; ++r)
+    for (int c = 0; c < chunks; ++c) {
+      const std::uint32_t bits = tf32 ? (random() % 2 != 0 ? 0x4 : 0xe) : kPairs[random() % 7];
+      const auto at = static_cast<std::size_t>(r * 2 * p.k + c * chunk),
+                 from = static_cast<std::size_t>(r * p.k + c * chunk / 2);
+      if (tf32) {
+        dense[at + (bits == 0xe)] = stored[from];
+      } else {
+        dense[at + bits % 4] = stored[from];
+        dense[at + bits / 4] = stored[from + 1];
+      }
+      const int half = c / (chunks / 2);
+      for (int copy = 0; copy < (p.ws ? 128 / p.m : 1); ++copy) {
+        int lane = p.m == 64 && !p.ws ? r / 16 * 32 + static_cast<int>(p.base_lane) + r % 16 : r + copy * p.m;
+        int bit = 4 * c;
+        if (spread) {
+          bit = r / 8 % 2 * 16 + 4 * (c % (chunks / 2));
+          lane += half * 8 - r % 16 + r % 8;
+        }
+        const auto word =
+            static_cast<std::size_t>(2 * lane + (spread ? static_cast<int>(p.selector) : bit / 32));
+        cells[word] |= bits << bit % 32;
+      }
+    }
+  return dense;
 }
 
 Made make(const Product& p, unsigned seed) {
@@ -88,6 +123,7 @@ Made make(const Product& p, unsigned seed) {
   std::vector<std::uint8_t> image(image_bytes, 0);
   std::vector<std::uint32_t> cells;  // of A in tensor memory, [lane][column]
   const int per_cell = 32 / stored_bits(p.a), a_columns = p.k / per_cell * p.steps;
+  std::vector<std::uint32_t> metadata(p.sparse ? 256 : 0, 0);
   if (p.ts) cells.assign(128 * static_cast<std::size_t>(a_columns), 0);
   std::string issue;
   for (int step = 0; step < p.steps; ++step) {
@@ -113,7 +149,8 @@ Made make(const Product& p, unsigned seed) {
           }
         }
     }
-    lay_out(image, pb, p.b, p.n, p.k, random, b);
+    lay_out(image, pb, p.b, p.n, p.all_k(), random, b);
+    if (p.sparse) a = sparsify(p, a, random, metadata);
     made.a.push_back(std::move(a));
     made.b.push_back(std::move(b));
     const auto descriptor = [&](const char* reg, std::uint32_t offset, const Placement& q) {
@@ -122,13 +159,15 @@ Made make(const Product& p, unsigned seed) {
              reg + ", " + reg + ", " + hex(q.descriptor()) + ";\n";
     };
     issue += descriptor("%d5", at, pa) + descriptor("%d6", at + kStepA, pb);
-    issue += "@%p5 tcgen05.mma" + std::string(p.ws ? ".ws" : "") + ".cta_group::1.kind::" + p.kind +
-             p.modifiers + " [%r12], " +
+    issue += "@%p5 tcgen05.mma" + std::string(p.ws ? ".ws" : "") + (p.sparse ? ".sp" : "") +
+             ".cta_group::1.kind::" + p.kind + p.modifiers + " [%r12], " +
              (p.ts ? "[%r13+" + std::to_string(256 + step * p.k / per_cell) + "]" : "%d5") + ", %d6, " +
-             hex(p.instruction()) + p.mask + ", " + (step == 0 ? "0" : "1") + p.tail + ";\n";
+             (p.sparse ? "[%r13+320], " : "") + hex(p.instruction()) + p.mask + ", " +
+             (step == 0 ? "0" : "1") + p.tail + ";\n";
   }
   std::string body = prologue(image_bytes);
-  if (p.ts) body += store_a(a_columns, image_bytes);
+  if (p.ts) body += store_cells(a_columns, image_bytes, 256);
+  if (p.sparse) body += store_cells(2, image_bytes + 4 * cells.size(), 320);
   body += "add.u32 %r12, %tm, " + std::to_string(p.base_lane << 16) +
           "; mov.u32 %r13, %r12; @%p2 bra ISSUED; elect.sync _|%p5, 0xffffffff;\n" + issue +
           "@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];\nISSUED:\n" +
@@ -143,6 +182,7 @@ Made make(const Product& p, unsigned seed) {
   made.input.resize(image_bytes / 4);
   std::memcpy(made.input.data(), image.data(), image_bytes);
   made.input.insert(made.input.end(), cells.begin(), cells.end());
+  made.input.insert(made.input.end(), metadata.begin(), metadata.end());
   return made;
 }
 
@@ -166,9 +206,10 @@ void check_product(const Product& p, unsigned seed = 1) {
       for (int c = 0; c < p.n; ++c) {
         double want = 0, size = 0;
         for (int s = 0; s < p.steps; ++s)
-          for (int k = 0; k < p.k; ++k) {
-            const double x = made.a[static_cast<std::size_t>(s)][static_cast<std::size_t>(r * p.k + k)] *
-                             made.b[static_cast<std::size_t>(s)][static_cast<std::size_t>(c * p.k + k)];
+          for (int k = 0; k < p.all_k(); ++k) {
+            const double x =
+                made.a[static_cast<std::size_t>(s)][static_cast<std::size_t>(r * p.all_k() + k)] *
+                made.b[static_cast<std::size_t>(s)][static_cast<std::size_t>(c * p.all_k() + k)];
             want += x, size += std::abs(x);
           }
         if (p.negate_a != p.negate_b) want = -want;
@@ -281,4 +322,46 @@ TEST_CASE("tcgen05.mma.ws: layouts E and G") {
                  .b_code = 1,
                  .d_code = 2,
                  .ws = true});
+}
+
+TEST_CASE("tcgen05.mma.sp: metadata of every dense kind, both columns, layouts D, E, F and G") {
+  using E = t5::Element;
+  // Metadata are those of all steps: one step each.
+  for (const std::uint32_t selector : {0u, 1u}) {
+    check_product({.steps = 1, .sparse = true, .selector = selector});
+    check_product({.kind = "tf32",
+                   .k = 8,
+                   .steps = 1,
+                   .a = E::tf32,
+                   .b = E::tf32,
+                   .a_code = 2,
+                   .b_code = 2,
+                   .sparse = true,
+                   .selector = selector});
+  }
+  check_product({.steps = 1, .ts = true, .sparse = true});
+  check_product({.steps = 1, .mn_a = true, .mn_b = true, .swizzle_a = 128, .swizzle_b = 64, .sparse = true});
+  check_product({.steps = 1, .swizzle_a = 64, .swizzle_b = 128, .sparse = true});
+  check_product({.m = 64, .n = 40, .steps = 1, .base_lane = 16, .sparse = true, .selector = 1});
+  for (const int m : {32, 64, 128}) check_product({.m = m, .n = 64, .steps = 1, .ws = true, .sparse = true});
+  check_product({.kind = "f8f6f4",
+                 .k = 32,
+                 .steps = 1,
+                 .a = E::e2m3,
+                 .b = E::e4m3,
+                 .a_code = 3,
+                 .b_code = 0,
+                 .swizzle_b = 128,
+                 .sparse = true});
+  check_product({.kind = "i8",
+                 .m = 64,
+                 .n = 24,
+                 .k = 32,
+                 .steps = 1,
+                 .a = E::s8,
+                 .b = E::u8,
+                 .a_code = 1,
+                 .b_code = 0,
+                 .d_code = 2,
+                 .sparse = true});
 }

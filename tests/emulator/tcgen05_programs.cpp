@@ -80,7 +80,8 @@ Outcome run_scaled(const Scaled& s, std::vector<double>& want, Policy policy, bo
 /// A product of a pair: CTA r has its half of A's rows at 0 and its half of B's rows at 4096.
 Outcome run_pair(
     int m, Policy policy, std::vector<double>& want,
-    const std::string& before_end = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n") {
+    const std::string& before_end = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n",
+    const std::pair<std::string, std::string>& edit = {}) {
   constexpr std::size_t kImage = 6144;
   std::mt19937 random(9);
   std::vector<std::uint8_t> image(2 * kImage, 0);
@@ -125,6 +126,11 @@ Outcome run_pair(
   for (int c = 0; c < columns; c += 16) body += dump(c, 16);
   body += before_end + epilogue();
   for (std::size_t at = 0; (at = body.find("cta_group::1", at)) != std::string::npos;) body[at + 11] = '2';
+  if (!edit.first.empty()) {
+    const std::size_t at = body.find(edit.first);
+    REQUIRE(at != std::string::npos);
+    body.replace(at, edit.first.size(), edit.second);
+  }
   std::vector<std::uint32_t> input(image.size() / 4);
   std::memcpy(input.data(), image.data(), image.size());
   return run(blackwell(image_declarations(kImage), body), {.grid = {2, 1, 1},
@@ -190,6 +196,25 @@ TEST_CASE("a product of a pair: layouts A and B, B split over the CTAs, commits 
           REQUIRE(std::abs(got - want[static_cast<std::size_t>(r * 64 + c)]) <= 1e-4);
         }
     }
+}
+
+TEST_CASE("the CTAs of a pair allocate alike, and neither ends while the other needs it") {
+  const std::string barrier = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\n";
+  std::vector<double> want;
+  for (const Policy policy : kPolicies) {
+    // One asks for other columns than its peer.
+    const Outcome sizes = run_pair(256, policy, want, barrier,
+                                   {"[%r7], 512;",
+                                    "[%r7], 512; setp.ne.u32 %p9, %r50, 0; @%p9 "
+                                    "tcgen05.dealloc.cta_group::2.sync.aligned.b32 0, 512;"});
+    CHECK((sizes.found("cta-pair") || sizes.found("tmem-alloc")));
+    // CTA 1 has ended long before CTA 0 multiplies.
+    finds("cta-pair", run_pair(256, policy, want, barrier,
+                               {"shr.u32 %r11, %r9, 4; and.b32",
+                                "setp.ne.u32 %p9, %r50, 0; @%p9 exit; mov.u32 %r52, 0;\n"
+                                "SPIN: add.u32 %r52, %r52, 1; setp.lt.u32 %p9, %r52, 20000; @%p9 bra SPIN;\n"
+                                "shr.u32 %r11, %r9, 4; and.b32"}));
+  }
 }
 
 TEST_CASE("cluster launch control: every block's work is done once, and nobody asks after a refusal") {

@@ -73,14 +73,17 @@ struct Product {
   bool mn_a = false, mn_b = false;
   int swizzle_a = 0, swizzle_b = 0;
   std::uint32_t base_lane = 0;
-  std::string tail = {};  ///< after the predicate
-  std::string mask = {};  ///< the lane mask operand, with its comma
+  bool sparse = false;         ///< `k` counts A's stored elements; B has twice as many
+  std::uint32_t selector = 0;  ///< of the metadata's column
+  std::string tail = {};       ///< after the predicate
+  std::string mask = {};       ///< the lane mask operand, with its comma
 
   std::uint32_t instruction() const {
-    return d_code << 4 | a_code << 7 | b_code << 10 | static_cast<std::uint32_t>(negate_a) << 13 |
-           static_cast<std::uint32_t>(negate_b) << 14 | static_cast<std::uint32_t>(mn_a) << 15 |
-           static_cast<std::uint32_t>(mn_b) << 16 | static_cast<std::uint32_t>(n >> 3) << 17 |
-           static_cast<std::uint32_t>(m >> 4) << 24 | static_cast<std::uint32_t>(saturate) << 3;
+    return selector | static_cast<std::uint32_t>(sparse) << 2 | d_code << 4 | a_code << 7 | b_code << 10 |
+           static_cast<std::uint32_t>(negate_a) << 13 | static_cast<std::uint32_t>(negate_b) << 14 |
+           static_cast<std::uint32_t>(mn_a) << 15 | static_cast<std::uint32_t>(mn_b) << 16 |
+           static_cast<std::uint32_t>(n >> 3) << 17 | static_cast<std::uint32_t>(m >> 4) << 24 |
+           static_cast<std::uint32_t>(saturate) << 3;
   }
   /// Lane and column of D(row, column), by layouts D, F, E and G.
   std::pair<std::uint32_t, std::uint32_t> place(int row, int column) const {
@@ -91,6 +94,8 @@ struct Product {
     return m == 64 ? std::pair{r + 64 * (c / (width / 2)), c % (width / 2)}
                    : std::pair{r + 32 * (c / (width / 4)), c % (width / 4)};
   }
+  /// Elements of K that are multiplied.
+  int all_k() const { return sparse ? 2 * k : k; }
   int columns() const { return !ws || m == 128 ? n : m == 64 ? n / 2 : n / 4; }
 };
 

@@ -318,3 +318,79 @@ TEST_CASE("fill patterns") {
   map.type = TensorType::f64;
   CHECK(is_nan(FloatFormat::f64, oob_pattern(map)));
 }
+
+namespace {
+
+/// Where each byte of a box lies in shared memory, [shared] = global, of what is inside the tensor.
+std::map<std::uint32_t, std::uint64_t> image_of(const TensorMapRequest& map,
+                                                const std::vector<std::int32_t>& at) {
+  std::vector<BoxRun> runs;
+  box_runs(map, at, 0, runs);
+  std::map<std::uint32_t, std::uint64_t> image;
+  for (const BoxRun& run : runs)
+    each_piece(run, [&](std::uint32_t shared, std::uint32_t from, std::uint32_t bytes) {
+      for (std::uint32_t i = 0; i < bytes && !run.oob; ++i) image[shared + i] = run.global + from + i;
+    });
+  return image;
+}
+
+}  // namespace
+
+TEST_CASE("swizzles of maps with atoms of 32 and 64 bytes") {
+  TensorMapRequest map;
+  map.type = TensorType::bf16, map.rank = 2, map.address = 0x10000;
+  map.dims = {64, 16}, map.strides = {128}, map.box = {64, 16};
+  // Which 32-byte atom of a row of 128 lies where, by row: 0123, 1032, 2301, 3210; of 64 bytes: 01, 10.
+  for (const Swizzle swizzle : {Swizzle::b128_atom32, Swizzle::b128_atom32_flip8, Swizzle::b128_atom64}) {
+    map.swizzle = swizzle;
+    REQUIRE(check_tensor_map(map).empty());
+    const auto image = image_of(map, {0, 0});
+    CHECK(image.size() == 2048);
+    for (std::uint32_t row = 0; row < 16; ++row)
+      for (std::uint32_t byte = 0; byte < 128; ++byte) {
+        static constexpr std::uint32_t kAtoms[4][4] = {
+            {0, 1, 2, 3}, {1, 0, 3, 2}, {2, 3, 0, 1}, {3, 2, 1, 0}};
+        std::uint32_t to = swizzle == Swizzle::b128_atom64 ? (byte / 64 + row) % 2 * 64 + byte % 64
+                                                           : kAtoms[row % 4][byte / 32] * 32 + byte % 32;
+        if (swizzle == Swizzle::b128_atom32_flip8 && row % 2 == 1) to = to / 16 * 16 + (to + 8) % 16;
+        REQUIRE(image.at(row * 128 + to) == 0x10000 + row * 128 + byte);
+      }
+  }
+}
+
+TEST_CASE("packed types: sixteen elements of 4 or 6 bits, with and without gaps in shared memory") {
+  struct Packed {
+    TensorType type;
+    std::uint32_t global, shared;  ///< bytes of sixteen
+  };
+  for (const auto& [type, global, shared] :
+       {Packed{TensorType::u4x16_align8, 8, 8}, Packed{TensorType::u4x16_align16, 8, 16},
+        Packed{TensorType::u6x16_align16, 12, 16}}) {
+    TensorMapRequest map;
+    map.type = type, map.rank = 2, map.address = 0x10000;
+    map.dims = {256, 4}, map.strides = {256}, map.box = {128, 4};
+    REQUIRE(check_tensor_map(map).empty());
+    CHECK(box_bytes(map) == 128 / 16 * shared * 4);  // what complete_tx counts
+    const auto image = image_of(map, {128, 1});
+    std::size_t bytes = 0;
+    for (std::uint32_t row = 0; row < 3; ++row)  // the fourth lies outside
+      for (std::uint32_t group = 0; group < 8; ++group)
+        for (std::uint32_t i = 0; i < global; ++i, ++bytes)
+          REQUIRE(image.at(row * 8 * shared + group * shared + i) ==
+                  0x10000 + (row + 1) * 256 + (8 + group) * global + i);
+    CHECK(image.size() == bytes);  // gaps belong to nobody
+    CHECK(check_coordinates(map, std::vector<std::int32_t>{8, 0}, false) != "");
+  }
+  TensorMapRequest map;
+  map.type = TensorType::u6x16_align16, map.rank = 2, map.address = 0x10000;
+  map.dims = {256, 4}, map.strides = {256}, map.box = {128, 4}, map.swizzle = Swizzle::b128_atom32;
+  CHECK(check_tensor_map(map).empty());
+  map.swizzle = Swizzle::b64;
+  CHECK(check_tensor_map(map).find("6 bits") != std::string::npos);
+  map.swizzle = Swizzle::none, map.box = {64, 4};
+  CHECK(check_tensor_map(map).find("must be 128") != std::string::npos);
+  map.box = {128, 4}, map.address = 0x10010;
+  CHECK(check_tensor_map(map).find("32 bytes") != std::string::npos);
+  map.address = 0x10000, map.dims = {200, 4};
+  CHECK(check_tensor_map(map).find("multiple of 128") != std::string::npos);
+}

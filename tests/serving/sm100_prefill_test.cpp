@@ -8,6 +8,7 @@
 #include "generator/schedules/schedule.hpp"
 #include "tests/serving/emulated.hpp"
 #include "tests/serving/ladder_check.hpp"
+#include "workbench/verify/runner.hpp"
 
 using namespace kiln;
 using kiln::test::check_at_tile_ends;
@@ -44,6 +45,53 @@ TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
       R"("operand": {"kind": "paged", "page_size": 16}, "depth": 128, "mask": "causal", "score_mod": {"softcap": 20})",
       R"("operand": {"kind": "paged", "page_size": 2}, "mask": "causal")",
       R"("operand": {"kind": "paged", "page_size": 1}, "mask": "custom", "BN": 64)",
+  });
+}
+
+TEST_CASE("sm100_prefill: FP8 with scales of a tensor, a head and a sequence") {
+  const auto scaled = [](const char* granularity) {
+    return std::string(R"(, "quantization": {"granularity": ")") + granularity + "\"}}";
+  };
+  check_up_the_ladder({
+      R"("dtype": "fp8_e4m3", "depth": 128)",
+      R"("dtype": "fp8_e4m3", "depth": 96, "mask": {"sliding_window": 70}, "operand": {"kind": "ragged")" +
+          scaled("per_tensor"),
+      R"("dtype": "fp8_e4m3", "depth": 128, "ov_depth": 64, "sink": true, "operand": {"kind": "contiguous")" +
+          scaled("per_head"),
+      R"("dtype": "fp8_e4m3", "out_dtype": "fp16", "score_mod": {"softcap": 20}, "mask": "causal", "operand": {"kind": "continuous")" +
+          scaled("per_head"),
+      R"("dtype": "fp8_e4m3", "depth": 32, "score_mod": "alibi", "operand": {"kind": "paged", "page_size": 16)" +
+          scaled("per_sequence"),
+      R"("dtype": "fp8_e4m3", "depth": 128, "operand": {"kind": "paged", "page_size": 2}, "shared_ring": false)",
+  });
+}
+
+TEST_CASE("sm100_prefill: scales of zero and below") {
+  for (const char* keys : {R"("depth": 128)", R"("score_mod": {"softcap": 30})"}) {
+    CAPTURE(keys);
+    const Plan plan = plan_of(
+        R"("dtype": "fp8_e4m3", "mask": "causal", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}}, )" +
+        std::string(keys));
+    PosedCases posed = pose_cases(plan.resolved(), {{70, 300}, {1, 197}, {130, 130}}, 5, 6);
+    std::vector<float>& scales = posed.work.k_scale->values;
+    scales = {0.0F, -scales[1], scales[2]};
+    posed.reference = reference_attention(
+        posed.work, semantics_of(plan.resolved(), posed.work),
+        choose_rows(posed.work.shape, semantics_of(plan.resolved(), posed.work).mask, 1e300, 0));
+    const LadderRun run = run_posed(emulated(), generate(plan), posed, EmulatorOptions{});
+    for (const std::string& failure : run.check.failures) FAIL_CHECK(failure);
+    for (const auto& finding : run.findings) FAIL_CHECK(finding.kind, ": ", finding.message);
+  }
+}
+
+TEST_CASE("sm100_prefill: windows of two sides, from the config and at launch") {
+  check_up_the_ladder({
+      R"("mask": {"window": {"left": 70, "right": 30}})",
+      R"("mask": {"window": {"right": 5, "chunk": 48}}, "depth": 128)",
+      R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}})",
+      R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}}, "operand": {"kind": "ragged"})",
+      R"("mask": {"window": {"left": "launch", "right": 0, "left_padding": true}}, "operand": {"kind": "paged", "page_size": 16})",
+      R"("mask": {"window": {"left": "launch", "right": "launch", "chunk": "launch"}}, "dtype": "fp8_e4m3")",
   });
 }
 

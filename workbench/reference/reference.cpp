@@ -11,6 +11,7 @@
 #include <kiln/error.hpp>
 
 #include "generator/config/masks.hpp"
+#include "generator/masks/sized.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/parallel.hpp"
 #include "workbench/reference/score_expression.hpp"
@@ -291,8 +292,7 @@ std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::
     return {std::max<std::int64_t>(first, 0), std::clamp<std::int64_t>(last, 0, keys)};
   }
   if (is_bounded(mask)) last = std::clamp<std::int64_t>(position + 1, 0, keys);
-  if (mask.kind == MaskConfig::Kind::sliding_window) first = position - mask.size + 1;
-  if (mask.kind == MaskConfig::Kind::chunked) first = floor_div(position, mask.size) * mask.size;
+  if (const SizedMask* sized = sized_mask(mask.kind)) first = sized->first(position, mask.size);
   return {std::max<std::int64_t>(first, 0), last};
 }
 

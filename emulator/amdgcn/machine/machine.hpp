@@ -51,6 +51,7 @@ struct Pending {
   std::uint64_t exec = 0;                  ///< lanes that take part
   std::uint64_t zero = 0;                  ///< lanes outside of their buffer: read 0, write nothing
   std::uint64_t sequence = 0;              ///< position among the wave's operations
+  std::uint64_t clock = 0;                 ///< of its wave when it was issued (Wave::clocks)
   std::uint8_t partial = 0;                ///< leading dwords inside the buffer, per wave, when not all are
   RegRange dst;                            ///< registers written at completion
   std::uint64_t defined[4] = {};           ///< of the stored values, per dword
@@ -75,7 +76,7 @@ struct Wave {
   std::uint32_t mode = 0x2f0;  ///< the MODE hardware register: round to nearest even, denormals on
   std::uint32_t barriers = 0;  ///< barriers passed: the wave's epoch in LDS
   WaveClock clock;             ///< of global memory
-  std::uint64_t executed = 0;
+  std::uint64_t executed = 0, matrix_executed = 0;  ///< instructions, and MFMA among them
   std::vector<std::byte>
       scratch;  ///< private memory, swizzled as the hardware does: dword d of lane l at (d*64+l)*4
 
@@ -98,6 +99,8 @@ struct Wave {
     set_s(reg, static_cast<std::uint32_t>(value));
     set_s(reg + 1, static_cast<std::uint32_t>(value >> 32));
   }
+  /// Instructions executed, an MFMA counted as 16: for the length of a picture's bars (trace.hpp).
+  std::uint64_t clocks() const { return executed + 15 * matrix_executed; }
   bool s_is_defined(int reg) const { return s_defined[reg >> 6] >> (reg & 63) & 1; }
 
   // Scalar operands.
@@ -123,6 +126,8 @@ struct Wave {
   Pending& issue(const Inst& in);
   void enqueue(Pending& op);
   void wait(int vmcnt, int lgkmcnt);
+  void trace_wait(int vmcnt, int lgkmcnt) const;  ///< what a wait covers, for a picture
+  void trace_barrier(bool passed) const;          ///< the wave is at a barrier, or goes on
   void drain();
   void complete_some();  ///< what the random policy does between instructions
   void finish_op(Pending& op);

@@ -86,8 +86,8 @@ void run_wave(Wave& w, int turn) {
   const auto& code = grid.program.code;
   const bool random = grid.launch.policy == Policy::random, findings = grid.launch.findings;
   Tally& count = tally();
-  int done = 0;
-  while (!w.ended && !w.at_barrier && done < turn) {
+  const std::uint64_t begin = w.executed, end = begin + static_cast<std::uint64_t>(turn);
+  while (!w.ended && !w.at_barrier && w.executed < end) {
     if (w.pc < 0 || static_cast<std::size_t>(w.pc) >= code.size()) {
       throw Error("kernel '" + grid.kernel + "' runs past the end of its code");
     }
@@ -98,11 +98,11 @@ void run_wave(Wave& w, int turn) {
     if (findings && (!w.vm.empty() || !w.lgkm.empty())) w.check_hazards(in);
     if (random && (!w.vm.empty() || !w.lgkm.empty())) w.complete_some();
     ++w.pc;
+    ++w.executed;
+    w.matrix_executed += static_cast<std::uint64_t>(in.cls == Class::mfma);
     in.exec(w, in);
-    ++done;
   }
-  w.executed += static_cast<std::uint64_t>(done);
-  if (grid.executed.fetch_add(static_cast<std::uint64_t>(done)) > grid.budget && !grid.stop.exchange(true)) {
+  if (grid.executed.fetch_add(w.executed - begin) > grid.budget && !grid.stop.exchange(true)) {
     const Inst& in = code[static_cast<std::size_t>(std::clamp(w.pc, 0, static_cast<int>(code.size()) - 1))];
     std::string where;
     for (const auto& other : w.wg.waves) {
@@ -177,6 +177,7 @@ void Workgroup::run() {
       }
       w->at_barrier = false;
       ++w->barriers;
+      w->trace_barrier(true);
     }
     if (grid.launch.findings) GlobalRaces::meet(*this);
     // What is still under way reaches into the new epoch.

@@ -2,7 +2,9 @@
 // and registers that an operation still owns.
 #include <algorithm>
 
+#include "emulator/amdgcn/load/module.hpp"
 #include "emulator/amdgcn/machine/machine.hpp"
+#include "emulator/machine/trace.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -29,6 +31,7 @@ Pending& Wave::issue(const Inst& in) {
   op->partial = 0;
   op->dst = {};
   op->sequence = ++issued;
+  op->clock = clocks();
   return *op;
 }
 
@@ -87,6 +90,38 @@ void Wave::wait(int vmcnt, int lgkmcnt) {
     if (release(*this, op, false)) free_ops.push_back(&op);
     --sure;
   }
+}
+
+void Wave::trace_wait(int vmcnt, int lgkmcnt) const {
+  Trace* const trace = traced(wg.id);
+  if (trace == nullptr) return;
+  const auto note = [&](const std::deque<Pending*>& queue, int keep, std::uint32_t counter) {
+    if (static_cast<int>(queue.size()) <= keep) return;
+    const Pending& youngest = *queue[queue.size() - 1 - static_cast<std::size_t>(keep)];
+    TraceEvent event;
+    event.what = TraceEvent::What::memory_wait;
+    event.warp = index;
+    event.line = grid.program.code[static_cast<std::size_t>(pc - 1)].source_line;
+    event.instructions = clocks();
+    event.id = counter;
+    event.phase = youngest.clock;
+    event.count = youngest.vm ? 0 : youngest.lds_lanes ? 1 : is_scalar(youngest) ? 2 : 1;
+    trace->add(event);
+  };
+  note(vm, vmcnt, 0);
+  note(lgkm, lgkmcnt, 1);
+}
+
+void Wave::trace_barrier(bool passed) const {
+  Trace* const trace = traced(wg.id);
+  if (trace == nullptr) return;
+  TraceEvent event;
+  event.what = passed ? TraceEvent::What::bar_wait : TraceEvent::What::bar_arrive;
+  event.warp = index;
+  event.line = grid.program.code[static_cast<std::size_t>(pc - 1)].source_line;
+  event.instructions = clocks();
+  event.phase = passed ? barriers : barriers + 1;
+  trace->add(event);
 }
 
 void Wave::drain() {

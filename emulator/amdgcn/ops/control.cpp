@@ -36,10 +36,12 @@ void call(Wave& w, const Inst& in) {
 }
 void nothing(Wave&, const Inst&) {}
 void wait(Wave& w, const Inst& in) {
+  w.trace_wait(in.mod.vmcnt, in.mod.lgkmcnt);
   w.wait(in.mod.vmcnt, in.mod.lgkmcnt);
 }
 void barrier(Wave& w, const Inst&) {
   w.at_barrier = true;
+  w.trace_barrier(false);
 }
 void end_program(Wave& w, const Inst&) {
   w.drain();

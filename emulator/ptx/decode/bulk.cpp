@@ -111,8 +111,8 @@ bool check_rows(Warp& w, const Op& op, int lane, const TensorMapRequest& map) {
 
 /// Shared bytes from one row of four to the next.
 std::uint32_t row_footprint(const TensorMapRequest& map) {
-  const std::uint32_t row = map.box[0] * bytes_of(map.type);
-  return map.swizzle == Swizzle::none ? row : std::max(row, 16u << static_cast<unsigned>(map.swizzle));
+  const std::uint32_t row = shared_bytes(map.type, map.box[0]);
+  return map.swizzle == Swizzle::none ? row : std::max(row, swizzle_span(map.swizzle));
 }
 
 /// Four rows, {column, row, row, row, row}, below each other as one tile.

@@ -1,4 +1,5 @@
 // The text of an sm100_prefill kernel: what templates/sm100_prefill.cuh leaves open.
+#include "generator/config/quantization.hpp"
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -17,6 +18,14 @@ constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
 using Emit = void (*)(Writer&, const PrefillPlan&);
 
+int l2_promotion(const PrefillPlan& p) {
+  return p.fp8 ? 128 : 256;
+}
+
+RowSoftmax softmax_of(const PrefillPlan& p) {
+  return RowSoftmax({p.BN, p.scale_log2(), p.fp8});
+}
+
 /// What `emit` writes, without the last newline.
 std::string text_of(const PrefillPlan& p, Emit emit) {
   Writer w;
@@ -26,11 +35,11 @@ std::string text_of(const PrefillPlan& p, Emit emit) {
   return text;
 }
 
-KernelParam tensor_map(const PrefillPlan& p, const char* role, int rows) {
+KernelParam tensor_map(const PrefillPlan& p, const char* role, int rows, int span_bytes) {
   KernelParam param{KernelParam::Kind::tensor_map, role, {}};
   param.map.dims = {{"depth", p.fa4.gran}, {"seq", rows}, {"head", 1}, {"batch", 1}};
-  param.map.swizzle_bytes = p.fa4.swizzle_bytes;
-  param.map.l2_promotion_bytes = 256;
+  param.map.swizzle_bytes = span_bytes;
+  param.map.l2_promotion_bytes = l2_promotion(p);
   return param;
 }
 
@@ -41,13 +50,17 @@ const char* key_lengths(const PrefillPlan& p) {
 
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   using Kind = KernelParam::Kind;
-  std::vector<KernelParam> params{tensor_map(p, "q", PrefillPlan::kRows), tensor_map(p, "k", p.BN),
-                                  tensor_map(p, "v", p.BN), tensor_map(p, "o", 32)};
+  const int span = p.fa4.swizzle_bytes;
+  std::vector<KernelParam> params{tensor_map(p, "q", PrefillPlan::kRows, span),
+                                  tensor_map(p, "k", p.BN, span), tensor_map(p, "v", p.BN, span),
+                                  tensor_map(p, "o", 32, 128)};
   for (const std::size_t i : {1u, 2u})
-    if (p.operand->table()) params[i].map = p.operand->map(p.fa4.gran, p.fa4.swizzle_bytes, 256);
+    if (p.operand->table()) params[i].map = p.operand->map(p.fa4.gran, span, l2_promotion(p));
   const auto add = [&](Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
+  if (p.scales)
+    for (const char* role : {"q_scale", "k_scale", "v_scale"}) add(Kind::pointer, role);
   if (p.ragged)
     add(Kind::pointer, "o"), add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   for (KernelParam& param : p.operand->params()) params.push_back(std::move(param));
@@ -117,35 +130,21 @@ void add_tmem_store(Prelude& prelude, int columns) {
 }
 
 void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
-  for (const char* section : {"types",
-                              "smem_address",
-                              "elect_one",
-                              "setmaxnreg",
-                              "mbarrier_init",
-                              "fence_mbarrier_init",
-                              "mbarrier_expect_tx",
-                              "mbarrier_arrive",
-                              "mbarrier_wait",
-                              "prefetch_tensor_map",
-                              "tma_load",
-                              "tma_store",
-                              "fence_proxy_async",
-                              "descriptor",
-                              "shared_words",
-                              "store_shared_float",
-                              "tmem_alloc",
-                              "tcgen05_fence",
-                              "tcgen05_mma",
-                              "tcgen05_commit"})
+  for (const char* section :
+       {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
+        "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "prefetch_tensor_map", "tma_load",
+        "tma_store", "fence_proxy_async", "descriptor", "shared_words", "store_shared_float", "tmem_alloc",
+        "tcgen05_fence", "tcgen05_commit"})
     prelude.use(section);
-  prelude.use(pack_name(p.config.dtype));
+  prelude.use(p.fp8 ? "tcgen05_mma_e4m3" : "tcgen05_mma");
+  prelude.use(p.fp8 ? "pack_e4m3" : pack_name(p.config.dtype));
   prelude.use(pack_name(*p.config.out_dtype));
   if (p.lse) prelude.use("log2_approx");
   if (p.ragged) {
     for (const char* section : {"zero_16_bytes", "copy_16_bytes", "ragged_items"}) prelude.use(section);
     prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
   }
-  RowSoftmax::use(prelude);
+  softmax_of(p).use(prelude);
   p.modifier->use(prelude);
   add_tmem_load(prelude, p.BN);
   add_tmem_load(prelude, piece);
@@ -155,26 +154,27 @@ void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
 /// S of one chunk of K.
 void emit_issue_scores(Writer& w, const PrefillPlan& p) {
   const auto q = p.q_descriptor();
-  const auto& k = p.k->descriptor();
-  const int chunks = p.fa4.num_qk_stages, steps = p.fa4.BK0 / p.fa4.MMA_K;
+  const auto& k_descriptor = p.k->descriptor();
+  const int chunks = p.fa4.num_qk_stages, k = p.fa4.MMA_K, steps = p.fa4.BK0 / k;
   for (int qk = 0; qk < chunks; ++qk) {
     const int begin = qk * steps, end = std::min(begin + steps, p.k_steps());
-    w.comment("S {} Q K': columns {} to {} of Q and K, 16 a step.", qk == 0 ? "=" : "+=", 16 * begin,
-              16 * end - 1);
+    w.comment("S {} Q K': columns {} to {} of Q and K, {} a step.", qk == 0 ? "=" : "+=", k * begin,
+              k * end - 1, k);
     w.open("__device__ __forceinline__ void issue_scores{}(u32 s, u32 q, u32 k)",
            chunks > 1 ? fmt::format("_{}", qk) : "");
     for (int step = begin; step < end; ++step)
       w.line("mma_smem(s, descriptor(q + {}, kQHigh), descriptor(k + {}, kKHigh), kScoresKind, {});",
-             q.step(step), k.step(step), step > 0);
+             q.step(step), k_descriptor.step(step), step > 0);
     w.close();
   }
 }
 
 /// O (+)= P V for keys [begin, end).
 void emit_products(Writer& w, const PrefillPlan& p, int begin, int end) {
-  for (int key = begin; key < end; key += 16)
-    w.line("mma_tmem(o, p + {}, descriptor(v + {}, kVHigh), kOutputKind, {});", key / 2,
-           p.v->descriptor().step(key / 16), key == 0 ? "add" : "true");
+  const int k = p.fa4.MMA_K;
+  for (int key = begin; key < end; key += k)
+    w.line("mma_tmem(o, p + {}, descriptor(v + {}, kVHigh), kOutputKind, {});",
+           key * p.fa4.element_bytes() / 4, p.v->descriptor().step(key / k), key == 0 ? "add" : "true");
 }
 
 /// S of tile `tile` as K comes; the last reader of K releases it.
@@ -199,7 +199,7 @@ void emit_load_q(Writer& w, const PrefillPlan& p, int tile) {
   w.line("mbarrier_arrive_expect_tx(mbar_q_full + {}, {});", 8 * tile, p.q_bytes());
   for (int panel = 0; panel < p.q_panels(); ++panel)
     w.line("tma_load(smem_q + {}, &q_map, mbar_q_full + {}, {}, {});",
-           tile * p.q_stride() + panel * PrefillPlan::kPanelBytes, 8 * tile,
+           tile * p.q_stride() + panel * p.q_tile().panel_bytes(), 8 * tile,
            query_rows(p, panel * p.fa4.gran, fmt::format("work.m_start + {}", tile * PrefillPlan::kRows)),
            kEvictFirst);
 }
@@ -277,11 +277,40 @@ std::string items_of(const PrefillPlan& p, bool warp) {
   Holes holes;
   holes.when("dynamic", p.dynamic()).when("ragged", p.ragged).when("warp", warp);
   holes.text("number", p.ragged ? "place.x" : "tile_number");
-  holes.text("decode", p.ragged ? "decode_work(place, rows_of, heads_q, heads_kv)"
+  holes.text("decode", p.ragged ? fmt::format("decode_work(place, rows_of, heads_q, heads_kv{})",
+                                              p.mask->function_arguments())
                                 : p.work().decode_call("tile_number"));
   std::string text = fill_template("sm100_prefill.cuh", "items", holes).text();
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
+}
+
+std::string head_of_scales(const PrefillPlan& p) {
+  return scale_of_head(*p.config.operand->quantization, "work.batch", "work.kv_head");
+}
+
+/// The one scale of the scores of a head, positive where it is part of the factor.
+void emit_head_scale(Writer& w, const PrefillPlan& p) {
+  if (!p.scales) return;
+  w.line("const float key_scale = q_scale[{}] * k_scale[{}];",
+         scale_of_query(*p.config.operand->quantization, "work.batch", "work.kv_head"), head_of_scales(p));
+  if (p.scale_joins_factor())
+    w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
+}
+
+/// Scores times what of their scale the factor does not hold: its sign, which is almost always positive, or all of it.
+void emit_key_scale(Writer& w, const PrefillPlan& p) {
+  if (!p.scales) return;
+  if (!p.scale_joins_factor()) return softmax_of(p).emit_scale(w, "key_scale");
+  w.open("if (!(key_scale > 0.0f))");
+  w.line("const float sign = key_scale == 0.0f ? 0.0f : -1.0f;");
+  softmax_of(p).emit_scale(w, "sign");
+  w.close();
+}
+
+/// In natural units, what E4M3's P adds to a row's sum.
+std::string top_of(const PrefillPlan& p) {
+  return p.fp8 ? fmt::format(" - {:.9g}f", RowSoftmax::kTop * 0.693147180559945) : "";
 }
 
 /// Tiles that every row of a warp sees whole: keys [clean_begin, clean_end).
@@ -307,7 +336,12 @@ Holes tile_holes(const PrefillPlan& p, int piece) {
   holes.text("q_high", word(p.q_descriptor().high())).text("k_high", word(p.k->descriptor().high()));
   holes.text("v_high", word(p.v->descriptor().high())).text("q_low", word(p.q_descriptor().low()));
   holes.when("pieces", f.num_pv_stages > 1);
-  holes.text("pack", pack_name(p.config.dtype)).text("out_pack", pack_name(*p.config.out_dtype));
+  holes.number("k_step", f.MMA_K)
+      .number("chunks", f.swizzle_bytes / 16)
+      .number("threshold", softmax_of(p).threshold());
+  holes.when("bytes", p.fp8).number("top", RowSoftmax::kTop);
+  holes.text("pack", p.fp8 ? "pack_e4m3" : pack_name(p.config.dtype))
+      .text("out_pack", pack_name(*p.config.out_dtype));
   holes.number("panel_bytes", PrefillPlan::kPanelBytes);
   return holes;
 }
@@ -321,7 +355,7 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
                                                  {"smem_tmem", p.smem_tmem},
                                                  {"smem_work", p.smem_work},
                                                  {"q_stride", p.q_stride()},
-                                                 {"warp_stage", 32 * p.fa4.swizzle_bytes},
+                                                 {"warp_stage", 32 * 128},
                                                  {"s1", p.fa4.tmem_s1},
                                                  {"o0", p.fa4.tmem_o0},
                                                  {"o1", p.fa4.tmem_o1},
@@ -330,10 +364,6 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
                                                  {"correction_registers", PrefillPlan::kCorrectionRegisters},
                                                  {"issue_registers", PrefillPlan::kIssueRegisters}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
-}
-
-RowSoftmax softmax_of(const PrefillPlan& p) {
-  return RowSoftmax({p.BN, p.modifier->scale_log2()});
 }
 
 StagedPipeline work_ring() {
@@ -370,6 +400,8 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      }},
     {"mask",
      [](Writer& w, const PrefillPlan& p) { p.mask->emit_apply_where_cut(w, p.score_context(), p.BN); }},
+    {"key_scale", [](Writer& w, const PrefillPlan& p) { emit_key_scale(w, p); }},
+    {"head_scale", emit_head_scale},
     {"tile_max", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_max(w); }},
     {"subtract", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_subtract(w); }},
     {"first_p", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_exp(w, 0, p.first_keys()); }},
@@ -403,8 +435,10 @@ void add_roles(Holes& holes, const PrefillPlan& p) {
       {"first_block", p.work().first_block()},
       {"key_lengths", key_lengths(p)},
       {"key_capacity", p.operand->table() ? "key_capacity" : "0"},
-      {"scale_log2", p.modifier->scale_log2()},
-      {"natural_max", p.sink ? "top" : "row_max * " + p.modifier->scale()},
+      {"scale_log2", p.scale_log2()},
+      {"natural_max", p.sink ? "top" : "row_max * " + p.natural_scale() + top_of(p)},
+      {"own_max", fmt::format("row_max * ({} * 0.693147181f)", p.scale_log2()) + top_of(p)},
+      {"value_scale", p.scales ? fmt::format(" * v_scale[{}]", head_of_scales(p)) : ""},
       {"v_desc", p.v->get()},
       {"lse_row", p.ragged ? "(long long)work.head * total_q + work.q_start + row"
                            : "((long long)work.batch * heads_q + work.head) * seqlen_q + row"}};
@@ -456,7 +490,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   m.grid = {GridRule::Kind::persistent, 2 * PrefillPlan::kRows, 1};
   m.params = params;
   // S0 and S1 of the first tile and of the loop; O0 and O1 of the first and the last, and of the loop.
-  m.expectations = {{"tcgen05.mma.cta_group::1.kind::f16", 4 * (p.k_steps() + p.v_steps())}};
+  m.expectations = {{p.fp8 ? "tcgen05.mma.cta_group::1.kind::f8f6f4" : "tcgen05.mma.cta_group::1.kind::f16",
+                     4 * (p.k_steps() + p.v_steps())}};
   const std::string facts = fmt::format(
       "Schedule {}: two tiles of 128 query rows by {} keys a tile, {} KV {}, {} qk stages, P in {} pieces.\n"
       "Tensor memory: S0 P0 0, S1 P1 {}, O0 {}, O1 {}, {} of 512 columns.\n"

@@ -1,6 +1,7 @@
 #include "generator/schedules/sm100_prefill/plan.hpp"
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
@@ -13,6 +14,13 @@ constexpr std::string_view kName = "sm100_prefill";
 /// A thread has a row of scores in registers: more keys spill (ptxas 13.0).
 constexpr int kMostKeys = 128;
 
+/// Fewer where a row's scores are scaled and then changed by their place (ptxas 13.0: 64 bytes of spill at 128).
+int most_keys(const Config& c) {
+  const auto mod = c.score_mod.value_or(ScoreMod{}).kind;
+  const bool by_place = mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr;
+  return by_place && c.operand->quantization ? 64 : kMostKeys;
+}
+
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
   check_prefill_meaning(
@@ -20,12 +28,11 @@ bool check_meaning(const Config& c, Violations& out) {
       PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
-  check.takes_16_bit();
+  check.takes(!scales_by_row(m.operand->quantization), "/operand/quantization/granularity",
+              "takes a scale for a tensor, a head or a sequence", "per_tensor, per_head");
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
-  check.takes(m.mask->kind != MaskConfig::Kind::window, "/mask", "takes windows of one side and chunks",
-              "causal, {\"sliding_window\": N}, {\"chunked\": N}");
   check.takes(c.bn_cap.value_or(0) < kMostKeys, "/bn_cap", "has tiles of up to 128 keys anyway", "64, 96");
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
     check.takes(value <= 128, pointer, "takes rows of up to 128 columns", "128");
@@ -42,13 +49,18 @@ FA4Config configure(const Config& c) {
   params.nope_depth = c.depth;
   params.scale_bytes = 0;
   params.page_size = c.operand->kind == OperandKind::paged ? c.operand->page_size.value_or(0) : 0;
-  params.bn_cap = std::min({kMostKeys, c.BN.value_or(kMostKeys), c.bn_cap.value_or(kMostKeys)});
+  params.bn_cap = std::min({most_keys(c), c.BN.value_or(kMostKeys), c.bn_cap.value_or(kMostKeys)});
   FA4Config config = fa4_config(params);
   if (c.shared_ring && *c.shared_ring != config.shared_ring) {
     const int slots = config.num_kv_stages * (config.shared_ring ? 1 : 2);
     config.shared_ring = *c.shared_ring;
     config.num_kv_stages = *c.shared_ring ? slots : slots / 2;
   }
+  // O of 16 bits leaves through the place of a Q that is shorter in FP8.
+  const int missing = params.BM * (2 * config.padded_ov - config.element_bytes() * config.padded_qk);
+  const int slot = config.shared_ring ? std::max(config.full_k_bytes, config.full_v_bytes)
+                                      : config.full_k_bytes + config.full_v_bytes;
+  if (config.element_bytes() == 1 && missing > 0) config.num_kv_stages -= (missing + slot - 1) / slot;
   if (c.num_kv_stages) config.num_kv_stages = *c.num_kv_stages;
   config.num_qk_stages = config.shared_ring ? 1 : c.num_qk_stages.value_or(1);
   config.num_pv_stages = c.num_pv_stages.value_or(2);
@@ -108,6 +120,18 @@ void set_smem(PrefillPlan& p) {
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
 
+void set_resolved(Config& c, const PrefillPlan& p, const std::array<int, 3>& shape) {
+  c.schedule = std::string(kName);
+  c.BN = p.BN, c.BK = p.fa4.BK0;
+  c.mma_shape = shape;
+  c.num_threads = PrefillPlan::kThreads;
+  c.swizzle = p.q_tile().mode();
+  c.num_kv_stages = p.fa4.num_kv_stages;
+  c.num_qk_stages = p.fa4.num_qk_stages;
+  c.num_pv_stages = p.fa4.num_pv_stages;
+  c.shared_ring = p.fa4.shared_ring;
+}
+
 ScoreLayout row_layout(int BN) {
   ScoreLayout layout;
   layout.registers = layout.columns = BN;
@@ -132,11 +156,9 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
     refuse(kName, {"/BM"}, "two tiles of 128 query rows share K and V", "256");
     return std::nullopt;
   }
-  if (c.swizzle && swizzle_bytes(c) != 128) {
-    refuse("V20", {"/swizzle"}, "sm100_prefill tiles rows into swizzle spans of 128 bytes", "128B");
-    return std::nullopt;
-  }
   PrefillPlan p;
+  p.fp8 = is_fp8(c.dtype);
+  p.scales = c.operand->quantization.has_value();
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
   p.lse = *c.lse;
@@ -144,16 +166,26 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.ragged = c.operand->kind != OperandKind::contiguous;
   p.fa4 = configure(c);
   p.BN = p.fa4.BN;
+  if (c.swizzle && swizzle_bytes(c) != p.fa4.swizzle_bytes) {
+    refuse("V20", {"/swizzle"},
+           fmt::format("sm100_prefill tiles rows into swizzle spans of 64 columns, {} bytes",
+                       p.fa4.swizzle_bytes),
+           fmt::format("{}B", p.fa4.swizzle_bytes));
+    return std::nullopt;
+  }
   p.k.emplace(p.fa4, true);
   p.v.emplace(p.fa4, false);
   if (!check_tiles(p, c, refuse)) return std::nullopt;
-  const std::array<int, 3> shape{128, p.BN, 16};
+  const std::array<int, 3> shape{128, p.BN, p.fa4.MMA_K};
   if (c.mma_shape && *c.mma_shape != shape)
-    refuse(kName, {"/mma_shape"}, "the matrix instruction of QK is m128 n(BN) k16",
-           fmt::format("[128, {}, 16]", p.BN));
+    refuse(kName, {"/mma_shape"}, fmt::format("the matrix instruction of QK is m128 n(BN) k{}", p.fa4.MMA_K),
+           fmt::format("[128, {}, {}]", p.BN, p.fa4.MMA_K));
   p.operand.emplace(
       c.operand->kind, c.operand->page_size.value_or(0), p.BN,
       sm90::OperandNames{"work.batch", "work.kv_head", "work.k_start", "work.seqlen_k", "heads_kv"});
+  if (p.operand->eff_page() * p.fa4.swizzle_bytes % 128 != 0)
+    refuse(kName, {"/operand/page_size"},
+           "a box begins at a whole 128 bytes of shared memory: two rows of FP8", "2");
   p.mask.emplace(*c.mask, row_layout(p.BN));
   p.modifier.emplace(*c.score_mod, row_layout(p.BN));
   set_smem(p);
@@ -166,15 +198,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   }
   if (out.size() != before) return std::nullopt;
 
-  c.schedule = std::string(kName);
-  c.BN = p.BN, c.BK = p.fa4.BK0;
-  c.mma_shape = shape;
-  c.num_threads = PrefillPlan::kThreads;
-  c.swizzle = SwizzleMode::b128;
-  c.num_kv_stages = p.fa4.num_kv_stages;
-  c.num_qk_stages = p.fa4.num_qk_stages;
-  c.num_pv_stages = p.fa4.num_pv_stages;
-  c.shared_ring = p.fa4.shared_ring;
+  set_resolved(c, p, shape);
   p.config = std::move(c);
   return p;
 }

@@ -23,6 +23,8 @@ struct PrefillPlan {
 
   int depth = 0, ov_depth = 0, BN = 0;
   bool lse = false, sink = false;
+  bool fp8 = false;     ///< Q, K, V and P are E4M3
+  bool scales = false;  ///< Q, K and V have scales, of a tensor, a head or a head of a sequence
   bool ragged = false;  ///< Q and O run over the rows of all sequences: every operand but contiguous
 
   sm90::SmemMap smem;
@@ -35,32 +37,39 @@ struct PrefillPlan {
   std::optional<ScoreModifier> modifier;
 
   static constexpr int kThreads = 512, kRows = 128;  ///< rows of one of the two tiles of queries
-  static constexpr int kPanelBytes = kRows * 128;    ///< of Q and O
+  static constexpr int kPanelBytes = kRows * 128;    ///< of O: 64 columns
   /// Who tells the warp that finds work items that it has read one: softmax, correction, products, copies.
   static constexpr int kItemReaders = 8 + 4 + 1 + 1;
   // Registers of a thread: of softmax, correction, and the warps that issue products and copies.
   static constexpr int kSoftmaxRegisters = 184, kCorrectionRegisters = 88, kIssueRegisters = 56;
   static_assert(2 * kSoftmaxRegisters + kCorrectionRegisters + kIssueRegisters <= 4 * 128);
 
-  SmemTile q_tile() const { return {kRows, fa4.swizzle_bytes, 2}; }
+  SmemTile q_tile() const { return {kRows, fa4.swizzle_bytes, fa4.element_bytes()}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }
   int q_panels() const { return fa4.padded_qk / fa4.gran; }
   int o_panels() const { return fa4.padded_ov / fa4.gran; }
-  int q_bytes() const { return q_panels() * kPanelBytes; }  ///< of one tile
+  int q_bytes() const { return q_panels() * q_tile().panel_bytes(); }  ///< of one tile
   /// Bytes from one tile of Q to the other; O of a tile leaves through its Q's place.
-  int q_stride() const { return std::max(q_panels(), o_panels()) * kPanelBytes; }
+  int q_stride() const { return std::max(q_bytes(), o_panels() * kPanelBytes); }
   TensorMemoryMap tmem() const { return {fa4.tmem_s1, fa4.tmem_o0, fa4.tmem_o1, fa4.tmem_used}; }
   /// Keys of P after which products with V begin: all but the last 32, or all where P is one piece.
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
   int v_steps() const { return BN / fa4.MMA_K; }
   PrefillWork work() const { return {2 * kRows, BN, 1, ragged, dynamic(), &*mask}; }
+  /// The scale of scores is part of softmax's factor, where they are not modified before it.
+  bool scale_joins_factor() const { return scales && modifier->none(); }
+  /// Emitted factors of a score to log2 and natural units.
+  std::string scale_log2() const { return scale_joins_factor() ? "factor" : modifier->scale_log2(); }
+  std::string natural_scale() const {
+    return scale_joins_factor() ? "(factor * 0.693147181f)" : modifier->scale();
+  }
   /// Work items come from a counter, longest first; else every role counts.
   bool dynamic() const { return ragged || mask->bounded_above(); }
   /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read.
   int section_tiles() const {
     constexpr int kSectionBytes = 32 << 20;
-    return kSectionBytes / (BN * (depth + ov_depth) * 2);
+    return kSectionBytes / (BN * (depth + ov_depth) * fa4.element_bytes());
   }
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {

@@ -17,7 +17,8 @@ class Sm100Prefill final : public Schedule {
     for (const auto* pipeline : {&*p.k, &*p.v}) {
       const bool k = pipeline == &*p.k;
       const char* const name = k ? "k" : "v";
-      out["mha_operand"][name] = p.operand->constants(2, p.fa4.swizzle_bytes, k ? p.depth : p.ov_depth, 1);
+      out["mha_operand"][name] =
+          p.operand->constants(p.fa4.element_bytes(), p.fa4.swizzle_bytes, k ? p.depth : p.ov_depth, 1);
       out["tma_consumer_pipeline"][name] = pipeline->constants();
     }
     return out;
@@ -37,7 +38,8 @@ class Sm100Prefill final : public Schedule {
     model.consumers = 2, model.rows = sm100::PrefillPlan::kRows;
     model.BN = plan_.BN, model.depth = plan_.depth, model.ov_depth = plan_.ov_depth;
     model.stages = std::max(2, plan_.fa4.num_kv_stages / (plan_.fa4.shared_ring ? 2 : 1));
-    model.mma = 4096;
+    model.mma = plan_.fp8 ? 8192 : 4096;
+    model.element_bytes = plan_.fa4.element_bytes();
     model.instructions_per_score = 3;  // two scores an instruction
     return overlapped_timeline(model);
   }

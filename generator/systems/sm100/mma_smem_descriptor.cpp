@@ -22,20 +22,21 @@ unsigned MMASmemDescriptor::high() const {
 }
 
 int MMASmemDescriptor::step(int step) const {
-  return is_k_major_ ? sm90::k_major_step(tile_, step) : sm90::mn_major_step(tile_, step);
+  return is_k_major_ ? sm90::k_major_step(tile_, step)
+                     : sm90::mn_major_step(tile_, step * step_elements() / 16);
 }
 
 void MMASmemDescriptor::add_proofs(std::vector<layout::Proof>& out, const std::string& name,
                                    int columns) const {
   const auto swizzle = layout::byte_swizzle(tile_.mode());
-  const int steps = (is_k_major_ ? columns : tile_.rows) / 16;
+  const int length = step_elements(), steps = (is_k_major_ ? columns : tile_.rows) / length;
   bool agree = true;
   for (int i = 0; i < steps; ++i) {
     const auto d =
         layout::decode_tcgen05(bits_of(tile_, is_k_major_, static_cast<std::uint32_t>(step(i)) << 4));
     for (int mn = 0; mn < (is_k_major_ ? tile_.rows : columns); ++mn) {
-      for (int k = 0; k < 16; ++k) {
-        const int row = is_k_major_ ? mn : 16 * i + k, column = is_k_major_ ? 16 * i + k : mn;
+      for (int k = 0; k < length; ++k) {
+        const int row = is_k_major_ ? mn : length * i + k, column = is_k_major_ ? length * i + k : mn;
         const auto there =
             layout::panel_tile_byte(row, column, tile_.rows, tile_.element_bytes, tile_.span_bytes, swizzle);
         agree &= there == (is_k_major_ ? layout::k_major_address(d, mn, k, tile_.element_bytes)

@@ -26,7 +26,9 @@ class MMASmemDescriptor {
   /// Constant words: what is or-ed to (address >> 4), and the upper word.
   unsigned low() const;
   unsigned high() const;
-  /// What contraction step `step` (16 elements) adds to the low word.
+  /// Elements of a contraction step: 32 bytes.
+  int step_elements() const { return 32 / tile_.element_bytes; }
+  /// What contraction step `step` adds to the low word.
   int step(int step) const;
   /// L1: the tensor copy fills the tile, and the descriptor of every step finds its elements there.
   void add_proofs(std::vector<layout::Proof>& out, const std::string& name, int columns) const;

@@ -2,10 +2,11 @@
 
 namespace kiln::sm100 {
 
-void RowSoftmax::use(Prelude& prelude) {
+void RowSoftmax::use(Prelude& prelude) const {
   for (const char* section :
-       {"exp2_approx", "rcp_approx", "row_base", "max_of_three", "pairs", "tmem_store_16", "tmem_wait_store"})
+       {"exp2_approx", "rcp_approx", "row_base", "max_of_three", "pairs", "tmem_wait_store"})
     prelude.use(section);
+  prelude.use(shape_.bytes ? "tmem_store_8" : "tmem_store_16");
 }
 
 void RowSoftmax::emit_max(Writer& w) const {
@@ -21,6 +22,12 @@ void RowSoftmax::emit_max(Writer& w) const {
   w.line("const float tile_max = fmaxf(max_of_three(max_a, max_b, max_c), max_d);");
 }
 
+void RowSoftmax::emit_scale(Writer& w, const std::string& factor) const {
+  for (int i = 0; i < shape_.keys; i += 4)
+    w.line("scale_pair(s[{}], s[{}], {}); scale_pair(s[{}], s[{}], {});", i, i + 1, factor, i + 2, i + 3,
+           factor);
+}
+
 void RowSoftmax::emit_subtract(Writer& w) const {
   for (int i = 0; i < shape_.keys; i += 4)
     w.line("s[{}] -= steep; s[{}] -= steep; s[{}] -= steep; s[{}] -= steep;", i, i + 1, i + 2, i + 3);
@@ -29,13 +36,19 @@ void RowSoftmax::emit_subtract(Writer& w) const {
 void RowSoftmax::emit_exp(Writer& w, int begin, int end) const {
   for (int first = begin; first < end; first += 32) {
     w.open("");
-    w.line("const u32 p[16] = {");
-    for (int i = first; i < first + 32; i += 4)
-      w.line(
-          "    exponentials(s[{}], s[{}], {}, shift, sum_a), exponentials(s[{}], s[{}], {}, shift, sum_b),",
-          i, i + 1, shape_.scale_log2, i + 2, i + 3, shape_.scale_log2);
+    w.line("const u32 p[{}] = {{", shape_.bytes ? 8 : 16);
+    for (int i = first; i < first + 32; i += 4) {
+      if (shape_.bytes) {
+        w.line("    exponentials(s[{}], s[{}], s[{}], s[{}], {}, shift, sum_a, sum_b),", i, i + 1, i + 2,
+               i + 3, shape_.scale_log2);
+      } else {
+        w.line(
+            "    exponentials(s[{}], s[{}], {}, shift, sum_a), exponentials(s[{}], s[{}], {}, shift, sum_b),",
+            i, i + 1, shape_.scale_log2, i + 2, i + 3, shape_.scale_log2);
+      }
+    }
     w.line("};");
-    w.line("tmem_store_16(s_at + {}, p);", first / 2);
+    w.line("tmem_store_{}(s_at + {}, p);", shape_.bytes ? 8 : 16, first / (shape_.bytes ? 4 : 2));
     w.close();
   }
 }

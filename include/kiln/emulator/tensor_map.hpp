@@ -11,8 +11,25 @@
 namespace kiln::emulator {
 
 /// Shared-memory swizzle of descriptors and tensor maps: byte address bits [4, 4+n) ^= bits [7, 7+n), n = 0,
-/// 1, 2, 3.
-enum class Swizzle : std::uint8_t { none = 0, b32 = 1, b64 = 2, b128 = 3 };
+/// 1, 2, 3. Of sm_100a's maps besides, with spans of 128 bytes: atoms of 32 bytes (bits [5, 7) ^= [7, 9)), the same with
+/// the halves of 16 bytes exchanged in odd lines of 128, atoms of 64 (bit 6 ^= bit 7). Numbered as CUtensorMapSwizzle.
+enum class Swizzle : std::uint8_t {
+  none = 0,
+  b32 = 1,
+  b64 = 2,
+  b128 = 3,
+  b128_atom32 = 4,
+  b128_atom32_flip8 = 5,
+  b128_atom64 = 6
+};
+/// Bytes after which a swizzle repeats within a row; 16: none.
+inline std::uint32_t swizzle_span(Swizzle swizzle) {
+  return swizzle > Swizzle::b128 ? 128 : 16u << static_cast<unsigned>(swizzle);
+}
+/// Bytes that stay together.
+inline std::uint32_t swizzle_piece(Swizzle swizzle) {
+  return swizzle == Swizzle::b128_atom32_flip8 ? 8 : 16;
+}
 
 /// Element types, numbered as CUtensorMapDataType.
 enum class TensorType : std::uint8_t {
@@ -28,7 +45,10 @@ enum class TensorType : std::uint8_t {
   bf16,
   f32_ftz,
   tf32,
-  tf32_ftz
+  tf32_ftz,
+  u4x16_align8,   ///< 16 elements of 4 bits in 8 bytes
+  u4x16_align16,  ///< the same; in shared memory a gap of 8 bytes follows
+  u6x16_align16   ///< 16 elements of 6 bits in 12 bytes; in shared memory a gap of 4 bytes follows
 };
 
 enum class TensorInterleave : std::uint8_t { none, b16, b32 };

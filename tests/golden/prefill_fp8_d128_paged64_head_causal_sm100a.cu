@@ -1,0 +1,1164 @@
+// prefill_fp8_d128_paged64_head_causal_sm100a: emitted by kiln VERSION. Do not edit: change the config and generate again.
+//
+// Config: {"name":"prefill_fp8_d128_paged64_head_causal_sm100a","target":"sm_100a","operation":"prefill","dtype":"fp8_e4m3","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":64,"quantization":{"granularity":"per_head","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[128,128,32],"BM":256,"BN":128,"BK":128,"num_threads":512,"swizzle":"64B","num_kv_stages":5,"num_qk_stages":1,"num_pv_stages":2,"shared_ring":false,"schedule":"sm100_prefill"}
+// Schedule sm100_prefill: two tiles of 128 query rows by 128 keys a tile, 5 KV stages of K and of V, 1 qk stages, P in 2 pieces.
+// Tensor memory: S0 P0 0, S1 P1 128, O0 256, O1 384, 512 of 512 columns.
+// Registers: 184 a softmax thread, 88 a correction thread, 56 others.
+// Shared memory (230772 bytes):
+//         0 ..   65536  q          Q, two tiles of 128 rows; O on its way out
+//     65536 ..  147456  k          K stages
+//    147456 ..  229376  v          V stages
+//    229376 ..  230400  factors    what each row of O is multiplied by
+//    230400 ..  230528  mbar       Q, S, P, the rest of P, factors full/empty, O; Q's place empty, left so
+//    230528 ..  230608  mbar_k     K ring full/empty
+//    230608 ..  230688  mbar_v     V ring full/empty
+//    230688 ..  230704  mbar_work  work items full/empty
+//    230704 ..  230768  work       work items, this one and the next
+//    230768 ..  230772  tmem       address of tensor memory
+//
+// Regenerate: kiln generate prefill_fp8_d128_paged64_head_causal_sm100a.json --out .
+// Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin prefill_fp8_d128_paged64_head_causal_sm100a.cu
+
+#define kInfinity __int_as_float(0x7f800000)
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef unsigned short u16;
+
+__device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// P is 2^(s * factor - base), and a row's base its maximum times `factor`, rounded. From a base of this size on the
+// rounding would show: there the maximum is subtracted before the product, and the base is 0.
+constexpr float kSteep = 65536.0f;
+__device__ __forceinline__ bool is_steep(float base) { return fabsf(base) >= kSteep; }
+// The product as everything relative to a row's base has it: rounded by itself, no part of a fused multiply-add.
+__device__ __forceinline__ float row_base(float maximum, float factor) { return __fmul_rn(maximum, factor); }
+// What a row's sums are multiplied by when its maximum goes from `from` to `to`; 0 while no key was visible. It takes
+// the maxima, not their rounded bases: the difference is below the rounding of the scores, and cancels over a row.
+__device__ __forceinline__ float rescale_factor(float from, float to, float factor) {
+  return exp2_approx((from - fmaxf(to, -3.402823466e38f)) * factor);
+}
+
+__device__ __forceinline__ float log2_approx(float x) {
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
+__device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
+  u32 packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
+  return packed;
+}
+
+// Lengths in memory: of queries, and of keys (offsets, too, or one for each sequence of pages).
+struct RaggedBatch { const int *cu_seqlens_q, *keys; int sequences, key_capacity; };
+
+// Rows of a sequence: the first of Q and of K in their tensors, and how many.
+struct Sequence { int q_start, seqlen_q, k_start, seqlen_k; };
+
+// The page table finds the keys; there are at most as many as the pages hold.
+__device__ __forceinline__ Sequence sequence_at(const RaggedBatch& batch, int b) {
+  const int q_start = batch.cu_seqlens_q[b];
+  return {q_start, batch.cu_seqlens_q[b + 1] - q_start, 0, min(max(batch.keys[b], 0), batch.key_capacity)};
+}
+
+// Work items in the order they are taken. Sequences come by length class (powers of two of KV tiles), longest first. Those
+// of a class whose K and V fit the L2 cache together are a section (or some heads of one sequence, where it is longer); in a
+// section the last query tiles come first, and the heads of a tile side by side. A warp walks over the batch, a sequence a
+// lane, and asks for items in ascending order.
+struct RaggedItems {
+  int total;      // items of the launch
+  u32 classes;    // length classes that are left, a bit each
+  int first;      // first of the 32 sequences that the lanes hold
+  int before;     // items before those of these sequences
+  int tiles;      // query tiles of this lane's sequence if it is of the class that is taken, else 0
+  int end;        // items of the sequences up to this lane's
+};
+
+__device__ __forceinline__ int length_class(const Sequence& sequence, int BN) {
+  return 32 - __clz((sequence.seqlen_k + BN - 1) / BN);
+}
+
+// The lanes take the sequences from items.first on.
+__device__ __forceinline__ void take_sequences(RaggedItems& items, const RaggedBatch& batch, int lane, int heads, int BM,
+                                               int BN) {
+  items.tiles = 0;
+  if (items.first + lane < batch.sequences) {
+    const Sequence own = sequence_at(batch, items.first + lane);
+    if (own.seqlen_q > 0 && items.classes >> length_class(own, BN) == 1) items.tiles = (own.seqlen_q + BM - 1) / BM;
+  }
+  items.end = items.tiles * heads;
+  for (int lanes = 1; lanes < 32; lanes *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, items.end, lanes);
+    if (lane >= lanes) items.end += other;
+  }
+}
+
+__device__ __forceinline__ RaggedItems first_items(const RaggedBatch& batch, int lane, int heads, int BM, int BN) {
+  int tiles = 0;
+  u32 classes = 0;
+#pragma unroll 4
+  for (int b = lane; b < batch.sequences; b += 32) {
+    const Sequence sequence = sequence_at(batch, b);
+    if (sequence.seqlen_q > 0) tiles += (sequence.seqlen_q + BM - 1) / BM, classes |= 1u << length_class(sequence, BN);
+  }
+  RaggedItems items;
+  items.total = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * heads;
+  items.classes = __reduce_or_sync(0xffffffffu, classes);
+  items.first = items.before = 0;
+  take_sequences(items, batch, lane, heads, BM, BN);
+  return items;
+}
+
+// Goes on to the sequences that have the item; false: none has, since lengths changed under the launch.
+__device__ __forceinline__ bool find_sequences(RaggedItems& items, const RaggedBatch& batch, int item, int lane, int heads,
+                                               int BM, int BN) {
+  for (;;) {
+    const int next = items.before + __shfl_sync(0xffffffffu, items.end, 31);
+    if (item < next) return true;
+    items.before = next;
+    items.first += 32;
+    if (items.first >= batch.sequences) items.first = 0, items.classes ^= 0x80000000u >> __clz(items.classes);
+    if (items.classes == 0) return false;
+    take_sequences(items, batch, lane, heads, BM, BN);
+  }
+}
+
+// Of the item: the lane that holds its sequence, the query tile, the head.
+struct RaggedPlace { int lane, tile, head; };
+
+__device__ __forceinline__ RaggedPlace place_of(const RaggedItems& items, int item, int lane, int heads, int heads_kv,
+                                                int section_tiles) {
+  // How many KV heads of the class's longest sequence fit together: a section is some lanes, or some heads of one.
+  const int fit = section_tiles >> (31 - __clz(items.classes)), group = heads / heads_kv;
+  int lanes = 1, section_heads = heads;
+  while (lanes < 32 && 2 * lanes * heads_kv <= fit) lanes *= 2;
+  while (section_heads > fit * group && section_heads % (2 * group) == 0) section_heads /= 2;
+  item -= items.before;
+  const int first = __popc(__ballot_sync(0xffffffffu, items.end <= item)) & -lanes;
+  const int before = __shfl_sync(0xffffffffu, items.end, first - 1);
+  if (first > 0) item -= before;
+  const int tiles = (lane & -lanes) == first ? items.tiles : 0;
+  const int section_items = (int)__reduce_add_sync(0xffffffffu, (u32)tiles) * section_heads;
+  const int section = item / section_items;
+  item -= section * section_items;
+  // The least tile number with so few items above it that this one is not among them.
+  int low = 0, high = (int)__reduce_max_sync(0xffffffffu, (u32)tiles) - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    const int above = (int)__reduce_add_sync(0xffffffffu, (u32)max(tiles - 1 - middle, 0)) * section_heads;
+    if (above <= item) high = middle; else low = middle + 1;
+  }
+  item -= (int)__reduce_add_sync(0xffffffffu, (u32)max(tiles - 1 - low, 0)) * section_heads;
+  const int rank = item / section_heads;
+  const u32 having = __ballot_sync(0xffffffffu, tiles > low);
+  const bool here = tiles > low && __popc(having & ((1u << lane) - 1)) == rank;
+  return {__ffs(__ballot_sync(0xffffffffu, here)) - 1, low, section * section_heads + item - rank * section_heads};
+}
+
+// Writes the item where all read it: first row, head, sequence; rows of the sequence. None is left: first row -1.
+__device__ __forceinline__ void write_item(int4* out, RaggedItems& items, const RaggedBatch& batch, int item, int lane,
+                                           int heads, int heads_kv, int BM, int BN, int section_tiles) {
+  if (item >= items.total || !find_sequences(items, batch, item, lane, heads, BM, BN)) {
+    items.total = min(items.total, item);
+    if (lane == 0) out[0] = make_int4(-1, 0, 0, 0);
+    __syncwarp();
+    return;
+  }
+  const RaggedPlace place = place_of(items, item, lane, heads, heads_kv, section_tiles);
+  if (lane == place.lane) {
+    const Sequence own = sequence_at(batch, items.first + lane);
+    out[0] = make_int4(place.tile * BM, place.head, items.first + lane, 0);
+    out[1] = make_int4(own.q_start, own.seqlen_q, own.k_start, own.seqlen_k);
+  }
+  __syncwarp();
+}
+
+struct __align__(64) TensorMap { unsigned char bytes[128]; };
+
+// True in one lane of the (converged) warp.
+__device__ __forceinline__ bool elect_one() {
+  u32 elected;
+  asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(elected));
+  return elected != 0;
+}
+
+#define SETMAXNREG_INC(n) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n))
+#define SETMAXNREG_DEC(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
+
+__device__ __forceinline__ void mbarrier_init(u32 bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory");
+}
+
+__device__ __forceinline__ void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// Arrives once and tells the barrier how many bytes this phase will receive.
+__device__ __forceinline__ void mbarrier_arrive_expect_tx(u32 bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void mbarrier_arrive(u32 bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+// Returns once the phase of this parity has completed; a fresh barrier has completed parity 1.
+__device__ __forceinline__ void mbarrier_wait(u32 bar, u32 parity) {
+  asm volatile(
+      "{ .reg .pred done;\n"
+      "WAIT: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "  @done bra DONE;\n"
+      "  bra WAIT;\n"
+      "DONE: }" ::"r"(bar),
+      "r"(parity)
+      : "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// One box of a 4-D tensor into shared memory; its bytes complete on `bar`. `policy` is an L2 cache-policy word.
+__device__ __forceinline__ void tma_load(u32 dst, const TensorMap* map, u32 bar, int c0, int c1, int c2, int c3, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(dst),
+      "l"(map), "r"(bar), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "l"(policy)
+      : "memory");
+}
+
+// One box of shared memory into a 4-D tensor; rows outside it are clipped. Belongs to the current bulk group.
+__device__ __forceinline__ void tma_store(const TensorMap* map, u32 src, int c0, int c1, int c2, int c3) {
+  asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map), "r"(src),
+               "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+               : "memory");
+}
+__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until every committed store has read its shared memory.
+__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+// Makes this thread's ordinary shared-memory writes visible to the tensor cores and the copy engine.
+__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// 64-bit matrix descriptor from its two words; only the low one (address) changes between steps.
+__device__ __forceinline__ u64 descriptor(u32 low, u32 high) { return ((u64)high << 32) | low; }
+
+// Four floats as E4M3, the first in the lowest byte; those over 448 become 448.
+__device__ __forceinline__ u32 pack_e4m3(float a, float b, float c, float d) {
+  u32 packed;
+  asm("{ .reg .b16 low, high; cvt.rn.satfinite.e4m3x2.f32 low, %2, %1; cvt.rn.satfinite.e4m3x2.f32 high, %4, %3;\n"
+      "  mov.b32 %0, {low, high}; }"
+      : "=r"(packed)
+      : "f"(a), "f"(b), "f"(c), "f"(d));
+  return packed;
+}
+
+__device__ __forceinline__ uint4 load_shared_16(u32 at) {
+  uint4 x;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ float load_shared_float(u32 at) {
+  float x;
+  asm volatile("ld.shared.f32 %0, [%1];" : "=f"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ u32 load_shared(u32 at) {
+  u32 x;
+  asm volatile("ld.shared.u32 %0, [%1];" : "=r"(x) : "r"(at) : "memory");
+  return x;
+}
+__device__ __forceinline__ void store_shared_16(u32 at, uint4 x) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+__device__ __forceinline__ void store_shared(u32 at, u32 x) { asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory"); }
+
+__device__ __forceinline__ void zero_16_bytes(u32 address) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(address), "r"(0) : "memory");
+}
+
+// Shared to global memory.
+__device__ __forceinline__ void copy_16_bytes(u16* dst, u32 src) {
+  asm volatile(
+      "{ .reg .b32 a, b, c, d; ld.shared.v4.u32 {a, b, c, d}, [%1]; st.global.v4.u32 [%0], {a, b, c, d}; }" ::"l"(dst), "r"(src)
+      : "memory");
+}
+
+// By one whole warp: `columns` columns of tensor memory, a power of two; their address goes to shared memory. No other
+// block of the processor waits for more after that.
+__device__ __forceinline__ void tmem_alloc(u32 address_at, u32 columns) {
+  asm volatile(
+      "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n"
+      "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::"r"(address_at),
+      "r"(columns)
+      : "memory");
+}
+__device__ __forceinline__ void tmem_dealloc(u32 tmem, u32 columns) {
+  asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(tmem), "r"(columns) : "memory");
+}
+
+// Around every hand-over between threads: what this thread did in tensor memory before, and does after.
+__device__ __forceinline__ void tcgen05_fence_before() { asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory"); }
+__device__ __forceinline__ void tcgen05_fence_after() { asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory"); }
+
+// Until this warp's stores to tensor memory have been done.
+__device__ __forceinline__ void tmem_wait_store() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
+
+// 8 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_8(u32 at, const u32* x) {
+  asm volatile("tcgen05.st.sync.aligned.32x32b.x8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};" ::"r"(at), "r"(x[0]), "r"(x[1]),
+               "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]), "r"(x[6]), "r"(x[7])
+               : "memory");
+}
+
+// The same of E4M3: a contraction of 32 elements a step.
+__device__ __forceinline__ void mma_smem(u32 d, u64 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], %1, %2, %3, add; }" ::"r"(d),
+      "l"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+__device__ __forceinline__ void mma_tmem(u32 d, u32 a, u64 b, u32 kind, bool add) {
+  asm volatile(
+      "{ .reg .pred add; setp.ne.b32 add, %4, 0;\n"
+      "  tcgen05.mma.cta_group::1.kind::f8f6f4 [%0], [%1], %2, %3, add; }" ::"r"(d),
+      "r"(a), "l"(b), "r"(kind), "r"((u32)add)
+      : "memory");
+}
+
+// One arrival on the barrier when every product that this thread issued before has ended.
+__device__ __forceinline__ void tcgen05_commit(u32 bar) {
+  asm volatile("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%0];" ::"r"(bar) : "memory");
+}
+
+__device__ __forceinline__ float max_of_three(float a, float b, float c) {
+  float y;
+  asm("max.f32 %0, %1, %2, %3;" : "=f"(y) : "f"(a), "f"(b), "f"(c));
+  return y;
+}
+
+// Two numbers an instruction: x = x * factor + add, x *= factor, sum += x.
+__device__ __forceinline__ void fma_pair(float& x, float& y, float factor, float add) {
+  asm("{ .reg .b64 v, f, a; mov.b64 v, {%0, %1}; mov.b64 f, {%2, %2}; mov.b64 a, {%3, %3};\n"
+      "  fma.rn.f32x2 v, v, f, a; mov.b64 {%0, %1}, v; }"
+      : "+f"(x), "+f"(y)
+      : "f"(factor), "f"(add));
+}
+__device__ __forceinline__ void scale_pair(float& x, float& y, float factor) {
+  asm("{ .reg .b64 v, f; mov.b64 v, {%0, %1}; mov.b64 f, {%2, %2}; mul.rn.f32x2 v, v, f; mov.b64 {%0, %1}, v; }"
+      : "+f"(x), "+f"(y)
+      : "f"(factor));
+}
+__device__ __forceinline__ void add_pair(float2& sum, float x, float y) {
+  asm("{ .reg .b64 v, s; mov.b64 v, {%2, %3}; mov.b64 s, {%0, %1}; add.rn.f32x2 s, s, v; mov.b64 {%0, %1}, s; }"
+      : "+f"(sum.x), "+f"(sum.y)
+      : "f"(x), "f"(y));
+}
+
+__device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }
+
+// 128 columns of this lane's row, with the wait for them.
+__device__ __forceinline__ void tmem_load_128(float (&x)[128], u32 at) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%128 + 0];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, [%128 + 32];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, [%128 + 64];\n"
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127}, [%128 + 96];\n"
+      "tcgen05.wait::ld.sync.aligned;" :
+        "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
+        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
+        "=f"(x[16]), "=f"(x[17]), "=f"(x[18]), "=f"(x[19]), "=f"(x[20]), "=f"(x[21]), "=f"(x[22]), "=f"(x[23]),
+        "=f"(x[24]), "=f"(x[25]), "=f"(x[26]), "=f"(x[27]), "=f"(x[28]), "=f"(x[29]), "=f"(x[30]), "=f"(x[31]),
+        "=f"(x[32]), "=f"(x[33]), "=f"(x[34]), "=f"(x[35]), "=f"(x[36]), "=f"(x[37]), "=f"(x[38]), "=f"(x[39]),
+        "=f"(x[40]), "=f"(x[41]), "=f"(x[42]), "=f"(x[43]), "=f"(x[44]), "=f"(x[45]), "=f"(x[46]), "=f"(x[47]),
+        "=f"(x[48]), "=f"(x[49]), "=f"(x[50]), "=f"(x[51]), "=f"(x[52]), "=f"(x[53]), "=f"(x[54]), "=f"(x[55]),
+        "=f"(x[56]), "=f"(x[57]), "=f"(x[58]), "=f"(x[59]), "=f"(x[60]), "=f"(x[61]), "=f"(x[62]), "=f"(x[63]),
+        "=f"(x[64]), "=f"(x[65]), "=f"(x[66]), "=f"(x[67]), "=f"(x[68]), "=f"(x[69]), "=f"(x[70]), "=f"(x[71]),
+        "=f"(x[72]), "=f"(x[73]), "=f"(x[74]), "=f"(x[75]), "=f"(x[76]), "=f"(x[77]), "=f"(x[78]), "=f"(x[79]),
+        "=f"(x[80]), "=f"(x[81]), "=f"(x[82]), "=f"(x[83]), "=f"(x[84]), "=f"(x[85]), "=f"(x[86]), "=f"(x[87]),
+        "=f"(x[88]), "=f"(x[89]), "=f"(x[90]), "=f"(x[91]), "=f"(x[92]), "=f"(x[93]), "=f"(x[94]), "=f"(x[95]),
+        "=f"(x[96]), "=f"(x[97]), "=f"(x[98]), "=f"(x[99]), "=f"(x[100]), "=f"(x[101]), "=f"(x[102]), "=f"(x[103]),
+        "=f"(x[104]), "=f"(x[105]), "=f"(x[106]), "=f"(x[107]), "=f"(x[108]), "=f"(x[109]), "=f"(x[110]), "=f"(x[111]),
+        "=f"(x[112]), "=f"(x[113]), "=f"(x[114]), "=f"(x[115]), "=f"(x[116]), "=f"(x[117]), "=f"(x[118]), "=f"(x[119]),
+        "=f"(x[120]), "=f"(x[121]), "=f"(x[122]), "=f"(x[123]), "=f"(x[124]), "=f"(x[125]), "=f"(x[126]), "=f"(x[127])
+      : "r"(at));
+}
+
+// 32 columns of this lane's row, with the wait for them.
+__device__ __forceinline__ void tmem_load_32(float (&x)[32], u32 at) {
+  asm volatile(
+      "tcgen05.ld.sync.aligned.32x32b.x32.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, [%32 + 0];\n"
+      "tcgen05.wait::ld.sync.aligned;" :
+        "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]), "=f"(x[4]), "=f"(x[5]), "=f"(x[6]), "=f"(x[7]),
+        "=f"(x[8]), "=f"(x[9]), "=f"(x[10]), "=f"(x[11]), "=f"(x[12]), "=f"(x[13]), "=f"(x[14]), "=f"(x[15]),
+        "=f"(x[16]), "=f"(x[17]), "=f"(x[18]), "=f"(x[19]), "=f"(x[20]), "=f"(x[21]), "=f"(x[22]), "=f"(x[23]),
+        "=f"(x[24]), "=f"(x[25]), "=f"(x[26]), "=f"(x[27]), "=f"(x[28]), "=f"(x[29]), "=f"(x[30]), "=f"(x[31])
+      : "r"(at));
+}
+
+// 32 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_floats_32(u32 at, const float (&x)[32]) {
+  asm volatile(
+      "tcgen05.st.sync.aligned.32x32b.x32.b32 [%0 + 0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32};\n"
+      ::"r"(at),
+        "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
+        "f"(x[8]), "f"(x[9]), "f"(x[10]), "f"(x[11]), "f"(x[12]), "f"(x[13]), "f"(x[14]), "f"(x[15]),
+        "f"(x[16]), "f"(x[17]), "f"(x[18]), "f"(x[19]), "f"(x[20]), "f"(x[21]), "f"(x[22]), "f"(x[23]),
+        "f"(x[24]), "f"(x[25]), "f"(x[26]), "f"(x[27]), "f"(x[28]), "f"(x[29]), "f"(x[30]), "f"(x[31])
+      : "memory");
+}
+
+// One work item: 256 query rows of one head of one sequence, and the KV tiles they see.
+struct Work {
+  int m_start;      // first query row of the tile
+  int head, batch;  // query head, sequence
+  int kv_head;
+  int q_start, seqlen_q, k_start, seqlen_k;  // rows of the sequence: first one in its tensor, and how many
+  int num_blocks;   // KV tiles are visited from num_blocks - 1 down to 0; 0: none
+};
+
+__device__ __forceinline__ Work decode_work(int4 place, int4 rows, int heads_q, int heads_kv) {
+  Work work;
+  work.m_start = place.x; work.head = place.y; work.batch = place.z;
+  work.q_start = rows.x; work.seqlen_q = rows.y; work.k_start = rows.z; work.seqlen_k = rows.w;
+  work.kv_head = work.head / (heads_q / heads_kv);
+  // Key positions of the tile's first and last row, m + seqlen_k - seqlen_q, bound the keys it sees.
+  const int position = work.m_start + work.seqlen_k - work.seqlen_q;
+  const int end_key = min(work.seqlen_k, position + 255 + 1);
+  work.num_blocks = (max(end_key, 0) + 127) / 128;
+  return work;
+}
+
+// S = Q K', the instruction descriptor: 128 x 128, K K-major. O += P V: 128 x 128, V MN-major.
+constexpr u32 kScoresKind = 0x8200010u, kOutputKind = 0x8210010u;
+// Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
+constexpr u32 kQHigh = 0x80004020u, kKHigh = 0x80004020u, kVHigh = 0x80004020u;
+
+// S = Q K': columns 0 to 127 of Q and K, 32 a step.
+__device__ __forceinline__ void issue_scores(u32 s, u32 q, u32 k) {
+  mma_smem(s, descriptor(q + 0, kQHigh), descriptor(k + 0, kKHigh), kScoresKind, false);
+  mma_smem(s, descriptor(q + 2, kQHigh), descriptor(k + 2, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 512, kQHigh), descriptor(k + 512, kKHigh), kScoresKind, true);
+  mma_smem(s, descriptor(q + 514, kQHigh), descriptor(k + 514, kKHigh), kScoresKind, true);
+}
+// O (+)= P V, 4 steps of 32 keys, as P comes from softmax. `p_full` also tells that O has been rescaled.
+__device__ __forceinline__ void issue_output(u32 o, u32 p, u32 v, bool add, u32 p_full, u32 p_rest, u32 phase) {
+  mbarrier_wait(p_full, phase);
+  tcgen05_fence_after();
+  mma_tmem(o, p + 0, descriptor(v + 0, kVHigh), kOutputKind, add);
+  mma_tmem(o, p + 8, descriptor(v + 128, kVHigh), kOutputKind, true);
+  mma_tmem(o, p + 16, descriptor(v + 256, kVHigh), kOutputKind, true);
+  mbarrier_wait(p_rest, phase);
+  tcgen05_fence_after();
+  mma_tmem(o, p + 24, descriptor(v + 384, kVHigh), kOutputKind, true);
+}
+
+// Four scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
+__device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
+                                            float2& sum_b) {
+  fma_pair(a, b, factor, -shift);
+  fma_pair(c, d, factor, -shift);
+  a = exp2_approx(a), b = exp2_approx(b), c = exp2_approx(c), d = exp2_approx(d);
+  add_pair(sum_a, a, b);
+  add_pair(sum_b, c, d);
+  return pack_e4m3(a, b, c, d);
+}
+
+// 128 columns of O of this lane's row times a factor.
+__device__ __forceinline__ void rescale_output(u32 o, float alpha) {
+  float x[32];
+#pragma unroll
+  for (int column = 0; column < 128; column += 32) {
+    tmem_load_32(x, o + column);
+#pragma unroll
+    for (int i = 0; i < 32; i += 2) scale_pair(x[i], x[i + 1], alpha);
+    tmem_store_floats_32(o + column, x);
+  }
+  tmem_wait_store();
+}
+
+// The same to shared memory, in 16 bits, swizzled: 16-byte chunk c of a row of 128 bytes is at chunk c ^ (row % 8).
+__device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+#pragma unroll
+  for (int column = 0; column < 128; column += 32) {
+    float x[32];
+    if (any) {
+      tmem_load_32(x, o + column);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 32; ++i) x[i] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < 32; i += 8) {
+      const u32 chunk = (column + i) % 64 / 8;
+      store_shared_16(row_at + (column + i) / 64 * 16384 + ((chunk << 4) ^ swizzle),
+                      make_uint4(pack_bf16(x[i] * inv_sum, x[i + 1] * inv_sum), pack_bf16(x[i + 2] * inv_sum, x[i + 3] * inv_sum),
+                                 pack_bf16(x[i + 4] * inv_sum, x[i + 5] * inv_sum), pack_bf16(x[i + 6] * inv_sum, x[i + 7] * inv_sum)));
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(512, 1)
+kiln_prefill_fp8_d128_paged64_head_causal_sm100a(const __grid_constant__ TensorMap q_map,
+    const __grid_constant__ TensorMap k_map,
+    const __grid_constant__ TensorMap v_map,
+    const __grid_constant__ TensorMap o_map,
+    float* lse,
+    const float* q_scale,
+    const float* k_scale,
+    const float* v_scale,
+    u16* o,
+    const int* cu_seqlens_q,
+    const int* seqlens_k,
+    const int* page_table,
+    const int page_table_stride,
+    const int num_pages,
+    int* tile_counter,
+    const int heads_q,
+    const int heads_kv,
+    const int key_capacity,
+    const int batch,
+    const int total_q,
+    const long long o_stride_seq,
+    const long long o_stride_head,
+    const float scale_log2,
+    const float scale) {
+  #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)
+  asm volatile("trap;");  // built for plain sm_100, which has no tcgen05
+  #else
+  extern __shared__ __align__(1024) unsigned char smem_bytes[];
+  const u32 smem = smem_address(smem_bytes);
+  const u32 smem_q = smem + 0, smem_k = smem + 65536, smem_v = smem + 147456, smem_factors = smem + 229376;
+  // Of each tile of queries, tile 1's 8 bytes behind: Q is there; S is there; P is there and O rescaled, the rest of P; the
+  // rows' factors are there, and were read; every P V has ended. And of both: the place of Q, where O leaves, is free; it
+  // stays without a Q, for an item that has no keys.
+  const u32 mbar_q_full = smem + 230400, mbar_s_full = mbar_q_full + 16, mbar_p_full = mbar_q_full + 32;
+  const u32 mbar_p_rest = mbar_q_full + 48, mbar_factor_full = mbar_q_full + 64, mbar_factor_empty = mbar_q_full + 80;
+  const u32 mbar_o_full = mbar_q_full + 96, mbar_q_empty = mbar_q_full + 112, mbar_q_none = mbar_q_full + 120;
+  const u32 mbar_k_full = smem + 230528, mbar_k_empty = smem + 230568;
+  const u32 mbar_v_full = smem + 230608, mbar_v_empty = smem + 230648;
+  const u32 mbar_work_full = smem + 230688, mbar_work_empty = smem + 230696;
+  int4* const work_items = (int4*)(smem_bytes + 230704);  // this item and the next: place, rows of the sequence
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+
+  if (warp == 12) tmem_alloc(smem + 230768, 512);
+  if (threadIdx.x == 0) {
+    prefetch_tensor_map(&q_map);
+    prefetch_tensor_map(&k_map);
+    prefetch_tensor_map(&v_map);
+    prefetch_tensor_map(&o_map);
+  #pragma unroll
+    for (int i = 0; i < 16; i += 8) {
+      mbarrier_init(mbar_q_full + i, 1);
+      mbarrier_init(mbar_s_full + i, 1);
+      mbarrier_init(mbar_p_full + i, 8);  // a lane of each warp of softmax and of correction
+      mbarrier_init(mbar_p_rest + i, 4);
+      mbarrier_init(mbar_factor_full + i, 4);
+      mbarrier_init(mbar_factor_empty + i, 4);
+      mbarrier_init(mbar_o_full + i, 1);
+    }
+    mbarrier_init(mbar_q_empty, 4);
+    mbarrier_init(mbar_q_none, 1);
+    mbarrier_init(mbar_k_full + 0, 1);
+    mbarrier_init(mbar_k_full + 8, 1);
+    mbarrier_init(mbar_k_full + 16, 1);
+    mbarrier_init(mbar_k_full + 24, 1);
+    mbarrier_init(mbar_k_full + 32, 1);
+    mbarrier_init(mbar_k_empty + 0, 1);
+    mbarrier_init(mbar_k_empty + 8, 1);
+    mbarrier_init(mbar_k_empty + 16, 1);
+    mbarrier_init(mbar_k_empty + 24, 1);
+    mbarrier_init(mbar_k_empty + 32, 1);
+    mbarrier_init(mbar_v_full + 0, 1);
+    mbarrier_init(mbar_v_full + 8, 1);
+    mbarrier_init(mbar_v_full + 16, 1);
+    mbarrier_init(mbar_v_full + 24, 1);
+    mbarrier_init(mbar_v_full + 32, 1);
+    mbarrier_init(mbar_v_empty + 0, 1);
+    mbarrier_init(mbar_v_empty + 8, 1);
+    mbarrier_init(mbar_v_empty + 16, 1);
+    mbarrier_init(mbar_v_empty + 24, 1);
+    mbarrier_init(mbar_v_empty + 32, 1);
+    mbarrier_init(mbar_work_full + 0, 1);
+    mbarrier_init(mbar_work_empty + 0, 14);
+    fence_mbarrier_init();
+  }
+  tcgen05_fence_before();
+  __syncthreads();
+  tcgen05_fence_after();
+  const u32 tmem = *(volatile u32*)(smem_bytes + 230768);  // columns: S0 P0 0, S1 P1 128, O0 256, O1 384
+
+  if (warp < 8) {
+    // ---- softmax: a row of a tile of queries a thread
+    SETMAXNREG_INC(184);
+    const int tile = warp / 4;
+    const u32 s_at = tmem + tile * 128 + ((u32)(warp % 4) << 21);  // this warp's 32 lanes of S, which P takes the place of
+    const u32 factor_at = smem_factors + 4 * threadIdx.x;  // what the row of O is multiplied by
+    const u32 s_full = mbar_s_full + 8 * tile, p_full = mbar_p_full + 8 * tile;
+    const u32 factor_full = mbar_factor_full + 8 * tile, factor_empty = mbar_factor_empty + 8 * tile;
+    const u32 p_rest = mbar_p_rest + 8 * tile;
+    u32 s_phase = 0, factor_phase = 1;
+    u32 work_phase = 0;
+    for (;;) {
+      mbarrier_wait(mbar_work_full, work_phase);
+      const int4* const item = work_items + 2 * work_phase;
+      const int4 place = item[0], rows_of = item[1];
+      work_phase ^= 1;
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(mbar_work_empty);
+      // of a value that shared memory gave, the compiler does not know that it is the warp's
+      if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
+      const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+      const int row = work.m_start + threadIdx.x;  // of the sequence; may be past its end
+      const float key_scale = q_scale[0] * k_scale[work.kv_head];
+      const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);
+      // keys that all rows of this warp see
+      const int position = work.m_start + 32 * warp + work.seqlen_k - work.seqlen_q;
+      const int clean_end = min(work.seqlen_k, position + 1);
+      float row_max = -kInfinity, row_sum = 0.0f;
+  #pragma unroll 1
+      for (int n = work.num_blocks - 1; n >= 0; --n) {
+        mbarrier_wait(s_full, s_phase);
+        s_phase ^= 1;
+        tcgen05_fence_after();
+        float s[128];
+        tmem_load_128(s, s_at);
+        if (!(key_scale > 0.0f)) {
+          const float sign = key_scale == 0.0f ? 0.0f : -1.0f;
+          scale_pair(s[0], s[1], sign); scale_pair(s[2], s[3], sign);
+          scale_pair(s[4], s[5], sign); scale_pair(s[6], s[7], sign);
+          scale_pair(s[8], s[9], sign); scale_pair(s[10], s[11], sign);
+          scale_pair(s[12], s[13], sign); scale_pair(s[14], s[15], sign);
+          scale_pair(s[16], s[17], sign); scale_pair(s[18], s[19], sign);
+          scale_pair(s[20], s[21], sign); scale_pair(s[22], s[23], sign);
+          scale_pair(s[24], s[25], sign); scale_pair(s[26], s[27], sign);
+          scale_pair(s[28], s[29], sign); scale_pair(s[30], s[31], sign);
+          scale_pair(s[32], s[33], sign); scale_pair(s[34], s[35], sign);
+          scale_pair(s[36], s[37], sign); scale_pair(s[38], s[39], sign);
+          scale_pair(s[40], s[41], sign); scale_pair(s[42], s[43], sign);
+          scale_pair(s[44], s[45], sign); scale_pair(s[46], s[47], sign);
+          scale_pair(s[48], s[49], sign); scale_pair(s[50], s[51], sign);
+          scale_pair(s[52], s[53], sign); scale_pair(s[54], s[55], sign);
+          scale_pair(s[56], s[57], sign); scale_pair(s[58], s[59], sign);
+          scale_pair(s[60], s[61], sign); scale_pair(s[62], s[63], sign);
+          scale_pair(s[64], s[65], sign); scale_pair(s[66], s[67], sign);
+          scale_pair(s[68], s[69], sign); scale_pair(s[70], s[71], sign);
+          scale_pair(s[72], s[73], sign); scale_pair(s[74], s[75], sign);
+          scale_pair(s[76], s[77], sign); scale_pair(s[78], s[79], sign);
+          scale_pair(s[80], s[81], sign); scale_pair(s[82], s[83], sign);
+          scale_pair(s[84], s[85], sign); scale_pair(s[86], s[87], sign);
+          scale_pair(s[88], s[89], sign); scale_pair(s[90], s[91], sign);
+          scale_pair(s[92], s[93], sign); scale_pair(s[94], s[95], sign);
+          scale_pair(s[96], s[97], sign); scale_pair(s[98], s[99], sign);
+          scale_pair(s[100], s[101], sign); scale_pair(s[102], s[103], sign);
+          scale_pair(s[104], s[105], sign); scale_pair(s[106], s[107], sign);
+          scale_pair(s[108], s[109], sign); scale_pair(s[110], s[111], sign);
+          scale_pair(s[112], s[113], sign); scale_pair(s[114], s[115], sign);
+          scale_pair(s[116], s[117], sign); scale_pair(s[118], s[119], sign);
+          scale_pair(s[120], s[121], sign); scale_pair(s[122], s[123], sign);
+          scale_pair(s[124], s[125], sign); scale_pair(s[126], s[127], sign);
+        }
+        // the end of some row's keys lies in this tile
+        if ((n + 1) * 128 > clean_end) {
+          // keys past the row's own position or the end of the sequence do not count
+          const int end_0 = min(work.seqlen_k, row + work.seqlen_k - work.seqlen_q + 1) - (n * 128);
+          if (0 >= end_0) s[0] = -kInfinity; if (1 >= end_0) s[1] = -kInfinity;
+          if (2 >= end_0) s[2] = -kInfinity; if (3 >= end_0) s[3] = -kInfinity;
+          if (4 >= end_0) s[4] = -kInfinity; if (5 >= end_0) s[5] = -kInfinity;
+          if (6 >= end_0) s[6] = -kInfinity; if (7 >= end_0) s[7] = -kInfinity;
+          if (8 >= end_0) s[8] = -kInfinity; if (9 >= end_0) s[9] = -kInfinity;
+          if (10 >= end_0) s[10] = -kInfinity; if (11 >= end_0) s[11] = -kInfinity;
+          if (12 >= end_0) s[12] = -kInfinity; if (13 >= end_0) s[13] = -kInfinity;
+          if (14 >= end_0) s[14] = -kInfinity; if (15 >= end_0) s[15] = -kInfinity;
+          if (16 >= end_0) s[16] = -kInfinity; if (17 >= end_0) s[17] = -kInfinity;
+          if (18 >= end_0) s[18] = -kInfinity; if (19 >= end_0) s[19] = -kInfinity;
+          if (20 >= end_0) s[20] = -kInfinity; if (21 >= end_0) s[21] = -kInfinity;
+          if (22 >= end_0) s[22] = -kInfinity; if (23 >= end_0) s[23] = -kInfinity;
+          if (24 >= end_0) s[24] = -kInfinity; if (25 >= end_0) s[25] = -kInfinity;
+          if (26 >= end_0) s[26] = -kInfinity; if (27 >= end_0) s[27] = -kInfinity;
+          if (28 >= end_0) s[28] = -kInfinity; if (29 >= end_0) s[29] = -kInfinity;
+          if (30 >= end_0) s[30] = -kInfinity; if (31 >= end_0) s[31] = -kInfinity;
+          if (32 >= end_0) s[32] = -kInfinity; if (33 >= end_0) s[33] = -kInfinity;
+          if (34 >= end_0) s[34] = -kInfinity; if (35 >= end_0) s[35] = -kInfinity;
+          if (36 >= end_0) s[36] = -kInfinity; if (37 >= end_0) s[37] = -kInfinity;
+          if (38 >= end_0) s[38] = -kInfinity; if (39 >= end_0) s[39] = -kInfinity;
+          if (40 >= end_0) s[40] = -kInfinity; if (41 >= end_0) s[41] = -kInfinity;
+          if (42 >= end_0) s[42] = -kInfinity; if (43 >= end_0) s[43] = -kInfinity;
+          if (44 >= end_0) s[44] = -kInfinity; if (45 >= end_0) s[45] = -kInfinity;
+          if (46 >= end_0) s[46] = -kInfinity; if (47 >= end_0) s[47] = -kInfinity;
+          if (48 >= end_0) s[48] = -kInfinity; if (49 >= end_0) s[49] = -kInfinity;
+          if (50 >= end_0) s[50] = -kInfinity; if (51 >= end_0) s[51] = -kInfinity;
+          if (52 >= end_0) s[52] = -kInfinity; if (53 >= end_0) s[53] = -kInfinity;
+          if (54 >= end_0) s[54] = -kInfinity; if (55 >= end_0) s[55] = -kInfinity;
+          if (56 >= end_0) s[56] = -kInfinity; if (57 >= end_0) s[57] = -kInfinity;
+          if (58 >= end_0) s[58] = -kInfinity; if (59 >= end_0) s[59] = -kInfinity;
+          if (60 >= end_0) s[60] = -kInfinity; if (61 >= end_0) s[61] = -kInfinity;
+          if (62 >= end_0) s[62] = -kInfinity; if (63 >= end_0) s[63] = -kInfinity;
+          if (64 >= end_0) s[64] = -kInfinity; if (65 >= end_0) s[65] = -kInfinity;
+          if (66 >= end_0) s[66] = -kInfinity; if (67 >= end_0) s[67] = -kInfinity;
+          if (68 >= end_0) s[68] = -kInfinity; if (69 >= end_0) s[69] = -kInfinity;
+          if (70 >= end_0) s[70] = -kInfinity; if (71 >= end_0) s[71] = -kInfinity;
+          if (72 >= end_0) s[72] = -kInfinity; if (73 >= end_0) s[73] = -kInfinity;
+          if (74 >= end_0) s[74] = -kInfinity; if (75 >= end_0) s[75] = -kInfinity;
+          if (76 >= end_0) s[76] = -kInfinity; if (77 >= end_0) s[77] = -kInfinity;
+          if (78 >= end_0) s[78] = -kInfinity; if (79 >= end_0) s[79] = -kInfinity;
+          if (80 >= end_0) s[80] = -kInfinity; if (81 >= end_0) s[81] = -kInfinity;
+          if (82 >= end_0) s[82] = -kInfinity; if (83 >= end_0) s[83] = -kInfinity;
+          if (84 >= end_0) s[84] = -kInfinity; if (85 >= end_0) s[85] = -kInfinity;
+          if (86 >= end_0) s[86] = -kInfinity; if (87 >= end_0) s[87] = -kInfinity;
+          if (88 >= end_0) s[88] = -kInfinity; if (89 >= end_0) s[89] = -kInfinity;
+          if (90 >= end_0) s[90] = -kInfinity; if (91 >= end_0) s[91] = -kInfinity;
+          if (92 >= end_0) s[92] = -kInfinity; if (93 >= end_0) s[93] = -kInfinity;
+          if (94 >= end_0) s[94] = -kInfinity; if (95 >= end_0) s[95] = -kInfinity;
+          if (96 >= end_0) s[96] = -kInfinity; if (97 >= end_0) s[97] = -kInfinity;
+          if (98 >= end_0) s[98] = -kInfinity; if (99 >= end_0) s[99] = -kInfinity;
+          if (100 >= end_0) s[100] = -kInfinity; if (101 >= end_0) s[101] = -kInfinity;
+          if (102 >= end_0) s[102] = -kInfinity; if (103 >= end_0) s[103] = -kInfinity;
+          if (104 >= end_0) s[104] = -kInfinity; if (105 >= end_0) s[105] = -kInfinity;
+          if (106 >= end_0) s[106] = -kInfinity; if (107 >= end_0) s[107] = -kInfinity;
+          if (108 >= end_0) s[108] = -kInfinity; if (109 >= end_0) s[109] = -kInfinity;
+          if (110 >= end_0) s[110] = -kInfinity; if (111 >= end_0) s[111] = -kInfinity;
+          if (112 >= end_0) s[112] = -kInfinity; if (113 >= end_0) s[113] = -kInfinity;
+          if (114 >= end_0) s[114] = -kInfinity; if (115 >= end_0) s[115] = -kInfinity;
+          if (116 >= end_0) s[116] = -kInfinity; if (117 >= end_0) s[117] = -kInfinity;
+          if (118 >= end_0) s[118] = -kInfinity; if (119 >= end_0) s[119] = -kInfinity;
+          if (120 >= end_0) s[120] = -kInfinity; if (121 >= end_0) s[121] = -kInfinity;
+          if (122 >= end_0) s[122] = -kInfinity; if (123 >= end_0) s[123] = -kInfinity;
+          if (124 >= end_0) s[124] = -kInfinity; if (125 >= end_0) s[125] = -kInfinity;
+          if (126 >= end_0) s[126] = -kInfinity; if (127 >= end_0) s[127] = -kInfinity;
+        }
+        float max_a = fmaxf(s[0], s[1]), max_b = fmaxf(s[2], s[3]), max_c = fmaxf(s[4], s[5]), max_d = fmaxf(s[6], s[7]);
+        max_a = max_of_three(max_a, s[8], s[9]); max_b = max_of_three(max_b, s[10], s[11]); max_c = max_of_three(max_c, s[12], s[13]); max_d = max_of_three(max_d, s[14], s[15]);
+        max_a = max_of_three(max_a, s[16], s[17]); max_b = max_of_three(max_b, s[18], s[19]); max_c = max_of_three(max_c, s[20], s[21]); max_d = max_of_three(max_d, s[22], s[23]);
+        max_a = max_of_three(max_a, s[24], s[25]); max_b = max_of_three(max_b, s[26], s[27]); max_c = max_of_three(max_c, s[28], s[29]); max_d = max_of_three(max_d, s[30], s[31]);
+        max_a = max_of_three(max_a, s[32], s[33]); max_b = max_of_three(max_b, s[34], s[35]); max_c = max_of_three(max_c, s[36], s[37]); max_d = max_of_three(max_d, s[38], s[39]);
+        max_a = max_of_three(max_a, s[40], s[41]); max_b = max_of_three(max_b, s[42], s[43]); max_c = max_of_three(max_c, s[44], s[45]); max_d = max_of_three(max_d, s[46], s[47]);
+        max_a = max_of_three(max_a, s[48], s[49]); max_b = max_of_three(max_b, s[50], s[51]); max_c = max_of_three(max_c, s[52], s[53]); max_d = max_of_three(max_d, s[54], s[55]);
+        max_a = max_of_three(max_a, s[56], s[57]); max_b = max_of_three(max_b, s[58], s[59]); max_c = max_of_three(max_c, s[60], s[61]); max_d = max_of_three(max_d, s[62], s[63]);
+        max_a = max_of_three(max_a, s[64], s[65]); max_b = max_of_three(max_b, s[66], s[67]); max_c = max_of_three(max_c, s[68], s[69]); max_d = max_of_three(max_d, s[70], s[71]);
+        max_a = max_of_three(max_a, s[72], s[73]); max_b = max_of_three(max_b, s[74], s[75]); max_c = max_of_three(max_c, s[76], s[77]); max_d = max_of_three(max_d, s[78], s[79]);
+        max_a = max_of_three(max_a, s[80], s[81]); max_b = max_of_three(max_b, s[82], s[83]); max_c = max_of_three(max_c, s[84], s[85]); max_d = max_of_three(max_d, s[86], s[87]);
+        max_a = max_of_three(max_a, s[88], s[89]); max_b = max_of_three(max_b, s[90], s[91]); max_c = max_of_three(max_c, s[92], s[93]); max_d = max_of_three(max_d, s[94], s[95]);
+        max_a = max_of_three(max_a, s[96], s[97]); max_b = max_of_three(max_b, s[98], s[99]); max_c = max_of_three(max_c, s[100], s[101]); max_d = max_of_three(max_d, s[102], s[103]);
+        max_a = max_of_three(max_a, s[104], s[105]); max_b = max_of_three(max_b, s[106], s[107]); max_c = max_of_three(max_c, s[108], s[109]); max_d = max_of_three(max_d, s[110], s[111]);
+        max_a = max_of_three(max_a, s[112], s[113]); max_b = max_of_three(max_b, s[114], s[115]); max_c = max_of_three(max_c, s[116], s[117]); max_d = max_of_three(max_d, s[118], s[119]);
+        max_a = max_of_three(max_a, s[120], s[121]); max_b = max_of_three(max_b, s[122], s[123]); max_c = max_of_three(max_c, s[124], s[125]); max_d = max_of_three(max_d, s[126], s[127]);
+        const float tile_max = fmaxf(max_of_three(max_a, max_b, max_c), max_d);
+        // The old maximum stays while it grew by no more than 2^3 (per row): P stays in range, and O as it is.
+        float alpha = 1.0f;
+        if ((tile_max - row_max) * factor > 3.0f) {
+          alpha = rescale_factor(row_max, tile_max, factor);
+          row_max = tile_max;
+        }
+        mbarrier_wait(factor_empty, factor_phase);
+        factor_phase ^= 1;
+        store_shared_float(factor_at, alpha);
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(factor_full);
+        float shift = row_max == -kInfinity ? 0.0f : row_base(row_max, factor);
+        if (__any_sync(0xffffffffu, is_steep(shift))) {
+          const float steep = is_steep(shift) && row_max != -kInfinity ? row_max : 0.0f;
+          if (is_steep(shift)) shift = 0.0f;
+          s[0] -= steep; s[1] -= steep; s[2] -= steep; s[3] -= steep;
+          s[4] -= steep; s[5] -= steep; s[6] -= steep; s[7] -= steep;
+          s[8] -= steep; s[9] -= steep; s[10] -= steep; s[11] -= steep;
+          s[12] -= steep; s[13] -= steep; s[14] -= steep; s[15] -= steep;
+          s[16] -= steep; s[17] -= steep; s[18] -= steep; s[19] -= steep;
+          s[20] -= steep; s[21] -= steep; s[22] -= steep; s[23] -= steep;
+          s[24] -= steep; s[25] -= steep; s[26] -= steep; s[27] -= steep;
+          s[28] -= steep; s[29] -= steep; s[30] -= steep; s[31] -= steep;
+          s[32] -= steep; s[33] -= steep; s[34] -= steep; s[35] -= steep;
+          s[36] -= steep; s[37] -= steep; s[38] -= steep; s[39] -= steep;
+          s[40] -= steep; s[41] -= steep; s[42] -= steep; s[43] -= steep;
+          s[44] -= steep; s[45] -= steep; s[46] -= steep; s[47] -= steep;
+          s[48] -= steep; s[49] -= steep; s[50] -= steep; s[51] -= steep;
+          s[52] -= steep; s[53] -= steep; s[54] -= steep; s[55] -= steep;
+          s[56] -= steep; s[57] -= steep; s[58] -= steep; s[59] -= steep;
+          s[60] -= steep; s[61] -= steep; s[62] -= steep; s[63] -= steep;
+          s[64] -= steep; s[65] -= steep; s[66] -= steep; s[67] -= steep;
+          s[68] -= steep; s[69] -= steep; s[70] -= steep; s[71] -= steep;
+          s[72] -= steep; s[73] -= steep; s[74] -= steep; s[75] -= steep;
+          s[76] -= steep; s[77] -= steep; s[78] -= steep; s[79] -= steep;
+          s[80] -= steep; s[81] -= steep; s[82] -= steep; s[83] -= steep;
+          s[84] -= steep; s[85] -= steep; s[86] -= steep; s[87] -= steep;
+          s[88] -= steep; s[89] -= steep; s[90] -= steep; s[91] -= steep;
+          s[92] -= steep; s[93] -= steep; s[94] -= steep; s[95] -= steep;
+          s[96] -= steep; s[97] -= steep; s[98] -= steep; s[99] -= steep;
+          s[100] -= steep; s[101] -= steep; s[102] -= steep; s[103] -= steep;
+          s[104] -= steep; s[105] -= steep; s[106] -= steep; s[107] -= steep;
+          s[108] -= steep; s[109] -= steep; s[110] -= steep; s[111] -= steep;
+          s[112] -= steep; s[113] -= steep; s[114] -= steep; s[115] -= steep;
+          s[116] -= steep; s[117] -= steep; s[118] -= steep; s[119] -= steep;
+          s[120] -= steep; s[121] -= steep; s[122] -= steep; s[123] -= steep;
+          s[124] -= steep; s[125] -= steep; s[126] -= steep; s[127] -= steep;
+        }
+        shift -= 5.0f;
+        float2 sum_a = make_float2(0.0f, 0.0f), sum_b = make_float2(0.0f, 0.0f);
+        {
+          const u32 p[8] = {
+              exponentials(s[0], s[1], s[2], s[3], factor, shift, sum_a, sum_b),
+              exponentials(s[4], s[5], s[6], s[7], factor, shift, sum_a, sum_b),
+              exponentials(s[8], s[9], s[10], s[11], factor, shift, sum_a, sum_b),
+              exponentials(s[12], s[13], s[14], s[15], factor, shift, sum_a, sum_b),
+              exponentials(s[16], s[17], s[18], s[19], factor, shift, sum_a, sum_b),
+              exponentials(s[20], s[21], s[22], s[23], factor, shift, sum_a, sum_b),
+              exponentials(s[24], s[25], s[26], s[27], factor, shift, sum_a, sum_b),
+              exponentials(s[28], s[29], s[30], s[31], factor, shift, sum_a, sum_b),
+          };
+          tmem_store_8(s_at + 0, p);
+        }
+        {
+          const u32 p[8] = {
+              exponentials(s[32], s[33], s[34], s[35], factor, shift, sum_a, sum_b),
+              exponentials(s[36], s[37], s[38], s[39], factor, shift, sum_a, sum_b),
+              exponentials(s[40], s[41], s[42], s[43], factor, shift, sum_a, sum_b),
+              exponentials(s[44], s[45], s[46], s[47], factor, shift, sum_a, sum_b),
+              exponentials(s[48], s[49], s[50], s[51], factor, shift, sum_a, sum_b),
+              exponentials(s[52], s[53], s[54], s[55], factor, shift, sum_a, sum_b),
+              exponentials(s[56], s[57], s[58], s[59], factor, shift, sum_a, sum_b),
+              exponentials(s[60], s[61], s[62], s[63], factor, shift, sum_a, sum_b),
+          };
+          tmem_store_8(s_at + 8, p);
+        }
+        {
+          const u32 p[8] = {
+              exponentials(s[64], s[65], s[66], s[67], factor, shift, sum_a, sum_b),
+              exponentials(s[68], s[69], s[70], s[71], factor, shift, sum_a, sum_b),
+              exponentials(s[72], s[73], s[74], s[75], factor, shift, sum_a, sum_b),
+              exponentials(s[76], s[77], s[78], s[79], factor, shift, sum_a, sum_b),
+              exponentials(s[80], s[81], s[82], s[83], factor, shift, sum_a, sum_b),
+              exponentials(s[84], s[85], s[86], s[87], factor, shift, sum_a, sum_b),
+              exponentials(s[88], s[89], s[90], s[91], factor, shift, sum_a, sum_b),
+              exponentials(s[92], s[93], s[94], s[95], factor, shift, sum_a, sum_b),
+          };
+          tmem_store_8(s_at + 16, p);
+        }
+        tmem_wait_store();
+        tcgen05_fence_before();
+        if (lane == 0) mbarrier_arrive(p_full);
+        {
+          const u32 p[8] = {
+              exponentials(s[96], s[97], s[98], s[99], factor, shift, sum_a, sum_b),
+              exponentials(s[100], s[101], s[102], s[103], factor, shift, sum_a, sum_b),
+              exponentials(s[104], s[105], s[106], s[107], factor, shift, sum_a, sum_b),
+              exponentials(s[108], s[109], s[110], s[111], factor, shift, sum_a, sum_b),
+              exponentials(s[112], s[113], s[114], s[115], factor, shift, sum_a, sum_b),
+              exponentials(s[116], s[117], s[118], s[119], factor, shift, sum_a, sum_b),
+              exponentials(s[120], s[121], s[122], s[123], factor, shift, sum_a, sum_b),
+              exponentials(s[124], s[125], s[126], s[127], factor, shift, sum_a, sum_b),
+          };
+          tmem_store_8(s_at + 24, p);
+        }
+        tmem_wait_store();
+        tcgen05_fence_before();
+        if (lane == 0) mbarrier_arrive(p_rest);
+        row_sum = fmaf(row_sum, alpha, (sum_a.x + sum_a.y) + (sum_b.x + sum_b.y));
+      }
+      const float inv_sum = row_sum == 0.0f ? 0.0f : rcp_approx(row_sum) * v_scale[work.kv_head];
+      if (work.num_blocks > 0) {
+        mbarrier_wait(factor_empty, factor_phase);
+        factor_phase ^= 1;
+        store_shared_float(factor_at, inv_sum);
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(factor_full);
+      }
+      if (row < work.seqlen_q) {
+        lse[(long long)work.head * total_q + work.q_start + row] =
+            row_sum == 0.0f ? -kInfinity : row_max * (factor * 0.693147181f) - 3.4657359f + log2_approx(row_sum) * 0.693147181f;
+      }
+    }
+  } else if (warp < 12) {
+    // ---- correction: O of both tiles follows the rows' maxima; at the end O / row sum leaves
+    SETMAXNREG_DEC(88);
+    const int quarter = warp % 4;
+    const u32 o_lanes = tmem + ((u32)quarter << 21);
+    const u32 factor_at = smem_factors + 4 * (threadIdx.x - 256);
+    const u32 stage = smem_q + quarter * 4096, row_at = stage + lane * 128, swizzle = (lane & 7) << 4;
+    u32 factor_phase = 0, o_phase = 0, none_phase = 0;
+    u32 v_stage = 0;
+    u32 v_phase = 0;
+    u32 work_phase = 0;
+    for (;;) {
+      mbarrier_wait(mbar_work_full, work_phase);
+      const int4* const item = work_items + 2 * work_phase;
+      const int4 place = item[0], rows_of = item[1];
+      work_phase ^= 1;
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(mbar_work_empty);
+      // of a value that shared memory gave, the compiler does not know that it is the warp's
+      if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
+      const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+      // rows of V past this sequence belong to others: zero them before the first P is handed over, since 0 * NaN is NaN
+      const int v_rows = work.seqlen_k - (work.num_blocks - 1) * 128;
+      if (work.num_blocks > 0 && v_rows < 128) {
+        mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+        for (int i = v_rows * 4 + threadIdx.x - 256; i < 128 * 4; i += 128) {
+          zero_16_bytes(smem_v + v_stage * 16384 + 0 + i * 16);
+          zero_16_bytes(smem_v + v_stage * 16384 + 8192 + i * 16);
+        }
+        fence_proxy_async();
+      }
+  #pragma unroll 1
+      for (int n = work.num_blocks - 1; n >= 0; --n) {
+  #pragma unroll
+        for (int tile = 0; tile < 2; ++tile) {
+          mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
+          const float alpha = load_shared_float(factor_at + 512 * tile);
+          __syncwarp();
+          if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
+          if (n != work.num_blocks - 1) {
+            // P V of the tile before has ended: softmax had S of this one, whose commit was behind it.
+            tcgen05_fence_after();
+            if (__any_sync(0xffffffffu, alpha != 1.0f)) rescale_output(o_lanes + (tile == 0 ? 256 : 384), alpha);
+            tcgen05_fence_before();
+          }
+          if (lane == 0) mbarrier_arrive(mbar_p_full + 8 * tile);
+        }
+        factor_phase ^= 1;
+        if (++v_stage == 5) { v_stage = 0; v_phase ^= 1; }
+      }
+      const bool any = work.num_blocks > 0;  // else rows of zeros
+      if (!any) {
+        // The copies know that the last item's O has left. Only then may this one leave: they would miss a phase of two.
+        mbarrier_wait(mbar_q_none, none_phase);
+        none_phase ^= 1;
+      }
+  #pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        float inv_sum = 0.0f;
+        if (any) {
+          mbarrier_wait(mbar_factor_full + 8 * tile, factor_phase);
+          inv_sum = load_shared_float(factor_at + 512 * tile);
+          __syncwarp();
+          if (lane == 0) mbarrier_arrive(mbar_factor_empty + 8 * tile);
+          mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
+          tcgen05_fence_after();
+        }
+        stage_output(o_lanes + (tile == 0 ? 256 : 384), any, inv_sum, row_at + 32768 * tile, swizzle);
+        fence_proxy_async();
+        __syncwarp();
+        // the rows after a sequence belong to the next one: the warp that holds its end stores row by row
+        const int first_row = work.m_start + 128 * tile + 32 * quarter, rows = work.seqlen_q - first_row;
+        if (rows < 32) {
+          u16* const out = o + (work.q_start + first_row) * o_stride_seq + work.head * o_stride_head;
+          for (int i = lane; i < 8 * rows; i += 32) {
+            const int r = i / 8, c = i % 8;
+            copy_16_bytes(out + r * o_stride_seq + 0 + 8 * c, stage + 32768 * tile + 0 + r * 128 + ((c ^ (r & 7)) << 4));
+          }
+          for (int i = lane; i < 8 * rows; i += 32) {
+            const int r = i / 8, c = i % 8;
+            copy_16_bytes(out + r * o_stride_seq + 64 + 8 * c, stage + 32768 * tile + 16384 + r * 128 + ((c ^ (r & 7)) << 4));
+          }
+        } else if (lane == 0) {
+          tma_store(&o_map, stage + 32768 * tile + 0, 0, work.q_start + work.m_start + 128 * tile + 32 * quarter, work.head, 0);
+          tma_store(&o_map, stage + 32768 * tile + 16384, 64, work.q_start + work.m_start + 128 * tile + 32 * quarter, work.head, 0);
+        }
+      }
+      if (any) factor_phase ^= 1, o_phase ^= 1;
+      __syncwarp();
+      if (lane == 0) {
+        bulk_commit();
+        bulk_wait_read();
+        mbarrier_arrive(mbar_q_empty);
+      }
+      __syncwarp();  // nobody writes the next rows there before
+    }
+  } else if (warp == 12) {
+    // ---- products: one thread issues them all
+    SETMAXNREG_DEC(56);
+    if (elect_one()) {
+      const u32 q_desc = (smem_q >> 4) | 0x10000u;
+      const u32 k_desc = (smem_k >> 4) | 0x10000u;
+      const u32 v_desc = (smem_v >> 4) | 0x2000000u;
+      u32 k_stage = 0;
+      u32 k_phase = 0;
+      u32 v_stage = 0;
+      u32 v_phase = 0;
+      u32 q_phase = 0, p_phase = 0;
+      u32 work_phase = 0;
+      for (;;) {
+        mbarrier_wait(mbar_work_full, work_phase);
+        const int4* const item = work_items + 2 * work_phase;
+        const int4 place = item[0], rows_of = item[1];
+        work_phase ^= 1;
+        mbarrier_arrive(mbar_work_empty);
+        if (place.x < 0) break;
+        const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+        if (work.num_blocks > 0) {
+          // the first tile: S0, S1, O0
+          mbarrier_wait(mbar_q_full, q_phase);
+          mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+          issue_scores(tmem + 0, q_desc + 0, k_desc + k_stage * 1024);
+          tcgen05_commit(mbar_s_full);
+          mbarrier_wait(mbar_q_full + 8, q_phase);
+          q_phase ^= 1;
+          issue_scores(tmem + 128, q_desc + 2048, k_desc + k_stage * 1024);
+          tcgen05_commit(mbar_s_full + 8);
+          tcgen05_commit(mbar_k_empty + k_stage * 8);
+          if (++k_stage == 5) { k_stage = 0; k_phase ^= 1; }
+          mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+          issue_output(tmem + 256, tmem, v_desc + v_stage * 1024, false, mbar_p_full, mbar_p_rest, p_phase);
+          bool add = false;
+  #pragma unroll 1
+          for (int n = work.num_blocks - 2; n >= 0; --n) {
+            // S0 = Q0 K(n)'
+            mbarrier_wait(mbar_k_full + k_stage * 8, k_phase);
+            issue_scores(tmem + 0, q_desc + 0, k_desc + k_stage * 1024);
+            tcgen05_commit(mbar_s_full);
+            // O1 += P1 V(n+1)
+            issue_output(tmem + 384, tmem + 128, v_desc + v_stage * 1024, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
+            tcgen05_commit(mbar_v_empty + v_stage * 8);
+            if (++v_stage == 5) { v_stage = 0; v_phase ^= 1; }
+            add = true;
+            p_phase ^= 1;
+            // S1 = Q1 K(n)'
+            issue_scores(tmem + 128, q_desc + 2048, k_desc + k_stage * 1024);
+            tcgen05_commit(mbar_s_full + 8);
+            tcgen05_commit(mbar_k_empty + k_stage * 8);
+            if (++k_stage == 5) { k_stage = 0; k_phase ^= 1; }
+            // O0 += P0 V(n)
+            mbarrier_wait(mbar_v_full + v_stage * 8, v_phase);
+            issue_output(tmem + 256, tmem, v_desc + v_stage * 1024, true, mbar_p_full, mbar_p_rest, p_phase);
+          }
+          tcgen05_commit(mbar_o_full);
+          // O1 += P1 V of the last tile
+          issue_output(tmem + 384, tmem + 128, v_desc + v_stage * 1024, add, mbar_p_full + 8, mbar_p_rest + 8, p_phase);
+          tcgen05_commit(mbar_o_full + 8);
+          tcgen05_commit(mbar_v_empty + v_stage * 8);
+          if (++v_stage == 5) { v_stage = 0; v_phase ^= 1; }
+          p_phase ^= 1;
+        }
+      }
+    }
+    __syncwarp();
+  } else {
+    SETMAXNREG_DEC(56);
+    if (warp == 13) {
+      // ---- copies: a lane for each page of a tile
+      u32 k_stage = 0;
+      u32 k_phase = 1;
+      u32 v_stage = 0;
+      u32 v_phase = 1;
+      u32 q_phase = 1;
+      u32 work_phase = 0;
+      for (;;) {
+        mbarrier_wait(mbar_work_full, work_phase);
+        const int4* const item = work_items + 2 * work_phase;
+        const int4 place = item[0], rows_of = item[1];
+        work_phase ^= 1;
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(mbar_work_empty);
+        // of a value that shared memory gave, the compiler does not know that it is the warp's
+        if (__shfl_sync(0xffffffffu, place.x, 0) < 0) break;
+        const Work work = decode_work(place, rows_of, heads_q, heads_kv);
+        if (work.num_blocks > 0) {
+          // the last K and V, while Q's place is still in use; Q of both tiles
+          int n = work.num_blocks - 1;
+          {
+            const int row = n * 128 + lane * 64;
+            const int page = lane < 2 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 64] : num_pages;
+            if (lane < 2) {
+              mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+              if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
+              tma_load(smem_k + k_stage * 16384 + 0 + lane * 4096, &k_map, mbar_k_full + k_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
+              tma_load(smem_k + k_stage * 16384 + 8192 + lane * 4096, &k_map, mbar_k_full + k_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
+            }
+            if (++k_stage == 5) { k_stage = 0; k_phase ^= 1; }
+          }
+          {
+            const int row = n * 128 + lane * 64;
+            const int page = lane < 2 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 64] : num_pages;
+            if (lane < 2) {
+              mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+              if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
+              tma_load(smem_v + v_stage * 16384 + 0 + lane * 4096, &v_map, mbar_v_full + v_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
+              tma_load(smem_v + v_stage * 16384 + 8192 + lane * 4096, &v_map, mbar_v_full + v_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
+            }
+            if (++v_stage == 5) { v_stage = 0; v_phase ^= 1; }
+          }
+          if (lane == 0) {
+            mbarrier_wait(mbar_q_empty, q_phase);
+            mbarrier_arrive_expect_tx(mbar_q_full + 0, 16384);
+            tma_load(smem_q + 0, &q_map, mbar_q_full + 0, 0, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+            tma_load(smem_q + 8192, &q_map, mbar_q_full + 0, 64, work.q_start + work.m_start + 0, work.head, 0, 0x12F0000000000000ull);
+            mbarrier_arrive_expect_tx(mbar_q_full + 8, 16384);
+            tma_load(smem_q + 32768, &q_map, mbar_q_full + 8, 0, work.q_start + work.m_start + 128, work.head, 0, 0x12F0000000000000ull);
+            tma_load(smem_q + 40960, &q_map, mbar_q_full + 8, 64, work.q_start + work.m_start + 128, work.head, 0, 0x12F0000000000000ull);
+          }
+  #pragma unroll 1
+          for (--n; n >= 0; --n) {
+            {
+              const int row = n * 128 + lane * 64;
+              const int page = lane < 2 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 64] : num_pages;
+              if (lane < 2) {
+                mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+                if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
+                tma_load(smem_k + k_stage * 16384 + 0 + lane * 4096, &k_map, mbar_k_full + k_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
+                tma_load(smem_k + k_stage * 16384 + 8192 + lane * 4096, &k_map, mbar_k_full + k_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
+              }
+              if (++k_stage == 5) { k_stage = 0; k_phase ^= 1; }
+            }
+            {
+              const int row = n * 128 + lane * 64;
+              const int page = lane < 2 && row < work.seqlen_k ? page_table[(long long)work.batch * page_table_stride + row / 64] : num_pages;
+              if (lane < 2) {
+                mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+                if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
+                tma_load(smem_v + v_stage * 16384 + 0 + lane * 4096, &v_map, mbar_v_full + v_stage * 8, 0, 0, work.kv_head, page, 0x14F0000000000000ull);
+                tma_load(smem_v + v_stage * 16384 + 8192 + lane * 4096, &v_map, mbar_v_full + v_stage * 8, 64, 0, work.kv_head, page, 0x14F0000000000000ull);
+              }
+              if (++v_stage == 5) { v_stage = 0; v_phase ^= 1; }
+            }
+          }
+        } else if (lane == 0) {
+          mbarrier_wait(mbar_q_empty, q_phase);  // no keys: O's zeros leave through Q's place, nothing else does
+          mbarrier_arrive(mbar_q_none);
+        }
+        q_phase ^= 1;
+      }
+    } else if (warp == 14) {
+      // ---- work items: one warp finds them for the block
+      u32 work_phase = 0;
+      const RaggedBatch lengths{cu_seqlens_q, seqlens_k, batch, key_capacity};
+      RaggedItems items = first_items(lengths, lane, heads_q, 256, 128);
+      for (int number = blockIdx.x;;) {
+        write_item(work_items + 2 * work_phase, items, lengths, number, lane, heads_q, heads_kv, 256, 128, 1024);
+        if (lane == 0) mbarrier_arrive(mbar_work_full);
+        if (number >= items.total) break;
+        mbarrier_wait(mbar_work_empty, work_phase);
+        work_phase ^= 1;
+        // The last fetch of the launch leaves the counter as it was found.
+        int fetched = lane == 0 ? atomicAdd(tile_counter, 1) : 0;
+        fetched = __shfl_sync(0xffffffffu, fetched, 0);
+        if (lane == 0 && fetched == items.total - 1) atomicExch(tile_counter, 0);
+        number = fetched + gridDim.x;
+      }
+    }
+    __syncwarp();
+  }
+  // Nobody reads tensor memory any more. (Neither warp nor address is kept in a register until here.)
+  tcgen05_fence_before();
+  __syncthreads();
+  if (threadIdx.x / 32 == 12) {
+    tcgen05_fence_after();
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 230768), 512);
+  }
+  #endif
+}
