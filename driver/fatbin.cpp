@@ -232,4 +232,20 @@ Image choose_image(const void* code, int cc) {
   return image;
 }
 
+bool is_fat_binary(std::string_view file) {
+  std::uint32_t magic = 0;
+  if (file.size() < sizeof magic) return false;
+  std::memcpy(&magic, file.data(), sizeof magic);
+  return magic == kFatbinMagic;
+}
+
+Image choose_from_file(std::string_view file, int cc) {
+  Header header{};
+  if (file.size() >= sizeof header) std::memcpy(&header, file.data(), sizeof header);
+  if (header.header_bytes < sizeof header || header.header_bytes > file.size() ||
+      header.bytes > file.size() - header.header_bytes)
+    return {{}, {}, "the fat binary is cut short"};
+  return choose_entry(reinterpret_cast<const unsigned char*>(file.data()), cc);
+}
+
 }  // namespace kiln::driver

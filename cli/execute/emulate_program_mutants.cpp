@@ -30,8 +30,9 @@ struct Way {
 constexpr Way kWays[] = {{"lazy", 1}, {"eager", 2}, {"random", 3}};
 constexpr std::size_t kRuns = std::size(kWays);
 
-/// A finding is known again by what it is and where.
-using Key = std::tuple<std::string, std::string, int>;
+/// A finding is known again by its kind. Where the unchanged program has one, its places, and what follows from it in other
+/// kernels, may depend on addresses and on what was in memory.
+using Key = std::string;
 
 struct Ended {
   ProcessResult process;
@@ -68,9 +69,7 @@ void read_report(const std::string& path, Ended& out) {
       out.longest = std::max(out.longest, j.at("instructions").get<std::uint64_t>());
     } else if (type == "finding") {
       const Json& f = j.at("finding");
-      const Json& site = f.at("site");
-      out.findings.emplace_back(Key(f.at("kind"), site.at("kernel"), site.at("ptx_line")),
-                                f.at("severity") == static_cast<int>(em::Severity::note));
+      out.findings.emplace_back(f.at("kind"), f.at("severity") == static_cast<int>(em::Severity::note));
     }
   }
 }
@@ -142,7 +141,7 @@ class Baseline {
   /// Why the run is not one of the unchanged program; empty: it may be.
   std::string difference(const Ended& run) const {
     for (const auto& [key, note] : run.findings)
-      if (!note && !known_.contains(key)) return std::get<0>(key);
+      if (!note && !known_.contains(key)) return key;
     if (run.process.timed_out) return "hang";
     if (!std::ranges::includes(refused_, run.refused)) return "refused";
     if (run.process.signal != 0) return "signal";
@@ -158,7 +157,7 @@ class Baseline {
           return "wrong-output";
     }
     for (const auto& [key, note] : run.findings)
-      if (note && !notes_.contains(std::get<0>(key))) return std::get<0>(key);
+      if (note && !notes_.contains(key)) return key;
     return {};
   }
   /// Whether output or exit status can tell anything.
@@ -177,7 +176,7 @@ class Baseline {
                   "--mutate needs a program that runs to its end; unchanged: " + run.process.end());
     for (const auto& [key, note] : run.findings) {
       if (note)
-        notes_.insert(std::get<0>(key));
+        notes_.insert(key);
       else
         known_.insert(key);
     }

@@ -7,6 +7,7 @@
 #include <span>
 
 #include <kiln/emulator/amdgcn.hpp>
+#include "driver/fatbin.hpp"
 #include "runtime/support/files.hpp"
 
 namespace kiln::cli {
@@ -31,14 +32,29 @@ constexpr std::string_view kElf =
 
 void refuse_machine_code(const std::string& path, const std::string& text) {
   constexpr std::size_t kMachine = 18;
-  constexpr char kCuda = static_cast<char>(190);  // EM_CUDA
-  const bool elf = text.starts_with(kElf);
-  if ((elf && text.size() > kMachine && text[kMachine] == kCuda) || text.starts_with("\x50\xed\x55\xba"))
+  constexpr char kCuda = static_cast<char>(190), kX86 = 62, kArm = static_cast<char>(183);  // EM_CUDA, ...
+  if (!text.starts_with(kElf) || text.size() <= kMachine) return;
+  if (text[kMachine] == kCuda)
     throw Error(
         ErrorCode::bad_input,
-        fmt::format("{}: a {} of NVIDIA machine code; the emulated device runs PTX: compile with nvcc "
+        fmt::format("{}: a cubin of NVIDIA machine code; the emulated device runs PTX: compile with nvcc "
                     "-ptx, or extract it with cuobjdump -ptx",
-                    path, elf ? "cubin" : "fat binary"));
+                    path));
+  if (text[kMachine] == kX86 || text[kMachine] == kArm)
+    throw Error(
+        ErrorCode::bad_input,
+        fmt::format("{}: code of the host; a program is run by kiln emulate -- {}, a kernel needs its PTX: "
+                    "nvcc -ptx, or cuobjdump -ptx",
+                    path, path));
+}
+
+/// The PTX of a fat binary (nvcc -fatbin), of the highest architecture; anything else as it is.
+std::string unpack(const std::string& path, std::string content) {
+  constexpr int kHighest = 103;
+  if (!driver::is_fat_binary(content)) return content;
+  driver::Image image = driver::choose_from_file(content, kHighest);
+  if (image.ptx.empty()) throw Error(ErrorCode::bad_input, fmt::format("{}: {}", path, image.problem));
+  return std::move(image.ptx);
 }
 
 }  // namespace
@@ -53,7 +69,7 @@ struct EmulateSession::Program {
   std::optional<em::Module> ptx;
   std::optional<gcn::Module> gcn;
 
-  Program(const std::string& path, std::string content) : text(std::move(content)) {
+  Program(const std::string& path, std::string content) : text(unpack(path, std::move(content))) {
     refuse_machine_code(path, text);
     switch (program_kind(text)) {
       case ProgramKind::amd_code_object:

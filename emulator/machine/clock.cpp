@@ -16,11 +16,11 @@ void join(RemotePtr& into, const RemotePtr& other) {
     return;
   }
   auto sum = std::make_shared<Remote>(*into);
-  for (const auto& [cluster, epochs] : *other) join((*sum)[cluster], epochs);
+  for (const auto& [cluster, known] : *other) join((*sum)[cluster], known);
   into = std::move(sum);
 }
 
-void Clock::add(Partial p) {
+void Known::add(Partial p) {
   if (p.agent < agents.size() && agents[p.agent] >= p.epoch) return;
   for (const Partial& known : partial) {
     if (known.agent != p.agent) continue;
@@ -35,11 +35,17 @@ void Clock::add(Partial p) {
   agents[p.agent] = p.epoch;  // of all lanes is of the warp
 }
 
-void join(Clock& into, const Clock& other) {
+void join(Known& into, const Known& other) {
   join(into.agents, other.agents);
   if (!into.partial.empty())
-    std::erase_if(into.partial, [&](const Partial& p) { return into.agents[p.agent] >= p.epoch; });
+    std::erase_if(into.partial, [&](const Partial& p) {
+      return p.agent < into.agents.size() && into.agents[p.agent] >= p.epoch;
+    });
   for (const Partial& p : other.partial) into.add(p);
+}
+
+void join(Clock& into, const Clock& other) {
+  join(static_cast<Known&>(into), static_cast<const Known&>(other));
   if (!other.fenced.empty()) join(into.fenced, other.fenced);
   join(into.remote, other.remote);
   join(into.pending, other.pending);

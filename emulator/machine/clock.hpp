@@ -12,24 +12,15 @@ namespace kiln::emulator {
 using Epochs = std::vector<std::uint32_t>;
 void join(Epochs& into, const Epochs& other);
 
-/// The same of other clusters, by their number. Shared and never changed.
-using Remote = std::map<std::uint64_t, Epochs>;
-using RemotePtr = std::shared_ptr<const Remote>;
-void join(RemotePtr& into, const RemotePtr& other);
-
 /// Of an agent's accesses up to `epoch`, those of some lanes only: one lane arrived at a barrier for itself.
 struct Partial {
   std::uint32_t agent = 0, epoch = 0, lanes = 0;
 };
 
-/// `agents` is knowledge of the own cluster. The rest serves communication through global memory: `fenced` is
-/// what a fence of GPU scope has made visible (and a relaxed write publishes), `pending` what a relaxed read
-/// has seen and the next fence will add to `remote`.
-struct Clock {
-  Epochs agents, fenced;
+/// What is known of the agents of a cluster.
+struct Known {
+  Epochs agents;
   std::vector<Partial> partial;
-  RemotePtr remote, pending;
-  void clear() { *this = {}; }
   bool empty() const { return agents.empty(); }
   /// Whether accesses of an agent at `epoch` by `lanes` are known.
   bool knows(std::uint32_t agent, std::uint32_t epoch, std::uint32_t lanes) const {
@@ -43,6 +34,21 @@ struct Clock {
     return some && lanes == 0;
   }
   void add(Partial p);
+};
+void join(Known& into, const Known& other);
+
+/// The same of other clusters, by their number. Shared and never changed.
+using Remote = std::map<std::uint64_t, Known>;
+using RemotePtr = std::shared_ptr<const Remote>;
+void join(RemotePtr& into, const RemotePtr& other);
+
+/// Of the own cluster, and what serves communication through global memory: `fenced` is what a fence of GPU scope has
+/// made visible (and a relaxed write publishes), `pending` what a relaxed read has seen and the next fence will add to
+/// `remote`.
+struct Clock : Known {
+  Known fenced;
+  RemotePtr remote, pending;
+  void clear() { *this = {}; }
 };
 void join(Clock& into, const Clock& other);
 

@@ -10,6 +10,8 @@
 namespace kiln::emulator {
 namespace {
 
+constexpr const char* kHalfMet =
+    "the lane of that warp which told of it had not met the lane that did it: a bar.warp.sync is missing there";
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
@@ -20,6 +22,9 @@ GlobalRaces::GlobalRaces(const Program& program, std::uint64_t base, std::size_t
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
   cells_ = static_cast<Cell*>(p);
+  p = mmap(nullptr, (bytes / 16 + 1) * sizeof(Beside), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  beside_ = p == MAP_FAILED ? nullptr : static_cast<Beside*>(p);
   p = mmap(nullptr, bytes / kStretch + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
            -1, 0);
   if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
@@ -31,6 +36,7 @@ GlobalRaces::GlobalRaces(const Program& program, std::uint64_t base, std::size_t
 
 GlobalRaces::~GlobalRaces() {
   munmap(cells_, (bytes_ / 16 + 1) * sizeof(Cell));
+  if (beside_ != nullptr) munmap(beside_, (bytes_ / 16 + 1) * sizeof(Beside));
   munmap(strong_stretches_, bytes_ / kStretch + 1);
 }
 
@@ -69,29 +75,109 @@ GlobalRaces::Judged GlobalRaces::judged(Warp& w, const Op& op, bool write, std::
           write};
 }
 
-bool GlobalRaces::ordered(const Judged& a, const Slot& s) {
+bool GlobalRaces::ordered(const Judged& a, const Slot& s, std::uint32_t lanes) {
   if (s.cluster == a.by.cluster)
-    return s.agent == a.thread || a.races.knows(a.w, a.lane, s.agent, s.epoch, 0);
-  return a.races.knows_remote(a.w, a.lane, s.cluster, s.agent, s.epoch);
+    return s.agent == a.thread || a.races.knows(a.w, a.lane, s.agent, s.epoch, lanes);
+  return a.races.knows_remote(a.w, a.lane, s.cluster, s.agent, s.epoch, lanes);
+}
+
+bool GlobalRaces::met(const Judged& a, const Slot& s, std::uint64_t cell, std::uint16_t mask, bool write) {
+  if (unmet_.empty() || s.agent % kUnits != 0) return true;
+  if (s.cluster == a.by.cluster && s.agent == a.thread) return true;
+  const std::lock_guard lock(mutex_);
+  for (std::uint64_t i = 0; i < 4; ++i)
+    if (((mask & s.mask) >> 4 * i & 0xf) != 0) {
+      const std::uint32_t lanes =
+          unmet_.lanes((base_ + 16 * cell) / 4 + i, {s.cluster, s.agent, s.epoch, write});
+      if (lanes != 0 && !ordered(a, s, lanes)) return false;
+    }
+  return true;
+}
+
+void GlobalRaces::note_unmet(Warp& w) {
+  const RaceTracker& races = *w.block->cluster->races;
+  const std::lock_guard lock(mutex_);
+  unmet_.note(w, static_cast<std::uint32_t>(w.block->cluster->index), races.agent(w, 0));
 }
 
 /// Whether nothing is to be said of an access, whatever its lane.
-[[gnu::always_inline]] inline bool GlobalRaces::plain(const Judged& a, const Cell& cell, std::uint16_t mask) {
+[[gnu::always_inline]] inline bool GlobalRaces::plain(const Judged& a, std::uint64_t cell,
+                                                      std::uint16_t mask) const {
   const auto harmless = [&](const Slot& s) {
     if (s.epoch == 0 || (s.mask & mask) == 0) return true;
     return s.cluster == a.by.cluster && (s.agent == a.thread || a.races.known_to_all(a.w, s.agent, s.epoch));
   };
-  return harmless(cell.write) && (!a.write || harmless(cell.read));
+  const Cell& c = cells_[cell];
+  if (!harmless(c.write) || (a.write && !harmless(c.read))) return false;
+  return (c.write.op & kBeside) == 0 || std::all_of(beside_[cell].begin(), beside_[cell].end(), harmless);
 }
 
-[[gnu::always_inline]] inline void GlobalRaces::note(const Judged& a, Cell& cell, std::uint16_t mask) {
-  Slot& slot = a.write ? cell.write : cell.read;
-  const bool same = slot.cluster == a.by.cluster && slot.agent == a.by.agent && slot.epoch == a.by.epoch;
-  const auto before = static_cast<std::uint16_t>(same ? slot.mask : 0);
+[[gnu::always_inline]] inline void GlobalRaces::note(const Judged& a, std::uint64_t cell,
+                                                     std::uint16_t mask) {
+  Cell& c = cells_[cell];
+  Slot& slot = a.write ? c.write : c.read;
+  const bool by_same = slot.cluster == a.by.cluster && slot.agent == a.by.agent;
+  const auto apart = static_cast<std::uint16_t>(slot.mask & ~mask);
+  if (a.write && ((slot.op & kBeside) != 0 || (!by_same && apart != 0))) return note_beside(a, cell, mask);
+  const auto before = static_cast<std::uint16_t>(by_same && slot.epoch == a.by.epoch ? slot.mask : 0);
   slot = a.by;
   slot.mask = before | mask;
-  if (a.write) cell.read.mask &= static_cast<std::uint16_t>(~mask);
+  if (a.write) c.read.mask &= static_cast<std::uint16_t>(~mask);
 }
+
+[[gnu::noinline]] void GlobalRaces::note_beside(const Judged& a, std::uint64_t cell, std::uint16_t mask) {
+  Cell& c = cells_[cell];
+  const auto rest = static_cast<std::uint16_t>(~mask);
+  Slot last = writer(c);
+  const bool by_same = last.cluster == a.by.cluster && last.agent == a.by.agent;
+  const auto before = static_cast<std::uint16_t>(by_same && last.epoch == a.by.epoch ? last.mask : 0);
+  last.mask &= rest;
+  c.write = a.by;
+  c.write.mask = before | mask;
+  c.read.mask &= rest;
+  if (beside_ == nullptr) return;
+  Beside& list = beside_[cell];
+  for (Slot& s : list) s.mask &= rest;
+  if (!by_same && last.mask != 0) {
+    // The oldest makes room.
+    const auto free = std::find_if(list.begin(), list.end(), [](const Slot& s) { return s.mask == 0; });
+    const auto to = free == list.end() ? list.begin() : free;
+    std::move(to + 1, list.end(), to);
+    list.back() = last;
+  }
+  if (std::any_of(list.begin(), list.end(), [](const Slot& s) { return s.mask != 0; })) c.write.op |= kBeside;
+}
+
+GlobalRaces::Slot GlobalRaces::beside(const Judged& a, std::uint64_t cell, std::uint16_t mask) {
+  if ((cells_[cell].write.op & kBeside) == 0) return {};
+  for (const Slot& s : beside_[cell]) {
+    if ((s.mask & mask) == 0 || ordered(a, s)) continue;
+    if (a.write || !same_ordered(cell, s, s.mask & mask, [&](const Slot& by) { return ordered(a, by); }))
+      return s;
+  }
+  return {};
+}
+
+namespace {
+
+template <class Slot>
+struct Met {
+  Slot slot;
+  bool write = false, lanes_only = false;
+};
+/// What an access that writes another value meets besides the latest writer of a cell: other writers, readers, and what
+/// lanes of a warp did that the publishing one had not met.
+template <class Judged, class Cell, class Slot, class ReadMeets, class HalfMet>
+Met<Slot> others(const Judged& a, const Cell& cell, const Slot& apart, ReadMeets read_meets,
+                 HalfMet half_met) {
+  if (apart.epoch != 0) return {apart, true, false};
+  if (a.write && read_meets()) return {cell.read, false, false};
+  if (half_met(cell.write, true)) return {cell.write, true, true};
+  if (a.write && half_met(cell.read, false)) return {cell.read, false, true};
+  return {};
+}
+
+}  // namespace
 
 void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
   PageLock lock(locks_);
@@ -101,14 +187,17 @@ void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
     stop = std::min(end, first + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - first)) - 1) & ~((1u << (at - first)) - 1));
     lock.take(at);
-    Cell& cell = cells_[at / 16];
-    if (plain(a, cell, mask)) {
-      note(a, cell, mask);
+    if (plain(a, at / 16, mask)) {
+      note(a, at / 16, mask);
       continue;
     }
+    const Cell cell{writer(cells_[at / 16]), cells_[at / 16].read};
     const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(a, s); };
+    const auto half_met = [&](const Slot& s, bool write) {
+      return s.epoch != 0 && (s.mask & mask) != 0 && !met(a, s, at / 16, mask, write);
+    };
     Slot other;
-    bool other_write = false;
+    bool other_write = false, lanes_only = false;
     if (meets(cell.write)) {
       if (a.silent && (cell.write.mask & mask) == mask) {
         Slot by = a.by;
@@ -121,13 +210,19 @@ void GlobalRaces::judge(Judged& a, std::uint64_t address, std::uint32_t bytes) {
         other = cell.write;
         other_write = true;
       }
-    } else if (a.write && !a.silent && meets(cell.read) && !write_depends(a, cell.read)) {
-      other = cell.read;
+    } else if (!a.silent) {
+      const auto read = [&] { return meets(cell.read) && !write_depends(a, cell.read); };
+      const auto met = others(a, cell, beside(a, at / 16, mask), read, half_met);
+      other = met.slot;
+      other_write = met.write;
+      lanes_only = met.lanes_only;
     }
-    note(a, cell, mask);
+    note(a, at / 16, mask);
     if (other.epoch == 0) continue;
     lock.release();
-    conflict(a.w, a.op, a.lane, base_ + at, other, a.write, other_write);
+    conflict(a.w, a.op, a.lane, base_ + at, other, a.write, other_write,
+             lanes_only ? Severity::undefined : Severity::error,
+             lanes_only ? kHalfMet : "nothing orders the two");
   }
 }
 
@@ -150,7 +245,7 @@ void GlobalRaces::check_proxy_fence(Warp& w, const Op& op, int lane, std::uint64
   PageLock lock(locks_);
   for (std::uint64_t at = (address - base_) & ~15ull; at < address - base_ + bytes; at += 16) {
     lock.take(at);
-    const Slot s = cells_[at / 16].write;
+    const Slot s = writer(cells_[at / 16]);
     // Of other clusters' writes their fences are not known here; what nothing orders is a race.
     if (s.epoch == 0 || s.cluster != a.by.cluster || s.agent % kUnits != 0) continue;
     if (a.races.fenced_globally(w, s.agent, s.epoch) || (s.agent != a.thread && !ordered(a, s))) continue;
@@ -177,7 +272,7 @@ void GlobalRaces::acquire_map(Warp& w, const Op& op, std::uint64_t address) {
     PageLock lock(locks_);
     for (std::size_t i = 0; i < writes.size(); ++i) {
       lock.take(address - base_ + 16 * i);
-      const Slot s = cells_[(address - base_) / 16 + i].write;
+      const Slot s = writer(cells_[(address - base_) / 16 + i]);
       if (s.epoch != 0 && ordered(a, s)) writes[i] = s;
     }
   }
@@ -199,7 +294,7 @@ void GlobalRaces::check_map(Warp& w, const Op& op, int lane, std::uint64_t addre
   PageLock lock(locks_);
   for (std::size_t i = 0; i < taken.size(); ++i) {
     lock.take(address - base_ + 16 * i);
-    const Slot s = cells_[(address - base_) / 16 + i].write, &t = taken[i];
+    const Slot s = writer(cells_[(address - base_) / 16 + i]), &t = taken[i];
     if (s.epoch == 0 || (s.cluster == t.cluster && s.agent == t.agent && s.epoch == t.epoch)) continue;
     lock.release();
     if (!ordered(a, s)) return conflict(w, op, lane, address + 16 * i, s, false, true);
@@ -237,9 +332,8 @@ KILN_MULTIVERSION void GlobalRaces::access_lanes(Warp& w, const Op& op, const Wa
     }
     if (mask != 0) {
       lock.take(16 * cell);
-      Cell& c = cells_[cell];
-      if (!any_strong(16 * cell) && plain(a, c, static_cast<std::uint16_t>(mask))) {
-        note(a, c, static_cast<std::uint16_t>(mask));
+      if (!any_strong(16 * cell) && plain(a, cell, static_cast<std::uint16_t>(mask))) {
+        note(a, cell, static_cast<std::uint16_t>(mask));
         continue;
       }
       lock.release();
@@ -282,7 +376,7 @@ void GlobalRaces::conflict(Warp& w, const Op& op, int lane, std::uint64_t addres
                           : " of block (" + std::to_string(party.block.x) + "," +
                                 std::to_string(party.block.y) + "," + std::to_string(party.block.z) + ")") +
               (other_write ? " wrote" : " read") + ", and " + why +
-              (severity == Severity::error ? "" : kMixedRace);
+              (severity == Severity::undefined && why != kHalfMet ? kMixedRace : "");
   report(*w.block->cluster, std::move(f));
 }
 

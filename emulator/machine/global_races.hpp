@@ -19,6 +19,7 @@
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
 #include "emulator/machine/unfenced_stores.hpp"
+#include "emulator/machine/unmet_words.hpp"
 #include "emulator/machine/value_order.hpp"
 
 namespace kiln::emulator {
@@ -104,6 +105,8 @@ class GlobalRaces {
   /// A strong access: it races with weak ones that nothing orders, and with strong ones of a block that is outside the
   /// scope of one of the two.
   void strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write);
+  /// A lane of `w` publishes, and other lanes have done what it does not know of.
+  void note_unmet(Warp& w);
   /// What shows when all blocks have ended.
   std::vector<Finding> take_late() { return unfenced_.take(); }
 
@@ -116,6 +119,14 @@ class GlobalRaces {
     Slot write, read;
   };
   static_assert(sizeof(Cell) == 32);
+  /// Writers of other bytes of a cell than its latest one: where there are some, its `op` has this bit.
+  static constexpr std::uint32_t kBeside = 1u << 31;
+  using Beside = std::array<Slot, 3>;
+  static Slot writer(const Cell& cell) {
+    Slot s = cell.write;
+    s.op &= ~kBeside;
+    return s;
+  }
   /// A write of what the latest write had stored, unordered with that: who follows it may read.
   struct Same {
     Slot base, by;
@@ -132,15 +143,21 @@ class GlobalRaces {
     bool silent = false;
   };
   Judged judged(Warp& w, const Op& op, bool write, std::uint32_t unit, std::uint32_t epoch) const;
-  static bool ordered(const Judged& a, const Slot& s);
-  static bool plain(const Judged& a, const Cell& cell, std::uint16_t mask);
-  static void note(const Judged& a, Cell& cell, std::uint16_t mask);
+  static bool ordered(const Judged& a, const Slot& s, std::uint32_t lanes = 0);
+  /// Of an access that some lane of its warp has published to whom makes `a`: whether that lane knew of it.
+  bool met(const Judged& a, const Slot& s, std::uint64_t cell, std::uint16_t mask, bool write);
+  bool plain(const Judged& a, std::uint64_t cell, std::uint16_t mask) const;
+  void note(const Judged& a, std::uint64_t cell, std::uint16_t mask);
+  void note_beside(const Judged& a, std::uint64_t cell, std::uint16_t mask);
+  /// A writer of some of these bytes, other than the latest of the cell, that nothing orders before `a`.
+  Slot beside(const Judged& a, std::uint64_t cell, std::uint16_t mask);
   void judge(Judged& a, std::uint64_t address, std::uint32_t bytes);
   bool write_depends(const Judged& a, const Slot& read);
   void conflict(Warp& w, const Op& op, int lane, std::uint64_t address, const Slot& other, bool write,
                 bool other_write, Severity severity = Severity::error,
                 const char* why = "nothing orders the two");
   void check_scope(const Judged& a, std::uint64_t address);
+  void follow_strong(const Judged& a, std::uint64_t address);
   void meet_weak(const Judged& a, std::uint64_t address, std::uint32_t bytes);
   /// A weak access where there were strong ones.
   void meet_strong(const Judged& a, std::uint64_t address, std::uint32_t bytes);
@@ -154,6 +171,7 @@ class GlobalRaces {
   std::uint64_t base_ = 0;
   std::size_t bytes_ = 0;
   Cell* cells_ = nullptr;
+  Beside* beside_ = nullptr;  ///< by cell; null where the host refuses the addresses
   std::array<std::atomic_flag, 256> locks_;
   std::mutex mutex_;
   std::unordered_map<std::uint64_t, RemotePtr> variables_;
@@ -177,6 +195,7 @@ class GlobalRaces {
   std::unordered_map<std::uint64_t, Strong> strong_;  ///< by offset / 4
   std::uint8_t* strong_stretches_ = nullptr;          ///< whether a stretch of memory has any
   UnfencedStores unfenced_;
+  UnmetWords unmet_;
   const bool narrow_scopes_;
   ValueOrder values_;
   std::set<std::pair<std::uint32_t, std::uint32_t>> reported_;

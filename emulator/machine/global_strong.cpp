@@ -27,6 +27,14 @@ void GlobalRaces::observe(Warp& w, const Op& op, std::uint32_t lanes, std::uint6
   {
     const std::lock_guard lock(mutex_);
     unfenced_.seen(w, address);
+    // Threads of the host note their accesses in another order than that of the values: what an atomic has read is
+    // known here. Whoever follows it follows the write that it read.
+    if (const auto word = strong_.find((address - base_) / 4);
+        word != strong_.end() && word->second.write.epoch != 0 &&
+        word->second.write.cluster != w.block->cluster->index) {
+      word->second.read = judged(w, op, false, 0, 0).by;
+      word->second.read_since = true;
+    }
     const auto it = variables_.find(address);
     if (it == variables_.end()) return;
     published = it->second;
@@ -81,6 +89,7 @@ void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t a
   a.lane = lane;
   if (narrow_scopes_) check_scope(a, address);
   meet_weak(a, address, bytes);
+  if (!write) follow_strong(a, address);
   const std::lock_guard lock(mutex_);
   for (std::uint64_t word = (address - base_) / 4; 4 * word < address - base_ + bytes; ++word) {
     std::atomic_ref(strong_stretches_[4 * word / kStretch]).store(1, std::memory_order_relaxed);
@@ -88,6 +97,30 @@ void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t a
     (write ? s.write : s.read) = a.by;
     s.read_since = !write;
   }
+}
+
+/// A strong load of what an earlier one told of: PTX wants a fence between the two.
+void GlobalRaces::follow_strong(const Judged& a, std::uint64_t address) {
+  RaceTracker& races = *a.w.block->cluster->races;
+  Slot by;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = strong_.find((address - base_) / 4); it != strong_.end()) by = it->second.write;
+    const auto published = variables_.find(address);
+    if (by.epoch == 0 || by.cluster == a.by.cluster ||
+        !races.loaded_unfenced(a.w, address, by.cluster, by.agent, by.epoch)) {
+      if (published != variables_.end() && published->second != nullptr)
+        races.note_loaded(a.w, {address, published->second});
+      return;
+    }
+  }
+  // An acquire makes its own order: what it may miss it looks for again.
+  constexpr unsigned kAcquires = 1u << 9;
+  if ((a.op.flags & kAcquires) != 0 || ordered(a, by)) return;
+  conflict(
+      a.w, a.op, a.lane, address, by, false, true, Severity::note,
+      "what an earlier strong load read tells of it, with no fence of GPU scope between the two loads: PTX does "
+      "not order them, hardware does where the second one waits for the first");
 }
 
 void GlobalRaces::meet_weak(const Judged& a, std::uint64_t address, std::uint32_t bytes) {
@@ -100,11 +133,13 @@ void GlobalRaces::meet_weak(const Judged& a, std::uint64_t address, std::uint32_
     stop = std::min(end, first + 16);
     const auto mask = static_cast<std::uint16_t>(((1u << (stop - first)) - 1) & ~((1u << (at - first)) - 1));
     lock.take(at);
-    const Cell& cell = cells_[at / 16];
+    const Cell cell{writer(cells_[at / 16]), cells_[at / 16].read};
     const auto meets = [&](const Slot& s) { return s.epoch != 0 && (s.mask & mask) != 0 && !ordered(a, s); };
     other_write = meets(cell.write);
     if (other_write)
       other = cell.write;
+    else if (const Slot apart = beside(a, at / 16, mask); apart.epoch != 0)
+      other = apart, other_write = true;
     else if (a.write && meets(cell.read) && !write_depends(a, cell.read))
       other = cell.read;
   }

@@ -64,6 +64,24 @@ class LaneLog {
   }
   /// The latest of what was noted elsewhere.
   void noted(std::uint32_t now) { noted_ = now; }
+  /// Whether something was noted elsewhere that not all lanes know of.
+  bool elsewhere(const LaneClock& clock) const { return noted_ != 0 && noted_ >= clock.all; }
+  /// Whether there are weak accesses of other lanes than `lanes` that not all lanes know of.
+  bool any_weak(const LaneClock& clock, std::uint32_t lanes) const {
+    return latest_ >= clock.all && std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
+             return e.kind != kStrong && e.now >= clock.all && (e.access.lanes & ~lanes) != 0;
+           });
+  }
+  /// Calls f(access, now) for weak accesses, each once.
+  template <class F>
+  void tell_weak(F f) {
+    for (; told_ < entries_.size(); ++told_) {
+      const Entry& e = entries_[told_];
+      WarpAccess<Address> access = e.access;
+      access.at = e.at.data();
+      if (e.kind != kStrong) f(access, e.now);
+    }
+  }
 
  private:
   static constexpr std::size_t kMost = 256;
@@ -93,11 +111,13 @@ class LaneLog {
   static bool against(Kind kind, Kind other) { return other != kind || kind == kWrite; }
   void clear() {
     entries_.clear();
+    told_ = 0;
     hulls_ = {};
     mapped_ = false;
   }
 
   RecycledVector<Entry> entries_;
+  std::size_t told_ = 0;             ///< of the entries, see tell_weak
   std::array<Range, kKinds> hulls_;  ///< of the entries of a kind
   std::unique_ptr<Words> words_;
   bool mapped_ = false;                   ///< `words_` has the entries: made when ranges meet

@@ -364,6 +364,32 @@ void GlobalWords::access_lanes(Warp& w, const Access& a) {
   });
 }
 
+template <class F>
+void LaneWords::each_weak(std::uint32_t since, F f) const {
+  for (const Tags* tags : {&write_, &read_})
+    for (std::size_t i = 0; i < kWords; ++i)
+      if (tags->lanes[i] != 0 && tags->time[i] >= since && (tags->who[i] & (kStrong | kBytesDiffer)) == 0)
+        f(i, tags->lanes[i], tags->time[i], tags->op[i], tags == &write_);
+}
+
+void GlobalWords::tell_unmet(const LaneClock& clock, std::vector<Unmet>& into) {
+  log_.tell_weak([&](const Access& a, std::uint32_t now) {
+    if (now < clock.all) return;
+    for (std::uint32_t m = a.lanes & ~a.silent; m != 0; m &= m - 1) {
+      const std::uint64_t at = a.at[std::countr_zero(m)];
+      for (std::uint64_t word = at / 4; a.bytes % 4 == 0 && word < (at + a.bytes) / 4; ++word)
+        into.push_back({word, m & (0 - m), now, a.op, a.write});
+    }
+  });
+  if (!log_.elsewhere(clock)) return;
+  for (const auto& chunk : chunks_)
+    if (chunk != nullptr)
+      chunk->words.each_weak(clock.all, [&](std::size_t i, std::uint32_t lanes, std::uint32_t time,
+                                            std::uint32_t op, bool write) {
+        into.push_back({chunk->address[i], lanes, time, op, write});
+      });
+}
+
 void GlobalWords::access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
                          LaneWords::How how) {
   std::array<std::uint64_t, 32> at{};

@@ -47,6 +47,9 @@ class LaneWords : public RecycledObject {
                   bool write, bool silent);
   /// The same of an atomic or strong write of one word.
   bool strong_write(const Moment& w, int lane, std::uint32_t op, std::size_t word);
+  /// Calls f(word, lanes, time, op, write) for the latest weak accesses of words from time `since` on.
+  template <class F>
+  void each_weak(std::uint32_t since, F f) const;
   /// Nobody has accessed these words.
   void forget(std::size_t first, std::size_t count);
 
@@ -109,6 +112,17 @@ class GlobalWords {
               LaneWords::How how);
   /// By lanes of the warp, one after another.
   void access_lanes(Warp& w, const Access& access);
+  /// Whether other lanes than `lanes` have made weak accesses that not all lanes of the warp know of, or may have.
+  bool unmet(const LaneClock& clock, std::uint32_t lanes) const {
+    return log_.elsewhere(clock) || log_.any_weak(clock, lanes);
+  }
+  struct Unmet {
+    std::uint64_t word = 0;  ///< address / 4
+    std::uint32_t lanes = 0, time = 0, op = 0;
+    bool write = false;
+  };
+  /// Appends weak accesses of whole words that not all lanes know of; those that were told of may come again.
+  void tell_unmet(const LaneClock& clock, std::vector<Unmet>& into);
 
  private:
   static constexpr std::size_t kEntries = 1024;

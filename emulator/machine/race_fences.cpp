@@ -1,6 +1,7 @@
 // The race tracker beyond barriers: fences, strong accesses, and what other clusters learn through global
 // memory.
 #include <algorithm>
+#include <bit>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/machine/races.hpp"
@@ -8,11 +9,11 @@
 namespace kiln::emulator {
 
 bool RaceTracker::knows_remote(const Warp& w, int lane, std::uint64_t cluster, std::uint32_t agent,
-                               std::uint32_t epoch) const {
+                               std::uint32_t epoch, std::uint32_t lanes) const {
   const auto knows = [&](const Clock& c) {
     if (c.remote == nullptr) return false;
     const auto it = c.remote->find(cluster);
-    return it != c.remote->end() && agent < it->second.size() && it->second[agent] >= epoch;
+    return it != c.remote->end() && it->second.knows(agent, epoch, lanes);
   };
   const std::uint32_t i = index(w);
   if (knows(clocks_[i])) return true;
@@ -21,6 +22,26 @@ bool RaceTracker::knows_remote(const Warp& w, int lane, std::uint64_t cluster, s
   for (const Pending& p : pending_[i])
     if ((p.lanes & missing) != 0 && knows(p.clock)) missing &= ~p.lanes;
   return missing == 0;
+}
+
+bool RaceTracker::loaded_unfenced(const Warp& w, std::uint64_t address, std::uint64_t cluster,
+                                  std::uint32_t agent, std::uint32_t epoch) const {
+  const auto& seen = loaded_[index(w)];
+  return std::any_of(seen.begin(), seen.end(), [&](const Loaded& l) {
+    const auto it = l.published->find(cluster);
+    return l.address != address && it != l.published->end() && it->second.knows(agent, epoch, 0);
+  });
+}
+
+void RaceTracker::note_loaded(const Warp& w, const Loaded& loaded) {
+  constexpr std::size_t kMost = 16;  // the latest ones
+  auto& seen = loaded_[index(w)];
+  const bool known = std::any_of(seen.begin(), seen.end(), [&](const Loaded& l) {
+    return l.address == loaded.address && l.published == loaded.published;
+  });
+  if (known) return;
+  if (seen.size() == kMost) seen.erase(seen.begin());
+  seen.push_back(loaded);
 }
 
 Epochs RaceTracker::known(const Warp& w, std::uint32_t lanes) const {
@@ -41,7 +62,18 @@ void RaceTracker::fence(Warp& w) {
   } else if (c.pending != nullptr) {
     join(pending(w, w.exec).remote, c.pending);
   }
-  c.fenced = known(w, w.exec);
+  loaded_[index(w)].clear();
+  // What other lanes did and these do not know of is not fenced.
+  auto& unmet = unmet_fences_[index(w)];
+  std::erase_if(unmet.list, [&](const Fence& f) { return f.time < w.lanes.all; });
+  unmet.base = std::max(unmet.base, w.lanes.all - std::min(w.lanes.all, 1u));
+  unmet.list.push_back({w.exec, w.lanes.now});
+  if (w.global_words.unmet(w.lanes, w.exec)) {
+    cluster_.launch->globals->note_unmet(w);
+    join(c.fenced, snapshot(w, w.exec));
+  } else {
+    c.fenced.agents = known(w, w.exec);
+  }
   tick(w);
 }
 
@@ -50,7 +82,8 @@ void RaceTracker::observe(Warp& w, std::uint32_t lanes, const RemotePtr& publish
   if (published == nullptr) return;
   Clock& c = (w.live & ~lanes) == 0 ? clocks_[index(w)] : pending(w, lanes);
   join(c.remote, published);
-  if (const auto own = published->find(cluster_.index); own != published->end()) join(c.agents, own->second);
+  if (const auto own = published->find(cluster_.index); own != published->end())
+    join(static_cast<Known&>(c), own->second);
 }
 
 RemotePtr RaceTracker::publication(Warp& w, int lane, std::uint64_t cluster, bool release) {
@@ -58,16 +91,40 @@ RemotePtr RaceTracker::publication(Warp& w, int lane, std::uint64_t cluster, boo
   auto out = c.remote == nullptr ? std::make_shared<Remote>() : std::make_shared<Remote>(*c.remote);
   for (const Pending& p : pending_[index(w)])
     if ((p.lanes >> lane & 1) != 0 && p.clock.remote != nullptr)
-      for (const auto& [other, epochs] : *p.clock.remote) join((*out)[other], epochs);
+      for (const auto& [other, known] : *p.clock.remote) join((*out)[other], known);
+  const bool alone = w.global_words.unmet(w.lanes, 1u << lane);
   if (release) {
-    (*out)[cluster] = known(w, 1u << lane);
+    if (alone) {
+      cluster_.launch->globals->note_unmet(w);
+      (*out)[cluster] = snapshot(w, 1u << lane);
+    } else {
+      (*out)[cluster].agents = known(w, 1u << lane);
+    }
     tick(w);
-  } else if (!c.fenced.empty()) {
-    (*out)[cluster] = c.fenced;
+  } else if (!c.fenced.agents.empty()) {
+    (*out)[cluster] = alone ? fenced_by(w, lane) : c.fenced;
   } else {
     return nullptr;
   }
   return out;
+}
+
+/// What fences of GPU scope have made visible of what `lane` knows: not what other lanes fenced since all have met.
+Known RaceTracker::fenced_by(Warp& w, int lane) {
+  const std::uint32_t self = index(w) * kUnits;
+  Known known = clocks_[index(w)].fenced;
+  const Fences& fences = unmet_fences_[index(w)];
+  if (fences.list.empty() || fences.list.back().time < w.lanes.all) return known;
+  cluster_.launch->globals->note_unmet(w);
+  known.agents[self] = std::min(known.agents[self], fences.base);
+  std::erase_if(known.partial, [&](const Partial& p) { return p.agent == self; });
+  for (const Fence& f : fences.list) {
+    std::uint32_t met = f.lanes & 1u << lane;
+    for (std::uint32_t m = f.lanes; m != 0; m &= m - 1)
+      if (w.lanes.ordered(lane, std::countr_zero(m), f.time)) met |= m & (0 - m);
+    if (met != 0) known.add({self, f.time, met});
+  }
+  return known;
 }
 
 const Warp& RaceTracker::warp_of(std::uint32_t agent) const {

@@ -20,6 +20,8 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
   fenced_.resize(warps);
   observed_.resize(warps);
   retired_.resize(warps);
+  unmet_fences_.resize(warps);
+  loaded_.resize(warps);
   for (auto* fences : {&proxy_fenced_, &globally_fenced_}) {
     fences->resize(warps);
     for (Clock& c : *fences) c.agents.assign(std::size_t{warps} * kUnits, 0);
@@ -163,7 +165,9 @@ void RaceTracker::settle_retired(Warp& w) {
 }
 
 Clock RaceTracker::published(Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch) {
-  Clock c = snapshot(w, lane < 0 ? w.live : 1u << lane);
+  const std::uint32_t by = lane < 0 ? w.live : 1u << lane;
+  if (w.global_words.unmet(w.lanes, by)) cluster_.launch->globals->note_unmet(w);
+  Clock c = snapshot(w, by);
   if (unit == static_cast<std::uint32_t>(Unit::cp_async) && lane >= 0) {
     c.add({agent(w, unit), epoch, 1u << lane});  // other lanes' copies of the same instruction are theirs
   } else {
@@ -176,6 +180,7 @@ Clock RaceTracker::published(Warp& w, int lane, std::uint32_t unit, std::uint32_
 
 void RaceTracker::release(Warp& w, Clock& into, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
+  if ((w.live & ~lanes) != 0 && w.global_words.unmet(w.lanes, lanes)) cluster_.launch->globals->note_unmet(w);
   if ((w.live & ~lanes) == 0 && pending_[i].empty() && retired_[i].empty())
     join(into, clocks_[i]);
   else

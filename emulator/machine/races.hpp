@@ -114,8 +114,17 @@ class RaceTracker {
   bool known_to_all(const Warp& w, std::uint32_t agent, std::uint32_t epoch) const {
     return clocks_[index(w)].agents[agent] >= epoch;
   }
-  bool knows_remote(const Warp& w, int lane, std::uint64_t cluster, std::uint32_t agent,
-                    std::uint32_t epoch) const;
+  bool knows_remote(const Warp& w, int lane, std::uint64_t cluster, std::uint32_t agent, std::uint32_t epoch,
+                    std::uint32_t lanes) const;
+  /// What a strong load has read, and with what that was stored.
+  struct Loaded {
+    std::uint64_t address = 0;
+    RemotePtr published;
+  };
+  /// Whether strong loads of `w` itself, of other words, have told it of what `agent` had done, with no fence since.
+  bool loaded_unfenced(const Warp& w, std::uint64_t address, std::uint64_t cluster, std::uint32_t agent,
+                       std::uint32_t epoch) const;
+  void note_loaded(const Warp& w, const Loaded& loaded);
   /// A fence of GPU scope: what was done before may be published, what was seen counts.
   void fence(Warp& w);
   /// `lanes` of `w` have read what `published` was stored with; without `acquire` it counts from the next fence on.
@@ -217,6 +226,16 @@ class RaceTracker {
   struct Visit {
     std::uint32_t epoch = 0, lanes = 0, op = 0;
   };
+  /// A fence of GPU scope by some lanes.
+  struct Fence {
+    std::uint32_t lanes = 0, time = 0;
+  };
+  /// Those since all lanes of a warp have met; `base` is what they made visible of all lanes.
+  struct Fences {
+    std::vector<Fence> list;
+    std::uint32_t base = 0;
+  };
+  Known fenced_by(Warp& w, int lane);
   void tick(Warp& w);
   void settle_retired(Warp& w);
   bool retired(const Warp& w, int lane, std::uint32_t unit, std::uint32_t epoch, std::uint32_t by) const;
@@ -266,6 +285,8 @@ class RaceTracker {
   std::vector<Cells> cells_;                                 ///< per block
   std::vector<std::vector<Pending>> pending_;                ///< per warp
   std::vector<std::vector<Pending>> fenced_, observed_;      ///< per warp, see strong_write
+  std::vector<std::vector<Loaded>> loaded_;                  ///< per warp, see note_loaded
+  std::vector<Fences> unmet_fences_;                         ///< per warp
   std::vector<std::vector<Retired>> retired_;                ///< per warp
   std::vector<std::vector<Visit>> visits_;                   ///< per block, by agent
   mutable std::array<std::uint64_t, Cells::kReads> seen_{};  ///< see Judged

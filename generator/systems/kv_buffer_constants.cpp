@@ -94,6 +94,12 @@ VReader v_reader(int output_depth, int BN, int bk_smem, int num_warps_n) {
   return reader;
 }
 
+nlohmann::ordered_json to_json(const VReader& reader) {
+  return {{"depth_per_warp", reader.depth_per_warp},
+          {"smem_depth", reader.smem_depth},
+          {"base_offsets", reader.base_offsets}};
+}
+
 LdsBytes lds_bytes(const LdsRequest& r) {
   const int size = static_cast<int>(size_of(r.dtype));
   // Without full_kv a stage is one block of columns.

@@ -64,6 +64,7 @@ struct VReader {
   std::vector<int> base_offsets;  ///< elements, per warp along N
 };
 VReader v_reader(int output_depth, int BN, int bk_smem, int num_warps_n);
+nlohmann::ordered_json to_json(const VReader& reader);
 
 /// 2.4: LDS elements and bytes of one block of an AMD kernel.
 struct LdsRequest {

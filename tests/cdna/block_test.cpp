@@ -25,7 +25,7 @@ std::string decode(const char* target, const char* dtype, int depth, const std::
 TEST_CASE("a lane of the block form holds the keys frag * (l / N) + e of column l % N") {
   for (const auto& [target, k] : {std::pair{Target::gfx942, 16}, std::pair{Target::gfx950, 32}}) {
     const cdna::Mfma mfma{target, DType::bf16, {16, 16, k}};
-    cdna::KVMmaOp::Shape shape{mfma, 4, 32 / k, 1, 32, false, true, true, 0};
+    cdna::KVMmaOp::Shape shape{mfma, 4, 32 / k, 1, 32, false, true, true, 1, 0};
     const cdna::KVMmaOp op(shape, {32, 64, 64, 2, cdna::LdsSwizzle(2, 1, 4), 0});
     const layout::FragmentMap form = layout::v_fragment(layout::VForm::block16, k);
     for (int lane = 0; lane < 64; ++lane) {

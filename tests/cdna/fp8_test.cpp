@@ -153,9 +153,34 @@ TEST_CASE("FP8 that a target lacks, and scales that no factor can carry, are ref
         std::string::npos);
   CHECK(parts("16", 128, "decode").find("takes a scale for whole strips of BK (32) columns") !=
         std::string::npos);
-  CHECK(parts("64", 128, "prefill").find("takes one scale for a row of K") != std::string::npos);
-  CHECK(parts("\"per_token\"", 576, "prefill", R"("v_from_k": true, "ov_depth": 512, )")
-            .find("takes a scale for a tensor or a head where V lies in K") != std::string::npos);
+  CHECK(parts("48", 128, "prefill").find("takes a scale for whole strips of BK (32) columns") !=
+        std::string::npos);
+  CHECK(parts("64", 576, "prefill", R"("v_from_k": true, "ov_depth": 512, )")
+            .find("takes one scale for a row of K where V lies in it") != std::string::npos);
+}
+
+TEST_CASE("several scales a row in tiles and in blocks, and MLA prefill with one") {
+  if (!toolchain()) return;
+  const auto keys = [](const char* kv, const char* n, const char* kind, const char* more = "") {
+    return fmt::format(
+        R"("kv_dtype": "{}", "operand": {{{}, "quantization": {{"granularity": {}}}}}, "lse": true{})", kv,
+        kind, n, more);
+  };
+  const char *pages = R"("kind": "paged", "page_size": 16)", *ragged = R"("kind": "ragged")",
+             *dense = R"("kind": "contiguous")";
+  const std::vector<LadderCase> chunks = {{33, 150}, {0, 5}, {1, 129}}, rows = {{1, 200}, {3, 65}};
+  check_ladder(config_text("gfx950", "bf16", 128, keys("fp8_e4m3", "64", pages, R"(, "mask": "causal")")),
+               chunks, true);
+  check_ladder(config_text("gfx90a", "fp16", 96, keys("int8", "64", ragged)), chunks);
+  check_ladder(config_text("gfx942", "bf16", 512, keys("fp8_e4m3fnuz", "128", dense)), {{20, 70}, {20, 70}});
+  check_ladder(config_text("gfx942", "bf16", 192, R"("ov_depth": 128, )" + keys("fp8_e4m3fnuz", "64", pages),
+                           "decode"),
+               rows, true);
+  const char* mla = R"(, "v_from_k": true, "ov_depth": 512)";
+  check_ladder(config_text("gfx950", "bf16", 576, keys("fp8_e4m3", R"("per_token")", pages, mla)), {{17, 80}},
+               true);
+  check_ladder(config_text("gfx90a", "bf16", 576, keys("int8", R"("per_token")", ragged, mla)),
+               {{17, 80}, {1, 9}});
 }
 
 TEST_CASE("MLA decode with a scale for a row: scores take it, and P for V in K's rows") {

@@ -155,7 +155,7 @@ TEST_CASE("INT8 that no schedule widens is refused by name") {
   says(config_text("gfx950", "bf16", 128, int8 + R"(, "schedule": "cdna_prefill_pingpong")"),
        "cdna_prefill_pingpong takes kv_dtype equal to dtype");
   says(config_text("gfx950", "bf16", 128, int8 + R"(, "dma": "lds_direct")"), "widens bytes in registers");
-  says(config_text("gfx950", "bf16", 128, keys(kRagged, "64")), "takes one scale for a row of K");
+  says(config_text("gfx950", "bf16", 128, keys(kRagged, "48")), "takes a scale for whole strips of BK (32)");
   says(config_text("gfx950", "bf16", 128,
                    R"("operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})"),
        "takes no scales for 16-bit keys");

@@ -1,5 +1,6 @@
 // emulate: a kernel from text, arrays in and out, and what it did wrong.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cstring>
 #include <filesystem>
@@ -267,6 +268,47 @@ TEST_CASE("machine code of NVIDIA is refused with the reason") {
   CHECK(is_one_line(result.err));
   CHECK(result.err.find("cubin") != std::string::npos);
   CHECK(result.err.find("PTX") != std::string::npos);
+}
+
+TEST_CASE("a fat binary is run by its PTX") {
+  // As nvcc -fatbin -compress-mode=none lays it out: a header, and entries of machine code and of PTX.
+  const auto put = [](std::string& to, auto value) {
+    to.append(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  const auto entry = [&](std::uint16_t kind, std::uint32_t arch, const std::string& code) {
+    std::string e;
+    put(e, kind), put(e, std::uint16_t{0x101}), put(e, std::uint32_t{64}), put(e, std::uint64_t{code.size()});
+    put(e, std::uint64_t{0}), put(e, std::uint16_t{0}), put(e, std::uint16_t{8}), put(e, arch);
+    e.resize(64);
+    return e + code;
+  };
+  const auto file = [&](const std::string& entries) {
+    std::string f;
+    put(f, std::uint32_t{0xba55ed50}), put(f, std::uint16_t{1}), put(f, std::uint16_t{16});
+    put(f, std::uint64_t{entries.size()});
+    return f + entries;
+  };
+  const auto kernel = [](int arch, int value) {
+    return fmt::format(
+        ".version 8.0\n.target sm_{}\n.address_size 64\n.visible .entry k(.param .u64 p)\n{{\n"
+        "  .reg .b64 %d<2>;\n  ld.param.u64 %d1, [p];\n  st.global.u32 [%d1], {};\n  ret;\n}}\n",
+        arch, value);
+  };
+  const auto run = [&](const std::string& name, const std::string& content) {
+    std::ofstream(scratch() + name, std::ios::binary) << content;
+    return run_kiln("emulate " + name + " --kernel k --arg out:u32[1] --json");
+  };
+  const std::string cubin = entry(2, 90, std::string(96, 'x'));
+  const std::string whole = file(cubin + entry(1, 80, kernel(80, 1)) + entry(1, 90, kernel(90, 2)));
+  const auto right = run("k.fatbin", whole);
+  INFO(right.out, right.err);
+  CHECK(right.status == 0);
+  const auto machine = run("machine.fatbin", file(cubin));
+  CHECK(machine.status == 2);
+  CHECK(is_one_line(machine.err));
+  CHECK(machine.err.find("no PTX") != std::string::npos);
+  CHECK(run("short.fatbin", whole.substr(0, whole.size() - 9)).err.find("cut short") != std::string::npos);
+  CHECK(run("header.fatbin", whole.substr(0, 11)).status == 2);
 }
 
 TEST_CASE("text that is no PTX is refused with its line") {

@@ -37,6 +37,17 @@ TEST_CASE("two blocks that write one place, or one that reads what the other wri
   clean(blocks("red.global.add.u32 [%in], 1;"));
 }
 
+TEST_CASE("neighbouring words have their own writers") {
+  // Each block writes its word of the same 16 bytes; block 1 reads that of block 0.
+  const std::string write =
+      "@!%p1 bra END; mul.wide.u32 %d2, %r20, 4; add.u64 %d2, %d2, %out; st.global.u32 [%d2], 5; @%p3 bra END;\n";
+  for (const Policy p : kPolicies) {
+    finds("global-race", blocks(write + "ld.global.u32 %r6, [%out]; st.global.u32 [%out+64], %r6;\nEND:", p));
+    clean(blocks(write + "ld.global.u32 %r6, [%out+4]; st.global.u32 [%out+64], %r6;\nEND:", p));
+    finds("global-race", blocks(write + "red.global.add.u32 [%out], 1;\nEND:", p));
+  }
+}
+
 TEST_CASE("strong accesses of two blocks need a scope that holds both") {
   for (const Policy p : kPolicies) {
     for (const char* scope : {"cta", "cluster"}) {
@@ -85,16 +96,16 @@ TEST_CASE("weak and strong accesses of one word are undefined, unless something 
 }
 
 TEST_CASE("a strong store that no fence follows may be seen late") {
-  const auto message = [](const std::string& fence, Policy p) {
+  const auto message = [](const std::string& fence, Policy p, const std::string& then = "") {
     return blocks(
         "@!%p1 bra END; @!%p3 bra READ;\nst.volatile.global.u32 [%out], 7;\n" + fence +
             "atom.global.add.u32 %r5, [%in], 1000000; bra END;\n"
-            "READ: ld.relaxed.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra READ;\n"
-            "ld.volatile.global.u32 %r7, [%out]; st.global.u32 [%out+4], %r7;\nEND:",
+            "READ: ld.relaxed.gpu.global.u32 %r6, [%in]; setp.lt.u32 %p4, %r6, 1000000; @%p4 bra READ;\n" +
+            then + "ld.volatile.global.u32 %r7, [%out]; st.global.u32 [%out+4], %r7;\nEND:",
         p);
   };
   for (const Policy p : kPolicies) {
-    const Outcome fenced = message("fence.acq_rel.gpu;\n", p);
+    const Outcome fenced = message("fence.acq_rel.gpu;\n", p, "fence.acq_rel.gpu;\n");
     clean(fenced);
     CHECK(fenced.out[1] == 7);
   }
@@ -263,7 +274,9 @@ TEST_CASE("a write that depends on a value which depends on a read comes after t
     clean(overtaking(p, depends, wait));
     // Another value does not tell that the read is done.
     finds("global-race", overtaking(p, other, wait));
-    clean(overtaking(p, other, wait + fence, fence));
+    // With fences it does, if the lanes have met: they all read.
+    clean(overtaking(p, "bar.warp.sync 0xffffffff; " + other, wait + fence, fence));
+    finds("global-race", overtaking(p, other, wait + fence, fence));
     // Nobody has waited.
     finds("global-race", overtaking(p, depends, "mov.u32 %r7, 5;\n"));
     // A value that is thrown away decides nothing.

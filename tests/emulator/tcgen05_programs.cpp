@@ -16,6 +16,15 @@ struct Scaled {
   int k = 32, factors = 1, id = 0;
   bool ue8m0 = true;
   t5::Element type = t5::Element::e4m3;
+  bool sparse =
+      false;  ///< `k` counts A's stored elements: the second and last of each four (or pairs of eight)
+  int all_k() const { return sparse ? 2 * k : k; }
+  /// The place among all elements of A's stored element `i`.
+  int place(int i) const {
+    if (!sparse) return i;
+    return type == t5::Element::e2m1 ? i / 4 * 8 + (i % 4 < 2 ? 2 : 6) + i % 2
+                                     : i / 2 * 4 + (i % 2 == 0 ? 1 : 3);
+  }
 };
 constexpr int kRows = 128, kColumns = 64;
 constexpr std::size_t kScaledImage = 18432;
@@ -28,7 +37,7 @@ Outcome run_scaled(const Scaled& s, std::vector<double>& want, Policy policy, bo
   for (int side = 0; side < 2; ++side) {
     const int rows = side == 0 ? kRows : kColumns;
     for (int r = 0; r < rows; ++r) {
-      for (int k = 0; k < s.k; ++k) {
+      for (int k = 0; k < (side == 0 ? s.k : s.all_k()); ++k) {
         double v = 0;
         const std::uint32_t code = encoded(s.type, random, v);
         values[side].push_back(v);
@@ -43,29 +52,34 @@ Outcome run_scaled(const Scaled& s, std::vector<double>& want, Policy policy, bo
     }
   }
   want.clear();
-  const int block = s.k / s.factors;
+  const int block = s.all_k() / s.factors;
   for (int r = 0; r < kRows; ++r)
     for (int c = 0; c < kColumns; ++c) {
       double sum = 0;
       for (int k = 0; k < s.k; ++k)
         sum += values[0][static_cast<std::size_t>(r * s.k + k)] *
-               scales[0][static_cast<std::size_t>(r * s.factors + k / block)] *
-               values[1][static_cast<std::size_t>(c * s.k + k)] *
-               scales[1][static_cast<std::size_t>(c * s.factors + k / block)];
+               scales[0][static_cast<std::size_t>(r * s.factors + s.place(k) / block)] *
+               values[1][static_cast<std::size_t>(c * s.all_k() + s.place(k))] *
+               scales[1][static_cast<std::size_t>(c * s.factors + s.place(k) / block)];
       want.push_back(sum);
     }
   const std::uint32_t type = s.type == t5::Element::e2m1 ? 1 : 0, id = static_cast<std::uint32_t>(s.id);
-  const std::uint32_t instruction = id << 4 | type << 7 | type << 10 | 8u << 17 |
-                                    static_cast<std::uint32_t>(s.ue8m0) << 23 | 8u << 24 | id << 29;
+  const std::uint32_t instruction = static_cast<std::uint32_t>(s.sparse) << 2 | id << 4 | type << 7 |
+                                    type << 10 | 8u << 17 | static_cast<std::uint32_t>(s.ue8m0) << 23 |
+                                    8u << 24 | id << 29;
   const std::string body =
       prologue(kScaledImage) +
       "shr.u32 %r11, %r9, 4; cvt.u64.u32 %d4, %r11; or.b64 %d5, %d4, 0x400800800000; add.u64 %d6, %d5, 512;\n"
-      "or.b64 %d7, %d4, 0x400800000000; add.u64 %d7, %d7, 1024; add.u64 %d8, %d7, 32;\n"
+      "or.b64 %d7, %d4, 0x400800000000; add.u64 %d7, %d7, 1024; add.u64 %d8, %d7, 32;\n"(
+          s.sparse
+              ? "mov.u32 %r30, 0xdddddddd; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10+128], {%r30,%r30};\n"
+                "tcgen05.wait::st.sync.aligned; bar.sync 0;\n"
+              : "") +
       "add.u32 %r12, %tm, 64; add.u32 %r13, %tm, 68; @%p2 bra ISSUED; elect.sync _|%p5, -1;\n"
       "@%p5 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r12], %d7;\n@%p5 tcgen05.cp.cta_group::1.warpx4.32x128b [%r13], %d8;\n"
-      "@%p5 tcgen05.mma.cta_group::1.kind::" +
-      s.kind + ".block_scale." + s.vector + " [%tm], %d5, %d6, " + hex(instruction) +
-      ", [%r12], [%r13], 0;\n" +
+      "@%p5 tcgen05.mma" +
+      (s.sparse ? ".sp" : "") + ".cta_group::1.kind::" + s.kind + ".block_scale." + s.vector +
+      " [%tm], %d5, %d6, " + (s.sparse ? "[%tm+128], " : "") + hex(instruction) + ", [%r12], [%r13], 0;\n" +
       (wait_for_copy ? std::string() : "@%p5 tcgen05.cp.cta_group::1.32x128b.warpx4 [%tm], %d7;\n") +
       "@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r8];\nISSUED:\n" +
       wait_phase(0, "WAIT");
@@ -143,7 +157,7 @@ Outcome run_pair(
 
 }  // namespace
 
-TEST_CASE("block scales: every kind, factors of a row, their byte in the cell") {
+TEST_CASE("block scales: every kind, factors of a row, their byte in the cell, sparse A") {
   const Scaled forms[] = {
       {},
       {.id = 3},
@@ -156,7 +170,16 @@ TEST_CASE("block scales: every kind, factors of a row, their byte in the cell") 
        .k = 64,
        .factors = 4,
        .ue8m0 = false,
-       .type = t5::Element::e2m1}};
+       .type = t5::Element::e2m1},
+      {.id = 1, .sparse = true},
+      {.kind = "mxf4", .k = 64, .factors = 2, .id = 2, .type = t5::Element::e2m1, .sparse = true},
+      {.kind = "mxf4nvf4",
+       .vector = "block16",
+       .k = 64,
+       .factors = 4,
+       .ue8m0 = false,
+       .type = t5::Element::e2m1,
+       .sparse = true}};
   for (const Scaled& s : forms)
     for (const Policy policy : kPolicies) {
       std::vector<double> want;

@@ -192,7 +192,7 @@ void emit_strip(Writer& w, const DecodeStreamingKVBuffer& buffer, int strip, con
 }
 
 void emit_scores(Writer& w, const DecodePlan& p) {
-  if (p.row_scales.key_groups() == 1) p.row_scales.emit_apply(w, p.scores());
+  p.row_scales.emit_apply(w, p.scores());
   w.line("const int first_key = n * {} + {} * {};", p.BN, p.warp_n(), p.WN);
   p.mask->emit_load(w, p.score_context(), "first_key", true);
   p.modifier->emit_apply(w, p.score_context(), "first_key");
@@ -201,18 +201,6 @@ void emit_scores(Writer& w, const DecodePlan& p) {
          p.mask->bounded_below() ? " || first_key < clean_first" : "");
   p.mask->emit_apply(w, p.score_context(), "first_key", {});
   w.close();
-}
-
-/// Columns of K under one scale come to an end: their part of the scores goes to the others.
-void emit_group_end(Writer& w, const DecodePlan& p, int group) {
-  const ScoreLayout scores = p.scores();
-  ScoreLayout part = scores;
-  part.array = "part";
-  for (int i = 0; i < scores.registers; ++i) {
-    const std::string factor = p.row_scales.factor(scores, i, group);
-    group == 0 ? w.line("{} = {} * {};", scores.score(i), part.score(i), factor)
-               : w.line("{0} = __builtin_fmaf({1}, {2}, {0});", scores.score(i), part.score(i), factor);
-  }
 }
 
 }  // namespace
@@ -305,7 +293,6 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
   // Columns under one scale are whole strips, whose part of the scores is summed apart.
   const bool groups = p.row_scales.key_groups() > 1;
   const int covered = groups ? p.row_scales.columns() : p.depth;
-  if (groups) w.line("{} part[{}];", p.mfma.accumulator(), p.score_tiles());
   for (int strip = 0; strip < p.k->num_strips(); ++strip) {
     w.open("");
     p.k->emit_landed(w, strip);
@@ -314,7 +301,8 @@ void emit_tiles(Writer& w, const DecodePlan& p) {
       strip + 1 < p.k->num_strips() ? p.k->emit_load_from_dram(w, strip + 1) : p.v->emit_load_from_dram(w, 0);
     });
     const int end = (strip + 1) * p.BK;
-    if (groups && (end % covered == 0 || end == p.depth)) emit_group_end(w, p, strip * p.BK / covered);
+    if (groups && (end % covered == 0 || end == p.depth))
+      p.row_scales.emit_group_end(w, p.scores(), strip * p.BK / covered);
     w.close();
   }
   emit_decode_softmax(w, p);
@@ -412,6 +400,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("if (range.position >= range.end) return;  // before anything is computed for segments");
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
+  p.row_scales.emit_part(body, p.scores(), p.mfma.accumulator());
   p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);
   emit_decode_epilogue(body, p);
   body.close();

@@ -183,13 +183,7 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   DecodePlan p = decode_plan_of(c);
   p.shared = *c.shared_kv;
   const Refusals refuse(user, out);
-  if (p.row_scales.key_groups() > 1 && p.row_scales.columns() % p.BK != 0) {
-    refuse_value(
-        user, "/operand/quantization/granularity",
-        fmt::format("{} takes a scale for whole strips of BK ({}) columns, or for a row", kName, p.BK),
-        std::to_string(align_up(p.row_scales.columns(), p.BK)), out);
-    return std::nullopt;
-  }
+  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
   if (!share_columns(p, c, refuse)) return std::nullopt;
   const bool blocked = c.v_layout == "blocked";
   const int columns = p.wave_columns;

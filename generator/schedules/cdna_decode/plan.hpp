@@ -34,6 +34,7 @@ struct DecodePlan {
   int max_registers = 0;
   int k_stages = 1, v_stages = 1;  ///< cdna_decode
   int wave_columns = 0;            ///< output columns of one wave
+  int waves_in_block = 1;          ///< cdna_decode: waves whose columns make up one block of bk_smem
   int ov_columns = 0;  ///< of all waves: ov_depth, and columns that only fill the last one's share
   int v_slices = 1;    ///< parts of them whose fragments are read one after the other
   std::vector<ColumnGroup> columns;

@@ -27,8 +27,9 @@ class CdnaDecode final : public Schedule {
     if (plan_.streaming)
       return {{"decode_streaming_kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
               {"kv_mma_op", ops}};
-    return {{"kv_buffer", {{"k", plan_.k_tile->constants()}, {"v", plan_.v_tile->constants()}}},
-            {"kv_mma_op", ops}};
+    nlohmann::ordered_json v = plan_.v_tile->constants();
+    v["reader"] = to_json(v_reader(plan_.ov_columns, plan_.BN, *plan_.config.bk_smem, plan_.warps_n()));
+    return {{"kv_buffer", {{"k", plan_.k_tile->constants()}, {"v", std::move(v)}}}, {"kv_mma_op", ops}};
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return cdna::emit_decode(plan_); }

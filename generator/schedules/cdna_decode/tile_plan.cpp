@@ -50,6 +50,23 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   return check.passed();
 }
 
+/// Shares V's columns out among the waves, in groups of fragments: whole blocks, or where a wave has less than
+/// one, equal parts of a block (2.7, smem_depth wider than a reader's depth). Of V in its own stage, columns past
+/// the last are read as they come and their O is not written.
+void share_columns(DecodePlan& p, int bk_smem, bool block) {
+  const int group = block ? p.mfma.shape.m : KVMmaOp::column_unit(p.mfma);
+  const int share = ceil_div(p.ov_depth, p.warps_n());
+  int part = group;  // a power of two, as bk_smem is
+  while (part < share) part *= 2;
+  if (part < bk_smem && part * p.warps_n() % bk_smem == 0) {
+    p.wave_columns = part;
+    p.waves_in_block = bk_smem / part;
+  } else {
+    p.wave_columns = p.v_in_k ? share : align_up(share, std::max(bk_smem, group));
+  }
+  p.ov_columns = p.wave_columns * p.warps_n();
+}
+
 /// V comes beside K where both fit: only then is it on its way while K is multiplied.
 bool place_tiles(DecodePlan& p, const Config& user, Violations& out) {
   const TargetInfo& target = target_info(p.mfma.target);
@@ -105,16 +122,12 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   p.k_stages = two_stages(c) ? 2 : 1;
   p.v_stages = *c.double_buffer || p.v_in_k ? p.k_stages : 1;
 
-  // Shares of whole blocks, which are whole groups of fragments: of V in its own stage, columns past the last
-  // are read as they come and their O is not written.
-  const int unit = std::max(*c.bk_smem, block ? p.mfma.shape.m : KVMmaOp::column_unit(p.mfma));
-  const int share = ceil_div(p.ov_depth, p.warps_n());
-  p.wave_columns = p.v_in_k ? share : align_up(share, unit);
-  p.ov_columns = p.wave_columns * p.warps_n();
+  share_columns(p, *c.bk_smem, block);
   const int slice = slice_columns(p.mfma, p.wave_columns);
   p.v_slices = p.wave_columns / std::max(1, slice);
   p.columns = sliced_columns(p.mfma, p.wave_columns, slice, block);
-  if ((p.v_in_k && p.ov_columns != p.ov_depth) || p.wave_columns % *c.bk_smem != 0 || p.columns.empty()) {
+  if ((p.v_in_k && p.ov_columns != p.ov_depth) || p.wave_columns * p.waves_in_block % *c.bk_smem != 0 ||
+      p.columns.empty()) {
     break_rule(user, kName, {"/WN", "/ov_depth", "/bk_smem"},
                fmt::format("each of {} waves has {} output columns, which must be a multiple of bk_smem ({})",
                            p.warps_n(), p.wave_columns, *c.bk_smem),
@@ -145,6 +158,7 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_columns, kv.num_smem_stages = p.v_stages;
   kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
   kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice, kv.block = block;
+  kv.read_waves = p.waves_in_block;
   if (p.v_in_k) kv.reads = p.k_tile->stage();
   p.v_tile.emplace(kv);
   if (!place_tiles(p, user, out)) return std::nullopt;
@@ -153,7 +167,8 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   p.q.emplace(p.q_shape());
   // What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses,
   // the softmax. They want 90 to 110 and spill nothing with 80.
-  const int lasting = 4 * p.q->num_vectors() + (p.output_tiles() + p.score_tiles()) * p.mfma.accum() +
+  const int lasting = 4 * p.q->num_vectors() +
+                      (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
                       p.k_tile->staging_registers() + p.v_tile->staging_registers();
   if (lasting + 80 > p.max_registers) {
     break_rule(

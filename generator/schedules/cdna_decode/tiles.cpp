@@ -6,10 +6,17 @@
 namespace kiln::cdna {
 namespace {
 
-/// Bytes from one wave's first column of V to the next wave's: whole blocks.
-int wave_bytes_v(const DecodePlan& p) {
+/// Where a wave's columns of V begin: bytes of whole blocks, and columns within one that waves share.
+struct FirstColumn {
+  std::string bytes, column;
+};
+FirstColumn first_column_of_v(const DecodePlan& p) {
   const LdsTile& stage = p.v_tile->stage();
-  return p.wave_columns / stage.block_cols * stage.block_bytes();
+  if (p.waves_in_block == 1)
+    return {fmt::format(" + {} * {}", p.warp_n(), p.wave_columns / stage.block_cols * stage.block_bytes()),
+            ""};
+  return {fmt::format(" + {} / {} * {}", p.warp_n(), p.waves_in_block, stage.block_bytes()),
+          fmt::format("{} % {} * {}", p.warp_n(), p.waves_in_block, p.wave_columns)};
 }
 
 void emit_pv(Writer& w, const DecodePlan& p, int lds_offset) {
@@ -50,7 +57,8 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   w.open("");
   w.comment("S' = K(n) Q'");
   p.k_op().emit_registers(w);
-  emit_product(w, {*p.k_tile, k_stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true});
+  emit_scores_product(w, {*p.k_tile, k_stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true}, p.row_scales,
+                      p.scores());
   emit_decode_softmax(w, p);
   if (p.late_v() && p.staged()) {
     p.v_tile->emit_store(w, 0);
@@ -94,7 +102,7 @@ void emit_shared_tile(Writer& w, const DecodePlan& p) {
   w.open("");
   w.comment("S' = K(n) Q'");
   p.k_op().emit_registers(w);
-  emit_product(w, {*p.k_tile, 0, "q_reg", "s_acc", true});
+  emit_scores_product(w, {*p.k_tile, 0, "q_reg", "s_acc", true}, p.row_scales, p.scores());
   if (!p.staged()) {
     w.line("SYNC();  // every wave has read K(n)");
     p.v_tile->emit_load_from_dram(w, 0);
@@ -127,13 +135,13 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
   const int key_bytes = p.WN * p.k_tile->stage().row_bytes();
   p.k_tile->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key",
                            fmt::format(" + {} * {}", p.warp_n(), key_bytes));
-  const std::string columns = fmt::format(" + {} * {}", p.warp_n(), wave_bytes_v(p));
+  const FirstColumn v = first_column_of_v(p);
   if (p.v_in_k) {
     w.comment("V: the first {} columns of K", p.ov_depth);
-    p.v_op().emit_construct(w, "0" + columns);
+    p.v_op().emit_construct(w, "0" + v.bytes, v.column);
   } else {
     p.v_tile->emit_construct(w, p.smem_v, "v_head", fmt::format("v_stride_seq * {}", size), rows, "first_key",
-                             columns);
+                             v.bytes, v.column);
   }
 }
 

@@ -23,7 +23,12 @@ void emit_block(Writer& w, const PrefillPlan& p, int i, int stage) {
   op.emit_registers(w);
   const int offset = stage * buffer.stage_bytes();
   if (i < k_blocks) {
-    emit_product(w, {buffer, offset, "q_reg", "s_acc", block == 0, block * op.steps()});
+    const bool groups = p.row_scales.key_groups() > 1;
+    const int covered = groups ? p.row_scales.columns() / columns : k_blocks;  // blocks under one scale
+    emit_product(
+        w, {buffer, offset, "q_reg", groups ? "part" : "s_acc", block % covered == 0, block * op.steps()});
+    if (groups && ((block + 1) % covered == 0 || block + 1 == k_blocks))
+      p.row_scales.emit_group_end(w, p.scores(), block / covered);
     if (block + 1 == k_blocks) emit_softmax(w, p);
   } else {
     emit_product(w, {buffer, offset, "p", "o_acc", false, 0, block * columns / p.mfma.shape.m});

@@ -171,6 +171,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   const std::string accumulator = p.mfma.accumulator();
   w.line("{} s_acc[{}];  // S': {} keys x {} queries of this wave", accumulator, p.BN / p.mfma.shape.m, p.BN,
          p.WM());
+  p.row_scales.emit_part(w, p.scores(), accumulator);
   w.line("{} o_acc[{}];  // O': {} columns x {}", accumulator, p.ov_columns / p.mfma.shape.m, p.ov_columns,
          p.WM());
   w.line("u32x{} p[{}];  // P' as the B operand of V' P'", p.mfma.frag_regs(), p.BN / p.mfma.shape.k);

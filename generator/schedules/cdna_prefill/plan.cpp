@@ -305,8 +305,8 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.max_registers = std::min(target.max_registers, 512 / waves_per_simd);
   // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
   const int lasting = 4 * p.q->num_vectors() + (p.ov_columns / p.mfma.shape.m) * p.mfma.accum() +
-                      softmax.score_tiles * p.mfma.accum() + p.k->staging_registers() +
-                      p.v->staging_registers();
+                      softmax.score_tiles * p.mfma.accum() * p.row_scales.score_arrays() +
+                      p.k->staging_registers() + p.v->staging_registers();
   if (lasting + kLoopRegisters > p.max_registers) {
     break_rule(
         user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},

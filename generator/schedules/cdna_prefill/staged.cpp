@@ -48,6 +48,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
 void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("KV tile n in stage {}", stage);
   emit_stores(w, p, {{&*p.k, stage}});
+  emit_key_scales(w, p);
   w.open("if (n + 1 < num_tiles)");
   p.k->emit_load_from_dram(w, 0);
   w.close();

@@ -7,7 +7,8 @@ namespace kiln::cdna {
 void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   w.comment("S' = K(n) Q'");
   p.k->kv_mma_op().emit_registers(w);
-  emit_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true});
+  emit_scores_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true}, p.row_scales,
+                      p.scores());
 }
 
 void emit_key_scales(Writer& w, const PrefillPlan& p) {
@@ -23,6 +24,8 @@ void emit_softmax(Writer& w, const PrefillPlan& p) {
   p.softmax->emit_max(w);
   p.softmax->emit_rescale(w);
   p.softmax->emit_exp(w);
+  if (p.row_scales.in_p()) p.row_scales.emit_apply(w, p.scores(), "P");
+  p.softmax->emit_pack(w);
 }
 
 void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset) {

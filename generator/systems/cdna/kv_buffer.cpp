@@ -67,7 +67,7 @@ KVBuffer::KVBuffer(const Shape& shape)
       stage_(tile_of(shape_)),
       op_({shape.mfma, shape.read_columns > 0 ? shape.read_columns / shape.mfma.shape.n : constants_.num_mmas,
            constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose, shape.keys_in_order,
-           shape.block, shape.transpose && shape_.depth % shape.BK != 0 ? shape_.depth : 0},
+           shape.block, shape.read_waves, shape.transpose && shape_.depth % shape.BK != 0 ? shape_.depth : 0},
           stage_),
       share_(constants_.waves_per_tile),
       instructions_(constants_.copies_per_wave_tile) {

@@ -46,6 +46,8 @@ class KVBuffer {
     int strips = 1;
     /// Output columns whose fragments one wave reads; 0: all of `depth`.
     int read_columns = 0;
+    /// KVMmaOp::Shape::waves
+    int read_waves = 1;
     /// Columns that a row has in memory; 0: `depth`. Columns of LDS past them hold what follows there.
     int row_columns = 0;
     /// KVMmaOp::Shape::keys_in_order

@@ -54,6 +54,15 @@ LanePattern block_pattern(const Mfma& mfma) {
           fmt::format("lane / {} * {}", m, frag), fmt::format("(lane & {})", m - 1)};
 }
 
+/// `pattern` of `waves` waves, whose columns are `columns` apart.
+LanePattern of_waves(LanePattern pattern, int waves, int columns) {
+  if (waves == 1) return pattern;
+  pattern.row = [row = pattern.row](int l) { return row(l % 64); };
+  pattern.col = [col = pattern.col, columns](int l) { return col(l % 64) + l / 64 * columns; };
+  pattern.lanes = 64 * waves;
+  return pattern;
+}
+
 }  // namespace
 
 int KVMmaOp::column_unit(const Mfma& mfma) {
@@ -84,10 +93,12 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
     }
     return;
   }
-  groups_ = column_groups(shape_.mfma, shape_.num_mmas * shape_.mfma.shape.n, shape_.block);
+  const int wave_columns = shape_.num_mmas * shape_.mfma.shape.n;
+  groups_ = column_groups(shape_.mfma, wave_columns, shape_.block);
   if (shape_.block) {
     widths_.push_back(1);
-    addresses_.emplace_back("v_frag", stage_, block_pattern(shape_.mfma));
+    addresses_.emplace_back("v_frag", stage_,
+                            of_waves(block_pattern(shape_.mfma), shape_.waves, wave_columns));
     for (const ColumnGroup& group : groups_) {
       for (int step = 0; step < stage_.rows; step += shape_.mfma.shape.k) {
         for (int e = 0; e < shape_.mfma.frag(); ++e) addresses_[0].want(step + e, group.first);
@@ -100,10 +111,12 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
     widths_.push_back(group.width);
     const Mfma& mfma = shape_.mfma;
     const bool in_order = shape_.keys_in_order;
+    const LanePattern pattern = transposing() && bytes() ? tr8_pattern(mfma, in_order)
+                                : transposing()
+                                    ? tr16_pattern(mfma)
+                                    : perm_pattern(mfma, group.width, bytes() && in_order ? 8 : 4);
     addresses_.emplace_back(transposing() ? "v_frag" : fmt::format("v_frag_x{}", group.width), stage_,
-                            transposing() && bytes() ? tr8_pattern(mfma, in_order)
-                            : transposing()          ? tr16_pattern(mfma)
-                                            : perm_pattern(mfma, group.width, bytes() && in_order ? 8 : 4));
+                            of_waves(pattern, shape_.waves, wave_columns));
     // Literals are the keys that no lane adds.
     const int runs = bytes() && !transposing() ? 2 : 1, step = (bytes() ? 8 : 4) * mfma.groups();
     for (const ColumnGroup& wanted : groups_) {
@@ -314,7 +327,7 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, in
             operand = first_operand + bk_tile * steps() + step;
   for (int half = 0; half < halves; ++half) {
     const char* part = halves == 1 ? "" : half == 0 ? ".lo" : ".hi";
-    const bool fresh = first && bk_tile == 0 && step == 0 && half == 0;
+    const bool fresh = first && step == 0 && half == 0;
     for (int i = 0; i < shape_.num_mmas; ++i) {
       const int out = first_output + i;
       w.line("{}[{}] = {}({}, {}, {});", c, out, shape_.mfma.wrapper(),

@@ -48,6 +48,7 @@ class KVMmaOp {
     /// FP8: a lane's slots are neighbouring keys (P comes from LDS), not those of the accumulators of S.
     bool keys_in_order = false;
     bool block = false;  ///< V: the block form
+    int waves = 1;       ///< V: waves whose columns lie side by side in one block of LDS
     /// K: columns that a row has; what a strip holds past them is made zero. 0: whole strips.
     int columns = 0;
   };
@@ -68,13 +69,14 @@ class KVMmaOp {
   /// Steps of one strip: 16-byte vectors, or fragments of several, along depth (K), or instructions along
   /// keys (V).
   int steps() const { return shape_.transpose_b ? vectors() / shape_.mfma.packs() : shape_.num_k_mmas; }
+  int strip_columns() const { return shape_.BK; }
   int registers_per_step() const {
     return shape_.num_mmas * (shape_.transpose_b ? 4 * shape_.mfma.packs() : shape_.mfma.frag_regs());
   }
   /// Step `step` of load_prefill[bk_tile] or load_v_bf16[bk_tile], from the stage at byte `stage_offset`.
   void emit_load(Writer& w, int bk_tile, int step, int stage_offset) const;
   /// mma: C += A B over that step. `b` names the registers of Q (vectors) or P (pairs of elements); `first`:
-  /// the first step overwrites C.
+  /// the strip's first step overwrites C.
   /// `first_operand`: where in `b` the strips begin; `first_output`: where in `c` the fragments do.
   void emit_mma(Writer& w, const std::string& b, const std::string& c, int bk_tile, int step, bool first,
                 int first_operand = 0, int first_output = 0) const;

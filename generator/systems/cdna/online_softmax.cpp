@@ -90,6 +90,9 @@ void OnlineSoftmax::emit_exp(Writer& w) const {
            score(i + 3));
   }
   w.line("row_sum += (sum_0 + sum_1) + (sum_2 + sum_3);");
+}
+
+void OnlineSoftmax::emit_pack(Writer& w) const {
   const int per_step = shape_.pv.frag();
   for (int step = 0; step * per_step < registers(); ++step) {
     std::vector<std::string> words;

@@ -40,8 +40,10 @@ class OnlineSoftmax {
   void emit_max(Writer& w) const;
   /// O *= alpha where the maximum grew.
   void emit_rescale(Writer& w) const;
-  /// s_acc = exp2(...), added to row_sum, then p as the B operand of V^T P^T.
+  /// s_acc = exp2(...), added to row_sum.
   void emit_exp(Writer& w) const;
+  /// p, from s_acc: the B operand of V^T P^T.
+  void emit_pack(Writer& w) const;
   /// After the last tile: row_sum over the lane groups, inv_sum (0 for a row without visible keys).
   void emit_finish(Writer& w) const;
   /// The row's log-sum-exp, after emit_finish.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "generator/systems/cdna/kv_buffer.hpp"
+#include "generator/systems/cdna/row_scales.hpp"
 
 namespace kiln::cdna {
 
@@ -13,11 +14,15 @@ struct Product {
   const KVBuffer& buffer;
   int lds_offset = 0;
   const char *b = "", *c = "";
-  bool first = false;     ///< the first step overwrites C
-  int first_operand = 0;  ///< in B
-  int first_output = 0;   ///< in C
+  bool first = false;               ///< the first step overwrites C
+  int first_operand = 0;            ///< in B
+  int first_output = 0;             ///< in C
+  int first_strip = 0, strips = 0;  ///< a part of the strips; 0: all
 };
 void emit_product(Writer& w, const Product& product);
+/// S' = K Q' over a whole tile: where parts of K's rows have scales of their own, part by part.
+void emit_scores_product(Writer& w, const Product& product, const RowScales& scales,
+                         const ScoreLayout& scores);
 
 /// Output columns of `cols`, in slices of `slice` columns whose fragments are read one after the other; empty
 /// when they do not divide.

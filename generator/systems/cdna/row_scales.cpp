@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/integers.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -83,23 +84,40 @@ std::string RowScales::factor(const ScoreLayout& layout, int i, int group) const
 }
 
 void RowScales::emit_apply(Writer& w, const ScoreLayout& layout, const char* what) const {
-  if (!any()) return;
+  if (!any() || key_groups() > 1) return;
   w.comment("{} in units of their keys", what);
   for (int i = 0; i < layout.registers; ++i) w.line("{} *= {};", layout.score(i), factor(layout, i, 0));
 }
 
+void RowScales::emit_part(Writer& w, const ScoreLayout& layout, const std::string& type) const {
+  if (key_groups() > 1)
+    w.line("{} part[{}];  // scores of the columns of one scale", type, layout.registers / layout.vector);
+}
+
+void RowScales::emit_group_end(Writer& w, const ScoreLayout& layout, int group) const {
+  ScoreLayout part = layout;
+  part.array = "part";
+  for (int i = 0; i < layout.registers; ++i) {
+    const std::string by = factor(layout, i, group);
+    group == 0 ? w.line("{} = {} * {};", layout.score(i), part.score(i), by)
+               : w.line("{0} = __builtin_fmaf({1}, {2}, {0});", layout.score(i), part.score(i), by);
+  }
+}
+
 bool check_row_scales(const Config& user, const RowScales& scales, const Config& resolved, Violations& out) {
-  if (!scales.any()) return true;
+  if (scales.key_groups() == 1) return true;
   const std::string_view pointer = "/operand/quantization/granularity";
   const std::string schedule = *resolved.schedule;
-  if (*resolved.v_from_k && resolved.operation == Operation::prefill) {
-    refuse_value(user, pointer, schedule + " takes a scale for a tensor or a head where V lies in K",
-                 "per_tensor, per_head", out);
+  if (*resolved.v_from_k) {
+    refuse_value(user, pointer, schedule + " takes one scale for a row of K where V lies in it",
+                 "per_tensor, per_head, per_token", out);
     return false;
   }
-  if (scales.key_groups() == 1) return true;
-  refuse_value(user, pointer, schedule + " takes one scale for a row of K", "per_tensor, per_head, per_token",
-               out);
+  if (scales.columns() % *resolved.BK == 0) return true;
+  refuse_value(user, pointer,
+               fmt::format("{} takes a scale for whole strips of BK ({}) columns, or for a row", schedule,
+                           *resolved.BK),
+               std::to_string(align_up(scales.columns(), *resolved.BK)), out);
   return false;
 }
 

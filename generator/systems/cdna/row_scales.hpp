@@ -33,6 +33,9 @@ class RowScales {
   /// Scales of a row of K.
   int key_groups() const { return any() ? groups(k_columns_) : 1; }
 
+  /// Scores, and with several scales a row the scores of one of them.
+  int score_arrays() const { return key_groups() > 1 ? 2 : 1; }
+
   // What follows emits nothing where there are no scales by row.
 
   /// Distances of the pages' or sequences' scales, of K and (`own_v`) V.
@@ -47,7 +50,13 @@ class RowScales {
                  const std::string& rows) const;
   /// Register `i` of the scores' factor, for columns of group `group`.
   std::string factor(const ScoreLayout& layout, int i, int group) const;
+  /// The factors of whole rows; of groups of columns emit_group_end has applied them.
   void emit_apply(Writer& w, const ScoreLayout& layout, const char* what = "scores") const;
+  /// Several scales for a row of K: `part`, which has the scores of one group's columns. `type`: of an element of
+  /// the array of scores.
+  void emit_part(Writer& w, const ScoreLayout& layout, const std::string& type) const;
+  /// The products of group `group` are in `part`: they join the scores of the others.
+  void emit_group_end(Writer& w, const ScoreLayout& layout, int group) const;
 
  private:
   void emit_head(Writer& w, const std::string& name, int row_columns, const std::string& batch) const;
@@ -64,8 +73,7 @@ class RowScales {
 void add_scale_params(std::vector<KernelParam>& params, const Config& resolved, const RowScales& rows,
                       bool own_v);
 
-/// Refuses scales by row of a form that no schedule but streaming decode takes, several for a row of K, and in
-/// prefill any where V lies in K's rows.
+/// Refuses several scales for a row of K where V lies in it, and those that do not cover whole strips.
 bool check_row_scales(const Config& user, const RowScales& scales, const Config& resolved, Violations& out);
 
 }  // namespace kiln::cdna
