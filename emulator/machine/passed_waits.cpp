@@ -45,6 +45,8 @@ void note_met(Warp& w, std::uint32_t lanes) {
 void check_passed(Cluster& c, MBarrier& m) {
   for (const auto& p : m.passed) {
     const std::uint32_t agent = c.races->agent(*p->warp, 0);
+    // Where no lane of the warp had a part in it, others did: warps that meet in a wgmma, one of which arrives.
+    if (!knows_any(m.done, agent, p->epoch, ~0u)) continue;
     if (m.done.knows(agent, p->epoch, p->lanes) || knows_any(m.done, agent, p->met_at, p->met)) continue;
     report(*p->warp, *p->op, std::countr_zero(p->lanes), "missed-phase",
            "nothing makes the end of the mbarrier's next phase wait until " +
