@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include <kiln/error.hpp>
 
 namespace kiln::cli {
@@ -19,6 +21,30 @@ std::vector<std::string> words_of(const CLI::App& command) {
     for (const std::string& name : option->get_lnames()) out.push_back("--" + name);
   }
   for (const CLI::App* inner : commands_of(command)) out.push_back(inner->get_name());
+  return out;
+}
+
+/// "eager lazy random" of an option that takes one of a set; empty: any value.
+std::string values_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find(":{"), end = type.find('}');
+  if (begin == std::string::npos || end == std::string::npos) return "";
+  std::string out = type.substr(begin + 2, end - begin - 2);
+  std::replace(out.begin(), out.end(), ',', ' ');
+  return out;
+}
+
+/// A case for each option with a set of values, after the word before the cursor.
+std::string bash_values(const std::vector<const CLI::App*>& commands) {
+  std::string out;
+  for (const CLI::App* command : commands) {
+    for (const CLI::Option* option : command->get_options()) {
+      const std::string values = values_of(*option);
+      for (const std::string& name : option->get_lnames())
+        if (!values.empty())
+          out += fmt::format("    {}:--{}) words=\"{}\" files= ;;\n", command->get_name(), name, values);
+    }
+  }
   return out;
 }
 
@@ -44,6 +70,7 @@ std::string bash_script(const CLI::App& app, const std::vector<std::string>& con
     out += fmt::format("    *:{}) words=\"{}{}\" ;;\n", command->get_name(),
                        fmt::join(words_of(*command), " "), takes_configs(*command) ? " $_kiln_configs" : "");
   }
+  out += "  esac\n  case ${COMP_WORDS[1]}:${COMP_WORDS[COMP_CWORD-1]} in\n" + bash_values(commands_of(app));
   out += "  esac\n  COMPREPLY=($(compgen $files -W \"$words\" -- \"$word\"))\n}\n";
   out += fmt::format("_kiln_configs=\"{}\"\n", fmt::join(configs, " "));
   return out + "complete -o filenames -F _kiln kiln\n";
@@ -62,9 +89,11 @@ std::string fish_script(const CLI::App& app, const std::vector<std::string>& con
                        in_quotes(command->get_description()));
     const std::string chosen = fmt::format("-n '__fish_seen_subcommand_from {}'", command->get_name());
     for (const CLI::Option* option : command->get_options()) {
+      const std::string values = values_of(*option);
       for (const std::string& name : option->get_lnames())
-        out += fmt::format("complete -c kiln {} -l {} -d {}\n", chosen, name,
-                           in_quotes(option->get_description()));
+        out += fmt::format("complete -c kiln {} -l {} -d {}{}\n", chosen, name,
+                           in_quotes(option->get_description()),
+                           values.empty() ? "" : " -x -a '" + values + "'");
     }
     if (takes_configs(*command))
       out += fmt::format("complete -c kiln {} -a '{}'\n", chosen, fmt::join(configs, " "));

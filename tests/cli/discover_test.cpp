@@ -81,6 +81,21 @@ TEST_CASE("completion: the shells take the scripts, and every command is in them
                             "completion.bash; COMP_WORDS=(kiln run --ch); COMP_CWORD=2; _kiln; "
                             "[ \"${COMPREPLY[0]}\" = --check ]'";
   CHECK(std::system(check.c_str()) == 0);
+  const std::string values = "bash -c 'source " + scratch() +
+                             "completion.bash; COMP_WORDS=(kiln run x --policy r); COMP_CWORD=4; _kiln; "
+                             "[ \"${COMPREPLY[*]}\" = random ]'";
+  CHECK(std::system(values.c_str()) == 0);
+  if (std::system("command -v fish >/dev/null") == 0) {
+    std::ofstream(scratch() + "completion.fish") << run_kiln("completion fish").out;
+    const std::string fish = "test \"$(HOME=" + scratch() + " fish -c 'source " + scratch() +
+                             "completion.fish; complete -C \"kiln run x --policy r\"' | cut -f1)\" = random";
+    CHECK(std::system(fish.c_str()) == 0);
+  }
+  if (std::system("command -v zsh >/dev/null") == 0) {
+    std::ofstream(scratch() + "completion.zsh") << run_kiln("completion zsh").out;
+    const std::string zsh = "zsh -n " + scratch() + "completion.zsh";
+    CHECK(std::system(zsh.c_str()) == 0);
+  }
 }
 
 TEST_CASE("names that other libraries have lead to kiln's") {

@@ -33,7 +33,48 @@ void check_up_the_ladder(const std::vector<std::string>& configs) {
   }
 }
 
+int count(const std::string& text, const std::string& word) {
+  int n = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + word.size())) ++n;
+  return n;
+}
+
 }  // namespace
+
+// What the schedule is made of, in the compiled program. Products are those of S0, S1, O0 and O1, of the first or last
+// tile and of the loop; an elected region each for products, copies and the counter of work items.
+TEST_CASE("sm100_prefill: static counts") {
+  struct Counts {
+    const char *keys, *kind;
+    int k_steps, v_steps, columns, elected;
+  };
+  const Counts table[] = {
+      {R"("depth": 128)", "kind::f16", 8, 8, 512, 2},
+      {R"("depth": 128, "mask": "causal")", "kind::f16", 8, 8, 512, 3},
+      {R"("depth": 64, "operand": {"kind": "ragged"})", "kind::f16", 4, 8, 512, 2},
+      {R"("depth": 192, "ov_depth": 128, "mask": "causal")", "kind::f16", 12, 4, 512, 3},
+      {R"("depth": 128, "dtype": "fp8_e4m3")", "kind::f8f6f4", 4, 4, 512, 2},
+  };
+  for (const Counts& c : table) {
+    CAPTURE(c.keys);
+    const KernelSource source = generate(plan_of(c.keys));
+    const auto compiled = emulated().compile(source);
+    const std::string& ptx = compiled->ptx;
+    CHECK(count(ptx, std::string("tcgen05.mma.cta_group::1.") + c.kind) == 4 * (c.k_steps + c.v_steps));
+    CHECK(count(ptx, "tcgen05.mma.") == 4 * (c.k_steps + c.v_steps));
+    CHECK(count(ptx, "elect.sync") == c.elected);
+    CHECK(count(ptx, "tcgen05.alloc") == 1);
+    CHECK(count(ptx, "tcgen05.dealloc") == 1);
+    CHECK(source.text.find("tmem_alloc(smem + " + std::to_string(source.manifest.smem_bytes - 4) + ", " +
+                           std::to_string(c.columns) + ");") != std::string::npos);
+    CHECK(compiled->registers == 128);  // at launch: 2 * 184 + 88 + 56 a thread of each warpgroup later
+    CHECK(compiled->spill_bytes == 0);
+    CHECK(source.manifest.smem_bytes <= 232448);
+    for (const char* budget : {"SETMAXNREG_INC(184)", "SETMAXNREG_DEC(88)"})
+      CHECK(count(source.text, budget) == 1);
+    CHECK(count(source.text, "SETMAXNREG_DEC(56)") == 2);
+  }
+}
 
 TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
   check_up_the_ladder({
@@ -45,6 +86,15 @@ TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
       R"("operand": {"kind": "paged", "page_size": 16}, "depth": 128, "mask": "causal", "score_mod": {"softcap": 20})",
       R"("operand": {"kind": "paged", "page_size": 2}, "mask": "causal")",
       R"("operand": {"kind": "paged", "page_size": 1}, "mask": "custom", "BN": 64)",
+  });
+}
+
+TEST_CASE("sm100_prefill: rows of up to 192 columns, and of other widths in V") {
+  check_up_the_ladder({
+      R"("depth": 192, "ov_depth": 128, "mask": "causal")",
+      R"("depth": 192, "operand": {"kind": "paged", "page_size": 16})",
+      R"("depth": 64, "ov_depth": 176, "operand": {"kind": "ragged"})",
+      R"("depth": 160, "dtype": "fp8_e4m3", "mask": {"sliding_window": 100})",
   });
 }
 

@@ -35,7 +35,7 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
   check.takes(c.bn_cap.value_or(0) < kMostKeys, "/bn_cap", "has tiles of up to 128 keys anyway", "64, 96");
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
-    check.takes(value <= 128, pointer, "takes rows of up to 128 columns", "128");
+    check.takes(value <= 192, pointer, "takes rows of up to 192 columns", "192");
   return out.size() == before;
 }
 
