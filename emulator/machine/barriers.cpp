@@ -61,6 +61,7 @@ void mbarrier_settle(Cluster& c, MBarrier& m) {
   ++m.phase;
   join(m.done, m.arriving);
   m.arriving.clear();
+  if (!m.passed.empty()) check_passed(c, m);
   m.pending = m.count;
   ++c.progress;
 }

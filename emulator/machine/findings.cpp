@@ -26,6 +26,7 @@ std::span<const std::string_view> finding_kinds() {
                                                 "transaction-count",
                                                 "mbarrier-overrun",
                                                 "invalid-mbarrier",
+                                                "missed-phase",
                                                 "barrier-count",
                                                 "divergent-barrier",
                                                 "wgmma-mismatch",

@@ -18,6 +18,7 @@
 #include "emulator/machine/lanes.hpp"
 #include "emulator/machine/memory.hpp"
 #include "emulator/machine/module.hpp"
+#include "emulator/machine/passed_waits.hpp"
 #include "emulator/machine/program.hpp"
 #include "emulator/machine/races.hpp"
 #include "emulator/machine/recycled.hpp"
@@ -114,6 +115,7 @@ struct Warp {
 
   CopyQueue copies;  ///< cp.async
   std::vector<FailedTry> failed_tries;
+  std::vector<std::shared_ptr<PassedWait>> passed;  ///< by lanes that have not met since
   std::uint64_t wgmma_issued = 0;
   std::deque<std::uint64_t> wgmma_groups;  ///< wgmma_issued at each commit
   std::uint32_t wgmma_epoch = 0;
@@ -219,6 +221,7 @@ struct MBarrier {
   std::uint32_t init_epoch = 0;  ///< of that warp, for the race tracker
   bool fenced = false;           ///< its initialisation is visible to the asynchronous proxy
   Clock arriving, done;          ///< of this phase, of all completed ones
+  std::vector<std::shared_ptr<PassedWait>> passed;  ///< waits for the latest completed phase
 };
 
 struct Block {

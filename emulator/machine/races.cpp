@@ -207,6 +207,7 @@ void RaceTracker::synchronize_lanes(Warp& w, std::uint32_t lanes) {
   const std::uint32_t i = index(w);
   w.lanes.synchronize(lanes, w.live);
   clocks_[i].agents[std::size_t{i} * kUnits] = w.lanes.now;
+  note_met(w, lanes);
   auto& list = pending_[i];
   if ((w.live & ~lanes) != 0) {
     for (Pending& p : list)

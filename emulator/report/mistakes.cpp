@@ -25,7 +25,8 @@ bool is_unordered(const std::string& kind) {
 /// Barriers that nobody can pass any more.
 bool blocks(const std::string& kind) {
   return kind == "transaction-count" || kind == "barrier-count" || kind == "divergent-barrier" ||
-         kind == "mbarrier-overrun" || kind == "invalid-mbarrier" || kind == "barrier-mismatch";
+         kind == "mbarrier-overrun" || kind == "invalid-mbarrier" || kind == "missed-phase" ||
+         kind == "barrier-mismatch";
 }
 
 }  // namespace

@@ -70,11 +70,10 @@ Outcome run_scaled(const Scaled& s, std::vector<double>& want, Policy policy, bo
   const std::string body =
       prologue(kScaledImage) +
       "shr.u32 %r11, %r9, 4; cvt.u64.u32 %d4, %r11; or.b64 %d5, %d4, 0x400800800000; add.u64 %d6, %d5, 512;\n"
-      "or.b64 %d7, %d4, 0x400800000000; add.u64 %d7, %d7, 1024; add.u64 %d8, %d7, 32;\n"(
-          s.sparse
-              ? "mov.u32 %r30, 0xdddddddd; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10+128], {%r30,%r30};\n"
-                "tcgen05.wait::st.sync.aligned; bar.sync 0;\n"
-              : "") +
+      "or.b64 %d7, %d4, 0x400800000000; add.u64 %d7, %d7, 1024; add.u64 %d8, %d7, 32;\n" +
+      (s.sparse ? "mov.u32 %r30, 0xdddddddd; tcgen05.st.sync.aligned.32x32b.x2.b32 [%r10+128], {%r30,%r30};\n"
+                  "tcgen05.wait::st.sync.aligned; bar.sync 0;\n"
+                : "") +
       "add.u32 %r12, %tm, 64; add.u32 %r13, %tm, 68; @%p2 bra ISSUED; elect.sync _|%p5, -1;\n"
       "@%p5 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r12], %d7;\n@%p5 tcgen05.cp.cta_group::1.warpx4.32x128b [%r13], %d8;\n"
       "@%p5 tcgen05.mma" +

@@ -819,6 +819,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
   #pragma unroll 1
       for (int n = s.tile_begin; n < s.tile_end; ++n) {
         mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 32768);
         if (lane == 0) {
           tma_load(smem_k + k_stage * 32768 + 0, &k_map, mbar_k_full + k_stage * 8, 0, n * 128, s.kv_head, s.batch, 0x12F0000000000000ull);
@@ -826,6 +827,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
         }
         if (++k_stage == 3) { k_stage = 0; k_phase ^= 1; }
         mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 32768);
         if (lane == 0) {
           tma_load(smem_v + v_stage * 32768 + 0, &v_map, mbar_v_full + v_stage * 8, 0, n * 128, s.kv_head, s.batch, 0x12F0000000000000ull);

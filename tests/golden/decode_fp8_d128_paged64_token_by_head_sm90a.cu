@@ -516,6 +516,7 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
           // V(n) into the next slot
           mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16896);
           if (lane < 2) {
             tma_load(smem_v + v_stage * 16384 + 0 + lane * 8192, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
@@ -588,6 +589,7 @@ kiln_decode_fp8_d128_paged64_token_by_head_sm90a(const __grid_constant__ TensorM
           const int page = __shfl_sync(0xffffffffu, pages, turn * 2 + lane);
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16896);
           if (lane < 2) {
             tma_load(smem_k + k_stage * 16384 + 0 + lane * 8192, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);

@@ -524,6 +524,7 @@ kiln_deepseek_mla_decode_fp8_rope_sm90a(const __grid_constant__ TensorMap k_map,
           const int page = __shfl_sync(0xffffffffu, pages, turn);
           // K(n) into the next slot
           mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+          __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
           if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 40960);
           if (lane == 0) {
             tma_load(smem_k + k_stage * 40960 + 0, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);

@@ -545,6 +545,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
         const int page = __shfl_sync(0xffffffffu, pages, turn);
         // K(n) into the next slot
         mbarrier_wait(mbar_k_empty + k_stage * 16, k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 16, 32768);
         if (lane == 0) {
           tma_load(smem_k + k_stage * 73728 + 0, &k_map, mbar_k_full + k_stage * 16, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
@@ -553,6 +554,7 @@ kiln_deepseek_mla_decode_rope_separate_sm90a(const __grid_constant__ TensorMap k
           tma_load(smem_k + k_stage * 73728 + 24576, &k_map, mbar_k_full + k_stage * 16, 192, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
         mbarrier_wait(mbar_k_empty + k_stage * 16 + 8, k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 16 + 8, 40960);
         if (lane == 0) {
           tma_load(smem_k + k_stage * 73728 + 32768, &k_map, mbar_k_full + k_stage * 16 + 8, 256, 0, s.kv_head, page, 0x12F0000000000000ull);

@@ -866,12 +866,14 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
         }
         const int page = __shfl_sync(0xffffffffu, pages, turn * 8 + lane);
         mbarrier_wait(mbar_k_empty + k_stage * 8, k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_k_full + k_stage * 8, 16384);
         if (lane < 8) {
           tma_load(smem_k + k_stage * 16384 + 0 + lane * 2048, &k_map, mbar_k_full + k_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);
         }
         if (++k_stage == 4) { k_stage = 0; k_phase ^= 1; }
         mbarrier_wait(mbar_v_empty + v_stage * 8, v_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_v_full + v_stage * 8, 16384);
         if (lane < 8) {
           tma_load(smem_v + v_stage * 16384 + 0 + lane * 2048, &v_map, mbar_v_full + v_stage * 8, 0, 0, s.kv_head, page, 0x12F0000000000000ull);

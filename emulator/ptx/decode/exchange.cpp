@@ -84,6 +84,7 @@ class Groups {
     }
     count_ = kept;
     if (w.exec != here) restore_unknown_inputs(w, here & ~w.exec);
+    for (const Members& m : *this) note_met(w, m.lanes);
     if (w.active == 0) w.stop = true;
   }
   Members groups_[32];
@@ -349,7 +350,10 @@ void run_warp_barrier(Warp& w, const Op& op) {
 }  // namespace
 
 bool converge(Warp& w, const Op&, std::uint32_t members) {
-  if ((members & w.live & ~w.active) == 0) return true;
+  if ((members & w.live & ~w.active) == 0) {
+    note_met(w, w.active);
+    return true;
+  }
   Wait t;
   t.kind = WaitKind::converge;
   t.id = members;

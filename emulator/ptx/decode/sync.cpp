@@ -1,6 +1,7 @@
 // Barriers, mbarriers, fences and the instructions that only wait.
 #include <algorithm>
 #include <bit>
+#include <span>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/machine/trace.hpp"
@@ -215,7 +216,14 @@ void decode_bar(Decoder& d) {
 
 // --- mbarriers ---
 enum class Mb : std::uint8_t { init, inval, arrive, drop, expect, complete, test, pending };
-enum MbFlag : std::uint16_t { kCluster = 1, kExpectTx = 2, kParity = 4, kNoComplete = 8, kSharedSpace = 16 };
+enum MbFlag : std::uint16_t {
+  kCluster = 1,
+  kExpectTx = 2,
+  kParity = 4,
+  kNoComplete = 8,
+  kSharedSpace = 16,
+  kMayBlock = 32
+};
 
 struct Target {
   Block* block = nullptr;
@@ -347,11 +355,27 @@ bool answers_early(Warp& w, const Op& op, std::uint32_t lanes) {
   return true;
 }
 
+/// Lanes that found a phase of an mbarrier complete.
+struct Passed {
+  MBarrier* mbarrier;
+  std::uint32_t lanes;
+};
+
+/// They learn what its arrivals published. A test_wait may only look; a try_wait has to come in time.
+void take_passed(Warp& w, const Op& op, std::span<const Passed> all, std::uint32_t done) {
+  RaceTracker* const races = w.block->cluster->races.get();
+  if (races == nullptr) return;
+  for (const Passed& p : all) {
+    races->acquire(w, p.mbarrier->done, done);
+    if ((op.flags & kMayBlock) != 0) note_passed(w, op, *p.mbarrier, p.lanes & done);
+  }
+}
+
 void run_mbarrier_test(Warp& w, const Op& op) {
   std::uint32_t done = 0, news = 0;
-  const MBarrier* acquired = nullptr;
-  const Clock* clocks[32];
-  int clock_count = 0;
+  MBarrier* acquired = nullptr;
+  Passed all_passed[32];
+  std::size_t count = 0;
   std::uint32_t passed = 0;  // the mbarrier, for a trace
   Wait t;
   each_lane(w, [&](int l) {
@@ -367,7 +391,8 @@ void run_mbarrier_test(Warp& w, const Op& op) {
       done |= 1u << l;
       if (const RaceTracker* r = w.block->cluster->races.get(); r != nullptr && !r->follows(w, l, m->done))
         news |= 1u << l;
-      if (m != acquired) clocks[clock_count++ & 31] = &m->done;
+      if (m != acquired) all_passed[count++] = {m, 0};
+      all_passed[count - 1].lanes |= 1u << l;
       acquired = m;
       passed = at.offset;
     } else if (t.kind == WaitKind::none) {
@@ -384,8 +409,7 @@ void run_mbarrier_test(Warp& w, const Op& op) {
     done &= ~open;
     w.timed_out = true;
   }
-  if (RaceTracker* r = w.block->cluster->races.get())
-    for (int i = 0; i < std::min(clock_count, 32); ++i) r->acquire(w, *clocks[i], done);
+  take_passed(w, op, std::span(all_passed, count), done);
   if (done == 0 && !w.timed_out) return w.block_on(t);
   // In phase 0 nobody was waited for: it was free from the start.
   if (done != 0 && acquired != nullptr && acquired->phase > 0)
@@ -395,6 +419,18 @@ void run_mbarrier_test(Warp& w, const Op& op) {
 }
 void run_pending_count(Warp& w, const Op& op) {
   each_lane(w, [&](int l) { w.set(op.d, 4, l, w.value(op.a, 8, l) >> 20 & 0xfffff); });
+}
+
+void decode_mbarrier_test(Decoder& d, std::uint16_t flags) {
+  if (d.has("parity")) flags |= kParity;
+  if (d.has("try_wait")) flags |= kMayBlock;
+  const Ref r = d.dst(d.operand(0), 3);
+  const auto a = d.address(d.operand(1), Space::shared);
+  const int bs = d.has("parity") ? 4 : 8;
+  const Ref b = d.src(d.operand(2), bs);
+  Op& op = d.emit(run_mbarrier_test, Kind::mbarrier);
+  op.d = r, op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset, op.b = b,
+  op.bsize = static_cast<std::uint8_t>(bs), op.flags = flags;
 }
 
 void decode_mbarrier(Decoder& d) {
@@ -408,17 +444,7 @@ void decode_mbarrier(Decoder& d) {
     op.d = r, op.a = a;
     return;
   }
-  if (d.has("test_wait") || d.has("try_wait")) {
-    if (d.has("parity")) flags |= kParity;
-    const Ref r = d.dst(d.operand(0), 3);
-    const auto a = d.address(d.operand(1), Space::shared);
-    const int bs = d.has("parity") ? 4 : 8;
-    const Ref b = d.src(d.operand(2), bs);
-    Op& op = d.emit(run_mbarrier_test, Kind::mbarrier);
-    op.d = r, op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset, op.b = b,
-    op.bsize = static_cast<std::uint8_t>(bs), op.flags = flags;
-    return;
-  }
+  if (d.has("test_wait") || d.has("try_wait")) return decode_mbarrier_test(d, flags);
   const Mb what = d.has("init")          ? Mb::init
                   : d.has("inval")       ? Mb::inval
                   : d.has("arrive_drop") ? Mb::drop

@@ -271,6 +271,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
   ring.emit_wait_empty(w, 0);
+  w.line("__syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before");
   // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.barrier_bytes());
   for (int round = 0; round < operand.rounds(); ++round) {

@@ -153,6 +153,7 @@ void emit_skip(Writer& w, const PrefillPlan& p) {
   const bool all = most >= p.num_kv_stages || p.narrow;
   for (int qk = 0; qk < p.num_qk_stages && (all || !p.ping_pong); ++qk) p.k->emit_wait(w, qk);
   if (all) p.v->emit_wait(w, 0);
+  if (all || !p.ping_pong) w.line("__syncwarp();  // no lane waits for K after its slot has gone back");
   p.k->emit_release_all(w);
   p.v->emit_release_all(w);
   if (p.ping_pong) emit_take_turn(w), emit_pass_turn(w, p);

@@ -61,6 +61,7 @@ void emit_fetch(Writer& w, const PrefillPlan& p) {
   }
   w.line("tile = fetched + gridDim.x;");
   if (!p.work_slots_free()) p.work->emit_wait_empty(w, 0);
+  if (!p.work_slots_free() && warp) w.line("__syncwarp();");
   if (warp) w.open("if (lane == 0)");
   w.line("work_slots[{}] = tile;", p.work->stage());
   w.line("mbarrier_arrive({});", p.work->full(0));

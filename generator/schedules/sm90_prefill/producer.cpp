@@ -66,6 +66,13 @@ Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, co
           pipeline.staged_k_bytes(), name[0] == 'k' ? p.k_fold : p.v_fold};
 }
 
+// Until the slot is free. Lanes that issue nothing are waited for: one that looked a turn of the ring later would find
+// the parity of the turn before and wait for ever.
+void emit_wait_free(Writer& w, const PrefillPlan& p, const StagedPipeline& ring, int qk) {
+  ring.emit_wait_empty(w, qk);
+  if (p.warp_produces()) w.line("__syncwarp();");
+}
+
 // Scales of the tile's keys, copied by every lane into the slot of the raw ring.
 void emit_load_scales(Writer& w, const PrefillPlan& p, const char* name, const std::string& block) {
   if (!p.scales_by_token() || p.scale_tiles() || (p.fp8 && name[0] == 'v')) return;
@@ -105,7 +112,7 @@ void emit_load_kv(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline& pi
   const Landing to = landing_of(p, pipeline, name);
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
-    if (!known_free) to.ring.emit_wait_empty(w, qk);
+    if (!known_free) emit_wait_free(w, p, to.ring, qk);
     emit_load_scales(w, p, name, block);
     if (p.warp_produces()) w.open("if (lane == 0)");
     w.line("mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
@@ -140,7 +147,7 @@ void emit_load_pages(Writer& w, const PrefillPlan& p, const TMAConsumerPipeline&
   w.comment("{}({}) into the next slot", name[0] == 'k' ? "K" : "V", block);
   operand.emit_populate(w, "(" + block + ")");
   for (int qk = 0; qk < to.panels / to.chunk_panels; ++qk) {
-    if (!known_free) to.ring.emit_wait_empty(w, qk);
+    if (!known_free) emit_wait_free(w, p, to.ring, qk);
     w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", to.ring.full(qk),
            to.chunk_bytes + scale_tile_bytes(p, name));
     emit_load_scales(w, p, name, block);
