@@ -945,6 +945,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
         }
         const int page = __shfl_sync(0xffffffffu, pages, turn * 8 + lane);
         mbarrier_wait(mbar_raw_k_empty + raw_k_stage * 8, raw_k_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_raw_k_full + raw_k_stage * 8, 16384);
         {
           const int key = n * 128 + 0 + lane;
@@ -976,6 +977,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
         }
         if (++raw_k_stage == 4) { raw_k_stage = 0; raw_k_phase ^= 1; }
         mbarrier_wait(mbar_raw_v_empty + raw_v_stage * 8, raw_v_phase);
+        __syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before
         if (lane == 0) mbarrier_arrive_expect_tx(mbar_raw_v_full + raw_v_stage * 8, 16384);
         {
           const int key = n * 128 + 0 + lane;

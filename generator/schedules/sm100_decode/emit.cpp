@@ -225,6 +225,7 @@ void emit_load_bytes(Writer& w, const DecodePlan& p, bool k) {
   const auto& operand = *p.operand;
   const char* const name = k ? "k" : "v";
   ring.emit_wait_empty(w, 0);
+  w.line("__syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before");
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.raw_bytes(k));
   if (p.token_scale) {
     operand.emit_load_scales(
