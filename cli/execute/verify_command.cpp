@@ -121,6 +121,12 @@ MutationReport mutate(const Options& options, const Plan& plan, const KernelSour
   };
   MutationReport report = test_mutants(plan, source, binary, how);
   progress("");
+  if (!options.only.empty() && report.findings.empty() && report.mutants.empty() && report.equivalent.empty())
+    throw Error(
+        ErrorCode::bad_input,
+        fmt::format("--only '{}': no statement of the compiled program that mutation changes has this text; "
+                    "kiln compile CONFIG --emit ptx --out FILE shows the program",
+                    options.only));
   for (const std::string& finding : report.findings) findings.add("L3", "unchanged", finding);
   if (!report.findings.empty()) return report;
   for (const Mutant& m : report.mutants) {

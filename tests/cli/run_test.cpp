@@ -287,6 +287,13 @@ TEST_CASE("a sweep that is none is refused, however it is broken") {
   }
 }
 
+TEST_CASE("verify --mutate --only of a text that no statement has is an error, not a success over nothing") {
+  const auto result = run_kiln("verify prefill_bf16_d64_sm80 --mutate --only __syncthreads");
+  if (result.status == 3) return;  // no compiler here
+  CHECK(result.status == 2);
+  CHECK(result.err.find("--only '__syncthreads'") != std::string::npos);
+}
+
 TEST_CASE("verify --mutate counts what is caught") {
   // Of PTX, and of a code object where this machine can make one.
   for (const char* arguments :

@@ -1,5 +1,7 @@
 #include "workbench/analysis/amd_checks.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include <kiln/error.hpp>
@@ -31,7 +33,10 @@ std::vector<std::string> amd_static_checks(const Plan& plan, const Manifest& man
   none(loop.scratch, "accesses of scratch memory");
   // The block form of V reads single elements; how many the manifest says.
   if (plan.resolved().v_load != "block") none(loop.narrow_lds, "LDS accesses of less than 4 bytes");
-  none(loop.narrow_loads, "memory accesses of less than 4 bytes");
+  // A captured tensor is read an element at a time.
+  const bool narrow_tensors = std::any_of(manifest.captured.begin(), manifest.captured.end(),
+                                          [](const auto& tensor) { return size_of(tensor.dtype) < 4; });
+  if (!narrow_tensors) none(loop.narrow_loads, "memory accesses of less than 4 bytes");
   // A copy of 16 bytes a lane takes up to 16 rows, which must lie in one page.
   if (binary.target == "gfx950" && manifest.page_size % 16 == 0)
     none(loop.narrow_dma, "copies to LDS of less than 16 bytes a lane");

@@ -15,7 +15,8 @@ namespace kiln {
 /// One line per broken rule; empty when all hold, and for targets that are not AMD's.
 ///   registers, accumulators included, within the plan's
 ///   LDS of the program as the plan has it
-///   no scratch, no LDS or memory access of less than 4 bytes in the main loop
+///   no scratch, no LDS or memory access of less than 4 bytes in the main loop (elements of captured tensors
+///   aside)
 ///   on gfx950, copies to LDS of 16 bytes a lane
 ///   a multiple of the expected matrix instructions in the main loop: work is never half duplicated
 /// Throws Error (environment) when nothing can disassemble the program.

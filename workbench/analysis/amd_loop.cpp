@@ -127,6 +127,11 @@ void set_residence(AmdLoopModel& model, const AmdMachine& machine, const Binary&
   model.waves_per_simd = std::max(1, model.blocks_per_cu * block_waves / kSimds);
 }
 
+/// Whole clocks of an access of a wave; one of less than 4 bytes a lane takes as long as one of 4.
+int whole_clocks(int bytes, int bytes_a_clock) {
+  return std::max(bytes, 4 * kWaveLanes) / bytes_a_clock;
+}
+
 /// Adds one instruction; pipes in cycles of one wave.
 void add(AmdLoopModel& model, const AmdMachine& machine, const InstructionView& in) {
   const std::string_view name = in.text.substr(0, in.text.find(' '));
@@ -150,12 +155,11 @@ void add(AmdLoopModel& model, const AmdMachine& machine, const InstructionView& 
   } else if (in.kind == "lds_read") {
     ++model.lds_reads;
     model.narrow_lds += bytes < 4 * kWaveLanes ? 1 : 0;
-    model.lds +=
-        std::max(bytes, 4 * kWaveLanes) / (bytes >= 8 * kWaveLanes ? machine.lds_read_bytes : kLdsBytes);
+    model.lds += whole_clocks(bytes, bytes >= 8 * kWaveLanes ? machine.lds_read_bytes : kLdsBytes);
   } else if (in.kind == "lds_write" || in.kind == "lds_atomic") {
     ++model.lds_writes;
     model.narrow_lds += bytes < 4 * kWaveLanes ? 1 : 0;
-    model.lds += std::max(bytes, 4 * kWaveLanes) / kLdsBytes;
+    model.lds += whole_clocks(bytes, kLdsBytes);
   } else if (in.kind == "lds_permute") {
     ++model.lds_permutes;
     model.lds += 4.0 * kWaveLanes / kLdsBytes;
@@ -168,7 +172,7 @@ void add(AmdLoopModel& model, const AmdMachine& machine, const InstructionView& 
     ++model.memory_loads;
     model.narrow_loads += bytes < 4 * kWaveLanes ? 1 : 0;
     model.scratch += name.starts_with("scratch_") ? 1 : 0;
-    model.memory += std::max(bytes, 4 * kWaveLanes) / kL1Bytes;
+    model.memory += whole_clocks(bytes, kL1Bytes);
   } else if (in.kind == "wait") {
     ++model.waits;
   } else if (in.kind == "barrier") {

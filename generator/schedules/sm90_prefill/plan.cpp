@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -53,8 +54,8 @@ std::string multiple_of_32(int BN) {
 /// resolved config, and is false after a refusal that leaves the next ones nothing to say.
 class Planner {
  public:
-  Planner(const Config& user, bool ping_pong, Violations& out)
-      : user_(user), asked_ping_pong_(ping_pong), refuse_(user, out), out_(out) {}
+  Planner(Config user, bool ping_pong, Violations& out)
+      : user_(std::move(user)), asked_ping_pong_(ping_pong), refuse_(user_, out), out_(out) {}
 
   std::optional<PrefillPlan> plan() {
     const auto before = out_.size();
@@ -284,7 +285,7 @@ class Planner {
     p_.softmax.emplace(softmax);
   }
 
-  const Config& user_;
+  const Config user_;
   Config c_;
   const bool asked_ping_pong_;
   const Refusals refuse_;
@@ -296,7 +297,7 @@ class Planner {
 
 std::optional<PrefillPlan> plan_prefill(Config config, bool ping_pong, Violations& out) {
   if (!check_meaning(config, out)) return std::nullopt;
-  return Planner(config, ping_pong, out).plan();
+  return Planner(std::move(config), ping_pong, out).plan();
 }
 
 }  // namespace kiln::sm90

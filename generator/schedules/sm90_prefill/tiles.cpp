@@ -63,7 +63,9 @@ int lent_registers(const Config& c, int num_math_warpgroups) {
   const bool pages = c.operand->kind == OperandKind::paged || c.operand->kind == OperandKind::continuous;
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
   if (is_narrow(c)) return pages && rows < 16 ? 24 : 16;
-  return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || !std::has_single_bit(rows))) ? 8 : 0;
+  return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
+             ? 8
+             : 0;
 }
 
 int live_registers(const Config& c, int BN) {
