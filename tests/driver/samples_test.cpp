@@ -20,7 +20,8 @@ TEST_CASE("sample programs are right and clean") {
         "samples/" + name,
         std::string(kiln::test::kPtx90) + (driver ? " -L/usr/local/cuda/lib64/stubs -lcuda -lnvrtc" : ""));
     if (program.empty()) return;
-    const auto r = kiln::test::run_kiln("emulate --gpu H100 -- " + program);
+    // One host thread: see steps_test.cpp.
+    const auto r = kiln::test::run_kiln("emulate --gpu H100 --threads 1 -- " + program);
     // 0: the program's own, and nothing found but notes. A failing assertion is what one of them is about.
     CHECK_MESSAGE(r.status == (name == "print_and_assert" ? 1 : 0), name, ": ", r.out, r.err);
     CHECK_MESSAGE(r.out.ends_with("right\n"), name, ": ", r.out);
