@@ -28,7 +28,7 @@ struct Line {
   std::string_view text;
   std::vector<std::string_view> pieces;  ///< one more than literals
   std::vector<std::int64_t> literals;
-  bool folds = false;  ///< a statement that may stand in a loop
+  bool folds = false;  ///< a statement that may be the body of a loop
 };
 
 /// Past an identifier or a number that is no plain decimal integer, or one character.
@@ -192,7 +192,7 @@ std::string folded(const Line& first, const Line& second, std::int64_t start, st
   return out + std::string(first.pieces.back());
 }
 
-/// Whether `word` stands in some line as an identifier.
+/// Whether some line has `word` as an identifier.
 bool uses(std::span<const Line> lines, std::string_view word) {
   return std::any_of(lines.begin(), lines.end(), [word](const Line& line) {
     for (std::size_t at = 0; at < line.text.size();) {

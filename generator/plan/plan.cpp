@@ -56,10 +56,6 @@ void check_layouts(const Config& user, const Schedule& schedule, Violations& out
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// Every key does something: kernels of few registers have no strip to fold.
 void check_style(const Config& config, const Schedule& schedule, Violations& out) {
   if (config.source_style != "compact") return;

@@ -55,5 +55,9 @@ void StagedPipeline::emit_wait_full(Writer& w, int qk) const {
 void StagedPipeline::emit_wait_empty(Writer& w, int qk) const {
   w.line("mbarrier_wait({}, {});", empty(qk), phase());
 }
+void StagedPipeline::emit_wait_empty_by_warp(Writer& w, int qk) const {
+  emit_wait_empty(w, qk);
+  w.line("__syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before");
+}
 
 }  // namespace kiln

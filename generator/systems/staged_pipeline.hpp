@@ -37,6 +37,9 @@ class StagedPipeline {
   void emit_step(Writer& w) const;
   void emit_wait_full(Writer& w, int qk) const;
   void emit_wait_empty(Writer& w, int qk) const;
+  /// The same by all lanes of a warp some of which issue nothing that later phases wait for: without meeting, one of
+  /// these could look a turn of the ring later, find the parity of the turn before and wait for ever.
+  void emit_wait_empty_by_warp(Writer& w, int qk) const;
 
   /// Address expressions at the current stage.
   std::string full(int qk) const { return barrier("full", qk); }

@@ -141,7 +141,7 @@ void StreamK::emit_loop_close(Writer& w, const StagedPipeline& ring, bool fetche
     w.line("if (cell == range.cells + range.teams - 1) atomicExch(next, 0);");
     w.close();
     w.line("cell = broadcast(cell, 0);");
-    if (!slots_free) ring.emit_wait_empty(w, 0), w.line("__syncwarp();");
+    if (!slots_free) ring.emit_wait_empty_by_warp(w, 0);
     w.open("if (lane == 0)");
     w.line("cell_slots[{}] = cell;", ring.stage());
     w.line("mbarrier_arrive({});", ring.full(0));

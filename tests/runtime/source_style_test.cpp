@@ -33,7 +33,7 @@ std::vector<std::shared_ptr<const Binary>> both_styles(Runtime& runtime, const c
   }
 }
 
-/// How often each instruction stands in the PTX. The compiler's front end turns a comparison of a loop's variable
+/// How often each instruction occurs in the PTX. The compiler's front end turns a comparison of a loop's variable
 /// around ("8 * i >= end" to "end <= 8 * i") and begins chains with moves: comparisons count as one kind, moves not.
 std::map<std::string, int> instruction_counts(const std::string& ptx) {
   std::map<std::string, int> out;

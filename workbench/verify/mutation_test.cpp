@@ -144,10 +144,10 @@ class ExerciseList {
       add(many, 1);
       out_.back().runs.resize(1);
     }
-    const auto dealt = plan_.schedule().dealt_from_tiles();
-    if (dealt <= 0) return;
-    // Long, so by two policies only; on one multiprocessor, whose first block gets to deal itself the most.
-    add({{1, dealt * manifest_.grid.ctas_per_sm * bn_ - 9}}, 1);
+    const auto tiles = plan_.schedule().dealt_from_tiles();
+    if (tiles <= 0) return;
+    // Long, so by two policies only; on one multiprocessor, whose first block then takes the most of the work itself.
+    add({{1, tiles * manifest_.grid.ctas_per_sm * bn_ - 9}}, 1);
     out_.back().runs = {policies_[0], policies_.back()};
     for (EmulatorOptions& run : out_.back().runs) run.num_sms = 1;
   }

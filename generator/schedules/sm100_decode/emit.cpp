@@ -20,15 +20,10 @@ using Emit = void (*)(Writer&, const DecodePlan&);
 /// L2 policy of K and V: evict first.
 constexpr const char* kEvictFirst = "0x12F0000000000000ull";
 
-std::string without_last_newline(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
-
 std::string text_of(const DecodePlan& p, Emit emit) {
   Writer w;
   emit(w, p);
-  return without_last_newline(w.text());
+  return w.text();
 }
 
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
@@ -224,8 +219,7 @@ void emit_load_bytes(Writer& w, const DecodePlan& p, bool k) {
   const StagedPipeline& ring = k ? *p.raw_k : *p.raw_v;
   const auto& operand = *p.operand;
   const char* const name = k ? "k" : "v";
-  ring.emit_wait_empty(w, 0);
-  w.line("__syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before");
+  ring.emit_wait_empty_by_warp(w, 0);
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), p.raw_bytes(k));
   if (p.token_scale) {
     operand.emit_load_scales(
@@ -271,8 +265,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   if (p.narrow) return emit_load_bytes(w, p, name[0] == 'k');
   const auto& ring = pipeline.ring();
   const auto& operand = *p.operand;
-  ring.emit_wait_empty(w, 0);
-  w.line("__syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before");
+  ring.emit_wait_empty_by_warp(w, 0);
   // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(0), pipeline.barrier_bytes());
   for (int round = 0; round < operand.rounds(); ++round) {
@@ -287,13 +280,6 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
     if (!condition.empty()) w.close();
   }
   ring.emit_step(w);
-}
-
-/// 16 bytes of V past a sequence, of every panel.
-void emit_zero_v(Writer& w, const DecodePlan& p) {
-  for (int panel = 0; panel < p.v->num_panels(); ++panel)
-    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
-           panel * p.v->descriptor().tile().panel_bytes());
 }
 
 /// The holes that are several lines.
@@ -355,7 +341,7 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"wait_v", [](Writer& w, const DecodePlan& p) { p.v->emit_wait(w, 0); }},
     {"step_k", [](Writer& w, const DecodePlan& p) { p.k->ring().emit_step(w); }},
     {"step_v", [](Writer& w, const DecodePlan& p) { p.v->ring().emit_step(w); }},
-    {"zero_v", emit_zero_v},
+    {"zero_v", [](Writer& w, const DecodePlan& p) { p.v->emit_zero(w); }},
     {"lookup", [](Writer& w, const DecodePlan& p) { p.operand->emit_lookup(w, "s.tile_begin"); }},
     {"populate",
      [](Writer& w, const DecodePlan& p) { p.operand->emit_populate_ahead(w, "n", "s.tile_begin"); }},
@@ -457,7 +443,7 @@ Holes holes_of(const DecodePlan& p) {
   holes.when("scaled", p.scaled()).when("softmax_v", !p.narrow || p.token_scale);
   holes.when("zero_columns", p.ov_depth != p.padded_ov());
   holes.when("splits", p.stream->splits()).when("sink", p.sink).when("lse", p.lse);
-  holes.text("epilogue", without_last_newline(fill_template("sm100_decode.cuh", "epilogue", holes).text()));
+  holes.text("epilogue", fill_template("sm100_decode.cuh", "epilogue", holes).text());
   return holes;
 }
 

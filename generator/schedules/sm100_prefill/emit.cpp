@@ -26,13 +26,10 @@ RowSoftmax softmax_of(const PrefillPlan& p) {
   return RowSoftmax({p.BN, p.scale_log2(), p.fp8});
 }
 
-/// What `emit` writes, without the last newline.
 std::string text_of(const PrefillPlan& p, Emit emit) {
   Writer w;
   emit(w, p);
-  std::string text = w.text();
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  return w.text();
 }
 
 KernelParam tensor_map(const PrefillPlan& p, const char* role, int rows, int span_bytes) {
@@ -251,13 +248,6 @@ void emit_store(Writer& w, const PrefillPlan& p) {
            query_rows(p, panel * p.fa4.gran, "work.m_start + 128 * tile + 32 * quarter"));
 }
 
-/// 16 bytes of V past a sequence, of every panel.
-void emit_zero_v(Writer& w, const PrefillPlan& p) {
-  for (int panel = 0; panel < p.v->num_panels(); ++panel)
-    w.line("zero_16_bytes(smem_v + {} * {} + {} + i * 16);", p.v->ring().stage(), p.v->slot_bytes(),
-           panel * p.v->descriptor().tile().panel_bytes());
-}
-
 /// Rows of a warp that holds the end of a ragged sequence.
 void emit_store_rows(Writer& w, const PrefillPlan& p) {
   w.line("u16* const out = o + (work.q_start + first_row) * o_stride_seq + work.head * o_stride_head;");
@@ -280,9 +270,9 @@ std::string items_of(const PrefillPlan& p, bool warp) {
   holes.text("decode", p.ragged ? fmt::format("decode_work(place, rows_of, heads_q, heads_kv{})",
                                               p.mask->function_arguments())
                                 : p.work().decode_call("tile_number"));
-  std::string text = fill_template("sm100_prefill.cuh", "items", holes).text();
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
+  Lines lines = fill_template("sm100_prefill.cuh", "items", holes);
+  lines.drop_blank_end();
+  return lines.text();
 }
 
 std::string head_of_scales(const PrefillPlan& p) {
@@ -410,7 +400,7 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"store_rows", emit_store_rows},
     {"v_state", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_state(w, false); }},
     {"step_v", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_step(w); }},
-    {"zero_v", emit_zero_v},
+    {"zero_v", [](Writer& w, const PrefillPlan& p) { p.v->emit_zero(w); }},
     {"construct",
      [](Writer& w, const PrefillPlan& p) {
        p.k->emit_construct(w), p.v->emit_construct(w);

@@ -144,8 +144,7 @@ void emit_load_chunk(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& 
   const auto& operand = *p.operand;
   const bool keys = name[0] == 'k';
   const int fold = keys ? p.k_fold : p.v_fold, panels = pipeline.panels_per_chunk();
-  ring.emit_wait_empty(w, qk);
-  w.line("__syncwarp();  // no lane looks a turn of the ring later, at the parity of the turn before");
+  ring.emit_wait_empty_by_warp(w, qk);
   w.line("if (lane == 0) mbarrier_arrive_expect_tx({}, {});", ring.full(qk), p.copied_bytes(pipeline, qk));
   // Bytes of other lanes may land before they are expected: the phase waits for lane 0's arrival in any case.
   if (p.scales_by_token() && !p.scale_tiles()) emit_load_scales(w, p, name, ring);

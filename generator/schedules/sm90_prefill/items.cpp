@@ -60,8 +60,8 @@ void emit_fetch(Writer& w, const PrefillPlan& p) {
     w.line("if (fetched == num_tiles - 1) atomicExch(tile_counter, 0);");
   }
   w.line("tile = fetched + gridDim.x;");
-  if (!p.work_slots_free()) p.work->emit_wait_empty(w, 0);
-  if (!p.work_slots_free() && warp) w.line("__syncwarp();");
+  if (!p.work_slots_free() && warp) p.work->emit_wait_empty_by_warp(w, 0);
+  if (!p.work_slots_free() && !warp) p.work->emit_wait_empty(w, 0);
   if (warp) w.open("if (lane == 0)");
   w.line("work_slots[{}] = tile;", p.work->stage());
   w.line("mbarrier_arrive({});", p.work->full(0));

@@ -66,11 +66,9 @@ Landing landing_of(const PrefillPlan& p, const TMAConsumerPipeline& pipeline, co
           pipeline.staged_k_bytes(), name[0] == 'k' ? p.k_fold : p.v_fold};
 }
 
-// Until the slot is free. Lanes that issue nothing are waited for: one that looked a turn of the ring later would find
-// the parity of the turn before and wait for ever.
 void emit_wait_free(Writer& w, const PrefillPlan& p, const StagedPipeline& ring, int qk) {
+  if (p.warp_produces()) return ring.emit_wait_empty_by_warp(w, qk);
   ring.emit_wait_empty(w, qk);
-  if (p.warp_produces()) w.line("__syncwarp();");
 }
 
 // Scales of the tile's keys, copied by every lane into the slot of the raw ring.

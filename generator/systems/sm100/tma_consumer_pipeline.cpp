@@ -23,6 +23,12 @@ void TMAConsumerPipeline::emit_release(Writer& w, int qk) const {
   if (qk == num_qk_stages_effective() - 1) ring_.emit_step(w);
 }
 
+void TMAConsumerPipeline::emit_zero(Writer& w) const {
+  for (int panel = 0; panel < num_panels(); ++panel)
+    w.line("zero_16_bytes(smem_{} + {} * {} + {} + i * 16);", name(), ring_.stage(), slot_bytes(),
+           panel * descriptor_.tile().panel_bytes());
+}
+
 nlohmann::ordered_json TMAConsumerPipeline::constants() const {
   nlohmann::ordered_json out = tma_consumer_json(config_, is_k_);
   out["is_k"] = is_k_;

@@ -41,6 +41,9 @@ class TMAConsumerPipeline {
   /// release<qk>(): a commit; steps the state after the last chunk.
   void emit_release(Writer& w, int qk) const;
 
+  /// Zeros in 16 bytes, number `i`, of every panel of the current slot: of V's rows past a sequence.
+  void emit_zero(Writer& w) const;
+
   nlohmann::ordered_json constants() const;
 
  private:
