@@ -35,12 +35,12 @@ void TmemAccess::emit_instructions(Writer& w, bool load, const char* end) const 
     std::string list;
     for (int i = first; i < first + piece; ++i)
       list += fmt::format("{}%{}", i > first ? ", " : "", i + first_operand);
-    list = "{" + list + "}";
+    const std::string operands = fmt::format("{{{}}}", list);
     const std::string column = first > 0 ? fmt::format(" + {}", first) : "";
     const std::string at =
         fmt::format("[%{}{}]{}", load ? n : 0, column, halves_ ? fmt::format(", {}", n) : "");
     w.line("    \"tcgen05.{}.sync.aligned.{}.x{}.b32 {}, {};{}\"{}", load ? "ld" : "st",
-           halves_ ? "16x32bx2" : "32x32b", piece, load ? list : at, load ? at : list,
+           halves_ ? "16x32bx2" : "32x32b", piece, load ? operands : at, load ? at : operands,
            load || first + piece < n ? "\\n" : "", first + piece < n ? "" : end);
   }
 }
