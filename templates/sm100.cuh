@@ -109,5 +109,23 @@ __device__ __forceinline__ void add_pair(float2& sum, float x, float y) {
       : "f"(x), "f"(y));
 }
 
+//@ section exp2_pair_fma
+// 2^x of two numbers on the FMA pipe: x = whole + fraction, a polynomial of degree 3 for 2^fraction (relative error below
+// 9e-5, under the rounding of FP16), times 2^whole, whose bits are the integer's. For x < 128. Below -126 it is 0, as
+// ex2.approx.ftz is, and so exactly for -infinity; NaN stays NaN.
+__device__ __forceinline__ void exp2_pair_fma(float& x, float& y) {
+  asm("{ .reg .b64 v, r, p, c; .reg .f32 a, b; .reg .b32 i, j;\n"
+      "  max.NaN.f32 a, %0, 0fC2FE0000; max.NaN.f32 b, %1, 0fC2FE0000; mov.b64 v, {a, b};\n"             // -127
+      "  mov.b64 c, 0x4B4000004B400000; add.rm.f32x2 r, v, c; mov.b64 {i, j}, r;\n"                       // 1.5 * 2^23
+      "  mov.b64 c, 0xCB400000CB400000; add.rn.f32x2 r, r, c;\n"
+      "  mov.b64 c, 0xBF800000BF800000; fma.rn.f32x2 v, r, c, v;\n"                                       // fraction
+      "  mov.b64 c, 0x3D9DF09D3D9DF09D; mov.b64 p, 0x3E6906A43E6906A4; fma.rn.f32x2 p, c, v, p;\n"        // 0.07711909, 0.22756439
+      "  mov.b64 c, 0x3F31F5193F31F519; fma.rn.f32x2 p, p, v, c;\n"                                       // 0.69514614
+      "  mov.b64 c, 0x3F8000003F800000; fma.rn.f32x2 p, p, v, c;\n"
+      "  shl.b32 i, i, 23; shl.b32 j, j, 23; add.s32 i, i, 0x3F800000; add.s32 j, j, 0x3F800000;\n"       // 2^whole
+      "  mov.b64 c, {i, j}; mul.rn.f32x2 p, p, c; mov.b64 {%0, %1}, p; }"
+      : "+f"(x), "+f"(y));
+}
+
 //@ section store_shared_float needs types
 __device__ __forceinline__ void store_shared_float(u32 at, float x) { asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory"); }

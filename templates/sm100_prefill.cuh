@@ -30,6 +30,19 @@ __device__ __forceinline__ u32 exponentials(float a, float b, float c, float d, 
   add_pair(sum_b, c, d);
   return ${pack}(a, b, c, d);
 }
+//@ if offload
+// The same without the special-function unit.
+__device__ __forceinline__ u32 exponentials_fma(float a, float b, float c, float d, float factor, float shift, float2& sum_a,
+                                                float2& sum_b) {
+  fma_pair(a, b, factor, -shift);
+  fma_pair(c, d, factor, -shift);
+  exp2_pair_fma(a, b);
+  exp2_pair_fma(c, d);
+  add_pair(sum_a, a, b);
+  add_pair(sum_b, c, d);
+  return ${pack}(a, b, c, d);
+}
+//@ end
 //@ else
 // Two scores to P: 2^(s * factor - shift), added to the row's sums, rounded and packed.
 __device__ __forceinline__ u32 exponentials(float a, float b, float factor, float shift, float2& sum) {
@@ -38,6 +51,15 @@ __device__ __forceinline__ u32 exponentials(float a, float b, float factor, floa
   add_pair(sum, a, b);
   return ${pack}(a, b);
 }
+//@ if offload
+// The same without the special-function unit.
+__device__ __forceinline__ u32 exponentials_fma(float a, float b, float factor, float shift, float2& sum) {
+  fma_pair(a, b, factor, -shift);
+  exp2_pair_fma(a, b);
+  add_pair(sum, a, b);
+  return ${pack}(a, b);
+}
+//@ end
 //@ end
 
 // ${ov_depth} columns of O of this lane's row times a factor.

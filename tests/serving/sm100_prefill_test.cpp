@@ -76,6 +76,30 @@ TEST_CASE("sm100_prefill: static counts") {
   }
 }
 
+// Shares in groups of four scores of each row, masked tiles like others: a hidden score is an exact zero on either pipe.
+TEST_CASE("sm100_prefill: exponentials on the FMA pipe") {
+  const std::vector<std::pair<std::string, int>> shares{
+      {R"("exp_offload": 0)", 0},
+      {R"("exp_offload": 0.25, "depth": 128, "mask": "causal")", 8},
+      {R"("exp_offload": 0.1875, "dtype": "fp16", "mask": {"sliding_window": 70}, "operand": {"kind": "ragged"})",
+       6},
+      {R"("exp_offload": 0.5, "depth": 192, "mask": "custom", "sink": true)", 8},
+      {R"("exp_offload": 1, "dtype": "fp8_e4m3", "depth": 128, "mask": {"chunked": 100})", 32},
+      {R"("exp_offload": 0.3, "dtype": "fp8_e4m3", "score_mod": "alibi", "mask": "causal")", 9},
+  };
+  std::vector<std::string> configs;
+  for (const auto& [keys, groups] : shares) {
+    CAPTURE(keys);
+    const Plan plan = plan_of(keys);
+    const bool bytes = plan.resolved().dtype == DType::fp8_e4m3;
+    const std::string& text = generate(plan).text;
+    CHECK(count(text, " exponentials_fma(s[") == groups * (bytes ? 1 : 2));
+    CHECK(count(text, " exponentials(s[") == (*plan.resolved().BN / 4 - groups) * (bytes ? 1 : 2));
+    if (groups > 0) configs.push_back(keys);
+  }
+  check_up_the_ladder(configs);
+}
+
 TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
   check_up_the_ladder({
       R"("operand": {"kind": "ragged"}, "depth": 128, "mask": "causal")",

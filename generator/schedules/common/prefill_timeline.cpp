@@ -15,7 +15,8 @@ struct Costs {
     const double scores = static_cast<double>(m.rows) * m.BN;
     qk = scores * m.depth / m.mma;
     pv = scores * m.ov_depth / m.mma;
-    softmax = std::max(scores / m.exponentials, scores * (m.instructions_per_score + 1) / m.lanes);
+    softmax = std::max(scores * (1 - m.exp_offload) / m.exponentials,
+                       scores * (m.instructions_per_score + 1) / m.lanes);
     copy_k = m.element_bytes * m.BN * m.depth / m.copy_bytes;
     copy_v = m.element_bytes * m.BN * m.ov_depth / m.copy_bytes;
     widen = m.instructions_per_byte * m.BN * (m.depth + m.ov_depth) / m.lanes;

@@ -15,6 +15,7 @@ struct LoopModel {
   double exponentials = 16, lanes = 128;
   double copy_bytes = 64;             ///< from L2 to shared memory
   double instructions_per_score = 6;  ///< of softmax, beside the exponential
+  double exp_offload = 0;             ///< share of exponentials that are among those instructions
   double instructions_per_byte = 0;   ///< of widening K and V, before they are used; 0: they need none
 };
 

@@ -7,7 +7,6 @@
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
 #include "generator/schedules/sm100_prefill/plan.hpp"
-#include "generator/systems/sm100/row_softmax.hpp"
 
 namespace kiln::sm100 {
 namespace {
@@ -20,10 +19,6 @@ using Emit = void (*)(Writer&, const PrefillPlan&);
 
 int l2_promotion(const PrefillPlan& p) {
   return p.fp8 ? 128 : 256;
-}
-
-RowSoftmax softmax_of(const PrefillPlan& p) {
-  return RowSoftmax({p.BN, p.scale_log2(), p.fp8});
 }
 
 std::string text_of(const PrefillPlan& p, Emit emit) {
@@ -92,7 +87,7 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
     for (const char* section : {"zero_16_bytes", "copy_16_bytes", "ragged_items"}) prelude.use(section);
     prelude.use(p.operand->table() ? "sequence_of_pages" : "sequence_of_offsets");
   }
-  softmax_of(p).use(prelude);
+  p.softmax().use(prelude);
   p.modifier->use(prelude);
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
@@ -242,10 +237,10 @@ void emit_head_scale(Writer& w, const PrefillPlan& p) {
 /// Scores times what of their scale the factor does not hold: its sign, which is almost always positive, or all of it.
 void emit_key_scale(Writer& w, const PrefillPlan& p) {
   if (!p.scales) return;
-  if (!p.scale_joins_factor()) return softmax_of(p).emit_scale(w, "key_scale");
+  if (!p.scale_joins_factor()) return p.softmax().emit_scale(w, "key_scale");
   w.open("if (!(key_scale > 0.0f))");
   w.line("const float sign = key_scale == 0.0f ? 0.0f : -1.0f;");
-  softmax_of(p).emit_scale(w, "sign");
+  p.softmax().emit_scale(w, "sign");
   w.close();
 }
 
@@ -282,7 +277,8 @@ Holes tile_holes(const PrefillPlan& p) {
   holes.when("pieces", f.num_pv_stages > 1);
   holes.number("k_step", f.MMA_K)
       .number("chunks", f.swizzle_bytes / 16)
-      .number("threshold", softmax_of(p).threshold());
+      .number("threshold", p.softmax().threshold());
+  holes.when("offload", p.exp_offload > 0);
   holes.when("bytes", p.fp8).number("top", RowSoftmax::kTop);
   holes.text("pack", p.fp8 ? "pack_e4m3" : pack_name(p.config.dtype))
       .text("out_pack", pack_name(*p.config.out_dtype));
@@ -346,10 +342,10 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      [](Writer& w, const PrefillPlan& p) { p.mask->emit_apply_where_cut(w, p.score_context(), p.BN); }},
     {"key_scale", [](Writer& w, const PrefillPlan& p) { emit_key_scale(w, p); }},
     {"head_scale", emit_head_scale},
-    {"tile_max", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_max(w); }},
-    {"subtract", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_subtract(w); }},
-    {"first_p", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_exp(w, 0, p.first_keys()); }},
-    {"rest_p", [](Writer& w, const PrefillPlan& p) { softmax_of(p).emit_exp(w, p.first_keys(), p.BN); }},
+    {"tile_max", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_max(w); }},
+    {"subtract", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_subtract(w); }},
+    {"first_p", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_exp(w, 0, p.first_keys()); }},
+    {"rest_p", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_exp(w, p.first_keys(), p.BN); }},
     {"store", emit_store},
     {"store_rows", emit_store_rows},
     {"v_state", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_state(w, false); }},

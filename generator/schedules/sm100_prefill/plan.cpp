@@ -23,9 +23,10 @@ int most_keys(const Config& c) {
 
 bool check_meaning(const Config& c, Violations& out) {
   const auto before = out.size();
-  check_prefill_meaning(
-      c, kName, {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring", "bn_cap"},
-      PrefillBytes::fp8, out);
+  check_prefill_meaning(c, kName,
+                        {"BK", "swizzle", "num_kv_stages", "num_qk_stages", "num_pv_stages", "shared_ring",
+                         "exp_offload", "bn_cap"},
+                        PrefillBytes::fp8, out);
   const Config m = with_shared_defaults(c);
   const MeaningCheck check(c, m, kName, out);
   check.takes(!scales_by_row(m.operand->quantization), "/operand/quantization/granularity",
@@ -161,6 +162,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.scales = c.operand->quantization.has_value();
   p.depth = c.depth;
   p.ov_depth = *c.ov_depth;
+  p.exp_offload = c.exp_offload.value_or(0.0);
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.ragged = c.operand->kind != OperandKind::contiguous;

@@ -11,6 +11,7 @@
 #include "generator/systems/fa4_config.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
+#include "generator/systems/sm100/row_softmax.hpp"
 #include "generator/systems/sm100/tma_consumer_pipeline.hpp"
 #include "generator/systems/sm100/tmem_access.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
@@ -23,6 +24,7 @@ struct PrefillPlan {
   FA4Config fa4;  ///< tile, tensor memory, rings
 
   int depth = 0, ov_depth = 0, BN = 0;
+  double exp_offload = 0;  ///< share of exponentials on the FMA pipe
   bool lse = false, sink = false;
   bool fp8 = false;     ///< Q, K, V and P are E4M3
   bool scales = false;  ///< Q, K and V have scales, of a tensor, a head or a head of a sequence
@@ -68,6 +70,7 @@ struct PrefillPlan {
   std::string natural_scale() const {
     return scale_joins_factor() ? "(factor * 0.693147181f)" : modifier->scale();
   }
+  RowSoftmax softmax() const { return RowSoftmax({BN, scale_log2(), fp8, exp_offload}); }
   /// Work items come from a counter, longest first; else every role counts.
   bool dynamic() const { return ragged || mask->bounded_above(); }
   /// KV tiles of one head that stay in the L2 cache while a section of a ragged batch is read.

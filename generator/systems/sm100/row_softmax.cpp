@@ -1,5 +1,7 @@
 #include "generator/systems/sm100/row_softmax.hpp"
 
+#include <cmath>
+
 namespace kiln::sm100 {
 
 void RowSoftmax::use(Prelude& prelude) const {
@@ -7,6 +9,7 @@ void RowSoftmax::use(Prelude& prelude) const {
        {"exp2_approx", "rcp_approx", "row_base", "max_of_three", "pairs", "tmem_wait_store"})
     prelude.use(section);
   prelude.use(shape_.bytes ? "tmem_store_8" : "tmem_store_16");
+  if (shape_.exp_offload > 0) prelude.use("exp2_pair_fma");
 }
 
 void RowSoftmax::emit_max(Writer& w) const {
@@ -33,18 +36,22 @@ void RowSoftmax::emit_subtract(Writer& w) const {
     w.line("s[{}] -= steep; s[{}] -= steep; s[{}] -= steep; s[{}] -= steep;", i, i + 1, i + 2, i + 3);
 }
 
+const char* RowSoftmax::exponentials(int i) const {
+  const auto offloaded_before = [this](int group) { return std::floor(group * shape_.exp_offload); };
+  return offloaded_before(i / 4 + 1) > offloaded_before(i / 4) ? "exponentials_fma" : "exponentials";
+}
+
 void RowSoftmax::emit_exp(Writer& w, int begin, int end) const {
   for (int first = begin; first < end; first += 32) {
     w.open("");
     w.line("const u32 p[{}] = {{", shape_.bytes ? 8 : 16);
     for (int i = first; i < first + 32; i += 4) {
       if (shape_.bytes) {
-        w.line("    exponentials(s[{}], s[{}], s[{}], s[{}], {}, shift, sum_a, sum_b),", i, i + 1, i + 2,
-               i + 3, shape_.scale_log2);
+        w.line("    {}(s[{}], s[{}], s[{}], s[{}], {}, shift, sum_a, sum_b),", exponentials(i), i, i + 1,
+               i + 2, i + 3, shape_.scale_log2);
       } else {
-        w.line(
-            "    exponentials(s[{}], s[{}], {}, shift, sum_a), exponentials(s[{}], s[{}], {}, shift, sum_b),",
-            i, i + 1, shape_.scale_log2, i + 2, i + 3, shape_.scale_log2);
+        w.line("    {0}(s[{1}], s[{2}], {5}, shift, sum_a), {0}(s[{3}], s[{4}], {5}, shift, sum_b),",
+               exponentials(i), i, i + 1, i + 2, i + 3, shape_.scale_log2);
       }
     }
     w.line("};");

@@ -15,7 +15,8 @@ class RowSoftmax {
   struct Shape {
     int keys = 0;  ///< of a tile
     std::string scale_log2 = "scale_log2";
-    bool bytes = false;  ///< P is E4M3, up to 2^kTop of a row's maximum
+    bool bytes = false;      ///< P is E4M3, up to 2^kTop of a row's maximum
+    double exp_offload = 0;  ///< share of exponentials on the FMA pipe, in whole groups of four scores
   };
   explicit RowSoftmax(const Shape& shape) : shape_(shape) {}
 
@@ -31,10 +32,16 @@ class RowSoftmax {
   void emit_scale(Writer& w, const std::string& factor) const;
   /// `steep` off every score.
   void emit_subtract(Writer& w) const;
-  /// P of keys [begin, end), multiples of 32, to its columns of tensor memory, from `s_at` on.
+  /// P of keys [begin, end), multiples of 32, to its columns of tensor memory, from `s_at` on. Scores that are on the
+  /// FMA pipe lie evenly among the others.
   void emit_exp(Writer& w, int begin, int end) const;
+  /// FP32 instructions a score, two scores an instruction, beside the exponential that the FMA pipe takes over.
+  double instructions_per_score() const { return 3 + 4.5 * shape_.exp_offload; }
 
  private:
+  /// Emitted: what makes P of scores [i, i + 4).
+  const char* exponentials(int i) const;
+
   Shape shape_;
 };
 
