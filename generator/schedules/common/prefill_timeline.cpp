@@ -1,6 +1,7 @@
 #include "generator/schedules/common/prefill_timeline.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -52,8 +53,8 @@ Timeline overlapped_timeline(const LoopModel& m) {
   for (std::size_t i = 0; i <= count; ++i) {
     const double k_here = i < count ? copy('K', i, cost.copy_k, k_released) : 0;
     if (i > 0) v_before = copy('V', i - 1, cost.copy_v, v_released);
-    std::vector<int> order;
-    for (int g = 0; g < m.consumers; ++g) order.push_back(g);
+    std::vector<int> order(static_cast<std::size_t>(m.consumers));
+    std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return ready[static_cast<std::size_t>(a)] < ready[static_cast<std::size_t>(b)];
     });
