@@ -221,6 +221,29 @@ TEST_CASE("mutants of a program: each synchronisation that it needs is noticed")
   CHECK(emulate(program, "--gpu H100 --mutate --kinds nothing").status == 2);
 }
 
+TEST_CASE("a kind of finding that the unchanged program has kills no mutant; another kind does") {
+  const std::string program = compile("known_finding");
+  if (program.empty()) return;
+  const auto mutate = [&](const char* argument) {
+    return emulate(program + argument,
+                   "--gpu H100 --mutate --kinds barrier-removed,global-index --all-mutants --json")
+        .json();
+  };
+  const auto clean = mutate("").at("kinds");
+  CHECK(clean.at("barrier-removed").at("mutants") == 1);
+  CHECK(clean.at("barrier-removed").at("killed") == 1);
+  const auto known = mutate(" early");
+  CHECK(known.at("kinds").at("barrier-removed").at("mutants") == 1);
+  CHECK(known.at("kinds").at("barrier-removed").at("survivors") == 1);
+  CHECK(known.at("kinds").at("global-index").at("killed") ==
+        known.at("kinds").at("global-index").at("mutants"));
+  for (const auto& m : known.at("list"))
+    if (m.at("kind") == "global-index") CHECK(m.at("killed_by") == "out-of-bounds (lazy)");
+  CHECK(emulate(program + " early", "--gpu H100 --mutate --kinds barrier-removed")
+            .out.find("the unchanged program has 1 finding of its own, which kills no mutant") !=
+        std::string::npos);
+}
+
 TEST_CASE("mutants need a program that launches a kernel and ends") {
   CHECK(emulate("/bin/true", "--mutate").status == 2);
   const CommandResult killed = emulate("/bin/sh -c 'kill -9 $$'", "--mutate");

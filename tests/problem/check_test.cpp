@@ -244,3 +244,41 @@ TEST_CASE("NaN and infinities must be where the inputs put them") {
   lse.output.lse[2] = -inf;
   CHECK(!passes(lse));
 }
+
+TEST_CASE("sums beyond a float may be infinite, and nothing else may") {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  for (const bool of_scores : {true, false}) {
+    CAPTURE(of_scores);
+    Case c = make_sized(1);
+    if (of_scores) {
+      for (float& x : c.work.q) x *= 1e19F;
+      for (float& x : c.work.k) x *= 3e18F;
+    } else {
+      for (float& x : c.work.v) x = std::copysign(3e38F, x);
+    }
+    solve(c);
+    CHECK(c.reference.overflow[7] == (of_scores ? Reference::kOfScores : Reference::kOfValues));
+    CHECK(std::isfinite(c.reference.o[7 * 16]));
+    CHECK(passes(c));
+    Case over = c;
+    over.output.o[7 * 16 + 2] = of_scores ? nan : inf;
+    CHECK(passes(over));
+    over.output.lse[7] = nan;
+    CHECK(passes(over) == of_scores);
+    Case wrong = c;  // finite, and of no key
+    for (std::size_t d = 0; d < 16; ++d) wrong.output.o[7 * 16 + d] *= of_scores ? -100.0F : -0.5F;
+    CHECK(!passes(wrong));
+  }
+}
+
+TEST_CASE("rows of subnormal numbers are right as their type holds them") {
+  Case c = make_sized(1);
+  for (float& x : c.work.v) x *= 1e-39F;
+  round_to(DType::bf16, c.work.v);
+  solve(c);
+  const Tolerance bf16 = tolerance_of(
+      parse_config(R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 64})", "test"));
+  CHECK(check_output(c.work, c.output, c.reference, bf16).passed());
+  c.output.o[16 * 3] = 1e-30F;
+  CHECK(!check_output(c.work, c.output, c.reference, bf16).passed());
+}

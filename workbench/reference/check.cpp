@@ -74,16 +74,23 @@ double mean_row_norm(const Reference& reference) {
   return norm / std::max<double>(1, static_cast<double>(reference.rows.size()));
 }
 
+/// Square norm of a row of the smallest elements that O's type and what leads to it hold in full.
+double least_norm(std::size_t depth, const Tolerance& tolerance) {
+  return static_cast<double>(depth) * tolerance.least * tolerance.least;
+}
+
 /// Sums of row `i` of the reference, which is row `row` of the output.
 Sums row_sums(const Output& output, const Reference& reference, std::size_t i, std::size_t row,
               std::size_t depth, double mean_norm, const Tolerance& tolerance) {
   Sums sums;
   sums.errors.rows = 1;
+  const unsigned overflow = reference.overflow.empty() ? 0 : reference.overflow[i];
   for (std::size_t d = 0; d < depth; ++d) {
     const double wanted = reference.o[i * depth + d];
     // The weight of an infinity may have become 0 in the kernel.
     const float got = output.o[row * depth + d];
-    const double error = std::isinf(wanted) && std::isnan(got) ? 0 : distance(got, wanted);
+    const bool excused = overflow != 0 ? !std::isfinite(got) : std::isinf(wanted) && std::isnan(got);
+    const double error = excused ? 0 : distance(got, wanted);
     sums.error += error * error;
     if (std::isfinite(wanted)) sums.norm += wanted * wanted;
     sums.errors.max_abs_err =
@@ -93,9 +100,9 @@ Sums row_sums(const Output& output, const Reference& reference, std::size_t i, s
     const double over = std::sqrt(sums.error) - reference.o_slack[i];
     sums.error = over <= 0 ? 0 : over * over;  // NaN stays
   }
-  const double scale = std::max(sums.norm, 0.01 * mean_norm);
+  const double scale = std::max({sums.norm, 0.01 * mean_norm, least_norm(depth, tolerance)});
   sums.errors.worst_row = sums.error == 0 ? 0 : std::sqrt(sums.error / scale);
-  if (!output.lse.empty())
+  if (!output.lse.empty() && (overflow & Reference::kOfScores) == 0)
     sums.errors.lse_err = lse_error(output.lse[row], reference.lse[i],
                                     reference.lse_slack.empty() ? 0 : reference.lse_slack[i], tolerance);
   return sums;
@@ -159,7 +166,7 @@ CheckReport check_output(const Workload& work, const Output& output, const Refer
     all.add(sums);
     requests[static_cast<std::size_t>(id.request)].add(sums);
   }
-  const double least = static_cast<double>(depth) * tolerance.least * tolerance.least;
+  const double least = least_norm(depth, tolerance);
   report.all = all.finish(least);
   for (Sums& request : requests) report.requests.push_back(request.finish(least));
 
@@ -168,7 +175,9 @@ CheckReport check_output(const Workload& work, const Output& output, const Refer
   add_failures(report, tolerance);
   const bool finite =
       std::all_of(reference.o.begin(), reference.o.end(), [](double x) { return std::isfinite(x); });
-  if (finite && all_finite(work.q) && all_finite(work.k) && all_finite(work.v)) {
+  const bool overflow =
+      std::any_of(reference.overflow.begin(), reference.overflow.end(), [](auto x) { return x != 0; });
+  if (finite && !overflow && all_finite(work.q) && all_finite(work.k) && all_finite(work.v)) {
     report.not_finite = static_cast<std::uint64_t>(
         std::count_if(output.o.begin(), output.o.end(), [](float x) { return !std::isfinite(x); }));
     if (report.not_finite > 0)

@@ -126,11 +126,10 @@ double modified(double score, const Semantics& semantics, double slope, const He
   return score;
 }
 
+constexpr double kLargest = std::numeric_limits<float>::max();
 // A score that a float does not hold is infinite.
 double as_float(double score) {
-  return std::fabs(score) > static_cast<double>(std::numeric_limits<float>::max())
-             ? std::copysign(-kMinusInfinity, score)
-             : score;
+  return std::fabs(score) > kLargest ? std::copysign(-kMinusInfinity, score) : score;
 }
 
 // What rounding to floats may change a score by, relative to the product of the norms of its rows.
@@ -212,9 +211,31 @@ double longest_key(const HeadView& h, std::int64_t first, std::int64_t last) {
   return std::sqrt(longest);
 }
 
+// How far O of a row may be off (a norm) where its scores may be off by `error`, infinity: where any of its keys, or none, may
+// have all the weight. O' - O is the sum of (P' - P)(V - O), and P' lies within exp(2 error) of P either way.
+double output_slack(const HeadView& h, std::int64_t first, std::pair<std::int64_t, std::int64_t> visible,
+                    const double* weights, const double* o, double error) {
+  double spread = 0, farthest = 0;
+  for (std::int64_t key = visible.first; key < visible.second; ++key) {
+    const double weight = weights[key - first];
+    if (weight == 0 && !std::isinf(error)) continue;
+    double distance = 0;
+    for (std::int64_t d = 0; d < h.ov_depth; ++d) {
+      const double x = h.value(key, d) - o[d];
+      distance += x * x;
+    }
+    spread += weight * std::sqrt(distance);
+    farthest = std::max(farthest, std::sqrt(distance));
+  }
+  if (!std::isinf(error)) return std::min(std::expm1(std::min(2 * error, 700.0)) * spread, farthest);
+  double norm = 0;  // or none has any: all scores may be -inf
+  for (std::int64_t d = 0; d < h.ov_depth; ++d) norm += o[d] * o[d];
+  return std::max(farthest, std::sqrt(norm));
+}
+
 // A block of rows of one head: o[r], lse[r] and how far they may be off, for r < count.
 void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, std::int64_t count, double* o,
-            double* lse, double* o_slack, double* lse_slack) {
+            double* lse, double* o_slack, double* lse_slack, std::uint8_t* overflow) {
   std::vector<std::pair<std::int64_t, std::int64_t>> visible;
   std::int64_t first = h.keys, last = 0;
   for (std::int64_t r = 0; r < count; ++r) {
@@ -233,7 +254,9 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
   const double keys = longest_key(h, first, last);
   for (std::int64_t r = 0; r < count; ++r) {
     ScoreError error;
-    error.sum = kSumError * semantics.scale * query_norm(h, rows[r].row) * keys;
+    const double norms = query_norm(h, rows[r].row) * keys;
+    overflow[r] = norms > kLargest ? Reference::kOfScores : Reference::kNone;
+    error.sum = kSumError * semantics.scale * norms;
     if (!(error.sum >= kLeastError)) error.sum = 0;
     lse[r] = softmax_row(scores.data() + r * width, first, width, visible[static_cast<std::size_t>(r)],
                          rows[r].row, h, semantics, error);
@@ -241,8 +264,13 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
     lse_slack[r] = error.score;
   }
   std::vector<double> value(static_cast<std::size_t>(h.ov_depth));
+  double largest = 0;
   for (std::int64_t j = 0; j < width; ++j) {
-    for (std::int64_t d = 0; d < h.ov_depth; ++d) value[static_cast<std::size_t>(d)] = h.value(first + j, d);
+    for (std::int64_t d = 0; d < h.ov_depth; ++d) {
+      value[static_cast<std::size_t>(d)] = h.value(first + j, d);
+      if (std::isfinite(value[static_cast<std::size_t>(d)]))
+        largest = std::max(largest, std::fabs(value[static_cast<std::size_t>(d)]));
+    }
     for (std::int64_t r = 0; r < count; ++r) {
       const double p = scores[static_cast<std::size_t>(r * width + j)];
       if (p == 0) continue;
@@ -250,24 +278,14 @@ void attend(const HeadView& h, const Semantics& semantics, const RowId* rows, st
       for (std::int64_t d = 0; d < h.ov_depth; ++d) row[d] += p * value[static_cast<std::size_t>(d)];
     }
   }
-  // O' - O is the sum of (P' - P)(V - O), and P' lies within exp(2 error) of P either way.
   for (std::int64_t r = 0; r < count; ++r) {
-    const double error = errors[static_cast<std::size_t>(r)], *row = o + r * h.ov_depth;
-    o_slack[r] = 0;
-    if (error == 0) continue;
-    double spread = 0, farthest = 0;
-    for (std::int64_t j = 0; j < width; ++j) {
-      const double p = scores[static_cast<std::size_t>(r * width + j)];
-      if (p == 0) continue;
-      double distance = 0;
-      for (std::int64_t d = 0; d < h.ov_depth; ++d) {
-        const double x = h.value(first + j, d) - row[d];
-        distance += x * x;
-      }
-      spread += p * std::sqrt(distance);
-      farthest = std::max(farthest, std::sqrt(distance));
-    }
-    o_slack[r] = std::min(std::expm1(std::min(2 * error, 700.0)) * spread, farthest);
+    // Kernels divide by the sum of the weights, each 1 at most, at the end.
+    if (largest * static_cast<double>(width) > kLargest) overflow[r] |= Reference::kOfValues;
+    const double error = (overflow[r] & Reference::kOfScores) != 0 ? std::numeric_limits<double>::infinity()
+                                                                   : errors[static_cast<std::size_t>(r)];
+    o_slack[r] = error == 0 ? 0
+                            : output_slack(h, first, visible[static_cast<std::size_t>(r)],
+                                           scores.data() + r * width, o + r * h.ov_depth, error);
   }
 }
 
@@ -367,7 +385,7 @@ std::vector<RowId> choose_rows(const ProblemShape& shape, const MaskConfig& mask
 
 Reference reference_attention(const Workload& work, const Semantics& semantics, std::vector<RowId> rows) {
   const ProblemShape& shape = work.shape;
-  Reference result{std::move(rows), {}, {}, {}, {}, false};
+  Reference result{std::move(rows), {}, {}, {}, {}, {}, false};
   const auto count = static_cast<std::int64_t>(result.rows.size());
   require_memory(
       static_cast<std::uint64_t>(count) * static_cast<std::uint64_t>(shape.ov_depth + 1) * sizeof(double),
@@ -375,6 +393,7 @@ Reference reference_attention(const Workload& work, const Semantics& semantics, 
   result.o.resize(static_cast<std::size_t>(count * shape.ov_depth));
   for (auto* values : {&result.lse, &result.o_slack, &result.lse_slack})
     values->resize(static_cast<std::size_t>(count));
+  result.overflow.resize(static_cast<std::size_t>(count));
   result.complete = count == shape.total_q() * shape.heads_q;
 
   // Blocks of neighbours of the same request and head.
@@ -395,7 +414,8 @@ Reference reference_attention(const Workload& work, const Semantics& semantics, 
     const auto b = static_cast<std::size_t>(row.request);
     const HeadView view = view_of(work, row.request, row.head, first_q[b], first_k[b]);
     attend(view, semantics, &row, end - start, result.o.data() + start * shape.ov_depth,
-           result.lse.data() + start, result.o_slack.data() + start, result.lse_slack.data() + start);
+           result.lse.data() + start, result.o_slack.data() + start, result.lse_slack.data() + start,
+           result.overflow.data() + start);
   });
   return result;
 }

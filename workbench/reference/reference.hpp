@@ -47,6 +47,10 @@ struct Reference {
   /// How far a row of O (its norm) and its LSE may be off because a score is a sum of floats: 0 where that is
   /// nothing beside other errors. Scores of 1e4 are known to 1e-3, and P is the exponential of them.
   std::vector<double> o_slack, lse_slack;
+  /// By row, whether sums on the way may be larger than a float holds, by a bound: what is not finite is right there,
+  /// and of scores any key may have all the weight, with any LSE.
+  enum Overflow : std::uint8_t { kNone = 0, kOfScores = 1, kOfValues = 2 };
+  std::vector<std::uint8_t> overflow;
   bool complete = false;  ///< every row of the problem is there
 };
 
