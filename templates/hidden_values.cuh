@@ -13,7 +13,7 @@ if (same(${when})) {
   // the last key past some row's end, and the first one before some row's first, with a V that is not finite
   int highest = -1, lowest = 0x7fffffff;
   {
-    const int row = row_begin, last = same(${visited_end}) - 1;
+    const int ${end_row_name}last = same(${visited_end}) - 1;
 #pragma unroll 1
     for (int first = same(max(${end_key}, 0)); first <= last; first += 32) {
       const int key = min(first + lane_32, last);
@@ -24,7 +24,7 @@ if (same(${when})) {
   }
 //@ if bounded_below
   {
-    const int row = row_end - 1, last = same(${first_key}) - 1;
+    const int ${first_row_name}last = same(${first_key}) - 1;
 #pragma unroll 1
     for (int first = same(${visited_begin}); first <= last; first += 32) {
       const int key = min(first + lane_32, last);

@@ -1,9 +1,23 @@
 #include "generator/systems/hidden_values.hpp"
 
+#include <cctype>
+
 #include "generator/emit/text_template.hpp"
 
 namespace kiln {
 namespace {
+
+/// Whether the expression has the variable `row`.
+bool names_row(const std::string& expression) {
+  const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
+  for (std::size_t at = expression.find("row"); at != std::string::npos;
+       at = expression.find("row", at + 1)) {
+    const std::size_t after = at + 3;
+    if ((at == 0 || !part(expression[at - 1])) && (after == expression.size() || !part(expression[after])))
+      return true;
+  }
+  return false;
+}
 
 const char* halves_of(DType type) {
   return type == DType::bf16 ? "halves_bf16" : "halves_fp16";
@@ -131,8 +145,12 @@ void HiddenValues::emit_repair(Writer& w, const Place& place, const std::string&
   holes.text("when", when).text("before", before);
   holes.text("first_row", place.first_row).text("end_row", place.end_row);
   holes.text("visited_begin", place.visited_begin).text("visited_end", place.visited_end);
-  holes.text("first_key", mask_.first_key(position, place.batch))
-      .text("end_key", mask_.end_key(position, place.seqlen_k, place.batch));
+  const std::string first_key = mask_.first_key(position, place.batch);
+  const std::string end_key = mask_.end_key(position, place.seqlen_k, place.batch);
+  holes.text("first_key", first_key).text("end_key", end_key);
+  // A window that is open to one side has an end that no row changes.
+  holes.text("end_row_name", names_row(end_key) || names_row(place.visited_end) ? "row = row_begin, " : "");
+  holes.text("first_row_name", names_row(first_key) ? "row = row_end - 1, " : "");
   // A page that does not exist has rows of zeros: of another one instead, which are then not taken.
   const bool table = !place.page.empty();
   holes.text("page", table ? "const int found = " + place.page + ", page = max(found, 0);" : "");

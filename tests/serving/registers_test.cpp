@@ -1,4 +1,4 @@
-// Decode kernels that once spilled registers: what is loaded and kept at the end of an item, or beside the
+// Kernels that once spilled registers or drew a warning: what is loaded and kept at the end of an item, or beside the
 // products of many groups of columns, is close to what a thread may have.
 #include <doctest/doctest.h>
 
@@ -101,4 +101,27 @@ TEST_CASE("sm_90a decode chooses as many rows for a large group as leave a threa
            R"({"operand": {"kind": "contiguous"}, "kv_dtype": "fp8_e4m3", "group": 64})",
        })
     check_no_spills(base, more);
+}
+
+TEST_CASE("sm_90a prefill at depth 64: log-sum-exps and the schedule without turns keep to the registers") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 64}};
+  for (const char* keys : {
+           R"({"lse": true})",
+           R"({"schedule": "sm90_prefill"})",
+           R"({"schedule": "sm90_prefill", "lse": true, "dtype": "fp16"})",
+           R"({"schedule": "sm90_prefill", "lse": true, "mask": "causal"})",
+       })
+    check_no_spills(base, keys);
+}
+
+TEST_CASE("windows that are open to one side compile without a warning") {
+  for (const char* base : {
+           R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64})",
+           R"({"target": "sm_80", "operation": "decode", "dtype": "fp16", "depth": 64})",
+           R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 128})",
+       })
+    for (const char* keys : {R"({"mask": {"window": {"left": 640}}})",
+                             R"({"mask": {"window": {"right": 65}}})", R"({"mask": {"window": {}}})"})
+      check_no_spills(nlohmann::ordered_json::parse(base), keys);
 }

@@ -108,9 +108,12 @@ int watched_parts(const PrefillPlan& p, const Config& c) {
   const bool three = p.num_math_warpgroups == 3;
   if (p.narrow && p.ov_depth > 192) return 0;
   if (three && p.ragged && !p.modifier->none()) return 0;
-  const int limit = three ? (p.mask->bounded_below()   ? 132
-                             : p.mask->bounded_above() ? 140
-                                                       : 144)
+  // Found by compiling. Without a bounded mask there is room for one part more, but not beside log-sum-exps; without
+  // turns there is none for any.
+  const bool open = !p.mask->bounded_above() && !c.lse.value_or(false);
+  const int limit = three ? (p.mask->bounded_below() || !p.ping_pong ? 132
+                             : open                                  ? 144
+                                                                     : 140)
                           : (p.ragged ? 180 : 196) - (p.narrow ? 24 : 0);
   for (int parts = 1; parts <= 5; ++parts) {
     const int part = (p.BN / 2 / parts + 3) / 4 * 4;
