@@ -103,7 +103,7 @@ TEST_CASE("sm_90a decode chooses as many rows for a large group as leave a threa
     check_no_spills(base, more);
 }
 
-TEST_CASE("sm_90a prefill at depth 64: log-sum-exps and the schedule without turns keep to the registers") {
+TEST_CASE("sm_90a prefill with log-sum-exps, without turns or at depth 240 keeps to the registers") {
   const nlohmann::ordered_json base = {
       {"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 64}};
   for (const char* keys : {
@@ -111,6 +111,7 @@ TEST_CASE("sm_90a prefill at depth 64: log-sum-exps and the schedule without tur
            R"({"schedule": "sm90_prefill"})",
            R"({"schedule": "sm90_prefill", "lse": true, "dtype": "fp16"})",
            R"({"schedule": "sm90_prefill", "lse": true, "mask": "causal"})",
+           R"({"depth": 240, "score_mod": "alibi", "mask": "causal"})",
        })
     check_no_spills(base, keys);
 }
