@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <kiln/kiln.hpp>
 #include <new>
+#include <system_error>
 
 #include "base/printable.hpp"
 #include "cli/commands.hpp"
@@ -217,6 +218,9 @@ int guarded(int argc, char** argv) {
     return status;
   } catch (const std::bad_alloc&) {
     return complain("not enough memory for this problem", 3);
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return 1;  // main() says so
+    return complain(fmt::format("internal error: {}", error.what()), 1);
   } catch (const std::exception& error) {
     return complain(fmt::format("internal error: {}", error.what()), 1);
   }

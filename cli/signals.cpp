@@ -23,7 +23,7 @@ void say(std::string_view text) {
 }
 
 [[noreturn]] void end_by(int ending) {
-  remove_unfinished();
+  end_unfinished();
   if (isatty(STDERR_FILENO) != 0) say("\r\x1b[K");
   say(ending == SIGINT    ? "kiln: interrupted\n"
       : ending == SIGTERM ? "kiln: terminated\n"

@@ -3,6 +3,7 @@
 #include <kiln/error.hpp>
 #include <kiln/transport.hpp>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -38,28 +39,86 @@ StreamApi stream_api() {
   return api;
 }
 
+/// Makes a context current for a scope; the caller's own comes back after it.
+class Current {
+ public:
+  Current(const cuda::Api& api, cuda::Context context) : api_(api), result_(api.push(context)) {}
+  ~Current() {
+    cuda::Context ignored = nullptr;
+    if (result_ == cuda::kSuccess) api_.pop(&ignored);
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  cuda::Result result() const { return result_; }
+
+ private:
+  const cuda::Api& api_;
+  cuda::Result result_;
+};
+
+constexpr std::size_t kMostExchanges = 4;
+struct Exchange {
+  cuda::Event before = nullptr, after = nullptr;
+};
+
+/// What a transport has of the driver. Released also when only a part of it could be made.
+struct Resources {
+  explicit Resources(int ordinal) : cuda(cuda::init_driver()), streams(stream_api()) {
+    cuda::DeviceId found = 0;
+    cuda::check(cuda.device_get(&found, ordinal), "cuDeviceGet");
+    cuda::check(cuda.primary_retain(&context, found), "cuDevicePrimaryCtxRetain");
+    device = found;
+  }
+  ~Resources() {
+    {
+      const Current current(cuda, context);
+      for (const Exchange& exchange : exchanges) destroy(exchange.before), destroy(exchange.after);
+      destroy(done);
+      if (stream != nullptr) streams.destroy(stream);
+    }
+    cuda.primary_release(device);
+  }
+  Resources(const Resources&) = delete;
+  Resources& operator=(const Resources&) = delete;
+
+  /// The stream and the events; the context is current.
+  void make() {
+    int least = 0, greatest = 0;
+    cuda::check(streams.priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
+    cuda::check(streams.create(&stream, kNonBlocking, greatest), "cuStreamCreateWithPriority");
+    for (Exchange& exchange : exchanges) {
+      cuda::check(cuda.event_create(&exchange.before, kNoTiming), "cuEventCreate");
+      cuda::check(cuda.event_create(&exchange.after, kNoTiming), "cuEventCreate");
+    }
+    cuda::check(cuda.event_create(&done, kNoTiming), "cuEventCreate");
+  }
+  void destroy(cuda::Event event) const {
+    if (event != nullptr) cuda.event_destroy(event);
+  }
+
+  const cuda::Api& cuda;
+  StreamApi streams;
+  cuda::DeviceId device = 0;
+  cuda::Context context = nullptr;
+  cuda::Stream stream = nullptr;
+  std::array<Exchange, kMostExchanges> exchanges{};
+  cuda::Event done = nullptr;
+};
+
+/// Arguments are looked at before the driver is started.
+const NcclOptions& checked(const NcclOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+    throw Error(ErrorCode::bad_input, fmt::format("rank {} of a group of {}", options.rank, options.size));
+  return options;
+}
+
 class NcclTransport final : public Transport {
  public:
   explicit NcclTransport(const NcclOptions& options)
-      : nccl_(nccl::api(options.library)),
-        cuda_(cuda::init_driver()),
-        streams_(stream_api()),
-        options_(options) {
-    if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
-      throw Error(ErrorCode::bad_input, fmt::format("rank {} of a group of {}", options.rank, options.size));
-    cuda::DeviceId device = 0;
-    cuda::check(cuda_.device_get(&device, options.device), "cuDeviceGet");
-    cuda::check(cuda_.primary_retain(&context_, device), "cuDevicePrimaryCtxRetain");
-    device_ = device;
-    const Current current(*this);
-    int least = 0, greatest = 0;
-    cuda::check(streams_.priorities(&least, &greatest), "cuCtxGetStreamPriorityRange");
-    cuda::check(streams_.create(&stream_, kNonBlocking, greatest), "cuStreamCreateWithPriority");
-    for (Exchange& exchange : exchanges_) {
-      cuda::check(cuda_.event_create(&exchange.before, kNoTiming), "cuEventCreate");
-      cuda::check(cuda_.event_create(&exchange.after, kNoTiming), "cuEventCreate");
-    }
-    cuda::check(cuda_.event_create(&done_, kNoTiming), "cuEventCreate");
+      : nccl_(nccl::api(options.library)), options_(checked(options)), own_(options.device) {
+    const Current current(own_.cuda, own_.context);
+    cuda::check(current.result(), "cuCtxPushCurrent");
+    own_.make();
     if (options.communicator != nullptr) {
       communicator_ = static_cast<nccl::Communicator>(options.communicator);
       return;
@@ -73,20 +132,14 @@ class NcclTransport final : public Transport {
   }
 
   ~NcclTransport() override {
-    const Current current(*this);
-    if (owned_ && failure_.empty() && communicator_ != nullptr) {
-      try {
-        settle(nccl_.finalize(communicator_), "ncclCommFinalize");
-        nccl_.destroy(communicator_);
-      } catch (const Error&) {
-        // settle() has aborted it
-      }
+    if (!owned_ || communicator_ == nullptr) return;
+    const Current current(own_.cuda, own_.context);
+    try {
+      settle(nccl_.finalize(communicator_), "ncclCommFinalize");
+      nccl_.destroy(communicator_);
+    } catch (const Error&) {
+      // settle() has aborted it
     }
-    for (const Exchange& exchange : exchanges_)
-      cuda_.event_destroy(exchange.before), cuda_.event_destroy(exchange.after);
-    cuda_.event_destroy(done_);
-    streams_.destroy(stream_);
-    cuda_.primary_release(device_);
   }
 
   int rank() const override { return options_.rank; }
@@ -95,11 +148,12 @@ class NcclTransport final : public Transport {
   void start(std::span<const Message> sends, std::span<const Message> receives,
              std::uint64_t stream) override {
     refuse_after_failure();
-    const Current current(*this);
+    const Current current(own_.cuda, own_.context);
+    check(current.result(), "cuCtxPushCurrent");
     if (begun_ - finished_ == kMostExchanges) fail("more exchanges were begun than are waited for");
-    const Exchange& exchange = exchanges_[begun_++ % kMostExchanges];
-    cuda::check(cuda_.event_record(exchange.before, stream_of(stream)), "cuEventRecord");
-    cuda::check(streams_.wait_event(stream_, exchange.before, 0), "cuStreamWaitEvent");
+    const Exchange& exchange = own_.exchanges[begun_++ % kMostExchanges];
+    check(own_.cuda.event_record(exchange.before, stream_of(stream)), "cuEventRecord");
+    check(own_.streams.wait_event(own_.stream, exchange.before, 0), "cuStreamWaitEvent");
     settle(nccl_.group_start(), "ncclGroupStart");
     nccl::Result first = nccl::kSuccess;
     const auto remember = [&](nccl::Result result) {
@@ -108,28 +162,30 @@ class NcclTransport final : public Transport {
     for (const Message& m : sends)
       if (m.bytes > 0)
         remember(nccl_.send(reinterpret_cast<const void*>(m.address), m.bytes, nccl::kInt8, m.peer,
-                            communicator_, stream_));
+                            communicator_, own_.stream));
     for (const Message& m : receives)
       if (m.bytes > 0)
         remember(nccl_.receive(reinterpret_cast<void*>(m.address), m.bytes, nccl::kInt8, m.peer,
-                               communicator_, stream_));
+                               communicator_, own_.stream));
     const nccl::Result ended = nccl_.group_end();
     settle(first == nccl::kSuccess ? ended : first, "ncclSend and ncclRecv");
-    cuda::check(cuda_.event_record(exchange.after, stream_), "cuEventRecord");
+    check(own_.cuda.event_record(exchange.after, own_.stream), "cuEventRecord");
   }
 
   void finish(std::uint64_t stream) override {
     refuse_after_failure();
     if (begun_ == finished_) fail("no exchange was begun");
-    const Current current(*this);
-    cuda::check(streams_.wait_event(stream_of(stream), exchanges_[finished_++ % kMostExchanges].after, 0),
-                "cuStreamWaitEvent");
+    const Current current(own_.cuda, own_.context);
+    check(current.result(), "cuCtxPushCurrent");
+    check(own_.streams.wait_event(stream_of(stream), own_.exchanges[finished_++ % kMostExchanges].after, 0),
+          "cuStreamWaitEvent");
   }
 
   // On the caller's stream: later work needs it, so nothing could run beside it.
   void collect(std::uint64_t blocks, std::size_t bytes, std::uint64_t stream) override {
     refuse_after_failure();
-    const Current current(*this);
+    const Current current(own_.cuda, own_.context);
+    check(current.result(), "cuCtxPushCurrent");
     const std::uint64_t own = blocks + static_cast<std::uint64_t>(options_.rank) * bytes;
     settle(nccl_.all_gather(reinterpret_cast<const void*>(own), reinterpret_cast<void*>(blocks), bytes,
                             nccl::kInt8, communicator_, stream_of(stream)),
@@ -138,13 +194,14 @@ class NcclTransport final : public Transport {
 
   void synchronize(std::uint64_t stream) override {
     refuse_after_failure();
-    const Current current(*this);
-    cuda::check(cuda_.event_record(done_, stream_of(stream)), "cuEventRecord");
+    const Current current(own_.cuda, own_.context);
+    check(current.result(), "cuCtxPushCurrent");
+    check(own_.cuda.event_record(own_.done, stream_of(stream)), "cuEventRecord");
     const auto deadline = Clock::now() + timeout();
     for (;;) {
-      const cuda::Result result = streams_.query(done_);
+      const cuda::Result result = own_.streams.query(own_.done);
       if (result == cuda::kSuccess) return;
-      if (result != kNotReady) cuda::check(result, "cuEventQuery");
+      if (result != kNotReady) check(result, "cuEventQuery");
       look_at_communicator();
       if (Clock::now() > deadline)
         fail(fmt::format("the work was not complete within {} s: a rank did not take part, or works longer",
@@ -156,29 +213,13 @@ class NcclTransport final : public Transport {
   void abort(const std::string& reason) noexcept override {
     if (!failure_.empty()) return;
     failure_ = reason.empty() ? "the group was ended" : reason;
-    if (communicator_ == nullptr) return;
-    const Current current(*this);
+    if (!owned_ || communicator_ == nullptr) return;  // aborting frees it: the caller's is for the caller
+    const Current current(own_.cuda, own_.context);
     nccl_.abort(communicator_);
     communicator_ = nullptr;
   }
 
  private:
-  static constexpr std::size_t kMostExchanges = 4;
-  struct Exchange {
-    cuda::Event before = nullptr, after = nullptr;
-  };
-  /// The device's context, for the calls of a scope.
-  struct Current {
-    explicit Current(const NcclTransport& t) : cuda(t.cuda_) { cuda.push(t.context_); }
-    ~Current() {
-      cuda::Context ignored = nullptr;
-      cuda.pop(&ignored);
-    }
-    Current(const Current&) = delete;
-    Current& operator=(const Current&) = delete;
-    const cuda::Api& cuda;
-  };
-
   static cuda::Stream stream_of(std::uint64_t stream) { return reinterpret_cast<cuda::Stream>(stream); }
   std::chrono::duration<double> timeout() const {
     return std::chrono::duration<double>(options_.timeout_seconds);
@@ -191,6 +232,15 @@ class NcclTransport final : public Transport {
   [[noreturn]] void fail(const std::string& what) {
     abort(what);
     throw Error(ErrorCode::device, fmt::format("rank {}: {}", options_.rank, what));
+  }
+  /// A failure of the driver ends the group as one of NCCL does: the other ranks would wait in vain.
+  void check(cuda::Result result, const char* what) {
+    if (result == cuda::kSuccess) return;
+    try {
+      cuda::check(result, what);
+    } catch (const Error& error) {
+      fail(error.what());
+    }
   }
   [[noreturn]] void fail(nccl::Result result, const char* what) {
     const std::string text = nccl_.error_string(result);
@@ -225,15 +275,9 @@ class NcclTransport final : public Transport {
   }
 
   const nccl::Api& nccl_;
-  const cuda::Api& cuda_;
-  StreamApi streams_;
   NcclOptions options_;
-  cuda::DeviceId device_ = 0;
-  cuda::Context context_ = nullptr;
-  cuda::Stream stream_ = nullptr;
-  std::array<Exchange, kMostExchanges> exchanges_{};
+  Resources own_;
   std::size_t begun_ = 0, finished_ = 0;
-  cuda::Event done_ = nullptr;
   nccl::Communicator communicator_ = nullptr;
   bool owned_ = false;
   std::string failure_;

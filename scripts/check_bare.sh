@@ -6,12 +6,13 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/check_bare.sh [--suite NAME] [--mirror URL] [--users LIST] [--short] [--dir DIR] [--keep] [--help]
+usage: scripts/check_bare.sh [--suite NAME] [--mirror URL] [--users LIST] [--short] [--ccache] [--dir DIR] [--keep] [--help]
 
   --suite NAME   release to try: a Debian or Ubuntu code name (default: this machine's)
   --mirror URL   where its packages are (default: $KILN_BARE_MIRROR, else what this machine's apt uses for the suite)
   --users LIST   root, sudo or root,sudo (default): who runs the commands; each gets a system of its own
   --short        demo.sh and the test `package` in place of the whole suite
+  --ccache       start with a copy of this machine's compiler cache: minutes in place of an hour on the same release
   --dir DIR      where the systems are made (default: a new folder in $TMPDIR; some 3 GB a user)
   --keep         leave them there
 
@@ -21,7 +22,7 @@ TEXT
 }
 die() { echo "check_bare.sh: $1" >&2; exit "${2:-2}"; }
 
-suite="" mirror=${KILN_BARE_MIRROR:-} users=root,sudo short=0 dir="" keep=0
+suite="" mirror=${KILN_BARE_MIRROR:-} users=root,sudo short=0 warm=0 dir="" keep=0
 arguments=("$@")
 while [ $# -gt 0 ]; do
   case "$1" in
@@ -30,6 +31,7 @@ while [ $# -gt 0 ]; do
       printf -v "${1#--}" %s "$2"
       shift ;;
     --short) short=1 ;;
+    --ccache) warm=1 ;;
     --keep) keep=1 ;;
     -h | --help) usage; exit 0 ;;
     *) die "unknown argument '$1'; see --help" ;;
@@ -38,7 +40,9 @@ while [ $# -gt 0 ]; do
 done
 [[ ",$users," =~ ^(,root|,sudo)+,$ ]] || die "--users is '$users'; root, sudo or root,sudo is wanted"
 [ "$(id -u)" = 0 ] || die "root is needed" 3
-for program in debootstrap git unshare; do
+needed=(debootstrap git unshare)
+[ "$warm" = 0 ] || needed+=(ccache)
+for program in "${needed[@]}"; do
   command -v "$program" >/dev/null || die "$program is needed; install it" 3
 done
 # Mounts of its own, which go with the process.
@@ -89,11 +93,14 @@ done
 if grep -rls '^ *Acquire::' /etc/apt/apt.conf.d >/dev/null 2>&1; then
   grep -rh '^ *Acquire::' /etc/apt/apt.conf.d >"$dir/base/etc/apt/apt.conf.d/90machine" || true
 fi
-mkdir -p "$dir/base/etc/ssl/certs"
-if [ -e /etc/ssl/certs/ca-certificates.crt ]; then cp -L /etc/ssl/certs/ca-certificates.crt "$dir/base/etc/ssl/certs/"; fi
+# Under a name of its own: the package ca-certificates writes the usual file anew.
+certificates=${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}
+mkdir -p "$dir/base/etc/ssl"
+if [ -e "$certificates" ]; then cp -L "$certificates" "$dir/base/etc/ssl/machine.crt"; fi
 git bundle create -q "$dir/kiln.bundle" HEAD
 environment=(PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8)
 while IFS= read -r setting; do environment+=("$setting"); done < <(env | grep -iE '^(PIP_[A-Z_]+|https?_proxy|no_proxy)=' || true)
+if [ -e "$certificates" ]; then environment+=(PIP_CERT=/etc/ssl/machine.crt); fi
 
 failed=0
 # attempt NAME COMMAND...: runs, keeps the output, prints one line.
@@ -110,17 +117,25 @@ attempt() {
   fi
 }
 
+# copy_ccache HOME: objects of this machine's cache are found there, as paths count from HOME and the compiler is the same.
+copy_ccache() {
+  mkdir -p "$1/.cache" "$1/.config/ccache"
+  cp -r "$(ccache --get-config cache_dir)" "$1/.cache/ccache"
+  printf 'base_dir = %s\nhash_dir = false\n' "${1#"$root"}" >"$1/.config/ccache/ccache.conf"
+  chown -R --reference="$1" "$1/.cache" "$1/.config"
+}
+
 try_user() {
   local user=$1 root=$dir/$1 home=/root as=() network isolate
   cp -a "$dir/base" "$root"
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
   mount -t tmpfs tmpfs "$root/dev/shm"
-  # Wheels and certificates that pip's settings name as files of this machine.
+  # Wheels that pip's settings name as a folder of this machine.
   local place
-  for place in $(env | sed -nE 's/^PIP_(FIND_LINKS|CERT)=//p'); do
-    if [ -e "$place" ] && [ ! -e "$root$place" ]; then
-      if [ -d "$place" ]; then mkdir -p "$root$place"; else mkdir -p "$root$(dirname "$place")"; : >"$root$place"; fi
+  for place in $(env | sed -n 's/^PIP_FIND_LINKS=//p'); do
+    if [ -d "$place" ] && [ ! -e "$root$place" ]; then
+      mkdir -p "$root$place"
       mount --bind "$place" "$root$place"
     fi
   done
@@ -139,6 +154,7 @@ try_user() {
     as=(--userspec=builder:builder)
   fi
   inside chroot "${as[@]}" "$root" git -c advice.detachedHead=false clone -q /kiln.bundle $home/kiln
+  [ "$warm" = 0 ] || copy_ccache "$root$home"
   local second='scripts/test.sh'
   # What cmake --install and the test need, and the test.
   [ "$short" = 0 ] || second='scripts/setup.sh && cmake --preset release >/dev/null && scripts/build.sh --help >/dev/null &&

@@ -54,7 +54,8 @@ struct NcclOptions {
   int rank = 0, size = 1;
   int device = 0;  ///< ordinal of the CUDA device
   NcclId id{};
-  /// A ncclComm_t of the caller, which stays the caller's; null: one is made from `id`.
+  /// A ncclComm_t of the caller, which stays the caller's: after an error the caller aborts it, too. Null: one is
+  /// made from `id`.
   void* communicator = nullptr;
   double timeout_seconds = 30;
   /// Most blocks that NCCL's kernels take from the multiprocessors; 0: NCCL's choice.

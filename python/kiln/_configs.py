@@ -32,8 +32,11 @@ def text_of(config) -> str:
     if not isinstance(config, (str, os.PathLike)):
         raise Error("bad_input", f"config: {type(config).__name__}; a dict, JSON text, a path or the name of a shipped config is needed")
     path = pathlib.Path(config)
-    if path.is_file():
-        return path.read_text()
+    try:
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as problem:  # no right to read it, a name too long, no UTF-8
+        raise Error("bad_input", f"config: cannot read it as a file: {problem}") from problem
     found = shipped().get(os.fspath(config))
     if found is None:
         import difflib

@@ -7,6 +7,7 @@ from typing import Any, List, Union
 
 from . import _command, _native
 from ._configs import text_of
+from ._errors import Error
 from ._native import Kernel
 
 Config = Union[dict, str, "os.PathLike[str]"]
@@ -113,8 +114,13 @@ class Runtime:
 def _source_text(source) -> str:
     if isinstance(source, str) and "\n" in source:
         return source
-    with open(source, encoding="utf-8") as file:
-        return file.read()
+    if not isinstance(source, (str, os.PathLike)):  # a number would be a descriptor, which is not ours to close
+        raise Error("bad_input", f"source: {type(source).__name__}; a path or the text of a kernel is needed")
+    try:
+        with open(source, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, ValueError) as problem:
+        raise Error("bad_input", f"source: cannot read it as a file: {problem}") from problem
 
 
 def verify(config: Config, *options: str) -> dict[str, Any]:

@@ -171,6 +171,21 @@ class Tests(unittest.TestCase):
                 self.runtime.load_source(CONFIG, path)
         self.assertEqual(caught.exception.code, "compile")
 
+    def test_what_is_no_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            binary = pathlib.Path(folder) / "binary"
+            binary.write_bytes(b"\xff\xfe\0")
+            descriptor = os.open(binary, os.O_RDONLY)
+            for source in (descriptor, b"x", None, "", "x" * 5000, "\ud800", folder, binary):
+                with self.assertRaises(kiln.Error) as caught:
+                    self.runtime.load_source(CONFIG, source)
+                self.assertEqual(caught.exception.code, "bad_input")
+            os.close(descriptor)  # was left open
+            for config in (descriptor, "x" * 5000, "\ud800", "a\0b", binary):
+                with self.assertRaises(kiln.Error) as caught:
+                    self.runtime.load(config)
+                self.assertEqual(caught.exception.code, "bad_input")
+
     def test_append_and_page_table(self):
         pages = kiln.PageAllocator(8, 16)
         parent = pages.create()

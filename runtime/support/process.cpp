@@ -77,7 +77,8 @@ struct Actions {
 };
 
 /// A child starts with the signals of a shell's command, whatever the caller has blocked or handles: it must
-/// end by SIGTERM.
+/// end by SIGTERM. Its process group is its own: a Ctrl-C or hang-up of the terminal is for the caller, who may
+/// ignore it or end the child, and must not mistake a child that it ended for a program that failed.
 struct Attributes {
   posix_spawnattr_t raw{};
   Attributes() {
@@ -88,7 +89,7 @@ struct Attributes {
     posix_spawnattr_init(&raw);
     posix_spawnattr_setsigmask(&raw, &none);
     posix_spawnattr_setsigdefault(&raw, &endings);
-    posix_spawnattr_setflags(&raw, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setflags(&raw, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   }
   ~Attributes() { posix_spawnattr_destroy(&raw); }
   Attributes(const Attributes&) = delete;
@@ -97,6 +98,7 @@ struct Attributes {
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
+  list.reserve(texts.size() + 1);
   for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
   return list;
@@ -112,7 +114,7 @@ std::vector<std::string> merged_environment(const ProcessRequest& request) {
     }
     if (!replaced) all.emplace_back(text);
   }
-  for (const auto& [name, value] : request.environment) all.push_back(name + "=" + value);
+  for (const auto& [name, value] : request.environment) all.emplace_back(name).append("=").append(value);
   return all;
 }
 
@@ -131,7 +133,7 @@ void wait_for(pid_t child, int timeout_s, ProcessResult& result) {
     }
     if (Clock::now() > deadline && !result.timed_out) {
       result.timed_out = true;
-      kill(child, SIGKILL);
+      kill(-child, SIGKILL);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(5000));

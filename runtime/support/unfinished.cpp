@@ -24,6 +24,7 @@ struct Slot {
   std::array<char, 1024> path{};
 };
 std::array<Slot, 64> slots;
+std::atomic<bool> process_ends{false};
 
 /// A slot that nobody else has, or -1.
 int take() {
@@ -82,18 +83,25 @@ Unfinished::Unfinished(pid_t child) : slot_(take()) {
 }
 
 Unfinished::~Unfinished() {
-  if (slot_ >= 0) slots[slot_].state = kFree;
+  if (slot_ < 0) return;
+  const int state = slots[slot_].state.exchange(kFree);
+  while (state == kChild && process_ends) ::pause();
 }
 
 void remove_unfinished() noexcept {
-  for (const Slot& slot : slots) {                          // before the folders that they write to
-    if (slot.state == kChild) ::kill(slot.child, SIGTERM);  // compilers remove their own files then
+  for (const Slot& slot : slots) {                           // before the folders that they write to
+    if (slot.state == kChild) ::kill(-slot.child, SIGTERM);  // compilers remove their own files then
   }
   for (const Slot& slot : slots) {
     const int state = slot.state;
     if (state == kFile) ::unlink(slot.path.data());
     if (state == kFolder) remove_folder(AT_FDCWD, slot.path.data());
   }
+}
+
+void end_unfinished() noexcept {
+  process_ends = true;
+  remove_unfinished();
 }
 
 }  // namespace kiln

@@ -13,7 +13,7 @@ class Unfinished {
  public:
   enum class Kind : int { file, folder };
   Unfinished(Kind kind, const std::string& path);
-  explicit Unfinished(pid_t child);
+  explicit Unfinished(pid_t child);  ///< the leader of a process group of its own
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;
@@ -22,8 +22,12 @@ class Unfinished {
   int slot_ = -1;
 };
 
-/// Ends the remembered children, then removes the files, and the folders with what is in them.
-/// Async-signal-safe; for the command's Ctrl-C handler.
+/// Ends the remembered children and theirs, then removes the files, and the folders with what is in them.
+/// Async-signal-safe.
 void remove_unfinished() noexcept;
+
+/// The same for a process that ends next, in the command's Ctrl-C handler: a thread that waits for such a child
+/// never returns from run_process(), so that it cannot take the child's end for a failure and report it.
+void end_unfinished() noexcept;
 
 }  // namespace kiln

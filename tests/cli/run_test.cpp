@@ -360,7 +360,17 @@ TEST_CASE("every command explains itself") {
 }
 
 TEST_CASE("output that cannot be written is an error") {
-  CHECK(run_kiln("list --json >/dev/full 2>err #").status == 1);
+  // Output of any length: a short one fails when it is flushed, a long one while it is printed.
+  for (const char* command : {"list --json", "list", "keys", "man", "--help"}) {
+    for (const char* out : {"/dev/full", "&-"}) {
+      CAPTURE(command);
+      const std::string said = scratch() + "full.err";
+      CHECK(run_kiln(std::string(command) + " >" + out + " 2>" + said + " #").status == 1);
+      std::ifstream err(said);
+      CHECK(std::string(std::istreambuf_iterator<char>(err), {}) ==
+            "kiln: cannot write to standard output\n");
+    }
+  }
   CHECK(run_kiln("generate " + kConfig + " --out /proc/none").status == 2);
   CHECK(run_kiln("cache import /tmp").status == 2);
 }

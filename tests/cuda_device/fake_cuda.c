@@ -1,4 +1,4 @@
-// A stand-in for libcuda and NVRTC with one device. Device memory is host memory, kernels do nothing. Every call is counted; the
+// A stand-in for libcuda, NVRTC and NCCL with one device. Device memory is host memory, kernels do nothing. Every call is counted; the
 // one that fakeFailAt() names fails. Calls that give something back succeed in it all the same, as the driver's do when they
 // report an earlier failure. What is alive is counted, so that a test sees what was lost.
 #include <stdint.h>
@@ -7,17 +7,17 @@
 #include <string.h>
 
 enum { kFailed = 999, kProgramText = 64 };
-static int calls, fail_at, memories, contexts, stack, libraries, events, programs;
+static int calls, fail_at, memories, contexts, stack, libraries, events, programs, streams, communicators;
 static const char* failed = "";
 
 void fakeFailAt(int call) { calls = 0, fail_at = call, failed = ""; }
 int fakeCalls(void) { return calls; }
 const char* fakeFailed(void) { return failed; }
 const char* fakeAlive(void) {
-  static char text[200];
-  if (memories + contexts + stack + libraries + events + programs == 0) return "";
-  snprintf(text, sizeof text, "%d allocations, %d contexts, %d on the stack, %d libraries, %d events, %d programs", memories,
-           contexts, stack, libraries, events, programs);
+  static char text[240];
+  if (memories + contexts + stack + libraries + events + programs + streams + communicators == 0) return "";
+  snprintf(text, sizeof text, "%d allocations, %d contexts, %d on the stack, %d libraries, %d events, %d programs, %d streams, %d communicators",
+           memories, contexts, stack, libraries, events, programs, streams, communicators);
   return text;
 }
 static int step(const char* name) {
@@ -81,6 +81,20 @@ int cuEventRecord(void* event, void* stream) { return (void)event, (void)stream,
 int cuEventSynchronize(void* event) { return (void)event, step(__func__); }
 int cuEventElapsedTime(float* ms, void* start, void* stop) { return (void)start, (void)stop, *ms = 0.25f, step(__func__); }
 int cuEventDestroy_v2(void* event) { return free(event), --events, step(__func__); }
+int cuEventQuery(void* event) {
+  static int asked;
+  STEP_OR_FAIL;
+  return (void)event, ++asked % 2 ? 600 : 0;  // not ready, then ready
+}
+int cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, step(__func__); }
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) {
+  STEP_OR_FAIL;
+  return (void)flags, (void)priority, *stream = malloc(1), ++streams, 0;
+}
+int cuStreamDestroy_v2(void* stream) { return free(stream), --streams, step(__func__); }
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  return (void)stream, (void)event, (void)flags, step(__func__);
+}
 int cuModuleLoadData(void** module, const void* image) { return (void)module, (void)image, kFailed; }
 int cuModuleGetFunction(void** function, void* module, const char* name) { return (void)function, (void)module, (void)name, kFailed; }
 int cuModuleUnload(void* module) { return (void)module, kFailed; }
@@ -139,3 +153,32 @@ int nvrtcGetPTXSize(void* p, size_t* size) { return (void)p, size_of(size, __fun
 int nvrtcGetPTX(void* p, char* to) { return (void)p, text_of(to, "fake ptx", __func__); }
 int nvrtcGetCUBINSize(void* p, size_t* size) { return (void)p, size_of(size, __func__); }
 int nvrtcGetCUBIN(void* p, char* to) { return (void)p, text_of(to, "fake cubin", __func__); }
+
+// NCCL whose calls end later, as those of a communicator that does not block.
+int ncclGetVersion(int* version) { return *version = 22700, 0; }
+const char* ncclGetErrorString(int result) { return result ? "a fake error" : "no error"; }
+const char* ncclGetLastError(void* communicator) { return (void)communicator, ""; }
+typedef struct {
+  char bytes[128];
+} Id;
+int ncclGetUniqueId(Id* id) { return memset(id, 1, sizeof *id), step(__func__); }
+int ncclCommInitRankConfig(void** communicator, int size, Id id, int rank, void* settings) {
+  STEP_OR_FAIL;
+  (void)size, (void)id, (void)rank, (void)settings;
+  return *communicator = malloc(1), ++communicators, 7;
+}
+int ncclCommGetAsyncError(void* communicator, int* state) { return (void)communicator, *state = 0, step(__func__); }
+int ncclGroupStart(void) { return step(__func__); }
+int ncclGroupEnd(void) { return step(__func__) ? kFailed : 7; }
+int ncclSend(const void* from, size_t count, int type, int peer, void* communicator, void* stream) {
+  return (void)from, (void)count, (void)type, (void)peer, (void)communicator, (void)stream, step(__func__);
+}
+int ncclRecv(void* to, size_t count, int type, int peer, void* communicator, void* stream) {
+  return (void)to, (void)count, (void)type, (void)peer, (void)communicator, (void)stream, step(__func__);
+}
+int ncclAllGather(const void* from, void* to, size_t count, int type, void* communicator, void* stream) {
+  return (void)from, (void)to, (void)count, (void)type, (void)communicator, (void)stream, step(__func__);
+}
+int ncclCommFinalize(void* communicator) { return (void)communicator, step(__func__); }
+int ncclCommDestroy(void* communicator) { return free(communicator), --communicators, step(__func__); }
+int ncclCommAbort(void* communicator) { return free(communicator), --communicators, step(__func__); }

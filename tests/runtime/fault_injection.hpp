@@ -28,7 +28,8 @@ struct Fake {
 
 /// Nobody can do anything about a failure to release something, but go on.
 inline bool is_release(std::string_view call) {
-  for (const char* part : {"Free", "Destroy", "Unload", "Release", "CtxPop", "CtxGetCurrent"})
+  for (const char* part :
+       {"Free", "Destroy", "Unload", "Release", "CtxPop", "CtxGetCurrent", "Finalize", "Abort"})
     if (call.find(part) != std::string_view::npos) return true;
   return false;
 }

@@ -99,6 +99,52 @@ TEST_CASE("what a signal would leave behind is removed, and no more") {
   CHECK(std::filesystem::exists(kept));
 }
 
+TEST_CASE("a thread does not take the end of its child for a failure when the process ends") {
+  const test::Scratch base;
+  const std::string ready = base / "ready", after = base / "after";
+  const pid_t ends = fork();
+  if (ends == 0) {
+    std::thread([&] {
+      shell("touch " + ready + "; exec sleep 20");
+      std::ofstream(after) << "text";
+    }).detach();
+    while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    end_unfinished();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    _exit(0);
+  }
+  int status = -1;
+  REQUIRE(waitpid(ends, &status, 0) == ends);
+  CHECK(status == 0);
+  CHECK(std::filesystem::exists(ready));
+  CHECK(!std::filesystem::exists(after));
+}
+
+TEST_CASE(
+    "what a terminal sends to the caller's group does not reach a child, what ends the child reaches its own") {
+  const test::Scratch base;
+  const std::string ready = base / "ready", grown = base / "grown";
+  const pid_t caller = fork();
+  if (caller == 0) {
+    setpgid(0, 0);
+    std::signal(SIGINT, SIG_IGN);  // as a shell starts what is to run in the background
+    const ProcessResult child = shell("touch " + ready + "; sleep 0.2; echo done");
+    _exit(child.ok() && child.output == "done\n" ? 0 : 1);
+  }
+  while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(-caller, SIGINT);
+  int status = -1;
+  waitpid(caller, &status, 0);
+  CHECK(status == 0);
+  // The time limit ends what the program has started, too.
+  ProcessRequest request;
+  request.arguments = {"sh", "-c", "(sleep 2; touch " + grown + ") & wait"};
+  request.timeout_s = 1;
+  CHECK(run_process(request).timed_out);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  CHECK(!std::filesystem::exists(grown));
+}
+
 TEST_CASE("folders of killed processes are removed, those of living ones are not") {
   const test::Scratch base;
   const test::ScopedEnv temporary("TMPDIR", base.path().c_str());
