@@ -45,10 +45,10 @@ __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
   float x[${piece}];
 #pragma unroll
   for (int column = 0; column < ${ov_depth}; column += ${piece}) {
-    tmem_load_${piece}(x, o + column);
+    ${load_output}(x, o + column);
 #pragma unroll
     for (int i = 0; i < ${piece}; i += 2) scale_pair(x[i], x[i + 1], alpha);
-    tmem_store_floats_${piece}(o + column, x);
+    ${store_output}(o + column, x);
   }
   tmem_wait_store();
 }
@@ -59,7 +59,7 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
   for (int column = 0; column < ${ov_depth}; column += ${piece}) {
     float x[${piece}];
     if (any) {
-      tmem_load_${piece}(x, o + column);
+      ${load_output}(x, o + column);
     } else {
 #pragma unroll
       for (int i = 0; i < ${piece}; ++i) x[i] = 0.0f;
@@ -171,7 +171,7 @@ if (warp < 8) {
       s_phase ^= 1;
       tcgen05_fence_after();
       float s[${BN}];
-      tmem_load_${BN}(s, s_at);
+      ${load_scores}(s, s_at);
       ${key_scale}
       ${modifier}
       ${mask}

@@ -103,7 +103,8 @@ class GlobalRaces {
   /// A fence of GPU scope or wider.
   void fence(Warp& w);
   /// A strong access: it races with weak ones that nothing orders, and with strong ones of a block that is outside the
-  /// scope of one of the two.
+  /// scope of one of the two. The caller holds the launch's `atomics` from here until the value is read or written and
+  /// publish() and observe() are done: what is noted of a word is in the order of its values.
   void strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write);
   /// A lane of `w` publishes, and other lanes have done what it does not know of.
   void note_unmet(Warp& w);

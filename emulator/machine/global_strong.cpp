@@ -27,14 +27,6 @@ void GlobalRaces::observe(Warp& w, const Op& op, std::uint32_t lanes, std::uint6
   {
     const std::lock_guard lock(mutex_);
     unfenced_.seen(w, address);
-    // Threads of the host note their accesses in another order than that of the values: what an atomic has read is
-    // known here. Whoever follows it follows the write that it read.
-    if (const auto word = strong_.find((address - base_) / 4);
-        word != strong_.end() && word->second.write.epoch != 0 &&
-        word->second.write.cluster != w.block->cluster->index) {
-      word->second.read = judged(w, op, false, 0, 0).by;
-      word->second.read_since = true;
-    }
     const auto it = variables_.find(address);
     if (it == variables_.end()) return;
     published = it->second;

@@ -31,11 +31,9 @@ TEST_CASE("every step of synchronisation that whole programs leave out is found"
         kiln::test::compile(std::string("steps/") + p.name,
                             "-lineinfo -gencode arch=compute_90a,code=compute_90a -I" KILN_SOURCE_DIR);
     if (program.empty()) return;
-    // One host thread: with more, atomics of a plain counter are now and then judged in another order than they ran.
     const auto emulate = [&](const char* policy, int step) {
-      return kiln::test::run_kiln(
-          fmt::format("emulate --gpu H100 --threads 1 --max-instructions 20000000 --policy {} -- {} {}",
-                      policy, program, step));
+      return kiln::test::run_kiln(fmt::format(
+          "emulate --gpu H100 --max-instructions 20000000 --policy {} -- {} {}", policy, program, step));
     };
     for (const char* policy : {"eager", "lazy", "random"}) {
       const auto r = emulate(policy, 0);

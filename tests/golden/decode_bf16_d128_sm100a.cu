@@ -207,8 +207,8 @@ __device__ __forceinline__ void tmem_load_16(float (&x)[16], u32 at) {
       : "r"(at) : "memory");
 }
 
-// The same columns back.
-__device__ __forceinline__ void tmem_store_16(u32 at, const float (&x)[16]) {
+// 16 columns of this lane's row.
+__device__ __forceinline__ void tmem_store_floats_16(u32 at, const float (&x)[16]) {
   asm volatile(
       "tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16};" ::"r"(at),
         "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]), "f"(x[4]), "f"(x[5]), "f"(x[6]), "f"(x[7]),
@@ -641,7 +641,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
               tmem_load_16(x, tmem_lanes + 32);
               #pragma unroll
               for (int i = 0; i < 16; ++i) x[i] *= row_alpha[0 + i];
-              tmem_store_16(tmem_lanes + 32, x);
+              tmem_store_floats_16(tmem_lanes + 32, x);
             }
             tmem_wait_store();
           }

@@ -216,7 +216,7 @@ __device__ __forceinline__ void tmem_load_halves_8(float (&x)[8], u32 at) {
       : "r"(at) : "memory");
 }
 
-// The same columns back.
+// 8 columns of a row: lanes 16 to 31 have the second half.
 __device__ __forceinline__ void tmem_store_halves_8(u32 at, const float (&x)[8]) {
   asm volatile(
       "tcgen05.st.sync.aligned.16x32bx2.x8.b32 [%0], 8, {%1, %2, %3, %4, %5, %6, %7, %8};" ::"r"(at),

@@ -156,10 +156,10 @@ void run_atomic(Warp& w, const Op& op) {
     const Place place = locate(w, op, space, address[l], bytes, l, Access::read);
     if (place.data == nullptr) return;
     std::memset(place.shadow, kWritten, bytes);
-    if (c.races && place.space == Space::global)
-      c.launch->globals->strong_access(w, op, l, address[l], bytes, true);
     std::unique_lock lock(c.launch->atomics, std::defer_lock);
     if (place.space == Space::global) lock.lock();
+    if (c.races && place.space == Space::global)
+      c.launch->globals->strong_access(w, op, l, address[l], bytes, true);
     if (c.races && place.space == Space::shared)
       strong_shared(w, op, l, *place.block, place.offset, bytes, true, true);
     const bool strong = c.races && place.space != Space::shared;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
 
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/memory.hpp"
@@ -267,6 +268,20 @@ void run_store(Warp& w, const Op& op) {
   ++w.block->cluster->progress;
 }
 
+/// What a strong access of global memory notes and the value that it reads or leaves are one step, as those of an atomic
+/// are: host threads note in the order of the values.
+template <void (*Run)(Warp&, const Op&)>
+void run_strong(Warp& w, const Op& op) {
+  Cluster& c = *w.block->cluster;
+  std::unique_lock lock(c.launch->atomics, std::defer_lock);
+  if (c.races && static_cast<Space>(op.c) != Space::shared) lock.lock();
+  Run(w, op);
+}
+auto* access_of(bool load, bool strong) {
+  if (strong) return load ? run_strong<run_load> : run_strong<run_store>;
+  return load ? run_load : run_store;
+}
+
 Kind kind_of(Space s, bool load) {
   switch (s) {
     case Space::shared:
@@ -337,7 +352,7 @@ void decode_ldst(Decoder& d) {
   const bool strong =
       d.has("volatile") || d.has("relaxed") || d.has("acquire") || d.has("release") || d.has("mmio");
   const std::uint32_t at = d.list(refs);
-  Op& op = d.emit(load ? run_load : run_store, kind_of(space, load));
+  Op& op = d.emit(access_of(load, strong), kind_of(space, load));
   op.a = a.ref;
   op.asize = static_cast<std::uint8_t>(a.size);
   op.imm = a.offset;

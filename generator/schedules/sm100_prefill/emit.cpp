@@ -77,56 +77,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   return params;
 }
 
-/// tcgen05 loads or stores of `columns` columns, up to 32 an instruction, as lines of an asm statement; operands are
-/// numbered as there.
-void emit_accesses(Writer& w, int columns, bool load) {
-  const int piece = std::min(columns, 32), first_operand = load ? 0 : 1;
-  for (int first = 0; first < columns; first += piece) {
-    std::string list;
-    for (int i = first; i < first + piece; ++i) list += fmt::format("%{}, ", i + first_operand);
-    list = "{" + list.substr(0, list.size() - 2) + "}";
-    const std::string at = fmt::format("[%{} + {}]", load ? columns : 0, first);
-    w.line("    \"tcgen05.{}.sync.aligned.32x32b.x{}.b32 {}, {};\\n\"", load ? "ld" : "st", piece,
-           load ? list : at, load ? at : list);
-  }
-}
-
-/// The operands x[0], x[1], ... under `constraint`, eight a line.
-void emit_operands(Writer& w, int columns, const char* constraint) {
-  for (int i = 0; i < columns; i += 8) {
-    std::string list;
-    for (int j = i; j < i + 8; ++j) list += fmt::format("\"{}\"(x[{}]), ", constraint, j);
-    w.line("      {}", list.substr(0, list.size() - (i + 8 < columns ? 1 : 2)));
-  }
-}
-
-void add_tmem_load(Prelude& prelude, int columns) {
-  Writer w;
-  w.comment("{} columns of this lane's row, with the wait for them.", columns);
-  w.open("__device__ __forceinline__ void tmem_load_{0}(float (&x)[{0}], u32 at)", columns);
-  w.line("asm volatile(");
-  emit_accesses(w, columns, true);
-  w.line("    \"tcgen05.wait::ld.sync.aligned;\" :");
-  emit_operands(w, columns, "=f");
-  w.line("    : \"r\"(at));");
-  w.close();
-  prelude.add(fmt::format("tmem_load_{}", columns), w.take());
-}
-
-void add_tmem_store(Prelude& prelude, int columns) {
-  Writer w;
-  w.comment("{} columns of this lane's row.", columns);
-  w.open("__device__ __forceinline__ void tmem_store_floats_{0}(u32 at, const float (&x)[{0}])", columns);
-  w.line("asm volatile(");
-  emit_accesses(w, columns, false);
-  w.line("    ::\"r\"(at),");
-  emit_operands(w, columns, "f");
-  w.line("    : \"memory\");");
-  w.close();
-  prelude.add(fmt::format("tmem_store_{}", columns), w.take());
-}
-
-void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
+void use_sections(Prelude& prelude, const PrefillPlan& p) {
   for (const char* section :
        {"types", "smem_address", "elect_one", "setmaxnreg", "mbarrier_init", "fence_mbarrier_init",
         "mbarrier_expect_tx", "mbarrier_arrive", "mbarrier_wait", "prefetch_tensor_map", "tma_load",
@@ -143,9 +94,9 @@ void use_sections(Prelude& prelude, const PrefillPlan& p, int piece) {
   }
   softmax_of(p).use(prelude);
   p.modifier->use(prelude);
-  add_tmem_load(prelude, p.BN);
-  add_tmem_load(prelude, piece);
-  add_tmem_store(prelude, piece);
+  p.scores_access().add_load(prelude);
+  p.output_access().add_load(prelude);
+  p.output_access().add_store(prelude);
 }
 
 /// S of one chunk of K.
@@ -313,13 +264,16 @@ void emit_clean_range(Writer& w, const PrefillPlan& p) {
     w.line("const int clean_begin = {};", p.mask->first_key("position + 31", "work.batch"));
 }
 
-Holes tile_holes(const PrefillPlan& p, int piece) {
+Holes tile_holes(const PrefillPlan& p) {
   const auto& f = p.fa4;
   Holes holes;
   holes.number("BN", p.BN)
       .number("ov_depth", p.ov_depth)
       .number("v_steps", p.v_steps())
-      .number("piece", piece);
+      .number("piece", p.output_access().registers())
+      .text("load_scores", p.scores_access().load())
+      .text("load_output", p.output_access().load())
+      .text("store_output", p.output_access().store());
   const auto word = [](unsigned x) { return fmt::format("{:#x}u", x); };
   holes.text("scores_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.BN, false)));
   holes.text("output_kind", word(layout::tcgen05_instruction(p.config.dtype, 128, p.ov_depth, true)));
@@ -448,12 +402,11 @@ void add_roles(Holes& holes, const PrefillPlan& p) {
 }  // namespace
 
 KernelSource emit_prefill(const PrefillPlan& p) {
-  const int piece = p.ov_depth % 32 == 0 ? 32 : 16;
   Prelude prelude("sm100.cuh");
-  use_sections(prelude, p, piece);
+  use_sections(prelude, p);
   const auto params = without_fixed_heads(kernel_params(p), p.config);
   const std::string name = *p.config.name;
-  Holes holes = tile_holes(p, piece);
+  Holes holes = tile_holes(p);
   add_memory(holes, p);
   add_roles(holes, p);
 

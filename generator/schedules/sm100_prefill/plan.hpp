@@ -12,6 +12,7 @@
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm100/tma_consumer_pipeline.hpp"
+#include "generator/systems/sm100/tmem_access.hpp"
 #include "generator/systems/sm90/mha_operand.hpp"
 #include "generator/systems/sm90/smem_map.hpp"
 
@@ -52,6 +53,9 @@ struct PrefillPlan {
   /// Bytes from one tile of Q to the other; O of a tile leaves through its Q's place.
   int q_stride() const { return std::max(q_bytes(), o_panels() * kPanelBytes); }
   TensorMemoryMap tmem() const { return {fa4.tmem_s1, fa4.tmem_o0, fa4.tmem_o1, fa4.tmem_used}; }
+  /// A thread's accessors of tensor memory: of its row of S at once, of its row of O in pieces.
+  TmemAccess scores_access() const { return {BN, kRows}; }
+  TmemAccess output_access() const { return {ov_depth % 32 == 0 ? 32 : 16, kRows}; }
   /// Keys of P after which products with V begin: all but the last 32, or all where P is one piece.
   int first_keys() const { return fa4.num_pv_stages == 1 ? BN : BN - 32; }
   int k_steps() const { return (depth + fa4.MMA_K - 1) / fa4.MMA_K; }
