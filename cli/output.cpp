@@ -99,46 +99,80 @@ double Stopwatch::ms() const {
   return static_cast<double>(now_ns() - start_ns_) / 1e6;
 }
 
-void ProgressCount::show(std::size_t done, const std::string& what) const {
-  const double ms = watch_.ms();
-  std::string left;
-  if (done > 0 && ms > 1000) {
-    const auto part = static_cast<double>(done);
-    left = ", " + time_text(ms * 1e3 / part * (static_cast<double>(total_) - part)) + " left";
-  }
-  progress(fmt::format("{} of {}{}: {}", done + 1, total_, left, what));
-}
-
-struct ProgressClock::Ticker {
+struct ProgressLine::Ticker {
   std::mutex mutex;
-  std::condition_variable over;
+  std::condition_variable changed;
   bool ended = false;
+  Text text;
+  Stopwatch since;
   std::thread thread;
+
+  // With the mutex held.
+  void paint() const { progress(text(since.ms() / 1e3)); }
+  void run() {
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, std::chrono::seconds(1), [this] { return ended; })) paint();
+  }
 };
 
-ProgressClock::ProgressClock(std::string what) {
-  progress(what);
+ProgressLine::ProgressLine() = default;
+
+void ProgressLine::show(Text text) {
   if (isatty(STDERR_FILENO) == 0) return;
-  ticker_ = std::make_unique<Ticker>();
-  ticker_->thread = std::thread([ticker = ticker_.get(), what = std::move(what)] {
-    std::unique_lock lock(ticker->mutex);
-    for (int seconds = 1;
-         !ticker->over.wait_for(lock, std::chrono::seconds(1), [&] { return ticker->ended; }); ++seconds) {
-      if (seconds > 1) progress(fmt::format("{}, {}", what, time_text(seconds * 1e6)));
-    }
+  const bool first = !ticker_;
+  if (first) ticker_ = std::make_unique<Ticker>();
+  const std::lock_guard lock(ticker_->mutex);
+  ticker_->text = std::move(text);
+  ticker_->since = Stopwatch();
+  ticker_->paint();
+  if (first) ticker_->thread = std::thread([ticker = ticker_.get()] { ticker->run(); });
+}
+
+ProgressLine::~ProgressLine() {
+  if (!ticker_) return;
+  {
+    const std::lock_guard lock(ticker_->mutex);
+    ticker_->ended = true;
+  }
+  ticker_->changed.notify_one();
+  ticker_->thread.join();
+  progress("");
+}
+
+namespace {
+
+/// ", 12 s" from the second second on.
+std::string going_on(double seconds) {
+  return seconds < 2 ? "" : ", " + time_text(std::floor(seconds) * 1e6);
+}
+
+std::string time_left(double seconds) {
+  return time_text(std::max(seconds, 0.0) * 1e6) + " left";
+}
+
+}  // namespace
+
+void ProgressCount::show(std::size_t done, const std::string& what) {
+  const double before = watch_.ms() / 1e3;
+  const std::string place = fmt::format("{} of {}{}", done + 1, at_most_ ? "at most " : "", total_);
+  if (done == 0 || before < 1) {
+    ProgressLine::show([=](double seconds) { return place + going_on(seconds) + ": " + what; });
+    return;
+  }
+  const double left =
+      before / static_cast<double>(done) * static_cast<double>(total_ - std::min(done, total_));
+  ProgressLine::show([=](double seconds) { return place + ", " + time_left(left - seconds) + ": " + what; });
+}
+
+void ProgressDeadline::show(const std::string& what) {
+  const double left = limit_ - watch_.ms() / 1e3;
+  ProgressLine::show([=, limited = limit_ > 0](double seconds) {
+    return limited ? time_left(left - seconds) + ": " + what : what + going_on(seconds);
   });
 }
 
-ProgressClock::~ProgressClock() {
-  if (ticker_) {
-    {
-      const std::lock_guard lock(ticker_->mutex);
-      ticker_->ended = true;
-    }
-    ticker_->over.notify_one();
-    ticker_->thread.join();
-  }
-  progress("");
+ProgressClock::ProgressClock(const std::string& what) {
+  ProgressLine::show([what](double seconds) { return what + going_on(seconds); });
 }
 
 }  // namespace kiln::cli

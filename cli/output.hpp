@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -45,30 +46,55 @@ class Stopwatch {
   std::int64_t start_ns_;
 };
 
-/// Work of known length on the progress line: "compiling 34 of 120, 12 s left". The time left is told from the
-/// second step and the second second on.
-class ProgressCount {
+/// A progress line that is painted again every second; its end erases it. Nothing when standard error is no terminal.
+class ProgressLine {
  public:
-  explicit ProgressCount(std::size_t total) : total_(total) {}
-  /// `done` of the total are over; `what` is what the next one is.
-  void show(std::size_t done, const std::string& what) const;
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
 
- private:
-  std::size_t total_;
-  Stopwatch watch_;
-};
-
-/// Work of unknown length: from the second second on the progress line tells how long it has been going on.
-class ProgressClock {
- public:
-  explicit ProgressClock(std::string what);
-  ~ProgressClock();
-  ProgressClock(const ProgressClock&) = delete;
-  ProgressClock& operator=(const ProgressClock&) = delete;
+ protected:
+  using Text = std::function<std::string(double seconds)>;
+  ProgressLine();
+  ~ProgressLine();
+  /// Paints `text` now and every second, called with the seconds since now.
+  void show(Text text);
 
  private:
   struct Ticker;
   std::unique_ptr<Ticker> ticker_;
+};
+
+/// Work of known length: "34 of 120, 12 s left: compiling". The time left is told from the second step and the second
+/// second on; before that, how long the first step has been going on.
+class ProgressCount : ProgressLine {
+ public:
+  /// `at_most`: the work may end before `total` steps.
+  explicit ProgressCount(std::size_t total, bool at_most = false) : total_(total), at_most_(at_most) {}
+  /// `done` of the total are over; `what` is what the next one is.
+  void show(std::size_t done, const std::string& what);
+
+ private:
+  std::size_t total_;
+  bool at_most_;
+  Stopwatch watch_;
+};
+
+/// Work that ends after a given time at the latest: "12 s left: what".
+class ProgressDeadline : ProgressLine {
+ public:
+  /// Without a limit (0) the line tells how long the step has been going on.
+  explicit ProgressDeadline(double limit_seconds) : limit_(limit_seconds) {}
+  void show(const std::string& what);
+
+ private:
+  double limit_;
+  Stopwatch watch_;
+};
+
+/// Work of unknown length: from the second second on the progress line tells how long it has been going on.
+class ProgressClock : ProgressLine {
+ public:
+  explicit ProgressClock(const std::string& what);
 };
 
 }  // namespace kiln::cli

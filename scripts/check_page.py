@@ -40,7 +40,11 @@ try {
     enter(matrix.children[matrix.children.length - 1]);
     const first = say.textContent, hot = lanes.querySelectorAll(".hot").length;
     enter([...lanes.children].find(c => c.classList.contains("hot")));
-    return {same: say.textContent === first, hot, back: matrix.querySelectorAll(".hot").length, text: first,
+    const press = (grid, k) => grid.dispatchEvent(new KeyboardEvent("keydown", {key: k, bubbles: true}));
+    const kept = say.textContent, back = matrix.querySelectorAll(".hot").length;
+    press(matrix, "ArrowRight"); const right = say.textContent; press(matrix, "ArrowLeft"); press(lanes, "ArrowDown");
+    const keyed = matrix.tabIndex === 0 && lanes.tabIndex === 0 && right.endsWith("holds row 0, column 1") && say.textContent.startsWith("lane 1, element 0 ");
+    return {keyed, same: kept === first, hot, back, text: first,
             bijection: [...matrix.children].every(c => c.textContent)};
   });
   out.swizzles = document.querySelectorAll("#swizzles .cells").length;
@@ -90,6 +94,7 @@ def problems_of(name, answer, console, diff=False):
               "a line names its emitter": "written by" in answer.get("emitter", ""),
               "fragments": len(fragments) >= 2,
               "hover goes both ways": all(f["same"] and f["hot"] == 1 and f["back"] == 1 for f in fragments),
+              "arrow keys move in both pictures": all(f["keyed"] for f in fragments),
               "each element of the matrix is in one register": all(f["bijection"] for f in fragments),
               "shared memory": answer.get("regions", 0) >= 2 and 60 < answer.get("covered", 0) <= 100.5,
               "waits of a run": answer.get("waits", 0) > 3 and answer.get("path", 0) > 1 and "warp" in answer.get("waited", ""),

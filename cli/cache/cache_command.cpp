@@ -67,9 +67,15 @@ int list(bool json) {
   return 0;
 }
 
+template <class Work>
+auto with_clock(const std::string& what, const Work& work) {
+  const ProgressClock clock(what);
+  return work();
+}
+
 int verify(bool json) {
   Cache cache = open_cache();
-  const CacheVerifyResult result = cache.verify();
+  const CacheVerifyResult result = with_clock("reading every entry", [&] { return cache.verify(); });
   if (json) {
     print_json({{"checked", result.checked}, {"bad", result.bad}});
   } else {
@@ -109,9 +115,8 @@ std::string emulated_targets() {
 
 int doctor(bool json) {
   Runtime runtime;
-  progress("looking for compilers and devices");
-  const DoctorReport report = runtime.doctor();
-  progress("");
+  const DoctorReport report =
+      with_clock("looking for compilers and devices", [&] { return runtime.doctor(); });
   if (json) {
     Json document{{"kiln", report.kiln_version},
                   {"compilers", Json::array()},
@@ -194,9 +199,16 @@ Action add_cache(CLI::App& command, Common& common) {
     if (*list_app) return list(common.json);
     if (*verify_app) return verify(common.json);
     if (*prune_app) return count(common.json, "removed", open_cache().prune(size_option(options->size)));
-    if (*export_app)
-      return count(common.json, "exported", open_cache().export_to(options->file, options->keys));
-    if (*import_app) return count(common.json, "imported", open_cache().import_from(options->file));
+    if (*export_app) {
+      return count(common.json, "exported", with_clock("writing " + options->file, [&] {
+                     return open_cache().export_to(options->file, options->keys);
+                   }));
+    }
+    if (*import_app) {
+      return count(common.json, "imported", with_clock("reading " + options->file, [&] {
+                     return open_cache().import_from(options->file);
+                   }));
+    }
     return *clear_app ? count(common.json, "removed", open_cache().clear()) : 2;
   };
 }

@@ -55,19 +55,19 @@ int bench(const Options& options, bool json) {
   std::string problem;
   if (!options.source.empty() && options.configs.size() > 1)
     throw Error(ErrorCode::bad_input, "--source takes the place of one config's kernel; name one config");
+  ProgressCount progress_line(options.configs.size());
   for (const std::string& argument : options.configs) {
     const Config config = load_config(argument);
     Plan plan = make_plan(config);
     const Workload work = options.problem.workload(plan.resolved());
     if (options.tuned) plan = make_plan(load_winner(config, device, work.shape));
     const KernelSource source = source_of(plan, options.source);
-    progress("timing " + source.manifest.name);
+    progress_line.show(document.size(), "timing " + source.manifest.name);
     const std::shared_ptr<Kernel> kernel = runtime.load(source);
     RunOptions run_options;
     run_options.warmup = options.warmup;
     run_options.iterations = options.iterations;
     const RunResult result = run_workload(runtime, *kernel, work, run_options);
-    progress("");
     const MaskConfig mask = plan.resolved().mask.value_or(MaskConfig{});
     const double us = result.launch_us;
     // Only what the mask leaves visible counts as work.

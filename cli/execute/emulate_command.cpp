@@ -58,10 +58,13 @@ int emulate(const EmulateOptions& options, bool json) {
   const bool several = file.launches.size() > 1;
   bool good = true, completed = true;
   Json documents = Json::array();
+  ProgressCount count(file.launches.size());
   for (std::size_t i = 0; i < file.launches.size() && completed; ++i) {
     const LaunchPlan& plan = file.launches[i];
     const Stopwatch watch;
+    count.show(i, "running " + demangled(plan.kernel));
     const em::Report report = session.run(plan);
+    progress("");
     completed = report.completed;
     good &= completed && std::none_of(report.findings.begin(), report.findings.end(),
                                       [](const em::Finding& f) { return f.severity != em::Severity::note; });

@@ -39,16 +39,19 @@ struct FileTensor {
   std::int64_t dim(std::size_t from_the_end) const { return array.shape[array.shape.size() - from_the_end]; }
 };
 
-FileTensor load_tensor(const std::string& path, bool ragged, std::int64_t depth) {
-  FileTensor tensor{path, read_npy(path)};
+FileTensor checked(FileTensor tensor, bool ragged, std::int64_t depth) {
   const std::size_t rank = ragged ? 3 : 4;
   const char* form = ragged ? "[total, heads, depth]" : "[batch, seqlen, heads, depth]";
   if (tensor.array.shape.size() != rank) {
-    fail(fmt::format("{}: shape {} is not {}", path, shape_text(tensor.array.shape), form));
+    fail(fmt::format("{}: shape {} is not {}", tensor.path, shape_text(tensor.array.shape), form));
   }
   if (tensor.dim(1) != depth)
-    fail(fmt::format("{}: depth is {}, the config wants {}", path, tensor.dim(1), depth));
+    fail(fmt::format("{}: depth is {}, the config wants {}", tensor.path, tensor.dim(1), depth));
   return tensor;
+}
+
+FileTensor load_tensor(const std::string& path, bool ragged, std::int64_t depth) {
+  return checked({path, read_npy(path)}, ragged, depth);
 }
 
 /// The columns that a kernel reads of rows of K or V.
@@ -149,8 +152,9 @@ void ProblemOptions::declare(CLI::App& command, bool tensors) {
   command.add_option("--max-length", max_length, "Cut lengths of the trace to this");
   command.add_option("--seed", seed, "Seed of random tensors and of everything else random");
   if (!tensors) return;
-  command.add_option("--q", q,
-                     "Q as .npy: [batch, seqlen, heads, depth], or [total, heads, depth] with lengths");
+  command.add_option(
+      "--q", q,
+      "Q as .npy: [batch, seqlen, heads, depth], or [total, heads, depth] with lengths or a ragged config");
   command.add_option("--k", k, "K as .npy");
   command.add_option("--v", v, "V as .npy");
   command.add_option("--page-table", page_table,
@@ -229,7 +233,11 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   // Where rotary columns lie apart the columns that are read are all that the file has.
   const std::int64_t around =
       resolved.rope ? 0 : resolved.cache_depth.value_or(first + resolved.depth) - resolved.depth;
-  const FileTensor tq = load_tensor(q, shape.ragged, shape.depth),
+  const bool lengths = !lengths_q.empty() || !lengths_k.empty() || !trace.empty();
+  FileTensor loaded_q{q, read_npy(q)};
+  // A ragged kernel takes requests of equal length as well.
+  if (!lengths && loaded_q.array.shape.size() == 4) shape.ragged = false;
+  const FileTensor tq = checked(std::move(loaded_q), shape.ragged, shape.depth),
                    tk = load_tensor(k, shape.ragged, shape.depth + around);
   require_equal(tq.dim(2), heads_q, q, "--heads-q");
   require_equal(tk.dim(2), heads_kv, k, "--heads-kv");
@@ -237,7 +245,6 @@ Workload ProblemOptions::workload_from_files(const Config& resolved) const {
   shape.heads_kv = tk.dim(2);
   if (shape.ragged) {
     // Without lengths a ragged file is one request.
-    const bool lengths = !lengths_q.empty() || !lengths_k.empty() || !trace.empty();
     if (!lengths) {
       shape.lengths_q = {tq.dim(3)};
       shape.lengths_k = {tk.dim(3)};

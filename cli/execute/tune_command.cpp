@@ -39,8 +39,9 @@ class Bench {
         work_(options.problem.workload(resolved)),
         runtime_(options.device.runtime_options(options.problem.seed)),
         device_(runtime_.device()),
-        tolerance_(tolerance_of(resolved)) {
-    progress("computing the float64 reference");
+        tolerance_(tolerance_of(resolved)),
+        count_(options.limit, true) {
+    const ProgressClock clock("computing the float64 reference");
     const Semantics semantics = semantics_of(resolved, work_);
     reference_ = reference_attention(
         work_, semantics, choose_rows(work_.shape, semantics.mask, kReferenceBudget, options.problem.seed));
@@ -56,8 +57,7 @@ class Bench {
   Measurement measure(const Plan& plan, const std::string& keys) {
     ++measured_;
     const bool first = measured_ == 1;
-    progress(fmt::format("[{} of at most {}] {}", measured_, options_.limit,
-                         first ? "the planner's choice" : keys));
+    count_.show(measured_ - 1, first ? "the planner's choice" : keys);
     try {
       return judge(generate(plan));
     } catch (const Error& error) {
@@ -96,6 +96,7 @@ class Bench {
   const Tolerance tolerance_;
   Reference reference_;
   Stopwatch watch_;
+  ProgressCount count_;
   std::size_t measured_ = 0;
 };
 

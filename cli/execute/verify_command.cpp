@@ -58,7 +58,8 @@ void climb_emulated(const Options& options, const Plan& plan, const KernelSource
   std::vector<EmulatorOptions> runs(2 + static_cast<std::size_t>(options.random_runs.value_or(2)));
   runs[1].policy = EmulatorOptions::Policy::lazy;
   for (std::size_t i = 2; i < runs.size(); ++i) runs[i].policy = EmulatorOptions::Policy::random;
-  const ProgressCount count(runs.size());
+  const bool has_exact = has_exact_cases(plan.resolved());
+  ProgressCount count(runs.size() + (has_exact ? 1 : 0));
   for (std::size_t i = 0; i < runs.size(); ++i) {
     runs[i].seed = options.seed + i;
     count.show(i, "emulated run");
@@ -68,9 +69,12 @@ void climb_emulated(const Options& options, const Plan& plan, const KernelSource
     progress("");
     add_run(run, fmt::format("seed {}", runs[i].seed), findings);
   }
-  if (!has_exact_cases(plan.resolved())) return;
+  if (!has_exact) return;
+  count.show(runs.size(), "emulated run with exact products");
   const PosedCases exact = pose_exact_cases(plan.resolved(), cases, options.seed, 2);
-  add_run(run_posed(runtime, source, exact, runs[1]), "exact products", findings);
+  const LadderRun run = run_posed(runtime, source, exact, runs[1]);
+  progress("");
+  add_run(run, "exact products", findings);
 }
 
 // Every proof with its result; the list is the document's.

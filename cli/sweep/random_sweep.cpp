@@ -51,10 +51,11 @@ class RandomTrials {
   int run() {
     if (!json_) fmt::print("seed {}\n", options_.seed);
     std::fflush(stdout);
+    ProgressDeadline count(options_.minutes * 60);
     while (watch_.ms() < options_.minutes * 60e3 && (options_.trials == 0 || trials_ < options_.trials)) {
       const Json config = draw_.next();
-      progress(fmt::format("[{}] {}", trials_, config.dump()));
       ++trials_;
+      count.show(fmt::format("config {}: {}", trials_, config.dump().substr(0, 80)));
       const std::uint64_t seed = random_();
       if (const auto failure = trial(config, seed, true)) report_failure(config, seed, *failure);
       covered_.add(config);

@@ -27,6 +27,7 @@ namespace kiln::cli {
 namespace {
 
 constexpr int kShrinkTrials = 24;
+constexpr std::size_t kRefusedOnPage = 5000;
 
 struct Options {
   std::string file, shard, log, html;
@@ -86,7 +87,8 @@ class Sweep {
       return failed_.empty() ? 0 : 1;
     }
     if (!options_.no_compile) compile_and_run(selection);
-    if (!options_.html.empty()) write_atomically(options_.html, sweep_page(text.source_name, entries_));
+    if (!options_.html.empty())
+      write_atomically(options_.html, sweep_page(text.source_name, entries_, refused_, invalid_));
     report();
     return failed_.empty() ? 0 : 1;
   }
@@ -104,8 +106,9 @@ class Sweep {
 
   // L0 for all; this shard's part of the valid ones must also generate, and the same bytes twice.
   void validate(const std::vector<Combination>& combinations) {
+    ProgressCount count(total_);
     for (const Combination& combination : combinations) {
-      progress(fmt::format("generating {} of {}", valid_.size() + invalid_, total_));
+      count.show(valid_.size() + invalid_, "generating");
       const std::string text = combination.config.dump();
       try {
         const Plan plan = make_plan(parse_config(text, "sweep"));
@@ -121,6 +124,8 @@ class Sweep {
       } catch (const Error& error) {
         if (error.code() == ErrorCode::bad_config) {
           ++invalid_;
+          if (!options_.html.empty() && refused_.size() < kRefusedOnPage)
+            refused_.push_back({{"config", combination.config}, {"error", error.what()}});
         } else {
           fail(text, "generate", error.what());
         }
@@ -188,11 +193,20 @@ class Sweep {
     return true;
   }
 
+  // Members of this shard that are not in the log.
+  std::size_t to_compile(const Selection& selection) const {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < selection.order.size(); ++i)
+      count += shard_.has(i) && log_.find(valid_[selection.order[i]]->config, i < selection.run) == nullptr;
+    return count;
+  }
+
   void compile_and_run(const Selection& selection) {
     RuntimeOptions runtime_options;
     runtime_options.device = "emulated";
     Runtime runtime(runtime_options);
-    const ProgressCount count(selection.order.size());
+    ProgressCount count(to_compile(selection));
+    std::size_t done = 0;
     for (std::size_t i = 0; i < selection.order.size(); ++i) {
       if (!shard_.has(i)) continue;
       const Json& config = valid_[selection.order[i]]->config;
@@ -203,7 +217,7 @@ class Sweep {
         continue;
       }
       if (out_of_time()) continue;
-      count.show(i, config.dump());
+      count.show(done++, config.dump());
       Json entry = climb(runtime, config, i, run);
       if (entry["level"] != "passed") shrink(runtime, entry, i);
       log_.add(entry);
@@ -315,7 +329,14 @@ class Sweep {
       for (const auto& [value, times] : values.items()) list += fmt::format(" {} ({})", value, times.dump());
       fmt::print("covered: {}{}\n", pointer, list);
     }
-    for (const auto& [pointer, values] : never.items()) fmt::print("never: {} {}\n", pointer, values.dump());
+    std::string unset;
+    for (const auto& [pointer, values] : never.items()) {
+      if (values == "never set")
+        unset += " " + pointer;
+      else
+        fmt::print("never: {} {}\n", pointer, values.dump());
+    }
+    if (!unset.empty()) fmt::print("never set:{}\n", unset);
   }
 
   const Options& options_;
@@ -328,7 +349,7 @@ class Sweep {
   std::map<std::string, std::pair<std::size_t, std::size_t>> proofs_;  // held, made
   KeyCoverage covered_;                                                // of what was generated
   TargetSet targets_ = 0;
-  Json failed_ = Json::array(), entries_ = Json::array();
+  Json failed_ = Json::array(), entries_ = Json::array(), refused_ = Json::array();
   SweepLog log_;
   std::size_t resumed_ = 0;
 };

@@ -58,8 +58,11 @@ void SweepLog::add(const Json& entry) {
   if (std::fflush(file_.get()) != 0) throw Error(ErrorCode::environment, "--log: the disk is full");
 }
 
-std::string sweep_page(const std::string& title, const Json& entries) {
-  return filled_page("sweep.html", {{"title", title}, {"entries", entries}});
+std::string sweep_page(const std::string& title, const Json& entries, const Json& refused,
+                       std::size_t total_refused) {
+  return filled_page(
+      "sweep.html",
+      {{"title", title}, {"entries", entries}, {"refused", refused}, {"total_refused", total_refused}});
 }
 
 }  // namespace kiln::cli

@@ -30,7 +30,9 @@ class SweepLog {
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, &std::fclose};
 };
 
-/// A page with a matrix of what passed and failed by the values of two keys. `entries` as a log has them.
-std::string sweep_page(const std::string& title, const Json& entries);
+/// A page with a matrix of what passed and failed by the values of two keys. `entries` as a log has them,
+/// `refused` are `{config, error}` of the first of `total_refused` combinations that do not plan.
+std::string sweep_page(const std::string& title, const Json& entries, const Json& refused,
+                       std::size_t total_refused);
 
 }  // namespace kiln::cli

@@ -186,6 +186,11 @@ TEST_CASE("real tensors in, float32 tensors out, in the documented shapes") {
   const auto ragged = kiln::read_npy(scratch() + "ro.npy"), ragged_lse = kiln::read_npy(scratch() + "rl.npy");
   CHECK(ragged.shape == std::vector<std::int64_t>{66, 4, 64});
   CHECK(ragged.data == o.data);
+  // A kernel of ragged operands takes requests of equal length in the contiguous form.
+  const auto equal = run_kiln(
+      "run prefill_bf16_d64_ragged_causal_sm80 --device emulated --q q.npy --k k.npy --v v.npy --out eo.npy --check");
+  CHECK_MESSAGE(equal.status == 0, equal.err);
+  CHECK(kiln::read_npy(scratch() + "eo.npy").shape == o.shape);
   CHECK(ragged_lse.shape == std::vector<std::int64_t>{4, 66});
   CHECK(kiln::to_floats(ragged_lse)[40] == kiln::to_floats(lse)[4 * 33 + 7]);
 
