@@ -98,6 +98,10 @@ TEST_CASE("sm100_prefill: exponentials on the FMA pipe") {
     if (groups > 0) configs.push_back(keys);
   }
   check_up_the_ladder(configs);
+  // A larger share spills where no mask bounds the keys.
+  for (const char* keys : {R"("exp_offload": 0.5)", R"("exp_offload": 1, "depth": 128)"})
+    CHECK_THROWS_WITH(plan_of(keys), doctest::Contains("/exp_offload"));
+  CHECK_NOTHROW(plan_of(R"("exp_offload": 0.25)"));
 }
 
 TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
