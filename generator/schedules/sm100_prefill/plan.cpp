@@ -34,7 +34,6 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes(*m.kv_dtype == c.dtype, "/kv_dtype", "takes kv_dtype equal to dtype",
               std::string(to_string(c.dtype)));
   check.takes(*m.out_dtype != DType::f32, "/out_dtype", "writes O in 16 bits", "bf16, fp16");
-  check.takes(c.bn_cap.value_or(0) < kMostKeys, "/bn_cap", "has tiles of up to 128 keys anyway", "64, 96");
   for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}})
     check.takes(value <= 192, pointer, "takes rows of up to 192 columns", "192");
   return out.size() == before;
@@ -148,6 +147,14 @@ bool check_rows(const Config& c, const Refusals& refuse) {
   if (c.exp_offload.value_or(0.0) > most_offloaded(c)) {
     refuse(kName, {"/exp_offload"}, "a larger share of exponentials on the FMA pipe spills registers here",
            fmt::format("{}", most_offloaded(c)));
+    return false;
+  }
+  Config uncapped = c;
+  uncapped.bn_cap.reset();
+  const int widest = configure(uncapped).BN;
+  if (c.bn_cap && *c.bn_cap >= widest) {
+    refuse(kName, {"/bn_cap"}, fmt::format("tiles have at most {} keys here without it", widest),
+           widest > 64 ? std::to_string(widest - 32) : "to leave it out");
     return false;
   }
   return true;
