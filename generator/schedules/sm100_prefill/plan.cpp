@@ -154,7 +154,7 @@ bool check_rows(const Config& c, const Refusals& refuse) {
   const int widest = configure(uncapped).BN;
   if (c.bn_cap && *c.bn_cap >= widest) {
     refuse(kName, {"/bn_cap"}, fmt::format("tiles have at most {} keys here without it", widest),
-           widest > 64 ? std::to_string(widest - 32) : "to leave it out");
+           widest > 64 ? std::to_string(widest - 32) : "leave it out");
     return false;
   }
   return true;
