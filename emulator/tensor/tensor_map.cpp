@@ -12,11 +12,10 @@ namespace kiln::emulator {
 
 namespace {
 
-/// What the 128 bytes hold. The second word tells a map from stray memory. CUTLASS 4.4 clears bit 21 of that word in maps of
-/// small tensors (a workaround for drivers up to 13.1, in copy_traits_sm90_tma.hpp), so nothing may depend on that bit.
+/// What the 128 bytes hold. The first word tells a map from stray memory.
 struct Encoded {
-  std::uint64_t address;
   std::uint64_t magic;
+  std::uint64_t address;
   std::uint64_t dims[5];
   std::uint64_t strides[4];
   std::uint16_t box_minus_one[5];  // boxes reach 256, columns 1024 pixels
@@ -32,8 +31,7 @@ constexpr TensorType kPtxElementTypes[] = {
     TensorType::u64,      TensorType::s64,          TensorType::f16,           TensorType::f32,
     TensorType::f32_ftz,  TensorType::f64,          TensorType::bf16,          TensorType::tf32,
     TensorType::tf32_ftz, TensorType::u4x16_align8, TensorType::u4x16_align16, TensorType::u6x16_align16};
-constexpr std::uint64_t kMagic = 0x70616d3172536e74ull;
-static_assert((kMagic >> 21 & 1) == 0);
+constexpr std::uint64_t kMagic = 0x70616d3172736e74ull;
 
 Encoded pack(const TensorMapRequest& request) {
   Encoded e{};
