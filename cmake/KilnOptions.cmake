@@ -1,8 +1,10 @@
 # Warnings, sanitizers and ccache: what every target of kiln is compiled with.
 find_program(KILN_CCACHE ccache)
 if(KILN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${KILN_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${KILN_CCACHE})
+  # Paths count from the source folder, so that worktrees and fresh clones share one cache.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+                                  ${KILN_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 endif()
 
 # Programs run from the build folder on machines with other distributions: keep the C++ runtime inside.

@@ -104,6 +104,17 @@ TEST_CASE("sm100_prefill: exponentials on the FMA pipe") {
   CHECK_NOTHROW(plan_of(R"("exp_offload": 0.25)"));
 }
 
+TEST_CASE("sm100_prefill: bn_cap is below the tile that would be without it") {
+  const auto with_cap = [](int cap) { return plan_of(R"("depth": 128, "bn_cap": )" + std::to_string(cap)); };
+  const int widest = plan_of(R"("depth": 128)").resolved().BN.value();
+  CHECK_THROWS_AS(with_cap(widest), Error);
+  const Plan plan = with_cap(widest - 32);
+  CHECK(plan.resolved().BN.value() <= widest - 32);
+  // A resolved config has both keys, and plans to itself.
+  const Plan again = make_plan(plan.resolved());
+  CHECK(generate(again).text == generate(plan).text);
+}
+
 TEST_CASE("sm100_prefill: operands of sequences of different lengths") {
   check_up_the_ladder({
       R"("operand": {"kind": "ragged"}, "depth": 128, "mask": "causal")",

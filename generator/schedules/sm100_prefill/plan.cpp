@@ -150,7 +150,7 @@ bool check_rows(const Config& c, const Refusals& refuse) {
     return false;
   }
   Config uncapped = c;
-  uncapped.bn_cap.reset();
+  uncapped.BN.reset(), uncapped.bn_cap.reset();
   const int widest = configure(uncapped).BN;
   if (c.bn_cap && *c.bn_cap >= widest) {
     refuse(kName, {"/bn_cap"}, fmt::format("tiles have at most {} keys here without it", widest),
