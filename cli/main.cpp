@@ -168,6 +168,30 @@ int print_completion(const CLI::App& app, const std::string& shell) {
   return 0;
 }
 
+// `kiln help`, `kiln help cache prune`: what `--help` prints after those words.
+int print_help(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  std::string where;
+  for (const std::string& word : words) {
+    const auto commands = at->get_subcommands([](const CLI::App*) { return true; });
+    where += (where.empty() ? "" : " ") + at->get_name();
+    const auto named = [&](const CLI::App* command) { return command->get_name() == word; };
+    const auto found = std::find_if(commands.begin(), commands.end(), named);
+    if (found == commands.end()) {
+      std::vector<std::string_view> names;
+      for (const CLI::App* command : commands) names.push_back(command->get_name());
+      const std::string_view near = nearest(word, names);
+      return complain(
+          fmt::format("{} has no command '{}'; {}", where, word,
+                      near.empty() ? "see `" + where + " --help`" : fmt::format("did you mean '{}'?", near)),
+          2);
+    }
+    at = *found;
+  }
+  fmt::print("{}", at->help(where));
+  return 0;
+}
+
 int run(int argc, char** argv) {
   CLI::App app("kiln: attention kernels from JSON configs", "kiln");
   app.set_version_flag("--version", std::string(version()));
@@ -190,6 +214,10 @@ int run(int argc, char** argv) {
     fmt::print("{}", manual_page(app, version()));
     return 0;
   });
+  std::vector<std::string> words;
+  CLI::App* help = app.add_subcommand("help", "What a command does: `kiln help run` is `kiln run --help`");
+  help->add_option("COMMAND", words, "The command, and its own command: `kiln help cache prune`");
+  commands.emplace_back(help, [&] { return print_help(app, words); });
   app.footer(std::string("`kiln COMMAND --help` explains a command. ") + kConfigHelp);
   try {
     app.parse(argc, argv);

@@ -13,11 +13,14 @@ code, and something is done with it. A comment on the line before the fence says
   <!-- check: compile NAME -->  c, c++: syntax and types, put where tests/docs/NAME.in says BLOCK
   (diff)                        nothing here: scripts/check_ten_steps.py applies and builds them
   <!-- check: syntax -->        sh: bash accepts it, and kiln has the commands and options that are in it
+  <!-- check: torch -->         python: run with PyTorch under --torch, "cuda" read as "cpu", all of a page in one process
 
   console  commands after "$ " are run, what follows is compared with what they print; numbers may differ
   sh, python, json, cmake without a comment: syntax; json with a "target" is validated as a config
+  python in any case: the package has what is imported from it, and its functions the keywords that they are called with
 
-Blocks of one page share a folder and run in order. usage: scripts/check_docs.py [KILN] [--page NAME] [--verbose]
+Blocks of one page share a folder and run in order.
+usage: scripts/check_docs.py [KILN] [--page NAME] [--torch PYTHON] [--verbose]
 """
 import argparse
 import ast
@@ -30,6 +33,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import python_calls
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^( *)```([\w+]*)\s*$")
@@ -101,6 +106,7 @@ def check_links(page, problems):
 class Runner:
     def __init__(self, kiln, scratch):
         self.kiln, self.scratch, self.options = kiln, scratch, {}
+        self.calls = {}  # by page: what its blocks of Python have imported so far
         build = kiln.parent
         programs = scratch / "bin"
         programs.mkdir()
@@ -220,7 +226,9 @@ class Runner:
         elif language == "cmake":
             self.check_cmake(block)
         elif language == "python":
-            ast.parse(block.text)
+            wrong = list(self.calls.setdefault(block.page, python_calls.Blocks()).check(block.text))
+            if wrong:
+                raise Failure("; ".join(wrong))
             if what == "run":
                 missing = [name for name, found in self.has.items() if not found and f"import {name}" in block.text]
                 if missing:
@@ -236,13 +244,19 @@ class Runner:
                 self.run(block, ["bash", "-e"], block.text, status)
         else:
             raise Failure(f"nothing is known of how to check a block of '{language}'; see scripts/check_docs.py --help")
-        return what or "syntax"
+        return what if what and what != "torch" else "syntax"
+
+    def check_torch(self, blocks, python):
+        """Blocks of one page, in one process over PyTorch."""
+        text = "".join(block.text for block in blocks).replace('"cuda"', '"cpu"')
+        self.run(blocks[0], [python, "-"], text)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kiln", nargs="?", default=ROOT / "build/kiln", type=pathlib.Path)
     parser.add_argument("--page", help="only pages with this in their name")
+    parser.add_argument("--torch", metavar="PYTHON", help="an interpreter that has PyTorch: run the blocks that need it, and no others")
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     if not options.kiln.exists():
@@ -255,9 +269,17 @@ def main():
         runner = Runner(options.kiln.resolve(), scratch)
         for page in pages:
             links += check_links(page, problems)
-            for block in blocks_of(page):
-                if not block.language:
-                    continue  # text: a picture, a formula, output
+            blocks = [block for block in blocks_of(page) if block.language]  # the rest is pictures, formulas, output
+            if options.torch:
+                blocks = [block for block in blocks if block.what == "torch"]
+                try:
+                    if blocks:
+                        runner.check_torch(blocks, options.torch)
+                    done["torch"] = done.get("torch", 0) + len(blocks)
+                except (Failure, subprocess.TimeoutExpired) as error:
+                    problems.append(f"{blocks[0]} (python): {error}")
+                continue
+            for block in blocks:
                 begin = time.monotonic()
                 try:
                     how = runner.check(block)

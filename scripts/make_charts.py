@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the charts of README and docs/ from the tables of bench/RESULTS.md: docs/prefill_h200.svg, docs/decode_h200.svg.
+"""Draws the charts of README and docs/ from the tables of bench/RESULTS.md: docs/prefill_h200.svg, docs/decode_h200.svg,
+docs/compile_times.svg.
 Writes the measured points of the roofline of `kiln inspect --html`: templates/measured.json.
 
-One style: lines of at most four series with their names at their ends, the share of the GPU's limit on the y axis, text
+One style: lines of at most four series with their names at their ends, the share of the GPU's limit on the y axis (seconds for
+compilation), text
 of 14 px or more where a page is 840 px wide, colours for light and dark. usage: scripts/make_charts.py [--check]
 """
 import json
@@ -30,14 +32,14 @@ def table(heading, first):
     return [rows[begin]] + rows[begin + 2:]
 
 
-def panel(out, x0, width, height, title, names, labels, series, low, high):
+def panel(out, x0, width, height, title, names, labels, series, low, high, unit="{:.0%}"):
     px = lambda i: x0 + LEFT + i * (width - LEFT - RIGHT) / (len(labels) - 1)
     py = lambda v: height - BOTTOM - (v - low) / (high - low) * (height - TOP - BOTTOM)
     out.append(f'<text class="t" x="{x0 + 8}" y="50">{title}</text>')
     steps = [low + (high - low) * i / 4 for i in range(5)]
     for v in steps:
         out.append(f'<line class="g" x1="{x0 + LEFT}" x2="{x0 + width - RIGHT}" y1="{py(v):.0f}" y2="{py(v):.0f}"/>'
-                   f'<text class="m" x="{x0 + LEFT - 8}" y="{py(v) + 5:.0f}" text-anchor="end">{v:.0%}</text>')
+                   f'<text class="m" x="{x0 + LEFT - 8}" y="{py(v) + 5:.0f}" text-anchor="end">{unit.format(v)}</text>')
     for i, label in enumerate(labels):
         out.append(f'<text class="m" x="{px(i):.0f}" y="{height - 22}" text-anchor="middle">{label}</text>')
     ends = sorted(range(len(series)), key=lambda s: -series[s][-1])
@@ -81,6 +83,13 @@ def decode():
                [("batch x keys", ["kiln", "kiln, pages of 64", "cuDNN"], wanted, series, 0.4, 1.0)])
 
 
+def compile_times():
+    rows = table("Just-in-time path", "keys a tile")
+    series = [[float(row[column]) for row in rows[1:]] for column in (1, 2, 3)]
+    return svg("Config to cubin, cold, sm_90a prefill: CPU seconds of the process",
+               [("by keys a tile", ["depth 64", "depth 128", "128, window"], [row[0] for row in rows[1:]], series, 0, 2, "{:.1f} s")])
+
+
 def measured():
     """Prefill: 16k tokens, hidden size 2048, four tensors counted once. Decode: bytes of K and V alone, 32/8 heads."""
     heading = "Prefill beside FlashAttention-3 and cuDNN on one NVIDIA H200"
@@ -118,7 +127,8 @@ def main():
     if len(sys.argv) > 1 and sys.argv[1:] != ["--check"]:
         sys.exit(__doc__.strip())
     status = 0
-    for name, text in (("docs/prefill_h200.svg", prefill()), ("docs/decode_h200.svg", decode()), ("templates/measured.json", measured())):
+    for name, text in (("docs/prefill_h200.svg", prefill()), ("docs/decode_h200.svg", decode()),
+                       ("docs/compile_times.svg", compile_times()), ("templates/measured.json", measured())):
         path = ROOT / name
         if len(sys.argv) == 1:
             path.write_text(text)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Draws the pictures of docs/pictures.md from kiln's own data: fragments and swizzles from `kiln inspect --html`, stream-K
-from `decode_plan`. (The timelines there are those of `kiln inspect --timeline`.)
+from `decode_plan`. (The timelines there are those of `kiln inspect --timeline`.) Those of docs/context-parallel.md are
+drawn by parallel_pictures.py.
 
 usage: scripts/make_pictures.py [KILN]
 """
@@ -11,6 +12,8 @@ import re
 import subprocess
 import sys
 import tempfile
+
+import parallel_pictures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs/pictures"
@@ -123,6 +126,7 @@ def main():
     python = ROOT / ".venv/bin/python"
     stream_k("stream_k.svg", str(python) if python.exists() else sys.executable)
     emulated_device("emulated_device.svg")
+    parallel_pictures.draw(svg)
     print(f"{len(list(OUT.glob('*.svg')))} pictures in {OUT.relative_to(ROOT)}")
 
 

@@ -31,6 +31,18 @@ TEST_CASE("kiln alone prints its help") {
   CHECK(result.out == run_kiln("--help").out);
 }
 
+TEST_CASE("kiln help is --help of the command that it names") {
+  CHECK(run_kiln("help").out == run_kiln("--help").out);
+  CHECK(run_kiln("help run").out == run_kiln("run --help").out);
+  CHECK(run_kiln("help cache prune").out == run_kiln("cache prune --help").out);
+  for (const std::string words : {"rn", "cache prun", "run cache"}) {
+    const auto result = run_kiln("help " + words);
+    CHECK(result.status == 2);
+    CHECK_MESSAGE(kiln::test::is_one_line(result.err), result.err);
+  }
+  CHECK(run_kiln("help rn").err.find("did you mean 'run'?") != std::string::npos);
+}
+
 TEST_CASE("list on a terminal fits 100 columns") {
   const std::string out = scratch() + "list.txt";
   const std::string command = "script -qec '" KILN_COMMAND " list' /dev/null > " + out;

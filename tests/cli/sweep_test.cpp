@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -129,6 +130,41 @@ TEST_CASE("a part or a strength that is none is refused") {
     CHECK(result.status == 2);
     CHECK_MESSAGE(is_one_line(result.err), result.err);
   }
+}
+
+// A compiler that refuses every kernel with a sink stands for a fault of one key.
+TEST_CASE("a failing member is shrunk to the keys that fail") {
+  const std::string compiler = scratch() + "clang", log = scratch() + "shrunk.jsonl";
+  std::ofstream(compiler) << R"(#!/bin/sh
+clang=$(command -v clang-22) || exit 1
+for file; do
+  if [ -f "$file" ] && grep -q sink_score "$file"; then echo "kernel.hip:1:1: error: no sinks here" >&2; exit 1; fi
+done
+exec "$clang" "$@"
+)";
+  std::filesystem::permissions(compiler, std::filesystem::perms::owner_all);
+  const std::string sweep =
+      R"({"base": {"target": "gfx942", "operation": "prefill", "dtype": "bf16", "depth": 64,
+    "mask": "causal", "lse": true}, "grids": [{"sink": [false, true]}]})";
+  const auto result = run_kiln("sweep - --json --log " + log, sweep, "KILN_CLANG=" + compiler);
+  if (result.status == 3) {
+    MESSAGE("skipped: " << result.err);
+    return;
+  }
+  CHECK(result.status == 1);
+  const Json report = result.json();
+  CHECK(report["compiled"] == 1);
+  REQUIRE(report["failed"].size() == 1);
+  const Json& failed = report["failed"][0];
+  CHECK(failed["level"] == "compile");
+  CHECK(failed["error"].get<std::string>().find("no sinks here") != std::string::npos);
+  CHECK(failed["smallest"] == Json::parse(R"({"target": "gfx942", "operation": "prefill", "dtype": "bf16",
+    "depth": 64, "sink": true})"));
+  // From the log the same is told without another trial.
+  const auto again = run_kiln("sweep - --json --log " + log, sweep, "KILN_CLANG=" + compiler);
+  CHECK(again.status == 1);
+  CHECK(again.json()["resumed"] == 2);
+  CHECK(again.json()["failed"] == report["failed"]);
 }
 
 TEST_CASE("a sweep with a log goes on where it was, and makes a page") {
