@@ -159,8 +159,8 @@ void ProgressCount::show(std::size_t done, const std::string& what) {
     ProgressLine::show([=](double seconds) { return place + going_on(seconds) + ": " + what; });
     return;
   }
-  const double left =
-      before / static_cast<double>(done) * static_cast<double>(total_ - std::min(done, total_));
+  double left = before / static_cast<double>(done) * static_cast<double>(total_ - std::min(done, total_));
+  if (limit_ > 0) left = std::min(left, limit_ - before);
   ProgressLine::show([=](double seconds) { return place + ", " + time_left(left - seconds) + ": " + what; });
 }
 

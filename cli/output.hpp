@@ -68,14 +68,16 @@ class ProgressLine {
 /// second on; before that, how long the first step has been going on.
 class ProgressCount : ProgressLine {
  public:
-  /// `at_most`: the work may end before `total` steps.
-  explicit ProgressCount(std::size_t total, bool at_most = false) : total_(total), at_most_(at_most) {}
+  /// `at_most`: the work may end before `total` steps. No step begins after `limit_seconds` where that is not 0.
+  explicit ProgressCount(std::size_t total, bool at_most = false, double limit_seconds = 0)
+      : total_(total), at_most_(at_most), limit_(limit_seconds) {}
   /// `done` of the total are over; `what` is what the next one is.
   void show(std::size_t done, const std::string& what);
 
  private:
   std::size_t total_;
   bool at_most_;
+  double limit_;
   Stopwatch watch_;
 };
 

@@ -137,10 +137,23 @@ class Runner:
             self.options[command] = set(re.findall(r"--[\w-]+", result.stdout)) if result.returncode == 0 else None
         return self.options[command]
 
+    def check_names(self, words):
+        """Scripts, presets and test programs are there."""
+        presets = {preset["name"] for preset in json.loads((ROOT / "CMakePresets.json").read_text())["configurePresets"]}
+        for before, word in zip([""] + words, words):
+            suite = re.fullmatch(r"(?:build\S*/tests/)?kiln_test_(\w+)", word)
+            if before == "--preset" and word not in presets:
+                raise Failure(f"no preset {word}")
+            if re.match(r"(scripts|bench)/\w+\.(sh|py)$", word) and not (ROOT / word).exists():
+                raise Failure(f"no file {word}")
+            if suite and not (ROOT / "tests" / suite.group(1)).is_dir():
+                raise Failure(f"no suite {suite.group(1)}")
+
     def check_commands(self, block):
         text = re.sub(r"\\\n", " ", block.text)
         for line in re.split(r"\n|&&|;|\|", text):
             words = line.split("#")[0].split()
+            self.check_names(words)
             if len(words) < 2 or words[0] != "kiln":
                 continue
             words = words[:words.index("--")] if "--" in words else words

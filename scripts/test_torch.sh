@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Python suites over PyTorch: CPU tensors on the emulated device, against build/python.
+# The Python suites over PyTorch and the blocks of the manual that need it: CPU tensors on the emulated device, against build/python.
 #   scripts/test_torch.sh [FOLDER]     FOLDER: of the environment, build-torch by default; PyTorch and transformers come from PyPI
 # $KILN_TORCH_PYTHON: an interpreter that has PyTorch and NumPy, of the version that build/python was built for; nothing is installed then.
 set -euo pipefail
@@ -18,4 +18,6 @@ if grep -q "no PyTorch" build/torch_suites.log; then
   echo "test_torch.sh: $python cannot import torch" >&2
   exit 3
 fi
+echo "blocks of the manual that need PyTorch:"
+python3 scripts/check_docs.py --torch "$(command -v "$python")" || status=1
 exit "$status"

@@ -40,7 +40,7 @@ class Bench {
         runtime_(options.device.runtime_options(options.problem.seed)),
         device_(runtime_.device()),
         tolerance_(tolerance_of(resolved)),
-        count_(options.limit, true) {
+        count_(options.limit, true, options.minutes * 60) {
     const ProgressClock clock("computing the float64 reference");
     const Semantics semantics = semantics_of(resolved, work_);
     reference_ = reference_attention(
