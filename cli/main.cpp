@@ -188,7 +188,9 @@ int print_help(const CLI::App& app, const std::vector<std::string>& words) {
     }
     at = *found;
   }
-  fmt::print("{}", at->help(where));
+  // Not help(): that of the whole program is about the command that was given, which is this one.
+  where += (where.empty() ? "" : " ") + at->get_name();
+  fmt::print("{}", at->get_formatter()->make_help(at, where, CLI::AppFormatMode::Normal));
   return 0;
 }
 
