@@ -12,7 +12,9 @@ namespace kiln::emulator {
 
 namespace {
 
-/// What the 128 bytes hold. The first word tells a map from stray memory.
+/// What the 128 bytes hold. The first word tells a map from stray memory. CUTLASS 4.4 clears bit 21 of the second word in
+/// maps of small tensors (a workaround for drivers up to 13.1, in copy_traits_sm90_tma.hpp), a bit of the address here:
+/// the last field keeps it.
 struct Encoded {
   std::uint64_t magic;
   std::uint64_t address;
@@ -22,6 +24,7 @@ struct Encoded {
   std::uint8_t element_strides[5];
   std::uint8_t type, rank, interleave, swizzle, oob_fill, mode;
   std::int16_t lower_corner[3], upper_corner[3];
+  std::uint8_t address_bit;  // 1 where kClearedBit of the address is set
 };
 static_assert(sizeof(Encoded) <= 128);
 /// tensormap.replace.elemtype has its own numbers (PTX ISA, "tensormap.replace"), not those of
@@ -32,11 +35,13 @@ constexpr TensorType kPtxElementTypes[] = {
     TensorType::f32_ftz,  TensorType::f64,          TensorType::bf16,          TensorType::tf32,
     TensorType::tf32_ftz, TensorType::u4x16_align8, TensorType::u4x16_align16, TensorType::u6x16_align16};
 constexpr std::uint64_t kMagic = 0x70616d3172736e74ull;
+constexpr std::uint64_t kClearedBit = 1ull << 21;
 
 Encoded pack(const TensorMapRequest& request) {
   Encoded e{};
   e.magic = kMagic;
   e.address = request.address;
+  e.address_bit = (request.address & kClearedBit) != 0;
   e.type = static_cast<std::uint8_t>(request.type);
   e.rank = static_cast<std::uint8_t>(request.rank);
   e.interleave = static_cast<std::uint8_t>(request.interleave);
@@ -209,7 +214,7 @@ std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128
   TensorMapRequest r;
   r.type = static_cast<TensorType>(e.type);
   r.rank = e.rank;
-  r.address = e.address;
+  r.address = e.address | (e.address_bit != 0 ? kClearedBit : 0);
   r.interleave = static_cast<TensorInterleave>(e.interleave);
   r.swizzle = static_cast<Swizzle>(e.swizzle);
   r.oob_fill = static_cast<OobFill>(e.oob_fill);

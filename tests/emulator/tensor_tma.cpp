@@ -198,6 +198,24 @@ TEST_CASE("tensor maps round-trip, and stray bytes are no map") {
   CHECK(!decode_tensor_map(TensorMapBytes{}));
 }
 
+TEST_CASE("a tensor map keeps its address when bit 21 of its second word is cleared") {
+  // As CUTLASS does to maps of small tensors, for drivers up to 13.1.
+  for (const std::uint64_t address : {0xffffffff00ull, 0x200000ull, 0x100000ull}) {
+    CAPTURE(address);
+    TensorMapRequest map = plain_map();
+    map.address = address;
+    TensorMapBytes bytes = encode_tensor_map(map);
+    bytes[10] &= std::byte{0xdf};
+    const auto back = decode_tensor_map(bytes);
+    REQUIRE(back);
+    CHECK(back->address == address);
+    CHECK(encode_tensor_map(*back) == encode_tensor_map(map));
+    // A new address replaces the kept bit too.
+    REQUIRE(replace_tensor_map_field(bytes, TensorMapField::global_address, 0, 0x10000));
+    CHECK(decode_tensor_map(bytes)->address == 0x10000);
+  }
+}
+
 TEST_CASE("tensor maps: each rule of the driver is enforced with the offending value") {
   struct Case {
     std::function<void(TensorMapRequest&)> spoil;
