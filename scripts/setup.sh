@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/setup.sh [--help]
+usage: scripts/setup.sh [--tests] [--help]
 
 Installs, only where missing:
   - the Debian/Ubuntu packages that the build needs (apt-get, as root or through sudo)
@@ -16,11 +16,14 @@ Installs, only where missing:
   - what the pages of the manual are built with, in .venv/: mkdocs-material; the manual is readable without it
   - where the distribution has them, the compilers for AMD targets: clang 22 with lld (gfx90a, gfx942, gfx950) and
     HIPRTC 5.2 (gfx90a)
+  - with --tests, as scripts/test.sh calls it: Chromium, in which the pages of `kiln inspect --html` are opened
 Safe to run again; offline once done.
 TEXT
 }
+tests=0
 case "${1:-}" in
   "") ;;
+  --tests) tests=1 ;;
   -h | --help) usage; exit 0 ;;
   *) echo "setup.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
 esac
@@ -29,6 +32,7 @@ packages=(g++ cmake ninja-build pkg-config nlohmann-json3-dev libfmt-dev libcli1
   libxxhash-dev libzstd-dev libdlpack-dev locales)
 # Used when there, never required: a failure to install these is only said.
 extras=(ccache python3-dev clang-format clang-tidy clang-22 lld-22 libamdhip64-5 libhiprtc-builtins5)
+if [ "$tests" = 1 ]; then extras+=(chromium); fi
 
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi

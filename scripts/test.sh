@@ -49,7 +49,7 @@ check() {
   rm -f "$log"
 }
 
-scripts/setup.sh
+scripts/setup.sh --tests
 scripts/build.sh --help >/dev/null
 cmake --preset release -DKILN_LONG_SWEEPS=$long >/dev/null
 scripts/build.sh

@@ -6,8 +6,9 @@
 
 For inference. A causal mask or a sliding window without padding is the kernel's own, over dynamic and static caches; with padding, and for
 what is neither, a boolean mask is made as for "sdpa" and becomes a bit mask. Attention sinks (`s_aux`) and softcaps are those of the kernels.
-`generate_batch` (continuous batching) takes "paged|kiln": layers of full attention read the cache's pages where they are, sliding windows
-the rows that transformers gathers.
+`generate_batch` (continuous batching) takes "kiln", too; before transformers 5.23 it is called "paged|kiln" there. Layers of full attention
+read the cache's pages where they are when transformers gives a block table (its `max_blocks_per_request`; before 5.23 always); else, and
+under sliding windows, kiln reads the rows that transformers gathers.
 """
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def _counts(mask: torch.Tensor):
     """(keys of each sequence, window or None) of what `mask_function` gives where no mask is needed; None for another mask."""
     if mask is None or mask.dtype != torch.int32:
         return None
-    return mask[:, 0, 0, 0], (mask.shape[1] - 1 or None)
+    return mask[:, 0, 0, 0].contiguous(), (mask.shape[1] - 1 or None)  # transformers may have copied the expanded tensor
 
 
 def _window_of(mask_function, causal) -> Optional[int]:
@@ -71,6 +72,8 @@ def attention_forward(module, query: torch.Tensor, key: torch.Tensor, value: tor
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     rows, keys, values = (x.transpose(1, 2) for x in (query, key, value))
     common = dict(scale=scaling, softcap=softcap or 0.0, sink=s_aux.float() if s_aux is not None else None)
+    if kwargs.get("cu_seq_lens_q") is not None:
+        return _packed(module, rows, keys, values, common, **kwargs), None
     counts = _counts(attention_mask)
     if counts is not None:
         return _over_cache(rows, keys, values, *counts, common), None
@@ -91,6 +94,28 @@ def _over_cache(rows, keys, values, counts, window, common):
     out = kt.decode(rows.reshape(-1, *rows.shape[2:]), keys, values, page_table=kt.row_offsets(batch, 1, rows)[:-1, None], seqlens_k=counts,
                     continuous=True, cu_seqlens_q=kt.row_offsets(batch, length, rows), max_seqlen_q=length, max_seqlen_k=keys.shape[1], window=window, **common)
     return out.view(*rows.shape[:3], -1)
+
+
+def _packed(module, rows, keys, values, common, *, cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k, sliding_window=None,
+            block_table=None, k_cache=None, v_cache=None, **kwargs):
+    """Continuous batching as transformers has it since 5.23. rows [1, total, heads, depth]; keys and values [1, total_k, heads, depth] are
+    all that the sequences see, or with a block table the one new row of each, to be written into the pools of pages
+    [pages, page_size, heads, depth]. Returns [1, total, heads, depth]."""
+    window = sliding_window or getattr(module, "sliding_window", None) or None
+    rows, keys, values = (x.squeeze(0) for x in (rows, keys, values))
+    starts_k = cu_seq_lens_k.int()
+    common = dict(common, max_seqlen_k=max_length_k)
+    if block_table is None:
+        masked = {"window": window} if window else {"causal": True}
+        out = kt.attention(rows, keys, values, cu_seqlens_q=cu_seq_lens_q.int(), cu_seqlens_k=starts_k, max_seqlen_q=max_length_q, **masked, **common)
+        return out.unsqueeze(0)
+    batch = rows.shape[0]
+    lengths, table = starts_k.diff()[:batch], block_table[:batch]
+    last = (lengths - 1).clamp_(min=0).long()
+    pages = table.gather(1, torch.div(last, k_cache.shape[1], rounding_mode="floor")[:, None]).squeeze(1).long()
+    for pool, new in ((k_cache, keys), (v_cache, values)):
+        pool[pages, last % k_cache.shape[1]] = new
+    return kt.decode(rows, k_cache, v_cache, page_table=table, seqlens_k=lengths.contiguous(), window=window, **common).unsqueeze(0)
 
 
 def _layer(value, windowed: bool):
@@ -138,11 +163,47 @@ def paged_attention_forward(module, query: torch.Tensor, key: torch.Tensor, valu
     return kt.decode(rows, *pools, page_table=table, seqlens_k=starts_k.diff(), max_seqlen_k=longest_k, **common), None
 
 
+def _allow_continuous_batching(name: str) -> None:
+    """transformers since 5.23 takes implementations for continuous batching whose name has "flash" in it: those that need no mask and take
+    offsets of packed sequences. This one is of that kind."""
+    try:
+        from transformers.generation.continuous_batching import cache, continuous_api, initialization
+    except ImportError:
+        return
+    for module in (cache, continuous_api, initialization):
+        asked = getattr(module, "is_flash_attention_requested", None)
+        if asked is None or getattr(asked, "kiln", None) == name:
+            continue
+
+        def requested(config=None, requested_attention_implementation=None, version=None, asked=asked):
+            given = requested_attention_implementation if config is None else config._attn_implementation
+            return version is None if given == name else asked(config, requested_attention_implementation, version)
+
+        requested.kiln = name
+        module.is_flash_attention_requested = requested
+
+    # Block tables for steps of one token: transformers looks for FlashAttention's function there, which is not called for this name.
+    ensure = getattr(initialization, "ensure_decode_fast_path_is_available", None)
+    if ensure is None or getattr(ensure, "kiln", None) == name:
+        return
+
+    def available(config, cb_config, user_requested):
+        if config._attn_implementation != name:
+            return ensure(config, cb_config, user_requested)
+        kinds = initialization.group_layers_by_attn_type(config)
+        if not all(initialization.ATTN_TYPE_TO_ALLOCATOR[kind].supports_block_table for kind in kinds):
+            cb_config.max_blocks_per_request = 0
+
+    available.kiln = name
+    initialization.ensure_decode_fast_path_is_available = available
+
+
 def register(name: str = "kiln") -> None:
-    """Makes `attn_implementation=name` known to transformers, and "paged|" + name for continuous batching."""
+    """Makes `attn_implementation=name` known to transformers, for continuous batching as well ("paged|" + name before 5.23)."""
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface
 
     AttentionInterface.register(name, attention_forward)
     AttentionInterface.register(f"paged|{name}", paged_attention_forward)
     AttentionMaskInterface.register(name, mask_function)
+    _allow_continuous_batching(name)
