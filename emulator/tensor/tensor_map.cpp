@@ -12,9 +12,9 @@ namespace kiln::emulator {
 
 namespace {
 
-/// What the 128 bytes hold. The first word tells a map from stray memory. CUTLASS 4.4 clears bit 21 of the second word in
-/// maps of small tensors (a workaround for drivers up to 13.1, in copy_traits_sm90_tma.hpp), a bit of the address here:
-/// the last field keeps it.
+/// What the 128 bytes hold. The first word tells a map from stray memory. CUTLASS 4.4 clears bit 21 of the second word
+/// in maps of small tensors (a workaround for drivers up to 13.1, in copy_traits_sm90_tma.hpp), a bit of the address
+/// here: the last field keeps it.
 struct Encoded {
   std::uint64_t magic;
   std::uint64_t address;
