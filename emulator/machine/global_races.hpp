@@ -104,8 +104,10 @@ class GlobalRaces {
   void fence(Warp& w);
   /// A strong access: it races with weak ones that nothing orders, and with strong ones of a block that is outside the
   /// scope of one of the two. The caller holds the launch's `atomics` from here until the value is read or written and
-  /// publish() and observe() are done: what is noted of a word is in the order of its values.
-  void strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write);
+  /// publish() and observe() are done: what is noted of a word is in the order of its values. `unit`: of the warp's
+  /// asynchronous unit, as access().
+  void strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes, bool write,
+                     std::uint32_t unit = 0, std::uint32_t epoch = 0);
   /// A lane of `w` publishes, and other lanes have done what it does not know of.
   void note_unmet(Warp& w);
   /// What shows when all blocks have ended.

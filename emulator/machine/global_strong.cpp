@@ -75,9 +75,9 @@ void GlobalRaces::check_scope(const Judged& a, std::uint64_t address) {
 }
 
 void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
-                                bool write) {
+                                bool write, std::uint32_t unit, std::uint32_t epoch) {
   if (address - base_ >= bytes_ || bytes > bytes_ - (address - base_)) return;
-  Judged a = judged(w, op, write, 0, 0);
+  Judged a = judged(w, op, write, unit, epoch);
   a.lane = lane;
   if (narrow_scopes_) check_scope(a, address);
   meet_weak(a, address, bytes);

@@ -1,6 +1,7 @@
 // Execution of bulk and tensor copies: what a copy moves, checked and begun.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "emulator/machine/machine.hpp"
 #include "emulator/machine/trace.hpp"
@@ -166,10 +167,17 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
     GlobalRaces& globals = *w.block->cluster->launch->globals;
     for (const ByteRange& range : shared_ranges(b.runs))
       r.access({w, op, lane, *b.source, range.begin, range.end - range.begin, false, unit, epoch});
-    for (const BoxRun& run : b.runs)
-      if (!run.oob && !b.reduce)
-        globals.access(w, op, lane, run.global, run.bytes, true, out, out_epoch,
-                       stores_the_same(*w.block->cluster, b, run));
+    Cluster& c = *w.block->cluster;
+    std::unique_lock lock(c.launch->atomics, std::defer_lock);
+    if (b.reduce) lock.lock();
+    for (const BoxRun& run : b.runs) {
+      if (run.oob) continue;
+      // Each element of a reduction is an atomic of GPU scope.
+      if (b.reduce)
+        globals.strong_access(w, op, lane, run.global, run.bytes, true, out, out_epoch);
+      else
+        globals.access(w, op, lane, run.global, run.bytes, true, out, out_epoch, stores_the_same(c, b, run));
+    }
     return;
   }
   if (b.kind == BulkCopy::Kind::load)

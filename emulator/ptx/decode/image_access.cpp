@@ -1,5 +1,6 @@
 // What texture and surface instructions share, and txq, suq, istypep.
 #include <algorithm>
+#include <cstring>
 
 #include "emulator/ptx/alu/each_lane.hpp"
 #include "emulator/ptx/decode/textures.hpp"
@@ -106,11 +107,13 @@ const Image* find_surface(Warp& w, const Op& op, int lane, u64 handle) {
   return find(w, op, lane, w.block->cluster->launch->memory->images.surfaces, handle, "surface");
 }
 
-std::uint8_t* image_memory(Warp& w, const Op& op, int lane, u64 address, std::uint32_t bytes, Access access) {
+std::uint8_t* image_memory(Warp& w, const Op& op, int lane, u64 address, std::uint32_t bytes, Access access,
+                           const std::uint8_t* fresh) {
   const Place p = locate(w, op, Space::global, address, bytes, lane, access);
   Cluster& c = *w.block->cluster;
   if (p.data != nullptr && c.findings && access != Access::atomic)
-    c.launch->globals->access(w, op, lane, address, bytes, access == Access::write);
+    c.launch->globals->access(w, op, lane, address, bytes, access == Access::write, 0, 0,
+                              fresh != nullptr && std::memcmp(p.data, fresh, bytes) == 0);
   return p.data;
 }
 

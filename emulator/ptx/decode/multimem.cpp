@@ -33,22 +33,26 @@ Place place_of(Warp& w, const Op& op, int lane, std::uint32_t bytes, Access acce
   return {};
 }
 
-/// As ordinary loads, stores and atomics of that memory would be.
-void track(Warp& w, const Op& op, const Multimem& m, int lane, u64 bound, std::uint32_t bytes) {
+/// As ordinary loads, stores and atomics of that memory would be. `silent`: stores what is there.
+void track(Warp& w, const Op& op, const Multimem& m, int lane, u64 bound, std::uint32_t bytes, bool silent) {
   const bool write = m.act != Multimem::Act::load, atomic = m.act == Multimem::Act::reduce;
-  if (!m.strong && !atomic)
-    return w.block->cluster->launch->globals->access(w, op, lane, bound, bytes, write);
+  GlobalRaces& globals = *w.block->cluster->launch->globals;
+  if (!m.strong && !atomic) return globals.access(w, op, lane, bound, bytes, write, 0, 0, silent);
+  globals.strong_access(w, op, lane, bound, bytes, write);
   w.global_words.access(w, op, lane, bound, bytes, {write, true, false});
   if (write) publish_global(w, op, lane, bound, atomic);
 }
 
-void perform(Warp& w, const Multimem& m, int lane, const Place& place) {
-  std::uint8_t buffer[32];
+/// What a lane stores or reduces with.
+void take_operands(const Warp& w, const Multimem& m, int lane, std::uint8_t* buffer) {
+  if (m.act == Multimem::Act::load) return;
   for (std::size_t i = 0; i < m.registers.size(); ++i) {
-    const u64 value =
-        m.act == Multimem::Act::load ? 0 : w.value(m.registers[i], static_cast<std::uint8_t>(m.width), lane);
+    const u64 value = w.value(m.registers[i], static_cast<std::uint8_t>(m.width), lane);
     std::memcpy(buffer + i * m.width, &value, m.width);
   }
+}
+
+void perform(Warp& w, const Multimem& m, int lane, const Place& place, const std::uint8_t* buffer) {
   const std::size_t bytes = m.registers.size() * m.width;
   switch (m.act) {
     case Multimem::Act::load:
@@ -81,8 +85,11 @@ void run_multimem(Warp& w, const Op& op) {
         place_of(w, op, lane, bytes, m.act == Multimem::Act::store ? Access::write : Access::read, bound);
     if (place.data == nullptr) return abort_cluster(c);
     const std::lock_guard lock(c.launch->atomics);
-    if (c.races) track(w, op, m, lane, bound, bytes);
-    perform(w, m, lane, place);
+    std::uint8_t buffer[32] = {};
+    take_operands(w, m, lane, buffer);
+    const bool silent = m.act == Multimem::Act::store && std::memcmp(place.data, buffer, bytes) == 0;
+    if (c.races) track(w, op, m, lane, bound, bytes, silent);
+    perform(w, m, lane, place, buffer);
     if (c.races && m.strong && m.act != Multimem::Act::store) observe_global(w, op, 1u << lane, bound);
   });
 }

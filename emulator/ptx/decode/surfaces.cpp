@@ -129,8 +129,11 @@ void run_sust(Warp& w, const Op& op) {
                                                : static_cast<std::uint32_t>(call.width) *
                                                      static_cast<std::uint32_t>(call.values.size());
     const u64 address = surface_address(w, op, call, *image, bytes, l);
-    std::uint8_t* data = address == 0 ? nullptr : image_memory(w, op, l, address, bytes, Access::write);
-    if (data != nullptr) store(w, call, *image, data, l);
+    std::uint8_t fresh[32] = {};
+    store(w, call, *image, fresh, l);
+    std::uint8_t* data =
+        address == 0 ? nullptr : image_memory(w, op, l, address, bytes, Access::write, fresh);
+    if (data != nullptr) std::memcpy(data, fresh, bytes);
   });
   ++w.block->cluster->progress;
 }
@@ -164,6 +167,7 @@ void run_sured(Warp& w, const Op& op) {
     std::uint8_t* const data = image_memory(w, op, l, address, bytes, Access::atomic);
     if (data == nullptr) return;
     if (c.races) {
+      c.launch->globals->strong_access(w, op, l, address, bytes, true);
       w.global_words.access(w, op, l, address, bytes, {true, true, false});
       publish_global(w, op, l, address, true);
     }

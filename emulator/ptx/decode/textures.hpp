@@ -28,9 +28,9 @@ ImageOperand image_operand(Decoder& d, const Operand& o);
 /// The texture or surface of a lane's handle; null: reported, and the cluster stops.
 const Texture* find_texture(Warp& w, const Op& op, int lane, std::uint64_t handle);
 const Image* find_surface(Warp& w, const Op& op, int lane, std::uint64_t handle);
-/// Memory of an image, checked and made known to the race tracker. Null: reported.
+/// Memory of an image, checked and made known to the race tracker. `fresh`: what a write will leave there. Null: reported.
 std::uint8_t* image_memory(Warp& w, const Op& op, int lane, std::uint64_t address, std::uint32_t bytes,
-                           Access access);
+                           Access access, const std::uint8_t* fresh = nullptr);
 
 /// txq and suq.
 void decode_query(Decoder& d, bool surface);
