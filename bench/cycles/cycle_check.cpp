@@ -3,8 +3,9 @@
 //   kiln_cycle_check [TABLE.csv ...]
 //
 // A table has a row a launch: shipped config, batch, heads, length, measured microseconds and the clock of the
-// multiprocessors meanwhile (MHz; 0: not known, the model's own). Without arguments it takes the tables beside this file.
-// Prints every row, the error and the rank correlation of the speeds (TFLOP/s, as times alone rank by size).
+// multiprocessors meanwhile (MHz; 0: not known, the model's own); of decode the length is that of the keys. Without arguments
+// it takes the tables beside this file. Prints every row, the error and the rank correlation of the speeds (TFLOP/s, of
+// decode TB/s: times alone rank by size).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -88,16 +89,20 @@ void check_table(Runtime& runtime, const std::string& path, std::map<std::string
     shape.depth = m.resolved.depth, shape.ov_depth = m.resolved.ov_depth.value_or(m.resolved.depth);
     shape.lengths_q.assign(static_cast<std::size_t>(r.batch), r.seqlen);
     shape.lengths_k = shape.lengths_q;
+    const bool decode = m.resolved.operation == Operation::decode;
+    if (decode) shape.lengths_q.assign(shape.lengths_k.size(), 1);
     const double us = predicted_us(m.model, m.resolved, shape, r.mhz * 1e-3), error = us / r.us - 1;
-    const double flop = counted_flop(m.resolved, shape) * 1e-6;
-    fmt::print("{:<42} S {:>5}  {:>7.1f} us {:>5.0f} TFLOP/s, predicted {:>7.1f} us {:>5.0f}  {:+.1f} %\n",
-               r.config, r.seqlen, r.us, flop / r.us, us, flop / us, 100 * error);
-    measured.push_back(flop / r.us), predicted.push_back(flop / us);
+    const double work =
+        decode ? counted_bytes(m.resolved, shape) * 1e-6 : counted_flop(m.resolved, shape) * 1e-6;
+    fmt::print("{:<42} {:>3} x {:>5}  {:>7.1f} us {:>6.2f} {}, predicted {:>7.1f} us {:>6.2f}  {:+.1f} %\n",
+               r.config, r.batch, r.seqlen, r.us, work / r.us, decode ? "TB/s" : "TFLOP/s", us, work / us,
+               100 * error);
+    measured.push_back(work / r.us), predicted.push_back(work / us);
     squares += error * error, sum += error, worst = std::max(worst, std::abs(error));
   }
   const auto n = static_cast<double>(measured.size());
   fmt::print(
-      "{}: {} launches, mean error {:+.1f} %, root mean square {:.1f} %, largest {:.1f} %, rank correlation of TFLOP/s "
+      "{}: {} launches, mean error {:+.1f} %, root mean square {:.1f} %, largest {:.1f} %, rank correlation of speeds "
       "{:.3f}\n",
       path, measured.size(), 100 * sum / n, 100 * std::sqrt(squares / n), 100 * worst,
       rank_correlation(measured, predicted));
@@ -108,7 +113,8 @@ void check_table(Runtime& runtime, const std::string& path, std::map<std::string
 int main(int argc, char** argv) try {
   std::vector<std::string> tables(argv + 1, argv + argc);
   if (tables.empty())
-    for (const char* name : {"h200_2026-11-23.csv", "h200_2026-11-22.csv"})
+    for (const char* name :
+         {"h200_2026-11-23.csv", "h200_2026-11-22.csv", "h200_2026-11-25.csv", "h200_decode_2026-11-22.csv"})
       tables.push_back(std::string(KILN_SOURCE_DIR "/bench/cycles/") + name);
   RuntimeOptions options;
   options.device = "emulated";

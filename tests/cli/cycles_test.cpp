@@ -51,8 +51,34 @@ TEST_CASE("the cycle model counts the products, exponentials and copies of a til
   CHECK(blackwell["busy"]["shared_memory"].get<double>() == doctest::Approx(2048).epsilon(0.02));
 }
 
+TEST_CASE(
+    "the cycle model of decode: every key comes once, at a multiprocessor's share of the memory's rate") {
+  struct Decode {
+    const char* config;
+    double tile_bytes, share;  ///< bytes a clock
+  };
+  // 64 keys of 2 x 128 columns of 16 bits; 64 latent rows of 576; 128 keys of 2 x 128 bytes.
+  for (const Decode& d : {Decode{"decode_bf16_d128_sm90a", 64.0 * 256 * 2, 4400 / (132 * 1.6)},
+                          Decode{"deepseek_mla_decode_sm90a", 64.0 * 576 * 2, 4400 / (132 * 1.6)},
+                          Decode{"decode_fp8_d128_paged64_sm100a", 128.0 * 256, 7300 / (148 * 1.855)}}) {
+    const auto m = model_of(d.config);
+    CAPTURE(d.config);
+    CHECK(m["busy"]["copy"].get<double>() == doctest::Approx(d.tile_bytes / d.share));
+    const double tile = m["clocks"]["tile"].get<double>(), of_read = m["of_read"].get<double>();
+    CHECK(of_read == doctest::Approx(m["busy"]["copy"].get<double>() / tile));
+    CHECK(of_read <= 1.001);
+    CHECK(m["launches"].size() == 6);
+    double before = 0;
+    for (const auto& l : m["launches"]) {  // as many keys or more
+      CHECK(l["of_read"].get<double>() < of_read);
+      CHECK(l["us"].get<double>() >= before * 0.999);
+      before = l["us"].get<double>();
+    }
+  }
+}
+
 TEST_CASE("the cycle model says what it has no model of") {
-  CHECK(model_of("decode_bf16_d128_sm90a")["problem"].get<std::string>().find("decode") != std::string::npos);
+  CHECK(model_of("gpt_oss_decode_sm90a")["problem"].get<std::string>().find("window") != std::string::npos);
   CHECK(model_of("prefill_bf16_d128_sm80")["problem"].get<std::string>().find("sm_90a") != std::string::npos);
   CHECK(run_kiln("inspect prefill_bf16_d128_sm90a --json").json().contains("cycle_model") == false);
 }

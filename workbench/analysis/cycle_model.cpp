@@ -17,16 +17,29 @@ namespace {
 constexpr std::size_t kEvents = 4'000'000;
 constexpr int kFewTiles = 6, kManyTiles = 18, kFewItems = 2, kManyItems = 4;
 
-/// Items of one block, each a head of its own, with the same number of tiles.
-std::unique_ptr<emulator::Trace> run_items(Runtime& runtime, const KernelSource& source,
-                                           const CycleRuns& runs, int items, int tiles) {
+/// Items of one block with the same number of tiles: prefill's are heads, decode's are sequences.
+ProblemShape shape_of(const CycleRuns& runs, const Manifest& manifest, int items, int tiles) {
   ProblemShape shape;
-  shape.heads_q = shape.heads_kv = items;
   shape.depth = runs.resolved.depth;
   shape.ov_depth = runs.resolved.ov_depth.value_or(shape.depth);
-  shape.lengths_q = {runs.rows};
-  shape.lengths_k = {static_cast<std::int64_t>(tiles) * runs.keys};
-  shape.ragged = source.manifest.operand != OperandKind::contiguous;
+  shape.ragged = manifest.operand != OperandKind::contiguous;
+  const std::int64_t keys = static_cast<std::int64_t>(tiles) * runs.keys;
+  if (runs.resolved.operation == Operation::prefill) {
+    shape.heads_q = shape.heads_kv = items;
+    shape.lengths_q = {runs.rows};
+    shape.lengths_k = {keys};
+    return shape;
+  }
+  shape.heads_kv = runs.resolved.kv_num_heads.value_or(1);
+  shape.heads_q = runs.resolved.num_q_heads.value_or(runs.resolved.group.value_or(std::min(runs.rows, 8)));
+  shape.lengths_q.assign(static_cast<std::size_t>(items), 1);
+  shape.lengths_k.assign(static_cast<std::size_t>(items), keys);
+  return shape;
+}
+
+std::unique_ptr<emulator::Trace> run_items(Runtime& runtime, const KernelSource& source,
+                                           const CycleRuns& runs, int items, int tiles) {
+  const ProblemShape shape = shape_of(runs, source.manifest, items, tiles);
   EmulatorOptions emulator;
   emulator.findings = false;
   emulator.num_sms = 1;
@@ -43,6 +56,21 @@ std::unique_ptr<emulator::Trace> run_items(Runtime& runtime, const KernelSource&
   if (!trace->complete())
     throw Error(ErrorCode::bad_input, "the cycle model has no room for this run's events");
   return trace;
+}
+
+/// Bytes of a key and its value, of one KV head.
+double row_bytes(const Config& resolved) {
+  const DType type = resolved.kv_dtype.value_or(resolved.dtype);
+  const int columns =
+      resolved.depth + (resolved.v_from_k.value_or(false) ? 0 : resolved.ov_depth.value_or(resolved.depth));
+  return static_cast<double>(columns) * static_cast<double>(size_of(type));
+}
+
+/// Each multiprocessor has its share of the memory's rate, where that is less than what L2 gives.
+CycleMachine reading_memory(CycleMachine machine) {
+  machine.copy_bytes =
+      std::min(machine.copy_bytes, machine.memory_gbps / (machine.multiprocessors * machine.ghz));
+  return machine;
 }
 
 double visible(const Config& resolved, std::int64_t q, std::int64_t k) {
@@ -62,8 +90,6 @@ double CycleModel::steady_tflops(double ghz) const {
 CycleRuns record_cycles(Runtime& runtime, const Plan& plan, const KernelSource& source) {
   CycleRuns runs;
   runs.resolved = plan.resolved();
-  if (runs.resolved.operation != Operation::prefill)
-    throw Error(ErrorCode::bad_input, "the cycle model is of prefill: decode is bound by the memory's rate");
   runs.rows = source.manifest.grid.block_rows;
   runs.keys = runs.resolved.BN.value_or(64);
   runs.resident = source.manifest.grid.ctas_per_sm;
@@ -73,17 +99,35 @@ CycleRuns record_cycles(Runtime& runtime, const Plan& plan, const KernelSource& 
   return runs;
 }
 
-CycleModel model_cycles(const CycleRuns& runs, const CycleMachine& machine) {
+double CycleModel::read_share() const {
+  return tile_bytes / reading_memory(*machine).copy_bytes / tile;
+}
+
+CycleModel model_cycles(const CycleRuns& runs, const CycleMachine& given) {
   CycleModel m;
-  m.machine = &machine;
+  m.machine = &given;
   m.rows = runs.rows, m.keys = runs.keys;
+  const bool decode = runs.resolved.operation == Operation::decode;
+  const CycleMachine machine = decode ? reading_memory(given) : given;
   const auto replay = [&](const auto& trace) { return replay_cycles(*trace, machine, runs.resident); };
   const CycleReplay few = replay(runs.few), long_items = replay(runs.long_items), many = replay(runs.many);
-  const double tiles = kFewItems * (kManyTiles - kFewTiles) * runs.resident;
+  if (decode) m.tile_bytes = runs.keys * row_bytes(runs.resolved);
+  // Decode cuts the tiles of all items into equal ranges, one a block: how many it had follows from what it copied.
+  constexpr auto kCopy = static_cast<std::size_t>(CycleResource::copy);
+  const auto tiles_since_few = [&](const CycleReplay& r, int whole) {
+    return decode ? (r.busy[kCopy] - few.busy[kCopy]) * machine.copy_bytes / m.tile_bytes
+                  : static_cast<double>(whole * runs.resident);
+  };
+  const double tiles = tiles_since_few(long_items, kFewItems * (kManyTiles - kFewTiles));
+  const double more_items = tiles_since_few(many, (kManyItems - kFewItems) * kFewTiles) / kFewTiles;
+  if (tiles <= 0 || more_items <= 0)
+    throw Error(
+        ErrorCode::bad_input,
+        "the cycle model needs tiles that grow with the keys: a window or a chunk reads no more of them");
   m.tile = (long_items.clocks - few.clocks) / tiles;
-  m.item = (many.clocks - few.clocks) / ((kManyItems - kFewItems) * runs.resident) - kFewTiles * m.tile;
+  m.item = (many.clocks - few.clocks) / more_items - kFewTiles * m.tile;
   m.start = few.clocks - kFewItems * runs.resident * (m.item + kFewTiles * m.tile);
-  m.item += machine.item_latency;
+  if (!decode) m.item += machine.item_latency;
   for (std::size_t r = 0; r < m.busy.size(); ++r) m.busy[r] = (long_items.busy[r] - few.busy[r]) / tiles;
   const auto* const most = std::max_element(m.busy.begin(), m.busy.end());
   m.bound = static_cast<CycleResource>(most - m.busy.begin());
@@ -105,7 +149,33 @@ double counted_flop(const Config& resolved, const ProblemShape& shape) {
   return 2 * pairs * static_cast<double>(shape.heads_q) * static_cast<double>(shape.depth + shape.ov_depth);
 }
 
+double counted_bytes(const Config& resolved, const ProblemShape& shape) {
+  double keys = 0;
+  for (const std::int64_t length : shape.lengths_k) keys += static_cast<double>(length);
+  return keys * static_cast<double>(shape.heads_kv) * row_bytes(resolved);
+}
+
+namespace {
+
+/// Clocks of the multiprocessor with the most work: all tiles end to end in equal ranges.
+double decode_clocks(const CycleModel& model, const ProblemShape& shape) {
+  const double group = static_cast<double>(shape.heads_q) / static_cast<double>(shape.heads_kv);
+  double tiles = 0, items = 0;
+  for (std::size_t i = 0; i < shape.lengths_q.size(); ++i) {
+    const double row_tiles = std::ceil(group * static_cast<double>(shape.lengths_q[i]) / model.rows);
+    const double heads = static_cast<double>(shape.heads_kv) * row_tiles;
+    tiles += heads * std::ceil(static_cast<double>(shape.lengths_k[i]) / model.keys);
+    items += heads;
+  }
+  const double share = model.machine->multiprocessors;
+  return model.start + std::ceil(tiles / share) * model.tile + std::max(1.0, items / share) * model.item;
+}
+
+}  // namespace
+
 double predicted_us(const CycleModel& model, const Config& resolved, const ProblemShape& shape, double ghz) {
+  const double rate = (ghz > 0 ? ghz : model.machine->ghz) * 1e3;
+  if (model.tile_bytes > 0) return decode_clocks(model, shape) / rate + model.machine->launch_us;
   std::vector<double> items;
   const bool causal = resolved.mask.value_or(MaskConfig{}).kind != MaskConfig::Kind::none;
   for (std::size_t i = 0; i < shape.lengths_q.size(); ++i) {
@@ -126,7 +196,7 @@ double predicted_us(const CycleModel& model, const Config& resolved, const Probl
     free.push(done);
     end = std::max(end, done);
   }
-  return end / ((ghz > 0 ? ghz : model.machine->ghz) * 1e3) + model.machine->launch_us;
+  return end / rate + model.machine->launch_us;
 }
 
 }  // namespace kiln
