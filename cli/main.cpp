@@ -179,6 +179,7 @@ int print_help(const CLI::App& app, const std::vector<std::string>& words) {
     const auto found = std::find_if(commands.begin(), commands.end(), named);
     if (found == commands.end()) {
       std::vector<std::string_view> names;
+      names.reserve(commands.size());
       for (const CLI::App* command : commands) names.push_back(command->get_name());
       const std::string_view near = nearest(word, names);
       return complain(

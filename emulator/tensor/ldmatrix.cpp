@@ -1,4 +1,4 @@
-// ldmatrix, stmatrix, movmatrix: 8 x 8 matrices of b16 between rows of 16 bytes and registers.
+// ldmatrix, stmatrix, movmatrix: matrices between rows of 16 bytes and registers.
 #include <cstring>
 
 #include "emulator/tensor/halves.hpp"
@@ -44,6 +44,33 @@ void stmatrix(int count, bool trans, const std::uint32_t* const* in, std::uint8_
       transpose_halves(lines, elements);
     }
     for (int row = 0; row < 8; ++row) std::memcpy(rows[8 * matrix + row], elements + 8 * row, 16);
+  }
+}
+
+void ldmatrix_bytes(int matrices, const std::uint8_t* const* rows, std::uint32_t* const* out) {
+  for (int i = 0; i < 2 * matrices; ++i)
+    for (int lane = 0; lane < 32; ++lane) {
+      std::uint32_t word = 0;
+      for (int b = 0; b < 4; ++b) {
+        const int row = 16 * (i / 2) + 4 * (lane % 4) + 2 * (i % 2) + b % 2;
+        word |= std::uint32_t{rows[row][lane / 4 + 8 * (b / 2)]} << 8 * b;
+      }
+      out[i][lane] = word;
+    }
+}
+
+void stmatrix_bytes(int count, const std::uint32_t* const* in, std::uint8_t* const* rows) {
+  for (int i = 0; i < count; ++i)
+    for (int lane = 0; lane < 32; ++lane)
+      for (int b = 0; b < 4; ++b)
+        rows[8 * i + 2 * (lane % 4) + b % 2][lane / 4 + 8 * (b / 2)] =
+            static_cast<std::uint8_t>(in[i][lane] >> 8 * b);
+}
+
+void widen_row(int bits, const std::uint8_t* row, std::uint8_t* out) {
+  for (int i = 0; i < 16; ++i) {
+    const int at = bits * i, first = row[at / 8], next = at % 8 + bits > 8 ? row[at / 8 + 1] : 0;
+    out[i] = static_cast<std::uint8_t>((first | next << 8) >> at % 8 & ((1 << bits) - 1));
   }
 }
 

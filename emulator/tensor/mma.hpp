@@ -55,6 +55,15 @@ FragmentPlace mma_place_d(const MmaOp& op, int lane, int index);
 void ldmatrix(int count, bool trans, const std::uint8_t* const* rows, std::uint32_t* const* out);
 /// stmatrix, the inverse: fills rows[8 * i + r] (16 bytes each).
 void stmatrix(int count, bool trans, const std::uint32_t* const* in, std::uint8_t* const* rows);
+/// ldmatrix.sync.aligned.m16n16.x{matrices}.trans of bytes, 1 or 2 matrices of 16 rows of 16 bytes. Registers 2 * i and
+/// 2 * i + 1 of lane l receive rows 4 * (l % 4) to + 3 of matrix i, two each, at columns l / 4 and l / 4 + 8: byte b has row
+/// b % 2 of the two and column b / 2 (PTX shows it in figures; this is what CuTe's copy traits of SM100 say).
+void ldmatrix_bytes(int matrices, const std::uint8_t* const* rows, std::uint32_t* const* out);
+/// stmatrix.sync.aligned.m16n8.x{count}.trans.b8: byte b of register i of lane l goes to rows[8 * i + 2 * (l % 4) + b % 2],
+/// column l / 4 + 8 * (b / 2).
+void stmatrix_bytes(int count, const std::uint32_t* const* in, std::uint8_t* const* rows);
+/// 16 elements of 4 or 6 bits, packed in the first 8 or 12 bytes of a row (b4x16_p64, b6x16_p32), to a byte each.
+void widen_row(int bits, const std::uint8_t* row, std::uint8_t* out);
 /// movmatrix.sync.aligned.m8n8.trans.b16.
 void movmatrix_trans(const std::uint32_t* in, std::uint32_t* out);
 

@@ -29,11 +29,7 @@ std::string expanded(std::string text) {
 
 /// What the emulated device does not have.
 bool missing(const std::string& form) {
-  for (const char* const start :
-       {"ldmatrix", "stmatrix", "st.bulk", "cvt.", "clusterlaunchcontrol", "cp.async.bulk"})
-    if (form.starts_with(start) && (!form.starts_with("cp.") || form.find("er4") != std::string::npos))
-      return true;
-  return false;
+  return form.starts_with("st.bulk");
 }
 
 std::vector<Form> read_forms() {

@@ -26,6 +26,29 @@ u64 row_address(const Warp& w, const Op& op, int lane) {
 void row_addresses(const Warp& w, const Op& op, u64* address) {
   for (int l = 0; l < 8 * op.count; ++l) address[l] = row_address(w, op, l);
 }
+/// Flags of an Op, besides 2 for .trans: bytes in matrices of 16 x 16 or 16 x 8, packed elements of 6 or 4 bits.
+constexpr unsigned kByteMatrix = 4, kSixBits = 8, kFourBits = 16;
+
+/// Rows to registers. `data` may come to point into `wide`.
+void load_matrices(const Op& op, const std::uint8_t** data, std::uint8_t (*wide)[16],
+                   std::uint32_t* const* out) {
+  if ((op.flags & (kSixBits | kFourBits)) != 0)
+    for (int l = 0; l < 8 * op.count; ++l) {
+      widen_row((op.flags & kSixBits) != 0 ? 6 : 4, data[l], wide[l]);
+      data[l] = wide[l];
+    }
+  if ((op.flags & kByteMatrix) != 0)
+    ldmatrix_bytes(op.count / 2, data, out);
+  else
+    ldmatrix(op.count, (op.flags & 2) != 0, data, out);
+}
+void store_matrices(const Op& op, const std::uint32_t* const* in, std::uint8_t* const* rows) {
+  if ((op.flags & kByteMatrix) != 0)
+    stmatrix_bytes(op.count, in, rows);
+  else
+    stmatrix(op.count, (op.flags & 2) != 0, in, rows);
+}
+
 void run_ldmatrix(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
   Cluster& c = *w.block->cluster;
@@ -46,7 +69,8 @@ void run_ldmatrix(Warp& w, const Op& op) {
   if (c.findings) count_rows(c, address, op.count);
   std::uint32_t* out[4];
   for (std::uint32_t i = 0; i < op.count; ++i) out[i] = w.out<std::uint32_t>(c.program->lists[op.target + i]);
-  ldmatrix(op.count, (op.flags & 2) != 0, data, out);
+  std::uint8_t wide[32][16];
+  load_matrices(op, data, wide, out);
   if (!unwritten) [[likely]]
     return;
   // The same load of which bytes nobody wrote tells the registers that hold some.
@@ -54,10 +78,11 @@ void run_ldmatrix(Warp& w, const Op& op) {
   std::uint32_t missing[4][32], *into[4];
   for (int l = 0; l < 8 * op.count; ++l) {
     data[l] = bytes[l];
-    for (int i = 0; i < 16 && shadow[l] != nullptr; ++i) bytes[l][i] = (shadow[l][i] & kWrittenBit) == 0;
+    for (int i = 0; i < 16 && shadow[l] != nullptr; ++i)
+      bytes[l][i] = (shadow[l][i] & kWrittenBit) == 0 ? 0xff : 0;
   }
   for (std::uint32_t i = 0; i < op.count; ++i) into[i] = missing[i];
-  ldmatrix(op.count, (op.flags & 2) != 0, data, into);
+  load_matrices(op, data, wide, into);
   for (std::uint32_t i = 0; i < op.count; ++i) {
     std::uint32_t lanes = 0;
     for (int l = 0; l < 32; ++l) lanes |= missing[i][l] != 0 ? 1u << l : 0;
@@ -74,7 +99,7 @@ void run_stmatrix(Warp& w, const Op& op) {
   const std::uint32_t* in[4];
   for (int l = 0; l < 32; ++l) rows[l] = fresh[l];
   for (std::uint32_t i = 0; i < op.count; ++i) in[i] = w.in<std::uint32_t>(c.program->lists[op.target + i]);
-  stmatrix(op.count, (op.flags & 2) != 0, in, rows);
+  store_matrices(op, in, rows);
   std::uint32_t lanes[4] = {}, masks[4][32];
   bool some_unknown = false;
   for (std::uint32_t i = 0; c.findings && i < op.count; ++i) {
@@ -87,7 +112,7 @@ void run_stmatrix(Warp& w, const Op& op) {
       in[i] = masks[i];
     }
     for (int l = 0; l < 32; ++l) rows[l] = unknown[l];
-    stmatrix(op.count, (op.flags & 2) != 0, in, rows);
+    store_matrices(op, in, rows);
   }
   for (int l = 0; l < 8 * op.count; ++l) {
     const Place p = locate(w, op, static_cast<Space>(op.c), row_address(w, op, l), 16, l, Access::write);
@@ -112,10 +137,27 @@ void run_stmatrix(Warp& w, const Op& op) {
   }
   ++c.progress;
 }
+/// Flags of the forms of sm_100a: bytes, and elements of 6 and 4 bits that become bytes.
+unsigned byte_form(const Decoder& d, bool load, int matrices) {
+  const unsigned packed = d.has("b6x16_p32") ? kSixBits : d.has("b4x16_p64") ? kFourBits : 0;
+  const bool square = d.has("m16n16"), narrow = d.has("m16n8"),
+             bytes = !d.types().empty() && d.type() == Type::b8;
+  if (packed != 0 ? !d.has("b8x16") || !load : !bytes) d.unsupported();
+  if (d.has("m8n16") && packed != 0 && !d.has("trans")) return packed;
+  if (!d.has("trans") || (load ? !square || matrices > 2 : !narrow)) d.unsupported();
+  return packed | kByteMatrix;
+}
 void decode_ldstmatrix(Decoder& d) {
   const bool load = d.in->opcode == "ldmatrix";
-  const int count = d.has("x4") ? 4 : d.has("x2") ? 2 : 1;
-  if (!d.has("m8n8") || d.type() != Type::b16) d.unsupported();
+  const int matrices = d.has("x4")   ? 4
+                       : d.has("x2") ? 2
+                                     : 1,
+            count = d.has("m16n16") ? 2 * matrices : matrices;
+  unsigned form = 0;
+  if (!d.has("m8n8"))
+    form = byte_form(d, load, matrices);
+  else if (d.type() != Type::b16)
+    d.unsupported();
   const Operand& value = d.operand(load ? 0 : 1);
   const auto refs = rows(d, value, 4, load);
   if (static_cast<int>(refs.size()) != count) d.fail("wrong number of registers in");
@@ -127,7 +169,8 @@ void decode_ldstmatrix(Decoder& d) {
   op.use = load ? Use::load : Use::store;
   op.a = a.ref, op.asize = static_cast<std::uint8_t>(a.size), op.imm = a.offset,
   op.c = static_cast<Ref>(space);
-  op.count = static_cast<std::uint8_t>(count), op.target = at, op.flags = d.has("trans") ? 2 : 0;
+  op.count = static_cast<std::uint8_t>(count), op.target = at,
+  op.flags = static_cast<std::uint16_t>(form | (d.has("trans") ? 2u : 0u));
 }
 void run_movmatrix(Warp& w, const Op& op) {
   if (!converge(w, op, 0xffffffffu)) return;
