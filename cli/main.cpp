@@ -4,12 +4,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <clocale>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <kiln/emulator/emulator.hpp>
 #include <kiln/kiln.hpp>
 #include <new>
 #include <system_error>
 
+#include "base/decimal.hpp"
 #include "base/printable.hpp"
 #include "cli/commands.hpp"
 #include "cli/completion.hpp"
@@ -18,6 +23,8 @@
 #include "cli/output.hpp"
 #include "cli/signals.hpp"
 #include "generator/config/report.hpp"
+#include "runtime/support/memory.hpp"
+#include "runtime/support/settings.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -126,8 +133,23 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   return complain(text, 2);
 }
 
-// What the parser lets through: empty values, which would count as not given, control characters, negative
-// numbers where there are none, and files called "-".
+/// Whether a number of an option is beyond what its type holds: the parser would take the largest that fits.
+bool beyond_type(const std::string& type, const std::string& value) {
+  errno = 0;
+  if (type.starts_with("INT")) {
+    (void)std::strtoll(value.c_str(), nullptr, 0);
+  } else if (type.starts_with("UINT")) {
+    (void)std::strtoull(value.c_str(), nullptr, 0);
+  } else if (type.starts_with("FLOAT")) {
+    const double number = read_decimal(value).value;
+    const std::size_t digit = value.find_first_of("123456789");  // "inf" has none
+    return (number == 0 || std::isinf(number)) && digit < std::min(value.find_first_of("eE"), value.size());
+  }
+  return errno == ERANGE;
+}
+
+// What the parser lets through: empty values, which would count as not given, control characters, numbers that do not
+// fit, negative ones where there are none, and files called "-".
 std::string value_problem(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     const std::string name = option->get_name();
@@ -136,8 +158,10 @@ std::string value_problem(const CLI::App& app) {
       // It would be printed in messages, and terminals obey such characters.
       const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
       if (std::any_of(value.begin(), value.end(), control)) return name + " has a control character in it";
-      if (value[0] == '-' && option->get_type_name() == "UINT")
+      const std::string type = option->get_type_name();
+      if (value[0] == '-' && type.starts_with("UINT"))
         return fmt::format("{} must be 0 or more, not {}", name, value);
+      if (beyond_type(type, value)) return fmt::format("{}: '{}' is not a number that fits", name, value);
       if (value == "-" &&
           (name == "--out" || name == "--html" || name == "--log" || name == "--timeline" || name == "--lse"))
         return name + " wants a file, not '-'; /dev/stdout is one";
@@ -231,7 +255,9 @@ int run(int argc, char** argv) {
   }
   if (const std::string problem = value_problem(app); !problem.empty()) return complain(problem, 2);
   for (const auto& [command, action] : commands) {
-    if (*command) return action();
+    if (!*command) continue;
+    check_settings();
+    return action();
   }
   fmt::print("{}", app.help());
   return 0;
@@ -248,7 +274,11 @@ int guarded(int argc, char** argv) {
     }
     return status;
   } catch (const std::bad_alloc&) {
-    return complain("not enough memory for this problem", 3);
+    const MemoryLimit left = available_memory();
+    return complain(
+        fmt::format("not enough memory for this problem: {} {}", left.where, size_text(left.bytes)), 3);
+  } catch (const emulator::MissingLibrary& error) {
+    return complain(error.what(), 3);
   } catch (const std::system_error& error) {
     if (std::ferror(stdout) != 0) return 1;  // main() says so
     return complain(fmt::format("internal error: {}", error.what()), 1);

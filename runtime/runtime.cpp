@@ -19,6 +19,7 @@
 #include "runtime/launch/kernel.hpp"
 #include "runtime/support/environment.hpp"
 #include "runtime/support/log.hpp"
+#include "runtime/support/settings.hpp"
 
 namespace kiln {
 namespace {
@@ -51,19 +52,39 @@ Selector parse_selector(const std::string& text) {
 
 }  // namespace
 
+namespace {
+
+std::string device_setting() {
+  const std::string chosen = environment("KILN_DEVICE");
+  return chosen.empty() ? "auto" : chosen;
+}
+
+/// "hiprtc", "clang" or nothing.
+std::string amd_compiler_setting() {
+  const std::string amd = environment("KILN_AMD_COMPILER");
+  if (amd.empty() || amd == "hiprtc" || amd == "clang") return amd;
+  throw Error(ErrorCode::bad_input,
+              "KILN_AMD_COMPILER is \"" + amd + "\"; use hiprtc or clang, or leave it unset");
+}
+
+}  // namespace
+
+void check_settings() {
+  const Logger level{RuntimeOptions()};
+  parse_selector(device_setting());
+  amd_compiler_setting();
+  check_cache_settings();
+}
+
 class Runtime::Impl {
  public:
   explicit Impl(RuntimeOptions options)
       : options_(std::move(options)),
         logger_(options_),
-        selector_(parse_selector(device_text(options_))),
+        selector_(parse_selector(options_.device.empty() ? device_setting() : options_.device)),
         cache_(options_.cache_dir.value_or(Cache::default_directory())) {
     compilers_.push_back(std::make_unique<Nvrtc>(cuda_driver_major));
-    const std::string amd = environment("KILN_AMD_COMPILER");
-    if (!amd.empty() && amd != "hiprtc" && amd != "clang") {
-      throw Error(ErrorCode::bad_input,
-                  "KILN_AMD_COMPILER is \"" + amd + "\"; use hiprtc or clang, or leave it unset");
-    }
+    const std::string amd = amd_compiler_setting();
     if (amd != "clang") compilers_.push_back(std::make_unique<Hiprtc>());
     if (amd != "hiprtc") compilers_.push_back(std::make_unique<Clang>());
     cache_.impl().on_warning([this](const std::string& text) { logger_.warn(text); });
@@ -82,11 +103,6 @@ class Runtime::Impl {
   DoctorReport doctor();
 
  private:
-  static std::string device_text(const RuntimeOptions& options) {
-    if (!options.device.empty()) return options.device;
-    const std::string chosen = environment("KILN_DEVICE");
-    return chosen.empty() ? "auto" : chosen;
-  }
   std::shared_ptr<Device> open_device();
   KernelCompiler& compiler_for(const std::string& target);
   Binary run_compiler(KernelCompiler& compiler, const CompileJob& job);

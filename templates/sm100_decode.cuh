@@ -80,6 +80,9 @@ if (threadIdx.x == 0) {
   mbarrier_init(mbar_o_full, 1);
   ${ring_init}
   fence_mbarrier_init();
+//@ if hidden
+  *(int*)(smem_bytes + ${smem_odd}) = 0;
+//@ end
 }
 ${range}
 tcgen05_fence_before();
@@ -398,6 +401,9 @@ const auto finish = [&](int row, float maximum, float sum, bool first) {
 const auto output_row = [&](int row) {
   return o + ${o_batch}(s.sequence.q_start + row_query[row]) * o_stride_seq + row_head[row] * o_stride_head;
 };
+//@ if hidden
+bool odd = false;  // some column of O is not finite
+//@ end
 //@ if splits
 if (s.whole) {
 //@ else
@@ -448,8 +454,10 @@ else {
         maximum = top;
       }
       const float inverse = finish(row, maximum, sum, c == 0);
+      ${look_at_sum}
       ${store_four}
     }
   }
 }
 //@ end
+${repair}

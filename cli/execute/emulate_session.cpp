@@ -127,6 +127,8 @@ em::Report EmulateSession::run(const LaunchPlan& plan) {
   const Program& p = program(plan.module);
   try {
     return p.ptx ? run_ptx(plan, p) : run_gcn(plan, p);
+  } catch (const em::MissingLibrary&) {
+    throw;  // nothing is wrong with the program
   } catch (const em::Error& error) {
     rethrow(plan.module, error);
   }

@@ -75,7 +75,10 @@ void require_equal(std::int64_t got, std::optional<std::int64_t> wanted, const s
 std::vector<float> read_scale(const std::string& text, const char* option) {
   std::vector<float> values(1);
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), values[0]);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size()) values = to_floats(read_npy(text));
+  const bool whole = parsed.ptr == text.data() + text.size();
+  if (whole && parsed.ec == std::errc::result_out_of_range)
+    fail(fmt::format("{}: '{}' is not a number that fits a float", option, text));
+  if (parsed.ec != std::errc() || !whole) values = to_floats(read_npy(text));
   for (const float value : values) {
     if (!std::isfinite(value)) fail(fmt::format("{}: a scale is not a finite number", option));
   }

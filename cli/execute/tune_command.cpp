@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <kiln/kiln.hpp>
 
+#include "cli/above_zero.hpp"
 #include "cli/commands.hpp"
 #include "cli/execute/problem_options.hpp"
 #include "cli/generate/config_source.hpp"
@@ -179,8 +180,7 @@ Action add_tune(CLI::App& command, Common& common) {
   options->device.declare(command);
   command.add_option("--limit", options->limit, "Kernels to try at most (default 64)")
       ->check(CLI::Range(1, 100000));
-  command.add_option("--minutes", options->minutes, "Try nothing new after this time")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--minutes", options->minutes, "Try nothing new after this time")->check(above_zero());
   command.add_option("--warmup", options->warmup, "Launches before the timed ones (default 5)")
       ->check(CLI::Range(0, 100000));
   command.add_option("--iterations", options->iterations, "Timed launches (default 20)")

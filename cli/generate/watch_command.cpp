@@ -10,6 +10,7 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/above_zero.hpp"
 #include "cli/commands.hpp"
 #include "cli/execute/verify_quickly.hpp"
 #include "cli/generate/config_source.hpp"
@@ -119,7 +120,7 @@ Action add_watch(CLI::App& command, Common&) {
   auto options = std::make_shared<Options>();
   command.add_option("CONFIG", options->config, "Config file to watch")->required();
   command.add_option("--changes", options->changes, "End after so many saves (default: never)")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command.add_flag("--no-verify", options->no_verify, "Only generate and compare");
   return [options] { return watch(*options); };
 }

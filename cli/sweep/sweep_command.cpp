@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 
+#include "cli/above_zero.hpp"
 #include "cli/commands.hpp"
 #include "cli/generate/config_source.hpp"
 #include "cli/output.hpp"
@@ -406,7 +407,7 @@ Action add_sweep(CLI::App& command, Common& common) {
   command
       .add_option("--minutes", options->minutes,
                   "Start nothing new after this time; what is left is counted as skipped")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command.add_option(
       "--seed", options->given_seed,
       "Seed of tensors and random completion (default 0), and of --random's configs (default: a "

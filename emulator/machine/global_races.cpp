@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "emulator/machine/host.hpp"
 #include "emulator/machine/machine.hpp"
 #include "emulator/tensor/multiversion.hpp"
 
@@ -18,20 +19,23 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 GlobalRaces::GlobalRaces(const Program& program, std::uint64_t base, std::size_t bytes)
     : base_(base), bytes_(bytes), narrow_scopes_(program.uses_narrow_scopes), values_(program) {
-  void* p = mmap(nullptr, (bytes / 16 + 1) * sizeof(Cell), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
-  cells_ = static_cast<Cell*>(p);
-  p = mmap(nullptr, (bytes / 16 + 1) * sizeof(Beside), PROT_READ | PROT_WRITE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  beside_ = p == MAP_FAILED ? nullptr : static_cast<Beside*>(p);
-  p = mmap(nullptr, bytes / kStretch + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-           -1, 0);
-  if (p == MAP_FAILED) throw Error("the host refuses to reserve memory for finding races");
-  strong_stretches_ = static_cast<std::uint8_t*>(p);
+  const auto reserve = [](std::size_t size) {
+    void* const p =
+        mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? nullptr : p;
+  };
+  const std::size_t of_cells = (bytes / 16 + 1) * sizeof(Cell), of_beside = (bytes / 16 + 1) * sizeof(Beside),
+                    of_stretches = bytes / kStretch + 1;
+  cells_ = static_cast<Cell*>(reserve(of_cells));
+  strong_stretches_ = static_cast<std::uint8_t*>(reserve(of_stretches));
+  if (cells_ == nullptr || strong_stretches_ == nullptr) {
+    if (cells_ != nullptr) munmap(cells_, of_cells);
+    if (strong_stretches_ != nullptr) munmap(strong_stretches_, of_stretches);
+    refuse_for_memory("finding races in global memory", of_cells + of_beside + of_stretches);
+  }
+  beside_ = static_cast<Beside*>(reserve(of_beside));
   // Much memory is touched sooner in large pages. It is no error where the host has none.
-  if (const std::size_t of_cells = bytes / 16 * sizeof(Cell); of_cells >= 8 * kHugePage)
-    madvise(cells_, of_cells, MADV_HUGEPAGE);
+  if (of_cells >= 8 * kHugePage) madvise(cells_, of_cells, MADV_HUGEPAGE);
 }
 
 GlobalRaces::~GlobalRaces() {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "emulator/machine/host.hpp"
+
 namespace kiln::emulator {
 namespace {
 
@@ -47,7 +49,7 @@ GlobalMemory::Impl::Impl(std::size_t bytes) {
     if (shadow != nullptr) munmap(shadow, capacity);
     shadow = nullptr;
   }
-  if (shadow == nullptr) throw Error("the host refuses to reserve memory for the emulated device");
+  if (shadow == nullptr) refuse_for_memory("the emulated device", 6u << 20);
   next = kGuard;
 }
 
@@ -105,7 +107,9 @@ std::uint64_t GlobalMemory::allocate(std::size_t bytes, std::string name, std::s
   const std::size_t at = (m.next + align - 1) & ~(align - 1);
   const std::size_t room = std::max<std::size_t>(bytes, 1);
   if (at < m.next || room > m.capacity || at > m.capacity - room || m.capacity - room - at < kGuard)
-    throw Error("out of emulated device memory: " + std::to_string(bytes) + " bytes asked");
+    throw Error("out of emulated device memory: " + std::to_string(bytes) + " bytes asked, " +
+                std::to_string(m.capacity - std::min(at, m.capacity)) + " of " + std::to_string(m.capacity) +
+                " are left");
   m.next = (at + room + kGuard + 255) & ~std::size_t{255};
   if (room >= kLarge) {
     prefer_large_pages(m.data + at, room);

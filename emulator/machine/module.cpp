@@ -5,6 +5,7 @@
 #include <cstring>
 #include <thread>
 
+#include "emulator/machine/host.hpp"
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/ptx/heap.hpp"
@@ -245,6 +246,16 @@ class Workspace {
   GlobalMemory& memory_;
 };
 
+/// Of the host, of a block that runs: shared memory and registers, and what is known of each.
+std::uint64_t block_bytes(const Launch& l, const Program& program) {
+  const FunctionInfo& entry = program.functions[program.entry_function];
+  const std::uint64_t warps = (l.block.count() + 31) / 32;
+  const std::uint64_t shared = kSharedBase + program.static_smem + l.dynamic_smem_bytes;
+  const std::uint64_t known =
+      l.findings ? 8 * shared + warps * (16 * entry.state_count + program.ops.size()) : 0;
+  return 2 * shared + warps * entry.register_bytes + known;
+}
+
 }  // namespace
 
 LaunchState::LaunchState() = default;
@@ -274,10 +285,9 @@ Report launch(GlobalMemory& memory, const Module& module, const Launch& request)
   const int hardware = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const auto threads = static_cast<std::size_t>(std::min<std::uint64_t>(
       static_cast<std::uint64_t>(l.host_threads > 0 ? l.host_threads : hardware), state.clusters));
-  std::vector<std::thread> helpers;
-  for (std::size_t i = 1; i < threads; ++i) helpers.emplace_back([&state] { run_clusters(state); });
-  run_clusters(state);
-  for (std::thread& t : helpers) t.join();
+  run_on_threads(
+      threads, [&state] { run_clusters(state); }, [&state] { state.stop = true; },
+      threads * l.cluster.count() * block_bytes(l, *state.program));
   if (!state.failure.empty()) throw Error(state.failure, state.failure_line);
   if (state.globals != nullptr)
     for (Finding& late : state.globals->take_late()) report(state, std::move(late));

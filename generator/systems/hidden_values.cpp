@@ -1,5 +1,6 @@
 #include "generator/systems/hidden_values.hpp"
 
+#include <algorithm>
 #include <cctype>
 
 #include "generator/emit/text_template.hpp"
@@ -114,6 +115,26 @@ void HiddenValues::use(Prelude& prelude) const {
   prelude.use("exp2_approx");
   prelude.use("rcp_approx");
   modifier_.use(prelude);
+}
+
+void HiddenValues::add_params(std::vector<KernelParam>& params, const Config& resolved) {
+  using Kind = KernelParam::Kind;
+  const auto add = [&](const KernelParam& added) {
+    const bool there = std::any_of(params.begin(), params.end(), [&](const KernelParam& param) {
+      return param.role == added.role && param.kind != Kind::tensor_map;
+    });
+    if (!there) params.push_back(added);
+  };
+  const OperandKind kind = resolved.operand->kind;
+  for (const std::string tensor : {"q", "o"}) {
+    add({Kind::pointer, tensor, {}});
+    for (const char* axis : {"batch", "seq", "head"})
+      if (kind == OperandKind::contiguous || std::string_view(axis) != "batch")
+        add({Kind::i64, tensor + "_stride_" + axis, {}});
+  }
+  const bool alias = resolved.v_from_k.value_or(false);
+  for (const KernelParam& param : MHAOperand(kind, 1, 1).params())
+    if (!alias || param.role.front() != 'v') add(param);
 }
 
 void HiddenValues::emit_look(Writer& w, const std::vector<std::string>& elements, const char* odd) {

@@ -78,6 +78,9 @@ class HiddenValues {
   static std::optional<HiddenValues> of(const Config& resolved, std::string pack,
                                         ScoreModifier::Dialect dialect = {});
   void use(Prelude& prelude) const;
+  /// Pointers and strides of Q, K, V and O, which place_of() names, where a kernel that reads them by tensor map has
+  /// none yet.
+  static void add_params(std::vector<KernelParam>& params, const Config& resolved);
 
   /// `odd`, declared or assigned: whether one of `elements` is not finite. These are registers of O before its
   /// division, an even number, each column of the warp's once: a product with such a V is NaN or infinite in all of

@@ -27,10 +27,13 @@ std::uint64_t cache_max_bytes() {
   return size_setting("KILN_CACHE_MAX_SIZE", std::uint64_t{1} << 30);
 }
 
-Cache::Impl::Impl(std::string directory) : store(directory) {
-  // Settings that cannot be read are told at once, not at the first kernel that is written.
+void check_cache_settings() {
   cache_max_bytes();
   lock_timeout_ms();
+}
+
+Cache::Impl::Impl(std::string directory) : store(directory) {
+  check_cache_settings();  // at once, not at the first kernel that is written
   if (directory.empty()) return;
   store.sweep();
 }

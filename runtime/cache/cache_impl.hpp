@@ -60,5 +60,7 @@ class Cache::Impl {
 /// $KILN_CACHE_MAX_SIZE in bytes; default 1 GiB; 0 is unlimited. Throws Error (bad_input) when it cannot be
 /// read.
 std::uint64_t cache_max_bytes();
+/// Throws Error (bad_input) when a setting of the cache cannot be read.
+void check_cache_settings();
 
 }  // namespace kiln

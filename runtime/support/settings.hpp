@@ -24,4 +24,8 @@ std::uint64_t size_setting(const char* name, std::uint64_t fallback);
 /// (bad_input), one line.
 std::int64_t integer_setting(const char* name, std::int64_t fallback, std::int64_t low, std::int64_t high);
 
+/// Reads every setting of the environment, those too that the work at hand does not ask for. Throws Error (bad_input),
+/// one line, for the first that cannot be read.
+void check_settings();
+
 }  // namespace kiln

@@ -3,7 +3,7 @@
 // Config: {"name":"gpt_oss_decode_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"bf16","out_dtype":"bf16","depth":64,"ov_depth":64,"rope_depth":0,"nope_depth":64,"q_depth":64,"cache_depth":64,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16},"mask":{"sliding_window":128},"score_mod":"none","sink":true,"group":8,"lse":true,"scale":0.125,"mma_shape":[128,16,16],"BM":16,"BN":128,"BK":64,"num_threads":192,"swizzle":"128B","num_kv_stages":4,"schedule":"sm100_decode"}
 // Schedule sm100_decode: 16 packed query rows by 128 keys a tile, 4 stages of K and of V.
 // Tensor memory: S' of even tiles 0, of odd tiles 16, O' 32, 64 columns.
-// Shared memory (138800 bytes):
+// Shared memory (138804 bytes):
 //         0 ..   65536  k          K stages
 //     65536 ..  131072  v          V stages
 //    131072 ..  133120  q          Q: the packed query rows
@@ -13,7 +13,8 @@
 //    138496 ..  138624  table      query and head of each row
 //    138624 ..  138792  mbar       Q, S', P, O'; K and V rings full/empty
 //    138792 ..  138796  flag       arrivals at the item before this block
-//    138796 ..  138800  tmem       address of tensor memory
+//    138796 ..  138800  odd        whether some column of O is not finite
+//    138800 ..  138804  tmem       address of tensor memory
 //
 // Regenerate: kiln generate gpt_oss_decode_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin gpt_oss_decode_sm100a.cu
@@ -34,6 +35,35 @@ __device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sy
 __device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 __device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
 #define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -58,6 +88,12 @@ __device__ __forceinline__ float rescale_factor(float from, float to, float fact
 __device__ __forceinline__ float log2_approx(float x) {
   float y;
   asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
@@ -378,6 +414,12 @@ __device__ __forceinline__ Split split_of(const Range& range, const Segment& s) 
   return split;
 }
 
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 16];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
+}
+
 // S' = K Q': 128 keys x 16 packed rows, both K-major. O' += V' P': 64 columns of V x 16 packed rows; V' is
 // contiguous along the columns, P along the keys.
 constexpr u32 kScoresKind = 0x8040490u, kOutputKind = 0x4048490u;
@@ -470,7 +512,15 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
     const long long q_stride_head,
     const long long o_stride_seq,
     const long long o_stride_head,
-    const float scale_log2) {
+    const float scale_log2,
+    const u16* k,
+    const u16* v,
+    const long long k_stride_page,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const long long v_stride_page,
+    const long long v_stride_seq,
+    const long long v_stride_head) {
   #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)
   asm volatile("trap;");  // built for plain sm_100, which has no tcgen05
   #else
@@ -484,7 +534,7 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
 
-  if (warp == 4) tmem_alloc(smem + 138796, 64);
+  if (warp == 4) tmem_alloc(smem + 138800, 64);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
@@ -510,12 +560,13 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_v_empty + 16, 1);
     mbarrier_init(mbar_v_empty + 24, 1);
     fence_mbarrier_init();
+    *(int*)(smem_bytes + 138796) = 0;
   }
   Range range = first_range(problem);
   tcgen05_fence_before();
   __syncthreads();
   tcgen05_fence_after();
-  const u32 tmem = *(volatile u32*)(smem_bytes + 138796);  // columns: S' of even tiles 0, of odd ones 16, O' 32
+  const u32 tmem = *(volatile u32*)(smem_bytes + 138800);  // columns: S' of even tiles 0, of odd ones 16, O' 32
 
   if (warp < 4) {
     // ---- softmax: a key of the tile a thread, with its scores of all packed rows
@@ -727,6 +778,7 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
       const auto output_row = [&](int row) {
         return o + (s.sequence.q_start + row_query[row]) * o_stride_seq + row_head[row] * o_stride_head;
       };
+      bool odd = false;  // some column of O is not finite
       if (s.whole) {
         float* const row_inverse = row_alpha;
       #pragma unroll
@@ -739,6 +791,7 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
           float x[8];
           tmem_load_halves_8(x, tmem_lanes + 32);
           const int column = 16 * warp + lane % 16, first_row = lane / 16 * 8;
+          odd = odd || !(x[0] * 0.0f == 0.0f);
           #pragma unroll
           for (int i = 0; i < 8; ++i) {
             const int row = first_row + i;
@@ -792,8 +845,108 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
               maximum = top;
             }
             const float inverse = finish(row, maximum, sum, c == 0);
+            odd = odd || !(fmaf(out.x, out.y, out.z * out.w) * 0.0f == 0.0f);
             *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse), pack_bf16(out.z * inverse, out.w * inverse));
           }
+        }
+      }
+      if (same(1)) {
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 138796) = 1;
+        named_barrier_sync(1, 128);
+        const int again = *(int*)(smem_bytes + 138796);
+        // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+        if (same(again)) {
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+          int highest = -1, lowest = 0x7fffffff;
+          {
+            const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 128, s.sequence.seqlen_k)) - 1;
+        #pragma unroll 1
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0)); first <= last; first += 32) {
+              const int key = min(first + lane_32, last);
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+              highest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? highest : key;
+            }
+            highest = same(largest_of_lanes(highest));
+          }
+          {
+            const int row = row_end - 1, last = same(max((row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) - 127, 0)) - 1;
+        #pragma unroll 1
+            for (int first = same(s.sequence.first_tile * 128); first <= last; first += 32) {
+              const int key = min(first + lane_32, last);
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+              lowest = found < 0 || finite_halves((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) ? lowest : min(lowest, key);
+            }
+            lowest = same(-largest_of_lanes(-lowest));
+          }
+        #pragma unroll 1
+          for (int row = row_begin; row < row_end; ++row) {
+            const int begin = same(max((row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) - 127, 0)), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
+            if (highest < end && lowest >= begin) continue;
+            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq + (s.kv_head * group + row % group) * q_stride_head);
+            float maximum = -kInfinity, sum = 0.0f, out[2];
+        #pragma unroll
+            for (int i = 0; i < 2; ++i) out[i] = 0.0f;
+            // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+            bool left = end > begin;
+        #pragma unroll 1
+            for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+              float score[1] = {0.0f};
+              {
+                const int key = max(min(first + lane_32, end - 1), begin);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const u32* const key_words = (const u32*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+                UNROLL_4
+                for (int i = 0; i < 32; ++i) {
+                  score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
+                  score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+                }
+                score[0] = found < 0 ? 0.0f : score[0];
+                score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+              }
+              const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+              const float base = largest == -kInfinity ? 0.0f : largest;
+              const float shrink = exp2_approx((maximum - base) * scale_log2);
+              const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+              sum = fmaf(sum, shrink, sum_of_lanes(weight));
+              maximum = largest;
+        #pragma unroll
+              for (int i = 0; i < 2; ++i) out[i] *= shrink;
+        #pragma unroll 1
+              for (int j = 0; j < 32; ++j) {
+                const int key = max(min(first + j, end - 1), begin);
+                const float p = lane_float(weight, j);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+                const u32* const value_words = (const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+        #pragma unroll
+                for (int i = 0; i < 2; i += 2) {
+                  u32 two = value_words[min(lane_32 + 16 * i, 31)];
+                  two = seen ? two : 0u;
+                  out[i] = fmaf(p, low_half(two), out[i]);
+                  out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+                }
+              }
+              // what the row itself sees may leave nothing to compute
+              bool finite = false;
+        #pragma unroll
+              for (int i = 0; i < 2; ++i) finite |= out[i] * 0.0f == 0.0f;
+              left = any_lane(finite);
+            }
+            sum += maximum > -kInfinity ? exp2_approx(sink[s.kv_head * group + row % group] * 1.44269504f - maximum * scale_log2) : 0.0f;
+            const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+            u16* const to = o + (s.sequence.q_start + row / group) * o_stride_seq + (s.kv_head * group + row % group) * o_stride_head;
+        #pragma unroll
+            for (int i = 0; i < 2; i += 2) {
+              const int column = 2 * lane_32 + 32 * i;
+              const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+              if (column < 64 && writes_rows()) *(u32*)(to + column) = two;
+            }
+          }
+        }
+        if (same(again)) {
+          named_barrier_sync(1, 128);
+          if (thread_id() == 0) *(int*)(smem_bytes + 138796) = 0;
         }
       }
     }
@@ -889,7 +1042,7 @@ kiln_gpt_oss_decode_sm100a(const __grid_constant__ TensorMap k_map,
   __syncthreads();
   if (threadIdx.x / 32 == 4) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 138796), 64);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 138800), 64);
   }
 
   #endif

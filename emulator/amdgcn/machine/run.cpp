@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <thread>
 
 #include "emulator/amdgcn/load/module.hpp"
 #include "emulator/amdgcn/machine/machine.hpp"
 #include "emulator/amdgcn/memory/memory_access.hpp"
+#include "emulator/machine/host.hpp"
 
 namespace kiln::emulator::amdgcn {
 namespace {
@@ -271,6 +273,17 @@ void check(const KernelCode& kernel, Target target, const Launch& l, std::size_t
 
 }  // namespace
 
+static std::uint64_t threads_of(const Launch& l) {
+  const auto hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<std::uint64_t>(l.host_threads > 0 ? l.host_threads : hardware);
+}
+
+/// Of the host, of a work-group that runs: LDS and registers of both kinds, and what is known of each.
+static std::uint64_t group_bytes(const Launch& l, std::size_t lds_bytes) {
+  const std::uint64_t waves = (l.block.count() + 63) / 64;
+  return 10 * lds_bytes + waves * 512 * 256 * 2;
+}
+
 Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
   const Module::Impl& impl = module.impl();
   const KernelCode& kernel = impl.find(l.kernel);
@@ -295,8 +308,7 @@ Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
   grid.budget = l.instruction_budget;
 
   const std::uint64_t count = l.grid.count();
-  const auto hardware = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const auto threads = static_cast<std::uint64_t>(l.host_threads > 0 ? l.host_threads : hardware);
+  const std::uint64_t threads = threads_of(l);
   std::atomic<std::uint64_t> next{0};
   std::exception_ptr error;
   Tally total;
@@ -309,6 +321,8 @@ Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
                                static_cast<std::uint32_t>(i / l.grid.x / l.grid.y)});
         group.run();
       }
+    } catch (const std::bad_alloc&) {
+      throw;  // run_on_threads() says so
     } catch (...) {
       grid.stop = true;
       const std::lock_guard lock(grid.mutex);
@@ -317,10 +331,9 @@ Report launch(GlobalMemory& global, const Module& module, const Launch& l) {
     const std::lock_guard lock(grid.mutex);
     total.add(tally());
   };
-  std::vector<std::thread> pool;
-  for (std::uint64_t t = 1; t < std::min(threads, count); ++t) pool.emplace_back(work);
-  work();
-  for (std::thread& t : pool) t.join();
+  const auto at_once = static_cast<std::size_t>(std::min(threads, count));
+  run_on_threads(
+      at_once, work, [&grid] { grid.stop = true; }, at_once * group_bytes(l, lds_bytes));
   if (error) std::rethrow_exception(error);
 
   Report report;

@@ -8,7 +8,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/layout/tcgen05.hpp"
-#include "generator/schedules/sm100_decode/plan.hpp"
+#include "generator/schedules/sm100_decode/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
 
 namespace kiln::sm100 {
@@ -52,6 +52,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   }
   add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors()) add(Kind::f32, name);
+  if (p.hidden) HiddenValues::add_params(params, p.config);
   return without_fixed_heads(std::move(params), p.config);
 }
 
@@ -97,6 +98,7 @@ Prelude prelude_of(const DecodePlan& p) {
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);
+  if (p.hidden) p.hidden->use(prelude);
   return prelude;
 }
 
@@ -161,57 +163,6 @@ void emit_scores(Writer& w, const DecodePlan& p) {
          p.mask->bounded_below() ? fmt::format(" || {} < clean_first", first_key) : "");
   p.mask->emit_apply(w, context, first_key, {});
   w.close();
-}
-
-/// For each block of O: `x`, this lane's part of it, in a scope of its own.
-void open_output_block(Writer& w, const DecodePlan& p, int block) {
-  const TmemAccess access = p.output_access();
-  w.open("");
-  w.line("float x[{}];", access.registers());
-  w.line("{}(x, tmem_lanes + {});", access.load(), p.tmem_o() + block * p.BM);
-  w.line("const int column = {}{}, first_row = {};", block > 0 ? fmt::format("{} + ", block * p.MV()) : "",
-         access.row(), access.first_column());
-}
-
-void emit_rescale(Writer& w, const DecodePlan& p) {
-  const TmemAccess access = p.output_access();
-  for (int j = 0; j < p.out_blocks(); ++j) {
-    w.open("");
-    w.line("float x[{}];", access.registers());
-    w.line("{}(x, tmem_lanes + {});", access.load(), p.tmem_o() + j * p.BM);
-    w.line("#pragma unroll");
-    w.line("for (int i = 0; i < {}; ++i) x[i] *= row_alpha[{} + i];", access.registers(),
-           access.first_column());
-    w.line("{}(tmem_lanes + {}, x);", access.store(), p.tmem_o() + j * p.BM);
-    w.close();
-  }
-}
-
-/// `store` for every row of the lane's part of O that exists, of columns that exist.
-void emit_rows_of_output(Writer& w, const DecodePlan& p, const std::string& store) {
-  for (int j = 0; j < p.out_blocks(); ++j) {
-    open_output_block(w, p, j);
-    const bool whole = (j + 1) * p.MV() <= p.ov_depth;
-    w.line("#pragma unroll");
-    w.open("for (int i = 0; i < {}; ++i)", p.output_access().registers());
-    w.line("const int row = first_row + i;");
-    w.line("if (row < rows{}) {}", whole ? "" : fmt::format(" && column < {}", p.ov_depth), store);
-    w.close();
-    w.close();
-  }
-}
-
-void emit_whole(Writer& w, const DecodePlan& p) {
-  const DType out = *p.config.out_dtype;
-  emit_rows_of_output(
-      w, p,
-      out == DType::f32
-          ? "output_row(row)[column] = x[i] * row_inverse[row];"
-          : fmt::format("output_row(row)[column] = (u16){}(x[i] * row_inverse[row], 0.0f);", pack_name(out)));
-}
-
-void emit_store_part(Writer& w, const DecodePlan& p) {
-  emit_rows_of_output(w, p, fmt::format("part[row * {} + column] = x[i];", p.ov_depth));
 }
 
 /// K or V of tile n as bytes into the next slot, with the scales of its keys.
@@ -349,6 +300,11 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"load_v", [](Writer& w, const DecodePlan& p) { emit_load(w, p, *p.v, "v"); }},
     {"whole", emit_whole},
     {"store_part", emit_store_part},
+    {"look_at_sum",
+     [](Writer& w, const DecodePlan& p) {
+       if (p.hidden) HiddenValues::emit_look_at(w, "out");
+     }},
+    {"repair", emit_repair},
     {"parts", [](Writer& w, const DecodePlan& p) { p.stream->emit_parts(w, p.partial_floats()); }},
 };
 
@@ -443,6 +399,7 @@ Holes holes_of(const DecodePlan& p) {
   holes.when("scaled", p.scaled()).when("softmax_v", !p.narrow || p.token_scale);
   holes.when("zero_columns", p.ov_depth != p.padded_ov());
   holes.when("splits", p.stream->splits()).when("sink", p.sink).when("lse", p.lse);
+  holes.when("hidden", p.hidden.has_value()).number("smem_odd", p.smem_odd);
   holes.text("epilogue", fill_template("sm100_decode.cuh", "epilogue", holes).text());
   return holes;
 }
@@ -471,6 +428,8 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.raw(prelude_of(p).lines());
   emit_fixed_heads(body, p.config);
   p.stream->emit_functions(body);
+  if (p.hidden)
+    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
   body.raw(fill_template("sm100_decode.cuh", "functions", holes));
   if (p.narrow) body.raw(fill_template("sm100_decode.cuh", "convert", holes));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());

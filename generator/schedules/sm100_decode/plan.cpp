@@ -5,6 +5,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -151,6 +152,7 @@ void set_memory(DecodePlan& p) {
                                    (p.narrow ? 2 * p.raw_k->barrier_bytes() : 0),
                                8, "Q, S', P, O'; K and V rings full/empty");
   p.smem_flag = p.smem.add("flag", 4, 4, "arrivals at the item before this block");
+  if (p.hidden) p.smem_odd = p.smem.add("odd", 4, 4, "whether some column of O is not finite");
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
 }
 
@@ -196,14 +198,18 @@ ScoreLayout key_layout(int rows) {
   return layout;
 }
 
+ScoreModifier::Dialect score_dialect() {
+  ScoreModifier::Dialect dialect;
+  dialect.tanh = "";  // decode has time for the exact one
+  return dialect;
+}
+
 void set_systems(DecodePlan& p, const Config& c) {
   p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), DecodePlan::BN);
   p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, DecodePlan::BN, *c.mask, !c.split_kv,
                                   c.split_kv.value_or(1), "wait_for_launch_before();"});
-  ScoreModifier::Dialect dialect;
-  dialect.tanh = "";  // decode has time for the exact one
   p.mask.emplace(*c.mask, key_layout(p.BM));
-  p.modifier.emplace(*c.score_mod, key_layout(p.BM), dialect);
+  p.modifier.emplace(*c.score_mod, key_layout(p.BM), score_dialect());
 }
 
 }  // namespace
@@ -223,6 +229,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.math = p.narrow ? DType::fp16 : c.dtype;
   p.token_scale = scales_by_row(c.operand->quantization);
   p.head_scale = c.operand->quantization.has_value() && !p.token_scale;
+  p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), score_dialect());
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
   const std::array<int, 3> shape{128, p.BM, 16};
   if (c.mma_shape && *c.mma_shape != shape)

@@ -9,6 +9,7 @@
 
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/fa4_config.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm100/tma_consumer_pipeline.hpp"
@@ -33,7 +34,7 @@ struct DecodePlan {
 
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_p = 0, smem_rows = 0, smem_exchange = 0, smem_table = 0,
-      smem_barriers = 0, smem_flag = 0, smem_tmem = 0;
+      smem_barriers = 0, smem_flag = 0, smem_odd = 0, smem_tmem = 0;
   int smem_raw_k = 0, smem_raw_v = 0, smem_raw_scales = 0, smem_key_scales = 0;
 
   std::optional<sm90::MHAOperand> operand;
@@ -42,6 +43,7 @@ struct DecodePlan {
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   /// Softmax, a warp that issues products, one that copies; warps that convert.
   int num_threads() const { return narrow ? 320 : 192; }

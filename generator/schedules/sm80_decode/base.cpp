@@ -31,7 +31,7 @@ nlohmann::ordered_json DecodeBase::operand_constants() const {
   return operand->constants(BN, static_cast<int>(size_of(*config.kv_dtype)), depth);
 }
 
-void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns, bool repairs) {
+void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns) {
   // Registers allow eight warps a multiprocessor.
   const TargetInfo& target = target_info(Target::sm_80);
   ctas_per_sm =
@@ -47,7 +47,7 @@ void DecodeBase::set_row_systems(const Config& c, int keys, int output_columns, 
   shape.score_regs = keys / 2;
   shape.output_regs = output_columns / 2;
   softmax.emplace(shape);
-  if (repairs) hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
+  hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
 }
 
 std::vector<KernelParam> kernel_params(const DecodeBase& p, std::vector<KernelParam> cache) {

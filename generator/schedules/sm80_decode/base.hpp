@@ -44,8 +44,7 @@ struct DecodeBase {
 
   /// Once BM, BN and smem_bytes stand: blocks a multiprocessor and the systems, for a warp that has
   /// `keys` of a tile and `output_columns` of O. `c`: the resolved config, not yet in place.
-  /// `repairs`: its text ends with what `hidden` emits.
-  void set_row_systems(const Config& c, int keys, int output_columns, bool repairs = false);
+  void set_row_systems(const Config& c, int keys, int output_columns);
 };
 
 /// Parameters in order; `cache`: those of K and V and their scales.

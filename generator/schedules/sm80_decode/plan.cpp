@@ -141,7 +141,7 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
     return std::nullopt;
   }
   set_memory(p);
-  p.set_row_systems(c, p.WN, p.depth, true);
+  p.set_row_systems(c, p.WN, p.depth);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);
   return p;

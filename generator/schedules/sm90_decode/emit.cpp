@@ -14,17 +14,9 @@ namespace {
 
 using Kind = KernelParam::Kind;
 
-bool has_role(const std::vector<KernelParam>& params, const std::string& role) {
-  return std::any_of(params.begin(), params.end(), [&](const KernelParam& param) {
-    return param.role == role && param.kind != Kind::tensor_map;
-  });
-}
-
 /// K and V as pointers with strides, for rows that are computed again.
 void add_hidden_params(std::vector<KernelParam>& params, const DecodePlan& p) {
-  if (!p.hidden) return;
-  for (const KernelParam& param : kiln::MHAOperand(p.config.operand->kind, 1, 1).params())
-    if (!has_role(params, param.role) && (!p.v_in_k || param.role.front() != 'v')) params.push_back(param);
+  if (p.hidden) HiddenValues::add_params(params, p.config);
 }
 
 /// Those of Q and O.

@@ -30,7 +30,7 @@ class Error : public std::runtime_error {
   int line_;
 };
 
-/// The machine lacks a library that the emulated device needs: nothing is wrong with the program.
+/// The machine lacks a library or memory that the emulated device needs: nothing is wrong with the program.
 class MissingLibrary : public Error {
  public:
   using Error::Error;
