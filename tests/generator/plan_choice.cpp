@@ -246,6 +246,36 @@ TEST_CASE("plans show name, resolved values, systems and resources that fit the 
   }
 }
 
+TEST_CASE("a tile that leaves too few registers is refused with the nearest that does not") {
+  const std::string tensors =
+      R"(, "score_mod": {"expr": "score + bias[q, k] + c[q] + d[k]", "tensors": {"bias": "f32", "c": "f32", "d": "f32"}})";
+  struct Case {
+    std::string keys;
+    const char *target, *operation, *pointer, *nearest;
+  };
+  for (const Case& c : {
+           Case{R"({"BM": 192)" + tensors, "sm_90a", "prefill", "/BM", "nearest legal: 128"},
+           Case{R"({"BN": 64)" + tensors, "sm_90a", "prefill", "/BN", "nearest legal: 32"},
+           Case{R"({"depth": 192, "schedule": "sm90_prefill_pingpong")" + tensors, "sm_90a", "prefill",
+                "/schedule", "nearest legal: sm90_prefill"},
+           Case{R"({"depth": 256, "mask": "custom")" + tensors, "sm_90a", "prefill", "/score_mod", "nearest"},
+           Case{R"({"depth": 64, "BM": 112)", "sm_90a", "decode", "/BM", "nearest legal: BM 48"},
+           Case{R"({"BM": 80)", "sm_90a", "decode", "/BM", "nearest legal: BM 32"},
+           Case{R"({"depth": 64, "BN": 160)" + tensors, "sm_80", "prefill", "/BN", "nearest legal: 96"},
+           Case{R"({"depth": 240)" + tensors, "sm_80", "decode", "/score_mod", "nearest"},
+           Case{R"({"BN": 128, "score_mod": "alibi")", "sm_100a", "prefill", "/BN", "nearest legal: 96"},
+           Case{R"({"BM": 64, "mask": {"chunked": 100})", "sm_100a", "decode", "/BM", "nearest legal: 32"},
+           Case{R"({"kv_dtype": "int8")" + tensors, "sm_100a", "decode", "/score_mod", "nearest"},
+       }) {
+    const std::string keys = c.keys + "}";
+    CAPTURE(keys);
+    const auto lines = refusals(config_of(keys.c_str(), c.target, c.operation));
+    REQUIRE(!lines.empty());
+    CHECK(lines[0].find(c.pointer) == 0);
+    CHECK(lines[0].find(c.nearest) != std::string::npos);
+  }
+}
+
 TEST_CASE("the first-light sweep plans or is refused by a rule, config by config") {
   const auto configs = combinations(KILN_SOURCE_DIR "/configs/sweeps/first_light.json");
   CHECK(configs.size() == 2 * 3 * 2 * 4 * 3 * 3 + 2 * 3 * 2 * 4 * 7 * 3);

@@ -4,6 +4,7 @@
 
 #include <kiln/kiln.hpp>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tests/serving/emulated.hpp"
 
@@ -112,6 +113,56 @@ TEST_CASE("sm_90a prefill with log-sum-exps, without turns or at depth 240 keeps
            R"({"schedule": "sm90_prefill", "lse": true, "dtype": "fp16"})",
            R"({"schedule": "sm90_prefill", "lse": true, "mask": "causal"})",
            R"({"depth": 240, "score_mod": "alibi", "mask": "causal"})",
+       })
+    check_no_spills(base, keys);
+}
+
+TEST_CASE("captured tensors leave the registers of a tile that the planner chooses") {
+  const char* const one = R"({"score_mod": {"expr": "score + bias[h, q, k]", "tensors": {"bias": "f32"}}})";
+  const char* const four =
+      R"({"score_mod": {"expr": "score + bias[b, h, q, k] * slope[h] + c[q] - d[b, k]",
+          "tensors": {"bias": "f32", "slope": "f32", "c": "bf16", "d": "int8"}}})";
+  for (const auto& [more, tensors] : {
+           std::pair{R"({"target": "sm_90a", "dtype": "fp8_e4m3", "depth": 64, "mask": "causal",
+                         "operand": {"kind": "paged", "page_size": 16}})",
+                     one},
+           std::pair{R"({"target": "sm_90a", "depth": 128, "lse": true, "sink": true})", one},
+           std::pair{R"({"target": "sm_90a", "depth": 256, "mask": {"sliding_window": 70}})", four},
+           std::pair{R"({"target": "sm_90a", "operation": "decode", "group": 24, "depth": 128, "lse": true,
+                         "mask": {"sliding_window": 70}, "operand": {"kind": "ragged"}})",
+                     one},
+           std::pair{R"({"target": "sm_80", "depth": 192, "operand": {"kind": "continuous"}})", one},
+           std::pair{R"({"target": "sm_80", "depth": 96, "mask": "custom"})", four},
+           std::pair{R"({"target": "sm_80", "operation": "decode", "depth": 256, "mask": {"chunked": 100}})",
+                     one},
+           std::pair{R"({"target": "sm_100a", "depth": 48, "lse": true})", four},
+           std::pair{R"({"target": "sm_100a", "operation": "decode", "group": 64, "depth": 128})", four},
+       }) {
+    nlohmann::ordered_json config = {{"operation", "prefill"}, {"dtype", "bf16"}};
+    config.update(nlohmann::ordered_json::parse(tensors));
+    check_no_spills(config, more);
+  }
+}
+
+TEST_CASE("sm_90a prefill at depth 256 has narrower tiles beside soft caps and ALiBi with bounds") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_90a"}, {"operation", "prefill"}, {"dtype", "bf16"}, {"depth", 256}, {"lse", true}};
+  check_no_spills(base, R"({"mask": "causal", "score_mod": "alibi", "sink": true})");
+  check_no_spills(base, R"({"mask": "causal", "score_mod": {"softcap": 20}, "sink": true})");
+  check_no_spills(base, R"({"mask": "custom", "score_mod": "alibi"})");
+}
+
+TEST_CASE("sm_100a shares out registers by mask and depth, and narrows tiles of ALiBi") {
+  const nlohmann::ordered_json base = {{"target", "sm_100a"}, {"operation", "prefill"}, {"dtype", "bf16"}};
+  for (const char* keys : {
+           R"({"depth": 128, "score_mod": "alibi"})",
+           R"({"depth": 32, "mask": {"chunked": 100}})",
+           R"({"depth": 128, "ov_depth": 16, "mask": {"chunked": 100}})",
+           R"({"depth": 64, "ov_depth": 32, "mask": {"sliding_window": 70}})",
+           R"({"depth": 192, "mask": {"sliding_window": 70}, "operand": {"kind": "paged", "page_size": 16}})",
+           R"({"operation": "decode", "depth": 128, "group": 40, "mask": {"chunked": 100}, "lse": true})",
+           R"({"operation": "decode", "depth": 96, "group": 40, "mask": {"sliding_window": 70}, "lse": true,
+               "operand": {"kind": "paged", "page_size": 16}})",
        })
     check_no_spills(base, keys);
 }

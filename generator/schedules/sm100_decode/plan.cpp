@@ -1,8 +1,10 @@
 #include "generator/schedules/sm100_decode/plan.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
@@ -24,6 +26,8 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
               "f32");
   const auto mod = m.score_mod->kind;
   const bool by_rows = mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr;
+  check.takes(m.score_mod->tensors.size() <= 2, "/score_mod",
+              "has registers for two tensors of a score_mod where keys are bytes", "none");
   check.takes(m.mask->kind != MaskConfig::Kind::custom || !by_rows, "/score_mod",
               "has no registers for alibi or expr beside bits of a mask where keys are bytes", "none");
   if (m.operand->kind != OperandKind::paged) return;
@@ -51,15 +55,21 @@ bool check_meaning(const Config& c, Violations& out) {
   return check.passed();
 }
 
-/// Rows for which a thread has registers (tried with ptxas 13.0): slopes and words of bits are kept for each, and ends of
-/// windows with chunks or padding take many. With warps that convert a thread has 168 of them instead of 255.
+/// Rows for which a thread has registers (tried with ptxas 13.0): slopes, words of bits and addresses of captured
+/// tensors are kept for each, and ends of windows and chunks take many. With warps that convert a thread has 168 of
+/// them instead of 255.
 int most_rows(const Config& m) {
-  const MaskConfig& mask = *m.mask;
-  const bool window =
-      mask.kind == MaskConfig::Kind::window && (mask.left_padding || mask.chunk != MaskConfig::kUnbounded);
-  const bool kept = mask.kind == MaskConfig::Kind::custom || m.score_mod->kind == ScoreMod::Kind::alibi;
-  if (size_of(*m.kv_dtype) == 1) return kept ? 16 : 32;
-  return window || kept ? 32 : 64;
+  const auto mod = m.score_mod->kind;
+  const std::size_t tensors = m.score_mod->tensors.size();
+  const bool custom = m.mask->kind == MaskConfig::Kind::custom;
+  if (size_of(*m.kv_dtype) == 1)
+    return custom || mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr ? 16 : 32;
+  const bool odd_pages = m.operand->kind == OperandKind::paged &&
+                         !std::has_single_bit(static_cast<unsigned>(m.operand->page_size.value_or(1)));
+  const bool crowded = custom && (mod == ScoreMod::Kind::alibi || tensors > 0 || odd_pages);
+  if (crowded || tensors > 1) return 16;
+  const bool ends = is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
+  return ends || custom || mod == ScoreMod::Kind::alibi || tensors > 0 ? 32 : 64;
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head, 16 where neither is known.

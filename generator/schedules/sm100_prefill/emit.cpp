@@ -300,9 +300,9 @@ void add_memory(Holes& holes, const PrefillPlan& p) {
                                                  {"o0", p.fa4.tmem_o0},
                                                  {"o1", p.fa4.tmem_o1},
                                                  {"tmem_columns", p.tmem().columns()},
-                                                 {"softmax_registers", PrefillPlan::kSoftmaxRegisters},
-                                                 {"correction_registers", PrefillPlan::kCorrectionRegisters},
-                                                 {"issue_registers", PrefillPlan::kIssueRegisters}};
+                                                 {"softmax_registers", p.registers.softmax},
+                                                 {"correction_registers", p.registers.correction},
+                                                 {"issue_registers", p.registers.issue}};
   for (const auto& [name, value] : numbers) holes.number(name, value);
 }
 
@@ -437,9 +437,8 @@ KernelSource emit_prefill(const PrefillPlan& p) {
       "Registers: {} a softmax thread, {} a correction thread, {} others.\nShared memory ({} bytes):{}",
       *p.config.schedule, p.BN, p.fa4.num_kv_stages,
       p.fa4.shared_ring ? "slots that K and V share" : "stages of K and of V", p.fa4.num_qk_stages,
-      p.fa4.num_pv_stages, p.fa4.tmem_s1, p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used,
-      PrefillPlan::kSoftmaxRegisters, PrefillPlan::kCorrectionRegisters, PrefillPlan::kIssueRegisters,
-      p.smem.bytes(), p.smem.listing());
+      p.fa4.num_pv_stages, p.fa4.tmem_s1, p.fa4.tmem_o0, p.fa4.tmem_o1, p.fa4.tmem_used, p.registers.softmax,
+      p.registers.correction, p.registers.issue, p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

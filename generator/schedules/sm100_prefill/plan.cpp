@@ -1,6 +1,7 @@
 #include "generator/schedules/sm100_prefill/plan.hpp"
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -14,11 +15,15 @@ constexpr std::string_view kName = "sm100_prefill";
 /// A thread has a row of scores in registers: more keys spill (ptxas 13.0).
 constexpr int kMostKeys = 128;
 
-/// Fewer where a row's scores are scaled and then changed by their place (ptxas 13.0: 64 bytes of spill at 128).
+/// Fewer where a row's scores are changed by their place (tried with ptxas 13.0): 64 beside scales and with captured
+/// tensors, and of expressions beside a window's two ends.
 int most_keys(const Config& c) {
-  const auto mod = c.score_mod.value_or(ScoreMod{}).kind;
-  const bool by_place = mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr;
-  return by_place && c.operand->quantization ? 64 : kMostKeys;
+  const ScoreMod& mod = *c.score_mod;
+  if (mod.kind != ScoreMod::Kind::alibi && mod.kind != ScoreMod::Kind::expr) return kMostKeys;
+  if (c.operand->quantization || !mod.tensors.empty()) return 64;
+  if (is_fp8(c.dtype)) return kMostKeys;
+  const bool ends = is_bounded(*c.mask) && c.mask->kind != MaskConfig::Kind::causal;
+  return mod.kind == ScoreMod::Kind::expr && ends ? 64 : 96;
 }
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -69,11 +74,24 @@ FA4Config configure(const Config& c) {
   return config;
 }
 
+/// Found by compiling (ptxas 13.0): the loops of a window's tiles leave those who issue copies and products short
+/// where rows are long or O is short, and captured tensors those of full rows of one length.
+RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
+  const bool long_rows = p.ragged && !p.fp8 && p.fa4.padded_qk > 128 && p.depth > 176;
+  const bool short_rows = !p.ragged && p.ov_depth <= 32;
+  if (p.mask->bounded_below() && short_rows && p.ov_depth <= 16) return {176, 96, 64};
+  if (p.mask->bounded_below() && (long_rows || short_rows)) return {184, 80, 64};
+  if (!c.score_mod->tensors.empty() && !p.ragged && !p.mask->bounded_above()) return {176, 88, 72};
+  return {};
+}
+
 bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) {
   const auto& f = p.fa4;
   if (c.BN && *c.BN != f.BN) {
-    refuse(kName, {"/BN"}, "a thread holds the scores of a row: BN is a multiple of 32 from 64 to 128",
-           std::to_string(f.BN));
+    refuse(
+        kName, {"/BN"},
+        fmt::format("a thread holds the scores of a row: BN is a multiple of 32 from 64 to {}", most_keys(c)),
+        std::to_string(f.BN));
     return false;
   }
   if (f.num_qk_stages > 1 && (f.shared_ring || p.k->num_panels() % f.num_qk_stages != 0)) {
@@ -214,6 +232,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
            "a box begins at a whole 128 bytes of shared memory: two rows of FP8", "2");
   p.mask.emplace(*c.mask, row_layout(p.BN));
   p.modifier.emplace(*c.score_mod, row_layout(p.BN));
+  p.registers = role_registers(p, c);
   set_smem(p);
   const int most = target_info(Target::sm_100a).smem_bytes;
   if (p.smem.bytes() > most) {

@@ -19,6 +19,12 @@
 
 namespace kiln::sm100 {
 
+/// Registers of a thread: of softmax, correction, and the warps that issue products and copies. Two of softmax, one of
+/// each other are 512 at most: warps come by fours.
+struct RoleRegisters {
+  int softmax = 184, correction = 88, issue = 56;
+};
+
 struct PrefillPlan {
   Config config;  ///< resolved
   FA4Config fa4;  ///< tile, tensor memory, rings
@@ -43,9 +49,7 @@ struct PrefillPlan {
   static constexpr int kPanelBytes = kRows * 128;    ///< of O: 64 columns
   /// Who tells the warp that finds work items that it has read one: softmax, correction, products, copies.
   static constexpr int kItemReaders = 8 + 4 + 1 + 1;
-  // Registers of a thread: of softmax, correction, and the warps that issue products and copies.
-  static constexpr int kSoftmaxRegisters = 184, kCorrectionRegisters = 88, kIssueRegisters = 56;
-  static_assert(2 * kSoftmaxRegisters + kCorrectionRegisters + kIssueRegisters <= 4 * 128);
+  RoleRegisters registers;
 
   SmemTile q_tile() const { return {kRows, fa4.swizzle_bytes, fa4.element_bytes()}; }
   MMASmemDescriptor q_descriptor() const { return {q_tile(), true}; }

@@ -24,7 +24,7 @@ class Sm100Prefill final : public Schedule {
     return out;
   }
   Resources resources() const override {
-    return {plan_.smem.bytes(), sm100::PrefillPlan::kThreads, sm100::PrefillPlan::kSoftmaxRegisters};
+    return {plan_.smem.bytes(), sm100::PrefillPlan::kThreads, plan_.registers.softmax};
   }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs;

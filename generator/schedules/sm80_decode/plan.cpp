@@ -33,6 +33,8 @@ bool check_meaning(const Config& c, Violations& out) {
     check.takes(!grouped || c.depth <= 224, granularity,
                 "has no registers for scales within a row over depth 224", "per_tensor, per_head, per_token");
   }
+  check.takes(m.score_mod->tensors.size() <= 2 || c.depth <= 224, "/score_mod",
+              "has registers for two tensors of a score_mod over depth 224", "none");
   check.takes_ov_depth_of_depth();
   check.takes_plain_rows();
   check.takes_positive_scale();

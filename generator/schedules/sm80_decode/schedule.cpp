@@ -62,6 +62,14 @@ std::unique_ptr<Schedule> make_wide(Config config, Violations& out) {
   return plan ? std::make_unique<Sm80Wide>(std::move(*plan)) : nullptr;
 }
 
+/// Rows of more columns than a warp has registers for: past 256, and 256 where slopes or captured tensors want some
+/// (tried with ptxas 13.0).
+bool is_wide(const Config& c) {
+  if (c.v_from_k.value_or(false) || c.depth > 256) return true;
+  if (c.depth < 256 || c.kv_dtype.value_or(c.dtype) != c.dtype || !c.score_mod) return false;
+  return c.score_mod->kind == ScoreMod::Kind::alibi || !c.score_mod->tensors.empty();
+}
+
 }  // namespace
 
 std::unique_ptr<Schedule> make_sm80_wide_prefill(Config config, Violations& out) {
@@ -69,7 +77,7 @@ std::unique_ptr<Schedule> make_sm80_wide_prefill(Config config, Violations& out)
 }
 
 std::unique_ptr<Schedule> make_sm80_decode(Config config, Violations& out) {
-  if (config.v_from_k.value_or(false) || config.depth > 256) return make_wide(std::move(config), out);
+  if (is_wide(config)) return make_wide(std::move(config), out);
   auto plan = sm80::plan_decode(std::move(config), out);
   return plan ? std::make_unique<Sm80Decode>(std::move(*plan)) : nullptr;
 }

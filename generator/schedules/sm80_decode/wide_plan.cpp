@@ -36,7 +36,7 @@ bool check_meaning(const Config& c, Violations& out) {
   if (!alias) {
     check.takes_plain_rows();
     check.takes_ov_depth_of_depth();
-    if (c.depth != 384 && c.depth != 512)
+    if (c.depth != 256 && c.depth != 384 && c.depth != 512)
       break_rule(c, name_of(c), {"/depth"}, "depth over 256 is 384 or 512 here",
                  c.depth <= 384 ? "384" : "512", out);
     return check.passed();

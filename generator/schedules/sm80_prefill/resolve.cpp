@@ -100,12 +100,13 @@ bool check_meaning(const Config& c, Violations& out) {
 }
 
 /// Registers that live through a tile: O, S and P; where keys have scales those, too, and where they have
-/// several each the products of one group of columns and the scales on their way. The rest is for fragments
-/// in flight and addresses.
+/// several each the products of one group of columns and the scales on their way; addresses of captured tensors and
+/// what is loaded of them (tried with ptxas 13.0). The rest is for fragments in flight and addresses.
 int live_registers(const Config& c, int BN) {
   const TokenScales scales(c, BN, 32);
   const int times_s = scales.k_groups() > 1 ? 4 : scales.any() ? 2 : 1;
-  return *c.ov_depth / 2 + times_s * BN / 2 + BN / 4;
+  const int captured = c.score_mod->tensors.empty() ? 0 : 28 + BN / 2;
+  return *c.ov_depth / 2 + times_s * BN / 2 + BN / 4 + captured;
 }
 constexpr int kSpareRegisters = 56;
 
@@ -272,8 +273,9 @@ bool resolve_memory(Resolved& r, const Config& user, bool suggest, Violations& o
   const int live = live_registers(c, *c.BN);
   if (live > r.registers - kSpareRegisters) {
     exceed(user, "V32", {"/BN", "/BM", "/num_threads", "/depth", "/ov_depth"},
-           fmt::format("O, S and P{} take {} registers a thread, at most {} of {}",
-                       TokenScales(c, *c.BN, *c.num_threads).any() ? " with scales of keys" : "", live,
+           fmt::format("O, S and P{}{} take {} registers a thread, at most {} of {}",
+                       TokenScales(c, *c.BN, *c.num_threads).any() ? " with scales of keys" : "",
+                       c.score_mod->tensors.empty() ? "" : " with tensors of score_mod", live,
                        r.registers - kSpareRegisters, r.registers),
            suggest, out);
     return false;

@@ -81,7 +81,8 @@ namespace {
 /// Registers of a thread, counted, up to which ptxas 13.0 spills none. Where rows are chosen,
 /// names of rows count too, and words of their masks: two for each.
 struct RegisterLimits {
-  static constexpr int kAny = 200;      ///< beyond it a config is refused
+  static constexpr int kAny = 200;    ///< beyond it a config is refused
+  static constexpr int kPlain = 176;  ///< the same of 16-bit kernels with keys on the M side and V of its own
   static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
   static constexpr int kBytes = 196;    ///< of 8-bit ones
   static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread
@@ -175,6 +176,12 @@ int registers_of(const DecodePlan& p) {
   return tiles + tail + p.mask->live_registers() + p.modifier->live_registers();
 }
 
+/// Beyond it a config is refused.
+int register_limit(const DecodePlan& p) {
+  const bool plain = !p.narrow && !p.upright && !p.v_in_k && !p.separate;
+  return plain ? RegisterLimits::kPlain : RegisterLimits::kAny;
+}
+
 /// What masks and modifiers keep in registers where query rows are on the M side.
 int registers_beside_scores(const Config& c) {
   const ScoreLayout layout = mma_score_layout(32);
@@ -188,12 +195,22 @@ bool rows_fit(DecodePlan p, const Config& c, int rows) {
   if (p.BN % 64 != 0 || p.BN < 64) return true;  // refused for its keys
   p.config = c;
   set_scores(p, c);
-  if (p.upright) return p.padded_ov() <= 128 || p.warpgroups == 2;
+  if (p.upright) return (p.padded_ov() <= 128 || p.warpgroups == 2) && c.score_mod->tensors.empty();
   const int names = (p.names_rows() ? 2 * p.columns() : 0) + (p.mask->has_bits() ? 2 * p.columns() : 0);
   if (p.narrow) return registers_of(p) + names <= RegisterLimits::kBytes;
   // Where two blocks do not fit 48 rows, 64 on the M side do better by themselves.
   const bool one_block = rows == 48 && p.padded_ov() > 64 && p.padded_ov() <= 128;
   return !one_block && registers_of(p) + names <= RegisterLimits::kKeysOnM;
+}
+
+/// Tiles of `rows` packed rows would be refused for their registers.
+bool fewer_would_do(DecodePlan p, const Config& c, int rows) {
+  p.BM = rows;
+  p.BN = c.BN.value_or(default_keys(p, c));
+  if (p.BN % 64 != 0 || p.BN < 64) return false;  // refused for its keys
+  p.config = c;
+  set_scores(p, c);
+  return registers_of(p) > register_limit(p);
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. 16 hold the usual groups
@@ -211,6 +228,7 @@ int default_rows(const DecodePlan& p, const Config& c) {
   const int most = p.ov_depth <= 256 ? 64 : 16;
   const int wanted = std::min(most, (rows + 15) / 16 * 16);
   if (wanted > 16 && !p.narrow && rows_fit(p, c, 64)) return 64;
+  if (wanted <= 32 && fewer_would_do(p, c, wanted)) return 16;
   if (wanted <= 32) return wanted;
   for (int tile : {wanted, 64, 32})
     if (tile <= std::min(most, wanted + 16) && rows_fit(p, c, tile)) return tile;
@@ -243,9 +261,10 @@ bool choose_keys(DecodePlan& p, Config& c, const Refusals& refuse) {
 }
 
 bool check_registers(const DecodePlan& p, const Config& c, int registers, const Refusals& refuse) {
-  if (registers <= RegisterLimits::kAny) return true;
+  const int most = register_limit(p);
+  if (registers <= most) return true;
   refuse(name_of(c), {"/BM", "/BN", "/depth", "/ov_depth"},
-         fmt::format("S' and O' take {} registers a thread, at most {}", registers, RegisterLimits::kAny),
+         fmt::format("S' and O' take {} registers a thread, at most {}", registers, most),
          p.BM > 16 ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)) : "");
   return false;
 }

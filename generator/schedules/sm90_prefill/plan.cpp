@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -96,11 +97,24 @@ class Planner {
               "64, 128, 192");
       return false;
     }
+    const auto captured = captured_tile(c_);
+    if (captured && p_.BM > captured->BM) {
+      refuse_("sm90_prefill", {"/BM"},
+              fmt::format("tensors of score_mod leave registers for {} rows here", captured->BM),
+              std::to_string(captured->BM));
+      return false;
+    }
     p_.num_math_warpgroups = p_.BM / 64;
     // Three short-rowed warpgroups collide in the tensor cores unless they take turns; two leave gaps when
     // they do. One has nobody to take turns with.
     p_.ping_pong = c_.schedule ? asked_ping_pong_ : default_ping_pong(c_) && p_.num_math_warpgroups > 1;
     if (p_.ping_pong && p_.num_math_warpgroups == 1) {
+      if (captured && captured->BM == 64) {
+        refuse_("sm90_prefill_pingpong", {"/schedule"},
+                "warpgroups take turns, and tensors of score_mod leave registers for one here",
+                "sm90_prefill");
+        return false;
+      }
       refuse_("sm90_prefill_pingpong", {"/schedule", "/BM"}, "two or three consumer warpgroups take turns",
               "128, 192");
       return false;
@@ -112,6 +126,7 @@ class Planner {
   bool choose_keys() {
     if (!c_.BN) c_.BN = default_bn(c_, p_.num_math_warpgroups, p_.ragged);
     p_.BN = *c_.BN;
+    if (!check_captured()) return false;
     if (p_.BN % 32 == 0) return true;
     if (c_.mask->kind == MaskConfig::Kind::custom) {
       refuse_("sm90_prefill", {"/BN", "/mask"}, "tiles of a custom mask begin at whole 32-bit words of it",
@@ -124,6 +139,23 @@ class Planner {
       return false;
     }
     return true;
+  }
+
+  /// Tensors of a score_mod leave registers for their tile.
+  bool check_captured() {
+    const auto captured = captured_tile(c_);
+    if (!captured) return true;
+    if (p_.BN > captured->BN) {
+      refuse_("sm90_prefill", {"/BN"},
+              fmt::format("tensors of score_mod leave registers for {} keys here", captured->BN),
+              std::to_string(captured->BN));
+      return false;
+    }
+    const bool custom = c_.mask->kind == MaskConfig::Kind::custom;
+    if (!custom || c_.score_mod->tensors.size() <= 2 || std::max(p_.depth, p_.ov_depth) <= 192) return true;
+    refuse_("sm90_prefill", {"/score_mod"},
+            "past depth 192 a custom mask leaves registers for two tensors of score_mod", "none");
+    return false;
   }
 
   bool choose_swizzle() {

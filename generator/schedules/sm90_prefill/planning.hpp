@@ -27,6 +27,16 @@ int live_registers(const Config& config, int BN);
 /// What a consumer warpgroup has for them; bounds of a ragged item live through its loops.
 int register_limit(const Config& config, int num_math_warpgroups, bool ragged);
 
+/// The widest tile of a score_mod with captured tensors: their addresses and what is loaded of them take registers
+/// beside S.
+struct CapturedTile {
+  int BM, BN;
+};
+std::optional<CapturedTile> captured_tile(const Config& config);
+
+/// What BN is a multiple of.
+int key_step(const Config& config);
+
 /// Query rows of a block: the fastest measured on H200 (bench/NOTES.md).
 int default_bm(const Config& config);
 

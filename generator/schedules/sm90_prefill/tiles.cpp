@@ -34,8 +34,11 @@ int measured_bn(const Config& c, int num_math_warpgroups) {
   if (wide <= 64) return 192;
   if (wide <= 128) return 128;
   if (wide <= 192) return 112;
-  // Between 224 and 256 a tile of 80 keys spills, and is no faster (H200).
-  return has_fixed_modifier(c) && (wide <= 224 || wide == 256) ? 80 : 64;
+  if (!has_fixed_modifier(c)) return 64;
+  // Between 224 and 256 a tile of 80 keys spills, and is no faster (H200); at 256 beside bounds of rows of one length.
+  const bool one_length = c.operand->kind == OperandKind::contiguous;
+  if (wide == 256 && one_length && c.mask->kind == MaskConfig::Kind::custom) return 32;
+  return wide <= 224 || (wide == 256 && !(one_length && is_bounded(*c.mask))) ? 80 : 64;
 }
 
 /// The widest tile of FP8 keys with scales of their own that does not spill: 64, and past depth 192 over pages
@@ -60,6 +63,21 @@ bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
 
 }  // namespace
 
+std::optional<CapturedTile> captured_tile(const Config& c) {
+  const std::size_t tensors = c.score_mod->tensors.size();
+  if (tensors == 0) return std::nullopt;
+  // Found by compiling (ptxas 13.0) over random masks, operands and expressions.
+  const int wide = std::max(c.depth, *c.ov_depth);
+  const bool few = tensors <= 2;
+  if (wide <= 128) return CapturedTile{128, few && !(is_narrow(c) && wide > 96) ? 64 : 32};
+  return CapturedTile{64, few || key_step(c) == 32 ? 32 : 16};
+}
+
+int key_step(const Config& c) {
+  const bool words = c.mask->kind == MaskConfig::Kind::custom;
+  return is_fp8(c.dtype) || words || scales_by_row(c.operand->quantization) ? 32 : 16;
+}
+
 int lent_registers(const Config& c, int num_math_warpgroups) {
   const bool pages = c.operand->kind == OperandKind::paged || c.operand->kind == OperandKind::continuous;
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
@@ -78,6 +96,7 @@ int register_limit(const Config& c, int num_math_warpgroups, bool ragged) {
 }
 
 int default_bm(const Config& c) {
+  if (const auto tile = captured_tile(c)) return tile->BM;
   if (is_narrow(c)) return 128;  // converters need registers that three warpgroups leave nobody
   const int wide = std::max(c.depth, *c.ov_depth);
   if (is_fp8(c.dtype)) return wide <= 128 ? 192 : 128;
@@ -93,7 +112,8 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   const bool fp8 = is_fp8(c.dtype), by_row = scales_by_row(c.operand->quantization);
   int BN = fp8 && by_row ? scaled_fp8_bn(c) : measured_bn(c, num_math_warpgroups);
   if (is_narrow(c)) BN = std::min(BN, 128);
-  const int step = fp8 || c.mask->kind == MaskConfig::Kind::custom || by_row ? 32 : 16;
+  if (const auto tile = captured_tile(c)) BN = std::min(BN, tile->BN);
+  const int step = key_step(c);
   BN -= BN % step;
   while (BN > step && !bn_fits(c, num_math_warpgroups, ragged, BN)) BN -= step;
   // Rather a narrower tile of whole pages, or whole tiles a page; of others each piece is a copy.
