@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <kiln/config.hpp>
+
 #include "runtime/launch/checker.hpp"
 
 namespace kiln {
@@ -185,6 +187,36 @@ void set_scale(Checker& check, const Manifest& manifest, const AttentionArgs& ar
   problem.scale_log2 = static_cast<float>(scale * 1.4426950408889634074);
 }
 
+constexpr std::int64_t kMostOfAxis = 65535;  ///< blocks of a grid's y and of its z, on every device
+
+/// Kernels with a block for each tile, head and sequence (append, merge and most prefill kernels): what a grid takes.
+/// Others have as many blocks as the device runs at once.
+void check_grid(Checker& check, const Manifest& manifest, const Problem& problem) {
+  if (manifest.grid.kind != GridRule::Kind::tiles) return;
+  check.require(problem.heads_q <= kMostOfAxis && problem.batch <= kMostOfAxis,
+                "{} heads in a batch of {}: this kernel's grid takes {} of each", problem.heads_q,
+                problem.batch, kMostOfAxis);
+  constexpr std::int64_t kMostThreads = (std::int64_t{1} << 32) - 1;  // of x on AMD devices
+  const std::int64_t threads = std::max(manifest.num_threads, 1);
+  check.require(!manifest.target.starts_with("gfx") || problem.num_m_blocks <= kMostThreads / threads,
+                "{} rows are {} blocks of {} threads: an AMD grid takes {} threads", problem.seqlen_q,
+                problem.num_m_blocks, threads, kMostThreads);
+}
+
+/// Score expressions are checked to stay within 32 bits for variables up to these.
+void check_expression(Checker& check, const Manifest& manifest, const Problem& problem) {
+  constexpr std::int64_t kMostRows = (std::int64_t{1} << 24) - 1;
+  const bool small = problem.heads_q <= kMostOfAxis && problem.batch <= kMostOfAxis &&
+                     problem.seqlen_q <= kMostRows && problem.seqlen_k <= kMostRows;
+  if (small || !manifest.takes("scale", KernelParam::Kind::f32)) return;
+  const auto mod = parse_config(manifest.config_json, manifest.name).score_mod;
+  check.require(
+      !mod || mod->kind != ScoreMod::Kind::expr,
+      "{} heads in a batch of {}, {} rows and {} keys: an expression of scores is made for {} heads and "
+      "sequences, {} rows and keys",
+      problem.heads_q, problem.batch, problem.seqlen_q, problem.seqlen_k, kMostOfAxis, kMostRows);
+}
+
 /// Tiles of query rows and of keys, and that all of them can be counted in 32 bits.
 void set_tiles(Checker& check, const Manifest& manifest, Problem& problem) {
   // A stream_k kernel packs the query heads of a KV head into the rows of one tile.
@@ -207,9 +239,8 @@ void set_tiles(Checker& check, const Manifest& manifest, Problem& problem) {
                   "the problem is too large: {} work items of {} KV tiles", problem.num_tiles,
                   problem.kv_tiles);
   }
-  check.require(
-      manifest.grid.kind != GridRule::Kind::tiles || (problem.heads_q <= 65535 && problem.batch <= 65535),
-      "{} heads in a batch of {}: this kernel's grid takes 65535 of each", problem.heads_q, problem.batch);
+  check_grid(check, manifest, problem);
+  check_expression(check, manifest, problem);
 }
 
 }  // namespace

@@ -276,6 +276,24 @@ TEST_CASE("a tile that leaves too few registers is refused with the nearest that
   }
 }
 
+TEST_CASE("more query heads than a grid takes are refused on every target") {
+  for (const char* target : {"sm_80", "sm_90a", "sm_100a", "gfx90a", "gfx942", "gfx950"})
+    for (const char* operation : {"prefill", "decode"}) {
+      CAPTURE(target);
+      std::string said;
+      try {
+        config_of(R"({"group": 128, "kv_num_heads": 512})", target, operation);
+      } catch (const Error& error) {
+        said = error.what();
+      }
+      CHECK(
+          said.find(
+              "group (128) x kv_num_heads (512) are 65536 query heads, at most 65535 (nearest legal: 127)") !=
+          std::string::npos);
+      CHECK_NOTHROW(config_of(R"({"group": 127, "kv_num_heads": 512})", target, operation));
+    }
+}
+
 TEST_CASE("the first-light sweep plans or is refused by a rule, config by config") {
   const auto configs = combinations(KILN_SOURCE_DIR "/configs/sweeps/first_light.json");
   CHECK(configs.size() == 2 * 3 * 2 * 4 * 3 * 3 + 2 * 3 * 2 * 4 * 7 * 3);

@@ -4,6 +4,10 @@
 
 #include <limits>
 
+#include <kiln/cascade_kernels.hpp>
+#include <kiln/generator.hpp>
+#include <kiln/part_kernels.hpp>
+
 #include "runtime/device/device.hpp"
 #include "runtime/launch/pack.hpp"
 #include "runtime/launch/problem.hpp"
@@ -150,6 +154,65 @@ TEST_CASE("every broken rule has its line") {
   });
   CHECK(has(both, "q is fp16"));
   CHECK(has(both, "\no lies at"));
+}
+
+TEST_CASE("batches, heads and rows that no grid or expression takes are refused in a line") {
+  Manifest tiles = manifest_of(OperandKind::contiguous);
+  const auto many = [](std::int64_t batch, std::int64_t rows, std::int64_t heads) {
+    return [=](AttentionArgs& a) {
+      a.q = Tensor::dense(0x1000, DType::bf16, {batch, rows, heads, 128});
+      a.o = Tensor::dense(0x4000, DType::bf16, {batch, rows, heads, 64});
+      a.k.shape[0] = a.v.shape[0] = batch;
+    };
+  };
+  const auto said = [&](const Manifest& manifest, std::int64_t batch, std::int64_t rows, std::int64_t heads) {
+    return refusal(manifest, contiguous(), many(batch, rows, heads));
+  };
+  CHECK(said(tiles, 65535, 1, 2).empty());
+  CHECK(said(tiles, 1, 1, 65534).empty());
+  CHECK(said(tiles, 65536, 1, 2) ==
+        "prefill: 2 heads in a batch of 65536: this kernel's grid takes 65535 of each");
+  CHECK(has(said(tiles, 1, 1, 65536), "65536 heads in a batch of 1: this kernel's grid takes 65535"));
+  // AMD devices count the threads of x: 2^32 - 1.
+  tiles.num_threads = 256;
+  CHECK(said(tiles, 1, 2147483646, 2).empty());
+  tiles.target = "gfx942";
+  CHECK(said(tiles, 1, 2147483520, 2).empty());
+  tiles.num_threads = 512, tiles.grid.block_rows = 16;
+  CHECK(has(said(tiles, 1, 2147483520, 2), "134217720 blocks of 512 threads: an AMD grid takes 4294967295"));
+  // Decode and persistent kernels have as many blocks as run at once; their expressions know 16 bits of heads.
+  for (const auto kind : {GridRule::Kind::stream_k, GridRule::Kind::persistent}) {
+    Manifest stream = manifest_of(OperandKind::contiguous);
+    stream.grid = {kind, 16, 1, 64};
+    CHECK(said(stream, 70000, 1, 2).empty());
+    stream.params.push_back({KernelParam::Kind::f32, "scale", {}});
+    const std::string keys = R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 128)";
+    stream.config_json = keys + R"(, "score_mod": "alibi"})";
+    CHECK(said(stream, 70000, 1, 2).empty());
+    stream.config_json = keys + R"(, "score_mod": {"expr": "score - h"}})";
+    CHECK(said(stream, 65535, 1, 2).empty());
+    CHECK(has(said(stream, 70000, 1, 2), "an expression of scores is made for 65535 heads"));
+    CHECK(has(said(stream, 1, 1, 70000), "70000 heads in a batch of 1"));
+    CHECK(has(said(stream, 1, 1 << 24, 2), "16777216 rows and 500 keys"));
+  }
+}
+
+TEST_CASE("every kind of launch is held to what its grid takes") {
+  const Config config = parse_config(
+      R"({"target": "sm_90a", "operation": "decode", "dtype": "bf16", "depth": 128, "lse": true,
+          "operand": {"kind": "paged", "page_size": 64}})",
+      "test");
+  Config rows = config;
+  rows.operand->kind = OperandKind::ragged, rows.operand->page_size.reset();
+  rows.operation = Operation::prefill;
+  // y is heads and z sequences
+  for (const Manifest& manifest : {make_append_kernel(config).manifest, make_merge_kernel(config).manifest,
+                                   make_part_merge_kernel(rows, 2, false).manifest})
+    CHECK(manifest.grid.kind == GridRule::Kind::tiles);
+  // one dimension, no longer than what the device runs at once
+  for (const Manifest& manifest : {generate(make_plan(config)).manifest, make_prefix_kernel(config).manifest,
+                                   make_part_kernel(rows).manifest})
+    CHECK(manifest.grid.kind != GridRule::Kind::tiles);
 }
 
 TEST_CASE("strides of one-element dimensions are free") {

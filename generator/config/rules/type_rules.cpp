@@ -119,6 +119,14 @@ std::string heads(const Config& c) {
                      *c.kv_num_heads);
 }
 
+/// Of a grid's y, and of `h` in expressions.
+std::string most_heads(const Config& c) {
+  constexpr int kMost = 65535;
+  if (!c.group || !c.kv_num_heads || *c.group * *c.kv_num_heads <= kMost) return "";
+  return fmt::format("group ({}) x kv_num_heads ({}) are {} query heads, at most {}", *c.group,
+                     *c.kv_num_heads, *c.group * *c.kv_num_heads, kMost);
+}
+
 std::string block_rows_tma(const Config& c) {
   // Decode on sm_90a packs query rows along N.
   if (c.target == Target::sm_90a && c.operation == Operation::decode) return "";
@@ -169,6 +177,7 @@ std::vector<Rule> type_rules() {
       {"schema", "2.2, 1.3", kAllTargets, {"/head_dim_offset"}, first_column_aligned},
       {"schema", "2.2, 1.3", kAllTargets & ~kTma, {"/cache_depth"}, cache_row_aligned},
       {"schema", "contract: KV head of a query head", kAllTargets, {"/num_q_heads", "/kv_num_heads"}, heads},
+      {"schema", "contract: query heads", kAllTargets, {"/group", "/kv_num_heads"}, most_heads},
       {"schema", "9.1", only(Target::sm_90a), {"/BM"}, block_rows_tma},
       {"schema", "9.1", only(Target::sm_100a), {"/BM"}, block_rows_sm100},
       {"schema", "9.1", only(Target::sm_90a), {"/num_threads"}, threads_sm90},
