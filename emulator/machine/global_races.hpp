@@ -194,7 +194,10 @@ class GlobalRaces {
   struct Strong {
     Slot write, read;
     bool read_since = false;
+    std::vector<Slot> earlier;  ///< reads that nothing orders before a later one, of each agent the latest
   };
+  static constexpr std::size_t kEarlierReads = 32;
+  static void note_read(const Judged& a, Strong& s);
   std::unordered_map<std::uint64_t, Strong> strong_;  ///< by offset / 4
   std::uint8_t* strong_stretches_ = nullptr;          ///< whether a stretch of memory has any
   UnfencedStores unfenced_;

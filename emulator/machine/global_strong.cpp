@@ -86,9 +86,22 @@ void GlobalRaces::strong_access(Warp& w, const Op& op, int lane, std::uint64_t a
   for (std::uint64_t word = (address - base_) / 4; 4 * word < address - base_ + bytes; ++word) {
     std::atomic_ref(strong_stretches_[4 * word / kStretch]).store(1, std::memory_order_relaxed);
     Strong& s = strong_[word];
-    (write ? s.write : s.read) = a.by;
+    if (write)
+      s.write = a.by;
+    else
+      note_read(a, s);
     s.read_since = !write;
   }
+}
+
+/// A read that the new one follows needs no place: who follows the new one follows it.
+void GlobalRaces::note_read(const Judged& a, Strong& s) {
+  const auto mine = [&](const Slot& r) { return r.cluster == a.by.cluster && r.agent == a.by.agent; };
+  if (s.read.epoch != 0 && !mine(s.read)) {
+    std::erase_if(s.earlier, [&](const Slot& r) { return mine(r) || ordered(a, r); });
+    if (s.earlier.size() < kEarlierReads && !ordered(a, s.read)) s.earlier.push_back(s.read);
+  }
+  s.read = a.by;
 }
 
 /// A strong load of what an earlier one told of: PTX wants a fence between the two.
@@ -151,12 +164,16 @@ void GlobalRaces::meet_strong(const Judged& a, std::uint64_t address, std::uint3
       if (it == strong_.end() || other.epoch != 0) continue;
       const Strong& s = it->second;
       const bool read_ordered = s.read.epoch != 0 && ordered(a, s.read);
+      const auto meets = [&](const Slot& r) {
+        return !ordered(a, r) && !values_.ordered(a.w, a.lane, a.by.op, {r.cluster, r.agent, r.epoch, r.op});
+      };
       if (s.write.epoch != 0 && !ordered(a, s.write) && !(s.read_since && read_ordered))
         other = s.write, other_write = true;
-      else if (a.write && s.read.epoch != 0 && !read_ordered &&
-               !values_.ordered(a.w, a.lane, a.by.op,
-                                {s.read.cluster, s.read.agent, s.read.epoch, s.read.op}))
+      else if (a.write && s.read.epoch != 0 && meets(s.read))
         other = s.read;
+      else if (a.write)
+        if (const auto r = std::find_if(s.earlier.begin(), s.earlier.end(), meets); r != s.earlier.end())
+          other = *r;
     }
   }
   if (other.epoch != 0)

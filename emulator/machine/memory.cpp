@@ -68,6 +68,7 @@ std::string GlobalMemory::Impl::describe(std::uint64_t address) const {
   std::string before, after;
   if (it != allocations.begin()) {
     const auto& [base, a] = *std::prev(it);
+    if (address == base) return "at the start of " + label(a);
     if (address < base + a.bytes) return std::to_string(address - base) + " bytes into " + label(a);
     before = std::to_string(address - base - a.bytes) + " bytes past the end of " + label(a);
     if (it == allocations.end() || address - base - a.bytes <= it->first - address) return before;

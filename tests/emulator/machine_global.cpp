@@ -95,6 +95,31 @@ TEST_CASE("weak and strong accesses of one word are undefined, unless something 
              "@%p4 st.global.u32 [%in], 0; END:"));
 }
 
+TEST_CASE("of several strong readers of a word each must be ordered before a weak write of it") {
+  // Block 0 reads, then block 1, then block 2 writes: each waits for the one before. One thread each.
+  const auto program = [](const std::string& first, const std::string& second) {
+    const std::string wait = ": ld.relaxed.gpu.global.u32 %r6, [%d9]; setp.lt.u32 %p4, %r6, ";
+    return "st.shared.u32 [%r1], %t; @!%p1 bra END; setp.eq.u32 %p5, %r20, 1; @%p5 bra ONE; @!%p3 bra TWO;\n"
+           "ld.relaxed.gpu.global.u32 %r7, [%in]; st.global.u32 [%out], %r7;\n" +
+           first + "atom.global.add.u32 %r5, [%d9], 1000000; bra END;\nONE" + wait +
+           "1000000; @%p4 bra ONE;\n" + second +
+           "ld.relaxed.gpu.global.u32 %r7, [%in]; st.global.u32 [%out+4], %r7;\n" +
+           "fence.acq_rel.gpu; atom.global.add.u32 %r5, [%d9], 1000000; bra END;\nTWO" + wait +
+           "2000000; @%p4 bra TWO;\nfence.acq_rel.gpu; st.global.u32 [%in], 5;\nEND:";
+  };
+  const std::string fence = "fence.acq_rel.gpu;\n";
+  const auto three = [](const std::string& body, Policy p) {
+    return run(
+        shared_kernel("mov.u32 %r20, %ctaid.x; setp.eq.u32 %p3, %r20, 0; add.u64 %d9, %in, 2048;\n" + body),
+        {.grid = {3, 1, 1}, .policy = p});
+  };
+  for (const Policy p : kPolicies) {
+    clean(three(program(fence, fence), p));
+    finds("global-race", three(program("", ""), p));
+    finds("global-race", three(program("", fence), p));
+  }
+}
+
 TEST_CASE("a strong store that no fence follows may be seen late") {
   const auto message = [](const std::string& fence, Policy p, const std::string& then = "") {
     return blocks(
