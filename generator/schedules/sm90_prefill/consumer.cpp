@@ -414,10 +414,8 @@ void emit_position(Writer& w, const PrefillPlan& p) {
          p.aligned_rows());
 }
 
-}  // namespace
-
-void emit_consumer(Writer& w, const PrefillPlan& p) {
-  w.banner("consumers: 64 query rows each");
+// What lasts over all items.
+void emit_consumer_state(Writer& w, const PrefillPlan& p) {
   if (p.moves_registers()) w.line("SETMAXNREG_INC({});", p.math_registers);
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
@@ -436,7 +434,10 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
   w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.p_registers(), p.BN);
   w.blank();
-  emit_open_items(w, p, ItemReader::consumer);
+}
+
+// Rows, scales and sums of an item.
+void emit_item_state(Writer& w, const PrefillPlan& p) {
   if (p.needs_rows()) {
     w.line(
         "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
@@ -448,14 +449,14 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
   emit_clear_output(w, p.ov_depth / 2);
-  w.open("if (work.num_blocks > 0)");
-  w.line("int n = work.num_blocks - 1;");
-  if (p.ragged && !p.fp8) emit_zero_tail(w, p);
+}
+
+void emit_await_q(Writer& w) {
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
-  emit_widen_q(w, p);
-  if (p.mask->bounded_above()) emit_position(w, p);
-  if (p.skips_tiles) emit_skip(w, p);
+}
+
+void emit_first_tile(Writer& w, const PrefillPlan& p) {
   w.banner("first KV tile (the last keys)");
   w.open("");
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
@@ -476,7 +477,9 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   emit_release_k(w, p, true);
   emit_pack(w, p, "s_acc");
   w.close();
-  emit_remaining_tiles(w, p);
+}
+
+void emit_last_product(Writer& w, const PrefillPlan& p) {
   if (p.separate_o) w.line("if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
   w.banner("O += P V of the last tile");
   w.open("");
@@ -487,11 +490,29 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   if (p.narrow_tokens() && p.separate_o) w.line("__syncwarp();  // every lane has read its scales of V");
   p.v->emit_release_all(w);
   w.close();
+}
+
+}  // namespace
+
+void emit_consumer(Writer& w, const PrefillPlan& p) {
+  w.banner("consumers: 64 query rows each");
+  emit_consumer_state(w, p);
+  emit_open_items(w, p, ItemReader::consumer);
+  emit_item_state(w, p);
+  w.open("if (work.num_blocks > 0)");
+  w.line("int n = work.num_blocks - 1;");
+  if (p.ragged && !p.fp8) emit_zero_tail(w, p);
+  emit_await_q(w);
+  emit_widen_q(w, p);
+  if (p.mask->bounded_above()) emit_position(w, p);
+  if (p.skips_tiles) emit_skip(w, p);
+  emit_first_tile(w, p);
+  emit_remaining_tiles(w, p);
+  emit_last_product(w, p);
   if (p.hands_over_empty()) {
     w.reopen("else");
     w.comment("no keys, but O takes Q's place: it must be free");
-    w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
-    w.line("q_phase ^= 1;");
+    emit_await_q(w);
   }
   w.close();
   emit_epilogue(w, p);
