@@ -116,7 +116,7 @@ void emit_units(Writer& w, const DecodePlan& p) {
 }
 
 // The segment's numbers in scalar registers, and pointers to its rows.
-void emit_segment(Writer& w, const DecodePlan& p) {
+void emit_segment_range(Writer& w, const DecodePlan& p) {
   w.banner("segment: KV tiles [tile_begin, tile_end) of {} packed query rows of one sequence", p.BM);
   w.line(
       "const int batch_index = uniform(s.batch), kv_head = uniform(s.kv_head), m_block = "
@@ -134,10 +134,10 @@ void emit_segment(Writer& w, const DecodePlan& p) {
     w.line("const int block = keys > 0 ? pages[0] : -1;");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? keys : 0;  // no block: zeros");
   }
-  emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
-  p.row_scales.emit_heads(w, p.scores(), "batch_index");
-  if (p.scales) emit_units(w, p);
-  w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
+}
+
+/// This lane's query row, on its way to registers.
+void emit_query(Writer& w, const DecodePlan& p) {
   w.comment("this lane's row: query position packed / group, query head packed % group of the KV head's");
   w.line("const int packed = m_block * {} + {}, position = packed / group;", p.BM, p.tile_row());
   w.line("const bool in_rows = {} < rows;", p.tile_row());
@@ -151,6 +151,9 @@ void emit_segment(Writer& w, const DecodePlan& p) {
                   "0x80000000u)",
                   size));
   p.q->emit_load(w);
+}
+
+void emit_buffers(Writer& w, const DecodePlan& p) {
   w.line("const int first_key = tile_begin * {};", p.BN);
   const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "keys";
   const int kv_size = p.kv_bytes() ? 1 : 2;
@@ -160,6 +163,10 @@ void emit_segment(Writer& w, const DecodePlan& p) {
   } else {
     emit_tile_buffers(w, p, rows);
   }
+}
+
+/// Tiles that every row sees whole.
+void emit_clean_range(Writer& w, const DecodePlan& p) {
   if (!p.mask->has_bits()) {
     w.line("const int clean_end = {};  // keys before it are hidden from no row by their end",
            p.mask->end_key(fmt::format("(keys - queries + m_block * {} / group)", p.BM), "keys",
@@ -171,6 +178,17 @@ void emit_segment(Writer& w, const DecodePlan& p) {
                fmt::format("(keys - queries + (m_block * {} + max_of(rows, 1) - 1) / group)", p.BM),
                p.score_context().batch));
   }
+}
+
+void emit_segment(Writer& w, const DecodePlan& p) {
+  emit_segment_range(w, p);
+  emit_head_pointers(w, tensors_of(p), {"batch_index", "kv_head * group", ""}, first_column(p.config));
+  p.row_scales.emit_heads(w, p.scores(), "batch_index");
+  if (p.scales) emit_units(w, p);
+  w.line("const float factor = {};  // from modified scores to log2 units", p.modifier->scale_log2());
+  emit_query(w, p);
+  emit_buffers(w, p);
+  emit_clean_range(w, p);
   p.modifier->emit_rows(w, p.score_context());
   p.mask->emit_rows(w, p.score_context());
   const std::string accumulator = p.mfma.accumulator();

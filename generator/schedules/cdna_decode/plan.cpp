@@ -167,6 +167,68 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
   return false;
 }
 
+/// Bytes of one copy of K's strips and of V's rows to LDS, 0 where a page does not hold what one copies.
+struct CopyBytes {
+  int k = 0, v = 0;
+};
+CopyBytes copy_bytes(const DecodePlan& p, const Config& c) {
+  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int size = static_cast<int>(size_of(c.dtype)), limit = target_info(c.target).lds_dma_bytes;
+  const int v_columns = c.v_layout == "blocked" ? p.BK : p.ov_depth;
+  return {KVBuffer::dma_bytes_for(limit, p.BK * size, page_size),
+          KVBuffer::dma_bytes_for(limit, v_columns * size, page_size)};
+}
+
+bool check_pages(const DecodePlan& p, const Config& user, const Config& c, CopyBytes bytes, Violations& out) {
+  if (*c.dma == "reg_staged" || (bytes.k != 0 && bytes.v != 0)) return true;
+  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int rows = 256 / (p.BK * static_cast<int>(size_of(c.dtype)));
+  refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
+               std::to_string(align_up(page_size, rows)), out);
+  return false;
+}
+
+/// V's swizzle, unless asked, and its place in LDS.
+std::optional<LdsSwizzle> swizzle_of_v(const DecodePlan& p, const Config& user, Config& c, Violations& out) {
+  const int row_vectors =
+      (c.v_layout == "blocked" ? p.BK : p.ov_depth) * static_cast<int>(size_of(c.dtype)) / 16;
+  if (!c.swizzle_v) {
+    const layout::Swizzle s =
+        p.v_block ? block_swizzle(p.mfma, row_vectors) : v_swizzle(p.mfma, row_vectors, p.wave_columns);
+    c.swizzle_v = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{s.bits, s.base, s.shift, false});
+  }
+  return wave_swizzle(user, *c.swizzle_v, "/swizzle_v", p.BK * row_vectors, out);
+}
+
+/// The buffers of K and V.
+bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) {
+  const int size = static_cast<int>(size_of(c.dtype));
+  const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", p.WN * p.BK * size / 16, out);
+  if (!swizzle_k) return false;
+  const CopyBytes bytes = copy_bytes(p, c);
+  if (!check_pages(p, user, c, bytes, out)) return false;
+  DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
+  kv.page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  kv.widens = *c.kv_dtype != c.dtype;
+  kv.stored = *c.kv_dtype;
+  kv.reg_staged = *c.dma == "reg_staged";
+  kv.dma_bytes = kv.reg_staged ? 4 : bytes.k;  // 4: of copies that are not made
+  kv.swizzle = *swizzle_k;
+  kv.shared = p.shared;
+  p.k.emplace(kv);
+  kv.scale_columns = p.row_scales.columns();
+  kv.transpose = false, kv.depth = p.ov_columns;
+  kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
+  kv.dma_bytes = kv.reg_staged ? 4 : bytes.v;
+  kv.blocked = c.v_layout == "blocked";
+  const auto swizzle_v = swizzle_of_v(p, user, c, out);
+  if (!swizzle_v) return false;
+  kv.swizzle = *swizzle_v;
+  kv.block_form = p.v_block;
+  p.v.emplace(kv);
+  return true;
+}
+
 }  // namespace
 
 std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
@@ -178,53 +240,11 @@ std::optional<DecodePlan> plan_decode(const Config& user, Violations& out) {
   c.shared_kv = user.shared_kv.value_or(false);
   if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
   if (!c.v_load) c.v_load = v_loads_of(c).front();
-  const TargetInfo& target = target_info(c.target);
 
   DecodePlan p = decode_plan_of(c);
   p.shared = *c.shared_kv;
-  const Refusals refuse(user, out);
   if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
-  if (!share_columns(p, c, refuse)) return std::nullopt;
-  const bool blocked = c.v_layout == "blocked";
-  const int columns = p.wave_columns;
-  const int size = static_cast<int>(size_of(c.dtype));
-  const auto swizzle = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", p.WN * p.BK * size / 16, out);
-  if (!swizzle) return std::nullopt;
-  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
-  DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
-  kv.page_size = page_size;
-  kv.widens = *c.kv_dtype != c.dtype;
-  kv.stored = *c.kv_dtype;
-  kv.dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, p.BK * size, page_size);
-  kv.reg_staged = *c.dma == "reg_staged";
-  const int v_bytes =
-      KVBuffer::dma_bytes_for(target.lds_dma_bytes, (blocked ? p.BK : p.ov_depth) * size, page_size);
-  if (!kv.reg_staged && (kv.dma_bytes == 0 || v_bytes == 0)) {
-    const int rows = 256 / (p.BK * size);
-    refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
-                 std::to_string(align_up(page_size, rows)), out);
-    return std::nullopt;
-  }
-  if (kv.reg_staged) kv.dma_bytes = 4;  // of copies that are not made
-  kv.swizzle = *swizzle;
-  kv.shared = p.shared;
-  p.k.emplace(kv);
-  kv.scale_columns = p.row_scales.columns();
-  kv.transpose = false, kv.depth = p.ov_columns;
-  kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
-  kv.dma_bytes = kv.reg_staged ? 4 : v_bytes;
-  kv.blocked = blocked;
-  const int row_vectors = (blocked ? p.BK : p.ov_depth) * size / 16;
-  if (!c.swizzle_v) {
-    const layout::Swizzle s =
-        p.v_block ? block_swizzle(p.mfma, row_vectors) : v_swizzle(p.mfma, row_vectors, columns);
-    c.swizzle_v = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{s.bits, s.base, s.shift, false});
-  }
-  const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", p.BK * row_vectors, out);
-  if (!swizzle_v) return std::nullopt;
-  kv.swizzle = *swizzle_v;
-  kv.block_form = p.v_block;
-  p.v.emplace(kv);
+  if (!share_columns(p, c, Refusals(user, out)) || !set_buffers(p, user, c, out)) return std::nullopt;
   p.columns = p.v->kv_mma_op().groups();
   place_in_lds(p, p.k->bytes(), p.v->bytes());
   p.config = std::move(c);

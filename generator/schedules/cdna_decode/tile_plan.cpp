@@ -85,68 +85,58 @@ bool place_tiles(DecodePlan& p, const Config& user, Violations& out) {
   return false;
 }
 
-}  // namespace
+/// 16-byte vectors of a row of a strip.
+int row_vectors_of(const Config& c) {
+  return *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;
+}
 
-std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) {
-  Config c = with_rule_defaults(user);
-  c.schedule = kName;
-  if (!check_meaning(user, c, out)) return std::nullopt;
-  if (!c.v_load) c.v_load = v_loads_of(c).front();
-  const bool block = c.v_load == "block";
-  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
-  const int row_vectors = *c.bk_smem * static_cast<int>(size_of(c.dtype)) / 16;
-  if (!c.swizzle_v && !*c.v_from_k && c.swizzle) c.swizzle_v = *c.swizzle;
-  if (!c.swizzle_v && !*c.v_from_k && block) {
-    const layout::Swizzle s = block_swizzle(Mfma::of(c), row_vectors);
-    c.swizzle_v = XorSwizzle{s.bits, s.base, s.shift, false};
-  } else if (!c.swizzle_v && !*c.v_from_k && is_fp8(c.dtype)) {
-    c.swizzle_v = c.target == Target::gfx950 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};
-  } else if (!c.swizzle_v) {
-    // Transposing reads want the eight rows of a phase apart; 16 lanes of 4 bytes take half of
-    // the banks, lanes 16 to 31, four rows on, the other half.
-    const bool wide = *c.bk_smem * size_of(c.dtype) >= 128;
-    c.swizzle_v = *c.v_from_k ? *c.swizzle_k
-                  : c.target != Target::gfx950
-                      ? SwizzleKey(XorSwizzle{1, 2, wide ? 3 : 2, false})
-                      : SwizzleKey(wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false});
+/// V's swizzle unless asked. Transposing reads want the eight rows of a phase apart; 16 lanes of 4 bytes take half of
+/// the banks, lanes 16 to 31, four rows on, the other half.
+SwizzleKey default_swizzle_v(const Config& c) {
+  if (*c.v_from_k) return *c.swizzle_k;
+  if (c.swizzle) return *c.swizzle;
+  if (c.v_load == "block") {
+    const layout::Swizzle s = block_swizzle(Mfma::of(c), row_vectors_of(c));
+    return XorSwizzle{s.bits, s.base, s.shift, false};
   }
-  const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors, out);
-  const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors, out);
-  if (!swizzle_k || !swizzle_v) return std::nullopt;
-  const TargetInfo& target = target_info(c.target);
+  const bool cdna4 = c.target == Target::gfx950, wide = *c.bk_smem * size_of(c.dtype) >= 128;
+  if (is_fp8(c.dtype)) return cdna4 ? XorSwizzle{2, 0, 4, false} : XorSwizzle{1, 2, 2, false};
+  if (!cdna4) return XorSwizzle{1, 2, wide ? 3 : 2, false};
+  return wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false};
+}
 
-  DecodePlan p = decode_plan_of(c);
-  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
-  p.streaming = false;
-  p.v_in_k = *c.v_from_k;
-  p.k_stages = two_stages(c) ? 2 : 1;
-  p.v_stages = *c.double_buffer || p.v_in_k ? p.k_stages : 1;
-
+/// Which output columns a wave has, in slices.
+bool set_columns(DecodePlan& p, const Config& user, const Config& c, Violations& out) {
+  const bool block = c.v_load == "block";
   share_columns(p, *c.bk_smem, block);
   const int slice = slice_columns(p.mfma, p.wave_columns);
   p.v_slices = p.wave_columns / std::max(1, slice);
   p.columns = sliced_columns(p.mfma, p.wave_columns, slice, block);
-  if ((p.v_in_k && p.ov_columns != p.ov_depth) || p.wave_columns * p.waves_in_block % *c.bk_smem != 0 ||
-      p.columns.empty()) {
-    break_rule(user, kName, {"/WN", "/ov_depth", "/bk_smem"},
-               fmt::format("each of {} waves has {} output columns, which must be a multiple of bk_smem ({})",
-                           p.warps_n(), p.wave_columns, *c.bk_smem),
-               "", out);
-    return std::nullopt;
-  }
+  const bool whole = !p.v_in_k || p.ov_columns == p.ov_depth;
+  if (whole && p.wave_columns * p.waves_in_block % *c.bk_smem == 0 && !p.columns.empty()) return true;
+  break_rule(user, kName, {"/WN", "/ov_depth", "/bk_smem"},
+             fmt::format("each of {} waves has {} output columns, which must be a multiple of bk_smem ({})",
+                         p.warps_n(), p.wave_columns, *c.bk_smem),
+             "", out);
+  return false;
+}
+
+/// The tiles of K and V.
+bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
+               const LdsSwizzle& swizzle_v, Violations& out) {
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
-  const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
-  const int dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, row_bytes, page_size);
+  const int row_bytes = 16 * row_vectors_of(c);
+  const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   const bool staged = *c.dma == "reg_staged";
   if (dma_bytes == 0 && !staged) {
     const int rows = 256 / row_bytes;
     refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
                  std::to_string(align_up(page_size, rows)), out);
-    return std::nullopt;
+    return false;
   }
-  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          p.WN,       p.BK,
-                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
-                     *swizzle_k};
+  KVBuffer::Shape kv{true,     p.mfma,     p.BN,          p.WN,       p.BK,
+                     p.depth,  *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
+                     swizzle_k};
   kv.reg_staged = staged;
   kv.widens = *c.kv_dtype != c.dtype;
   kv.stored = *c.kv_dtype;
@@ -157,27 +147,55 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_columns, kv.num_smem_stages = p.v_stages;
   kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
-  kv.swizzle = *swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice, kv.block = block;
+  kv.swizzle = swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice_columns(p.mfma, p.wave_columns);
+  kv.block = c.v_load == "block";
   kv.read_waves = p.waves_in_block;
   if (p.v_in_k) kv.reads = p.k_tile->stage();
   p.v_tile.emplace(kv);
+  return true;
+}
+
+/// What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses, the
+/// softmax. They want 90 to 110 and spill nothing with 80.
+bool check_registers(const DecodePlan& p, const Config& user, Violations& out) {
+  const int lasting = 4 * p.q->num_vectors() +
+                      (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
+                      p.k_tile->staging_registers() + p.v_tile->staging_registers();
+  if (lasting + 80 <= p.max_registers) return true;
+  break_rule(
+      user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
+      fmt::format("Q, O and S take {} registers of a lane and the loop about 80 more; {} waves leave {}",
+                  lasting, p.num_warps, p.max_registers),
+      "", out);
+  return false;
+}
+
+}  // namespace
+
+std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) {
+  Config c = with_rule_defaults(user);
+  c.schedule = kName;
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  if (!c.v_load) c.v_load = v_loads_of(c).front();
+  if (!c.swizzle_k) c.swizzle_k = c.swizzle ? *c.swizzle : SwizzleKey(XorSwizzle{3, 0, 3, false});
+  if (!c.swizzle_v) c.swizzle_v = default_swizzle_v(c);
+  const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", *c.WN * row_vectors_of(c), out);
+  const auto swizzle_v = wave_swizzle(user, *c.swizzle_v, "/swizzle_v", *c.BN * row_vectors_of(c), out);
+  if (!swizzle_k || !swizzle_v) return std::nullopt;
+
+  DecodePlan p = decode_plan_of(c);
+  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
+  p.streaming = false;
+  p.v_in_k = *c.v_from_k;
+  p.k_stages = two_stages(c) ? 2 : 1;
+  p.v_stages = *c.double_buffer || p.v_in_k ? p.k_stages : 1;
+  if (!set_columns(p, user, c, out) || !set_tiles(p, user, c, *swizzle_k, *swizzle_v, out))
+    return std::nullopt;
   if (!place_tiles(p, user, out)) return std::nullopt;
   c.shared_kv = p.v_in_k || p.shared;
   p.config = std::move(c);
   p.q.emplace(p.q_shape());
-  // What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses,
-  // the softmax. They want 90 to 110 and spill nothing with 80.
-  const int lasting = 4 * p.q->num_vectors() +
-                      (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
-                      p.k_tile->staging_registers() + p.v_tile->staging_registers();
-  if (lasting + 80 > p.max_registers) {
-    break_rule(
-        user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
-        fmt::format("Q, O and S take {} registers of a lane and the loop about 80 more; {} waves leave {}",
-                    lasting, p.num_warps, p.max_registers),
-        "", out);
-    return std::nullopt;
-  }
+  if (!check_registers(p, user, out)) return std::nullopt;
   return p;
 }
 

@@ -166,18 +166,13 @@ bool check_memory(const PrefillPlan& p, const Config& user, const Config& c, Vio
   return false;
 }
 
-}  // namespace
+/// K and V of a tile have stages of their own.
+bool own_stages(const PrefillPlan& p) {
+  return p.loop == PrefillLoop::tiles || p.loop == PrefillLoop::pingpong;
+}
 
-std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
-  const bool pingpong = user.schedule == "cdna_prefill_pingpong";
-  Config c = with_rule_defaults(pingpong ? with_pingpong_defaults(user) : user);
-  if (!check_meaning(user, c, out)) return std::nullopt;
-  resolve_rest(c);
-  const auto swizzle_k = lds_swizzle(user, *c.swizzle_k, "/swizzle_k", out);
-  const auto swizzle_v = lds_swizzle(user, *c.swizzle_v, "/swizzle_v", out);
-  if (!swizzle_k || !swizzle_v) return std::nullopt;
-
-  PrefillPlan p;
+/// Where a config's tiles, loop and stages are counted.
+void set_shape(PrefillPlan& p, const Config& c, bool pingpong) {
   p.mfma = Mfma::of(c);
   p.depth = c.depth, p.ov_depth = *c.ov_depth;
   p.BM = *c.BM, p.BN = *c.BN, p.BK = *c.BK;
@@ -191,57 +186,65 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
                : *c.double_buffer || *c.double_buffer_k_only ? 2
                                                              : 1;
   p.v_stages = p.loop == PrefillLoop::tiles ? *c.double_buffer ? 2 : 1 : p.k_stages;
-  const bool own_stages = p.loop == PrefillLoop::tiles || pingpong;  // of K and of V
   p.kind = c.operand->kind;
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.row_scales = RowScales(c);
-  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
   if (c.operand->quantization && !p.row_scales.any()) p.scales = c.operand->quantization->granularity;
+}
 
+/// Groups of columns whose fragments of V are turned together; none where they do not divide the output.
+std::vector<ColumnGroup> slice_output(PrefillPlan& p, const Config& user, const Config& c, Violations& out) {
+  const bool blocks = p.loop == PrefillLoop::blocks;
   // Columns of V that only fill a group of fragments are read as they come and their O is not written.
-  p.ov_columns = own_stages ? align_up(p.ov_depth, KVMmaOp::column_unit(p.mfma)) : p.ov_depth;
-  p.v_slice_columns = p.loop == PrefillLoop::blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_columns);
-  p.v_slices = p.loop == PrefillLoop::blocks ? 1 : p.ov_columns / p.v_slice_columns;
-  const std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_columns, p.v_slice_columns);
-  if (columns.empty()) {
-    const int together = is_fp8(c.dtype) ? 4 : 2;
-    if (p.loop == PrefillLoop::blocks) {
-      break_rule(user, "cdna_prefill", {"/full_kv", "/bk_smem"},
-                 fmt::format("columns of V are turned in {} of fragments: without full_kv a block of bk_smem "
-                             "({}) columns must hold whole ones, of {}",
-                             together == 2 ? "pairs" : "fours", *c.bk_smem, together * p.mfma.shape.m),
-                 "", out);
-      return std::nullopt;
-    }
+  p.ov_columns = own_stages(p) ? align_up(p.ov_depth, KVMmaOp::column_unit(p.mfma)) : p.ov_depth;
+  p.v_slice_columns = blocks ? *c.bk_smem : slice_columns(p.mfma, p.ov_columns);
+  p.v_slices = blocks ? 1 : p.ov_columns / p.v_slice_columns;
+  std::vector<ColumnGroup> columns = sliced_columns(p.mfma, p.ov_columns, p.v_slice_columns);
+  if (!columns.empty()) return columns;
+  const int together = is_fp8(c.dtype) ? 4 : 2;
+  const char* const number = together == 2 ? "pairs" : "fours";
+  if (blocks) {
+    break_rule(user, "cdna_prefill", {"/full_kv", "/bk_smem"},
+               fmt::format("columns of V are turned in {} of fragments: without full_kv a block of bk_smem "
+                           "({}) columns must hold whole ones, of {}",
+                           number, *c.bk_smem, together * p.mfma.shape.m),
+               "", out);
+  } else {
     break_rule(user, "cdna_prefill", {"/ov_depth", "/depth"},
-               fmt::format("columns of V are turned in {} of fragments: ov_depth is a multiple of {}",
-                           together == 2 ? "pairs" : "fours", together * p.mfma.shape.m),
+               fmt::format("columns of V are turned in {} of fragments: ov_depth is a multiple of {}", number,
+                           together * p.mfma.shape.m),
                std::to_string(align_up(p.ov_depth, together * p.mfma.shape.m)), out);
-    return std::nullopt;
   }
-  if (const int blocks = ceil_div(p.depth, *c.bk_smem) + p.ov_depth / *c.bk_smem;
-      p.loop == PrefillLoop::blocks && p.ring_stages() > blocks + 1) {
-    refuse_value(
-        user, "/num_smem_stages",
-        fmt::format("cdna_prefill looks one tile ahead at most: {} blocks, and the one at work", blocks),
-        std::to_string(blocks + 1), out);
-    return std::nullopt;
-  }
-  const TargetInfo& target = target_info(c.target);
+  return columns;
+}
+
+bool check_ring(const PrefillPlan& p, const Config& user, const Config& c, Violations& out) {
+  const int blocks = ceil_div(p.depth, *c.bk_smem) + p.ov_depth / *c.bk_smem;
+  if (p.loop != PrefillLoop::blocks || p.ring_stages() <= blocks + 1) return true;
+  refuse_value(
+      user, "/num_smem_stages",
+      fmt::format("cdna_prefill looks one tile ahead at most: {} blocks, and the one at work", blocks),
+      std::to_string(blocks + 1), out);
+  return false;
+}
+
+/// How tiles come to LDS, and the buffers of K and V.
+bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
+                 const LdsSwizzle& swizzle_v, Violations& out) {
   const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
   const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
-  const int dma_bytes = KVBuffer::dma_bytes_for(target.lds_dma_bytes, row_bytes, page_size);
+  const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   p.staged = *c.dma == "reg_staged";
   if (dma_bytes == 0 && !p.staged) {
     refuse_value(user, "/operand/page_size",
                  fmt::format("cdna_prefill copies {} rows of a page at once", 256 / row_bytes),
                  std::to_string(align_up(page_size, 256 / row_bytes)), out);
-    return std::nullopt;
+    return false;
   }
-  KVBuffer::Shape kv{true,      p.mfma,     p.BN,          *c.WN,      p.BK,
-                     p.depth,   *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
-                     *swizzle_k};
+  KVBuffer::Shape kv{true,     p.mfma,     p.BN,          *c.WN,      p.BK,
+                     p.depth,  *c.bk_smem, p.num_threads, p.k_stages, std::max(4, dma_bytes),
+                     swizzle_k};
   kv.reg_staged = p.staged;
   kv.widens = *c.kv_dtype != c.dtype;
   kv.stored = *c.kv_dtype;
@@ -252,15 +255,19 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.k.emplace(kv);
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_columns, kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
-  kv.num_smem_stages = p.v_stages, kv.swizzle = *swizzle_v;
+  kv.num_smem_stages = p.v_stages, kv.swizzle = swizzle_v;
   kv.reg_chunk = c.reg_chunk_keys.value_or(0);
   if (p.loop != PrefillLoop::blocks) kv.read_columns = p.v_slice_columns;
   if (p.loop == PrefillLoop::v_in_k) kv.reads = p.k->stage();
   p.v.emplace(kv);
-  // Waits count loads where every wave issues the same number of them, and no more than the counter holds.
+  return true;
+}
+
+/// Waits count loads where every wave issues the same number of them, and no more than the counter holds.
+bool choose_waits(PrefillPlan& p, const Config& user, Config& c, Violations& out) {
   const bool uniform =
       p.k->derived().uniform_split() && (p.loop == PrefillLoop::v_in_k || p.v->derived().uniform_split());
-  const int in_flight = own_stages                      ? p.k->vm_exact() + p.v->vm_exact()
+  const int in_flight = own_stages(p)                   ? p.k->vm_exact() + p.v->vm_exact()
                         : p.loop == PrefillLoop::blocks ? (p.ring_stages() - 1) * p.k->vm_exact()
                                                         : p.k->vm_exact();
   // By way of registers the compiler counts them. Loops that start loads only after they waited for all
@@ -273,22 +280,23 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
                  ahead ? "cdna_prefill counts loads that every wave issues as many of, up to 63"
                        : "each wait of this loop is for all loads before it",
                  "drain", out);
-    return std::nullopt;
+    return false;
   }
   if (!c.wait_policy) c.wait_policy = countable ? "counted" : "drain";
   p.counted = *c.wait_policy == "counted";
+  return true;
+}
 
-  const auto pack = [&](DType type) -> std::string {
-    return is_fp8(type) ? "pack_fp8" : type == DType::bf16 ? "pack_bf16" : "pack_fp16";
-  };
-  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, QTile::pack_of(*c.out_dtype),
-                           p.scales ? "out_factor" : "inv_sum"});
-  set_scores(p, c);
+const char* pack_of(DType type) {
+  return is_fp8(type) ? "pack_fp8" : type == DType::bf16 ? "pack_bf16" : "pack_fp16";
+}
+
+void set_softmax(PrefillPlan& p, const Config& c) {
   OnlineSoftmax::Shape softmax;
   softmax.qk = softmax.pv = p.mfma;
   softmax.score_tiles = p.BN / p.mfma.shape.m;
   softmax.output_tiles = p.ov_columns / p.mfma.shape.m;
-  softmax.pack = pack(c.dtype);
+  softmax.pack = pack_of(c.dtype);
   if (is_fp8(c.dtype)) {
     // P of at most 2^7 (FNUZ, whose largest is 240) or 2^8 (448), growth before the next rescale included.
     softmax.rescale_threshold = 3;
@@ -298,48 +306,83 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   softmax.scale = p.modifier->scale();
   if (p.sink) softmax.sink = "sink[head]";
   p.softmax.emplace(softmax);
-  p.smem_v = own_stages ? p.k->bytes() : 0;
-  p.smem_bytes = own_stages ? p.smem_v + p.v->bytes() : p.k->bytes();
+}
+
+/// Registers of a lane that hold O.
+int output_registers(const PrefillPlan& p) {
+  return p.ov_columns / p.mfma.shape.m * p.mfma.accum();
+}
+
+/// What lives through the loop: Q, O, scores, and tiles on their way.
+int lasting_registers(const PrefillPlan& p) {
+  return 4 * p.q->num_vectors() + output_registers(p) +
+         p.BN / p.mfma.shape.m * p.mfma.accum() * p.row_scales.score_arrays() + p.k->staging_registers() +
+         p.v->staging_registers();
+}
+
+/// That, and the least around it: fragments of one step, addresses, the softmax.
+bool check_loop_registers(const PrefillPlan& p, const Config& user, Violations& out) {
+  const int lasting = lasting_registers(p);
+  if (lasting + kLoopRegisters <= p.max_registers) return true;
+  break_rule(
+      user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
+      fmt::format("Q, O and S{} take {} registers of a lane and the loop at least {} more; {} waves leave {}",
+                  p.staged ? " and tiles on their way" : "", lasting, kLoopRegisters, p.num_warps,
+                  p.max_registers),
+      "", out);
+  return false;
+}
+
+/// Fragments of one chunk of a product beside those of the next (tiles.cpp).
+int chunk_registers(const KVBuffer& buffer) {
+  const KVMmaOp& op = buffer.kv_mma_op();
+  const int strip = op.steps() * op.registers_per_step(), one = strip <= 32 ? strip : op.registers_per_step();
+  return buffer.num_k_tiles() * strip > one ? 2 * one : one;
+}
+
+/// P and fragments besides. In AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts. Compilers
+/// were seen to keep below five sixths of the registers, or to spill.
+bool check_tile_registers(const PrefillPlan& p, const Config& user, Violations& out) {
+  const bool copied = p.max_registers > 256 && !p.mask->bounded_above();
+  const int all = lasting_registers(p) + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
+                  std::max(chunk_registers(*p.k), chunk_registers(*p.v)) + (copied ? output_registers(p) : 0);
+  if (!own_stages(p) || all <= p.max_registers * 5 / 6) return true;
+  break_rule(
+      user, "V32", {"/BN", "/num_threads", "/BM", "/depth"},
+      fmt::format("Q, O, S, P and fragments take about {} registers of a lane; {} waves leave {}, a sixth "
+                  "of them for addresses and copies",
+                  all, p.num_warps, p.max_registers),
+      p.BN > 32 ? std::to_string(p.BN / 2) : "", out);
+  return false;
+}
+
+}  // namespace
+
+std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
+  const bool pingpong = user.schedule == "cdna_prefill_pingpong";
+  Config c = with_rule_defaults(pingpong ? with_pingpong_defaults(user) : user);
+  if (!check_meaning(user, c, out)) return std::nullopt;
+  resolve_rest(c);
+  const auto swizzle_k = lds_swizzle(user, *c.swizzle_k, "/swizzle_k", out);
+  const auto swizzle_v = lds_swizzle(user, *c.swizzle_v, "/swizzle_v", out);
+  if (!swizzle_k || !swizzle_v) return std::nullopt;
+
+  PrefillPlan p;
+  set_shape(p, c, pingpong);
+  if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
+  const std::vector<ColumnGroup> columns = slice_output(p, user, c, out);
+  if (columns.empty() || !check_ring(p, user, c, out)) return std::nullopt;
+  if (!set_buffers(p, user, c, *swizzle_k, *swizzle_v, out)) return std::nullopt;
+  if (!choose_waits(p, user, c, out)) return std::nullopt;
+  p.q.emplace(QTile::Shape{p.mfma, p.depth, p.ov_depth, columns, QTile::pack_of(*c.out_dtype),
+                           p.scales ? "out_factor" : "inv_sum"});
+  set_scores(p, c);
+  set_softmax(p, c);
+  p.smem_v = own_stages(p) ? p.k->bytes() : 0;
+  p.smem_bytes = own_stages(p) ? p.smem_v + p.v->bytes() : p.k->bytes();
   if (!check_memory(p, user, c, out)) return std::nullopt;
-  const int waves_per_simd = (p.num_warps + 3) / 4;
-  p.max_registers = std::min(target.max_registers, 512 / waves_per_simd);
-  // What lives through the loop, and the least around it: fragments of one step, addresses, the softmax.
-  const int lasting = 4 * p.q->num_vectors() + (p.ov_columns / p.mfma.shape.m) * p.mfma.accum() +
-                      softmax.score_tiles * p.mfma.accum() * p.row_scales.score_arrays() +
-                      p.k->staging_registers() + p.v->staging_registers();
-  if (lasting + kLoopRegisters > p.max_registers) {
-    break_rule(
-        user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},
-        fmt::format(
-            "Q, O and S{} take {} registers of a lane and the loop at least {} more; {} waves leave {}",
-            p.staged ? " and tiles on their way" : "", lasting, kLoopRegisters, p.num_warps, p.max_registers),
-        "", out);
-    return std::nullopt;
-  }
-  if (own_stages) {
-    // P, and the fragments of one chunk of a product beside those of the next (cdna_prefill_tiles.cpp). In
-    // AGPRs O is rescaled by way of a copy, unless a mask cuts the loop in parts. Compilers were seen to keep
-    // below five sixths of the registers, or to spill.
-    const auto chunk = [](const KVBuffer& buffer) {
-      const KVMmaOp& op = buffer.kv_mma_op();
-      const int strip = op.steps() * op.registers_per_step(),
-                one = strip <= 32 ? strip : op.registers_per_step();
-      return buffer.num_k_tiles() * strip > one ? 2 * one : one;
-    };
-    const int o_registers = p.ov_columns / p.mfma.shape.m * p.mfma.accum();
-    const int all = lasting + p.BN / p.mfma.shape.k * p.mfma.frag_regs() +
-                    std::max(chunk(*p.k), chunk(*p.v)) +
-                    (p.max_registers > 256 && !p.mask->bounded_above() ? o_registers : 0);
-    if (all > p.max_registers * 5 / 6) {
-      break_rule(user, "V32", {"/BN", "/num_threads", "/BM", "/depth"},
-                 fmt::format(
-                     "Q, O, S, P and fragments take about {} registers of a lane; {} waves leave {}, a sixth "
-                     "of them for addresses and copies",
-                     all, p.num_warps, p.max_registers),
-                 p.BN > 32 ? std::to_string(p.BN / 2) : "", out);
-      return std::nullopt;
-    }
-  }
+  p.max_registers = std::min(target_info(c.target).max_registers, 512 / ((p.num_warps + 3) / 4));
+  if (!check_loop_registers(p, user, out) || !check_tile_registers(p, user, out)) return std::nullopt;
   p.config = std::move(c);
   return p;
 }

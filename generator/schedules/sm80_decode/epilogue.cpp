@@ -58,10 +58,10 @@ std::string part_of(const DecodePlan& p) {
 
 }  // namespace
 
-void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
-  const int threads_per_row = p.num_threads / p.BM, each = p.kExchangeColumns / threads_per_row;
-  w.banner("the warps' results become one");
-  emit_finish(w, p, p.head_scale());
+namespace {
+
+/// Maximum and sum of this lane's rows to the other warps, and `block_row`, which joins them.
+void emit_exchange_rows(Writer& w, const DecodePlan& p) {
   for (int r = 0; r < 2; ++r) {
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 1);", r);
     w.line("row_sum_{0} += __shfl_xor_sync(0xffffffffu, row_sum_{0}, 2);", r);
@@ -81,6 +81,10 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
     w.line("all.y += row_{0}.y * rescale_factor(row_{0}.x, all.x, scale_log2);", i);
   w.line("return all;");
   w.close(";");
+}
+
+/// How much this warp's O counts for, and where its rows go.
+void emit_weights(Writer& w, const DecodePlan& p) {
   for (int r = 0; r < 2; ++r) {
     w.line("const float all_{0} = block_row((lane >> 2) + {1}).x;", r, 8 * r);
     w.line("const float weight_{0} = rescale_factor(row_max_{0}, all_{0}, scale_log2);", r);
@@ -89,6 +93,16 @@ void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
         "3);",
         r, p.BM, 8 * r, p.kExchangeStride, p.v->output_column(0, 0).t_factor);
   }
+}
+
+}  // namespace
+
+void emit_decode_epilogue(Writer& w, const DecodePlan& p) {
+  const int threads_per_row = p.num_threads / p.BM, each = p.kExchangeColumns / threads_per_row;
+  w.banner("the warps' results become one");
+  emit_finish(w, p, p.head_scale());
+  emit_exchange_rows(w, p);
+  emit_weights(w, p);
   w.comment("this thread's part of the block's result: {} columns of one row", each);
   w.line("const int out_row = thread / {0}, out_column = thread % {0} * {1};", threads_per_row, each);
   w.line("const float2 out_stats = block_row(out_row);");

@@ -70,6 +70,77 @@ void set_memory(DecodePlan& p) {
   p.smem_bytes = p.smem_rows + p.num_warps * p.BM * 8 + 16;
 }
 
+/// Keys with one legal value.
+void fill_instruction(const DecodePlan& p, Config& c, const Refusals& refuse) {
+  if (c.BM.value_or(p.BM) != p.BM)
+    refuse(kName, {"/BM"}, "BM is the 16 rows of the matrix instruction", "16");
+  c.BM = p.BM;
+  const std::array<int, 3> shape{16, 8, 16};
+  if (c.mma_shape.value_or(shape) != shape)
+    refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
+  c.mma_shape = shape;
+}
+
+/// Warps, and keys of a tile.
+bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const bool bytes = size_of(*c.kv_dtype) == 1;
+  if (!c.num_threads) c.num_threads = c.BN && c.WN && *c.WN > 0 ? *c.BN / *c.WN * 32 : 128;
+  if (*c.num_threads != 64 && *c.num_threads != 128 && *c.num_threads != 256) {
+    refuse(kName, {"/num_threads", "/BN", "/WN"}, "2, 4 or 8 warps, each with WN keys of a tile",
+           "64, 128, 256");
+    return false;
+  }
+  p.num_threads = *c.num_threads;
+  p.num_warps = p.num_threads / 32;
+  // 8-bit rows are half as long: twice the keys keep the copies in flight.
+  // Beside the accumulators of wide outputs there is no room for 32 keys.
+  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : bytes && p.depth <= 128 ? 32 : 16;
+  if (!c.BN) c.BN = *c.WN * p.num_warps;
+  p.BN = *c.BN;
+  p.WN = *c.WN;
+  if ((p.WN == 16 || p.WN == 32) && p.BN == p.WN * p.num_warps) return true;
+  refuse("V3", {"/BN", "/WN"}, "a warp takes WN keys of a tile, 16 or 32, and BN is WN for each warp",
+         std::to_string(16 * p.num_warps));
+  return false;
+}
+
+/// Where keys come from, and the buffers of K and V.
+void set_buffers(DecodePlan& p, const Config& c) {
+  p.quantization = c.operand->quantization;
+  if (p.quantization) {
+    if (p.quantization->granularity == Quantization::Granularity::per_token) p.scale_group = p.depth;
+    if (p.quantization->granularity == Quantization::Granularity::per_block)
+      p.scale_group = std::min(p.quantization->block, p.depth);
+  }
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.WN);
+  p.q_in_registers = p.depth <= 128;  // beside O's accumulators
+  DecodeStreamingKVBuffer::Shape kv{true, c.dtype,       *c.kv_dtype,      p.WN, p.depth,
+                                    0,    p.scale_group, p.q_in_registers, {}};
+  kv.columns = block_columns(p.depth * (size_of(*c.kv_dtype) == 1 ? 1 : 2) / 2);
+  kv.swizzle = swizzle_of(kv.columns);
+  p.k.emplace(kv, *p.operand);
+  kv.transpose = false;
+  p.v.emplace(kv, *p.operand);
+}
+
+/// As many stages as fit one block, up to four tiles on their way.
+bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
+  const int most = target_info(Target::sm_80).smem_bytes;
+  p.num_stages = 1;
+  set_memory(p);
+  const int stage_bytes = p.smem_q, fitting = (most - (p.smem_bytes - stage_bytes)) / stage_bytes;
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 1, 4);
+  p.num_stages = *c.num_kv_stages;
+  if (p.num_stages < 1 || p.num_stages > std::min(fitting, 16)) {
+    refuse("V15", {"/num_kv_stages", "/BN", "/WN", "/depth"},
+           fmt::format("{} stages of {} bytes do not fit the {} of a block", p.num_stages, stage_bytes, most),
+           std::to_string(std::clamp(fitting, 1, 16)));
+    return false;
+  }
+  set_memory(p);
+  return true;
+}
+
 }  // namespace
 
 std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
@@ -83,66 +154,10 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.lse = *c.lse;
   p.sink = *c.sink;
   c.schedule = kName;
-  const bool bytes = size_of(*c.kv_dtype) == 1;
-
-  if (c.BM.value_or(p.BM) != p.BM)
-    refuse(kName, {"/BM"}, "BM is the 16 rows of the matrix instruction", "16");
-  c.BM = p.BM;
-  const std::array<int, 3> shape{16, 8, 16};
-  if (c.mma_shape.value_or(shape) != shape)
-    refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
-  c.mma_shape = shape;
-  if (!c.num_threads) c.num_threads = c.BN && c.WN && *c.WN > 0 ? *c.BN / *c.WN * 32 : 128;
-  if (*c.num_threads != 64 && *c.num_threads != 128 && *c.num_threads != 256) {
-    refuse(kName, {"/num_threads", "/BN", "/WN"}, "2, 4 or 8 warps, each with WN keys of a tile",
-           "64, 128, 256");
-    return std::nullopt;
-  }
-  p.num_threads = *c.num_threads;
-  p.num_warps = p.num_threads / 32;
-  // 8-bit rows are half as long: twice the keys keep the copies in flight.
-  // Beside the accumulators of wide outputs there is no room for 32 keys.
-  if (!c.WN) c.WN = c.BN ? *c.BN / p.num_warps : bytes && p.depth <= 128 ? 32 : 16;
-  if (!c.BN) c.BN = *c.WN * p.num_warps;
-  if ((*c.WN != 16 && *c.WN != 32) || *c.BN != *c.WN * p.num_warps) {
-    refuse("V3", {"/BN", "/WN"}, "a warp takes WN keys of a tile, 16 or 32, and BN is WN for each warp",
-           std::to_string(16 * p.num_warps));
-    return std::nullopt;
-  }
-  p.BN = *c.BN;
-  p.WN = *c.WN;
-
-  p.quantization = c.operand->quantization;
-  if (p.quantization) {
-    if (p.quantization->granularity == Quantization::Granularity::per_token) p.scale_group = p.depth;
-    if (p.quantization->granularity == Quantization::Granularity::per_block)
-      p.scale_group = std::min(p.quantization->block, p.depth);
-  }
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.WN);
-  p.q_in_registers = p.depth <= 128;  // beside O's accumulators
-  DecodeStreamingKVBuffer::Shape kv{true, c.dtype,       *c.kv_dtype,      p.WN, p.depth,
-                                    0,    p.scale_group, p.q_in_registers, {}};
-  kv.columns = block_columns(p.depth * (bytes ? 1 : 2) / 2);
-  kv.swizzle = swizzle_of(kv.columns);
-  p.k.emplace(kv, *p.operand);
-  kv.transpose = false;
-  p.v.emplace(kv, *p.operand);
-
-  // As many stages as fit one block, up to four tiles on their way.
-  p.num_stages = 1;
-  set_memory(p);
-  const int stage_bytes = p.smem_q,
-            fitting = (target_info(Target::sm_80).smem_bytes - (p.smem_bytes - stage_bytes)) / stage_bytes;
-  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 1, 4);
-  p.num_stages = *c.num_kv_stages;
-  if (p.num_stages < 1 || p.num_stages > std::min(fitting, 16)) {
-    refuse("V15", {"/num_kv_stages", "/BN", "/WN", "/depth"},
-           fmt::format("{} stages of {} bytes do not fit the {} of a block", p.num_stages, stage_bytes,
-                       target_info(Target::sm_80).smem_bytes),
-           std::to_string(std::clamp(fitting, 1, 16)));
-    return std::nullopt;
-  }
-  set_memory(p);
+  fill_instruction(p, c, refuse);
+  if (!choose_tile(p, c, refuse)) return std::nullopt;
+  set_buffers(p, c);
+  if (!choose_stages(p, c, refuse)) return std::nullopt;
   p.set_row_systems(c, p.WN, p.depth);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);

@@ -59,6 +59,61 @@ int smem_bytes(const WidePlan& p, int stages) {
   return p.BM * p.depth * 2 + stages * p.stage_bytes() + 16;
 }
 
+/// The instruction, and rows and keys of a tile.
+bool choose_tile(WidePlan& p, Config& c, const Refusals& refuse) {
+  const char* const name = name_of(c);
+  const std::array<int, 3> shape{KVMmaOp::MMA_M, KVMmaOp::MMA_N, KVMmaOp::MMA_K};
+  if (c.mma_shape.value_or(shape) != shape)
+    refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
+  c.mma_shape = shape;
+  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 4 : 64;
+  if (*c.BM != 16 && *c.BM != 32 && *c.BM != 64) {
+    refuse(name, {"/BM", "/num_threads"}, "16 packed rows for each of 1, 2 or 4 pairs of warps",
+           "16, 32, 64");
+    return false;
+  }
+  if (c.num_threads.value_or(4 * *c.BM) != 4 * *c.BM)
+    refuse(name, {"/num_threads", "/BM"}, "64 threads for 16 rows of BM", std::to_string(4 * *c.BM));
+  c.num_threads = 4 * *c.BM;
+  if (!c.BN) c.BN = 16;  // 32 spill a few registers with most masks and modifiers
+  if (*c.BN != 16 && *c.BN != 32) {
+    refuse("V3", {"/BN"}, "BN is 16 or 32 over wide rows: beside half of O there is no room for more",
+           "16, 32");
+    return false;
+  }
+  p.BM = *c.BM, p.BN = *c.BN, p.num_threads = *c.num_threads;
+  p.tile = {p.BN, p.depth, WidePlan::kBlockColumns, layout::Swizzle{3, 0, 3}};
+  return true;
+}
+
+bool choose_stages(WidePlan& p, Config& c, const Refusals& refuse) {
+  const int most = target_info(Target::sm_80).smem_bytes;
+  const int fitting = (most - smem_bytes(p, 0)) / p.stage_bytes();
+  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 2, 4);
+  p.num_stages = *c.num_kv_stages;
+  if (p.num_stages < 2 || p.num_stages > std::min(fitting, 16)) {
+    refuse("V15", {"/num_kv_stages", "/BM", "/BN", "/depth"},
+           fmt::format("{} stages of {} bytes do not fit the {} of a block beside Q, or are less than 2",
+                       p.num_stages, p.stage_bytes(), most),
+           std::to_string(std::clamp(fitting, 2, 16)));
+    return false;
+  }
+  p.smem_k = p.BM * p.depth * 2;
+  p.smem_bytes = smem_bytes(p, p.num_stages);
+  return true;
+}
+
+void set_systems(WidePlan& p, const Config& c) {
+  p.set_row_systems(c, p.BN, p.half());
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), 1);
+  p.copy.emplace("k", p.tile, p.num_threads);
+  // One step's fragments at a time: other warps' products hide their way, and no registers are left for two.
+  p.k.emplace(KVMmaOp::Shape{c.dtype, p.BN / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, true}, p.tile);
+  p.v.emplace(
+      KVMmaOp::Shape{c.dtype, WidePlan::kBlockColumns / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, false},
+      p.tile);
+}
+
 }  // namespace
 
 std::optional<WidePlan> plan_wide(Config c, Violations& out) {
@@ -73,52 +128,9 @@ std::optional<WidePlan> plan_wide(Config c, Violations& out) {
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.v_in_k = *c.v_from_k;
-  const char* const name = name_of(c);
-  c.schedule = name;
-
-  const std::array<int, 3> shape{KVMmaOp::MMA_M, KVMmaOp::MMA_N, KVMmaOp::MMA_K};
-  if (c.mma_shape.value_or(shape) != shape)
-    refuse("V10", {"/mma_shape"}, "the instruction is m16n8k16", "[16, 8, 16]");
-  c.mma_shape = shape;
-  if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 4 : 64;
-  if (*c.BM != 16 && *c.BM != 32 && *c.BM != 64) {
-    refuse(name, {"/BM", "/num_threads"}, "16 packed rows for each of 1, 2 or 4 pairs of warps",
-           "16, 32, 64");
-    return std::nullopt;
-  }
-  if (c.num_threads.value_or(4 * *c.BM) != 4 * *c.BM)
-    refuse(name, {"/num_threads", "/BM"}, "64 threads for 16 rows of BM", std::to_string(4 * *c.BM));
-  c.num_threads = 4 * *c.BM;
-  if (!c.BN) c.BN = 16;  // 32 spill a few registers with most masks and modifiers
-  if (*c.BN != 16 && *c.BN != 32) {
-    refuse("V3", {"/BN"}, "BN is 16 or 32 over wide rows: beside half of O there is no room for more",
-           "16, 32");
-    return std::nullopt;
-  }
-  p.BM = *c.BM, p.BN = *c.BN, p.num_threads = *c.num_threads;
-  p.tile = {p.BN, p.depth, WidePlan::kBlockColumns, layout::Swizzle{3, 0, 3}};
-
-  const int fitting = (target_info(Target::sm_80).smem_bytes - smem_bytes(p, 0)) / p.stage_bytes();
-  if (!c.num_kv_stages) c.num_kv_stages = std::clamp(fitting, 2, 4);
-  p.num_stages = *c.num_kv_stages;
-  if (p.num_stages < 2 || p.num_stages > std::min(fitting, 16)) {
-    refuse("V15", {"/num_kv_stages", "/BM", "/BN", "/depth"},
-           fmt::format("{} stages of {} bytes do not fit the {} of a block beside Q, or are less than 2",
-                       p.num_stages, p.stage_bytes(), target_info(Target::sm_80).smem_bytes),
-           std::to_string(std::clamp(fitting, 2, 16)));
-    return std::nullopt;
-  }
-  p.smem_k = p.BM * p.depth * 2;
-  p.smem_bytes = smem_bytes(p, p.num_stages);
-  p.set_row_systems(c, p.BN, p.half());
-
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), 1);
-  p.copy.emplace("k", p.tile, p.num_threads);
-  // One step's fragments at a time: other warps' products hide their way, and no registers are left for two.
-  p.k.emplace(KVMmaOp::Shape{c.dtype, p.BN / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, true}, p.tile);
-  p.v.emplace(
-      KVMmaOp::Shape{c.dtype, WidePlan::kBlockColumns / KVMmaOp::MMA_N, 1, 1, p.BN, KVMmaOp::MMA_K, false},
-      p.tile);
+  c.schedule = name_of(c);
+  if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
+  set_systems(p, c);
   if (out.size() != before) return std::nullopt;
   p.config = std::move(c);
   return p;

@@ -76,8 +76,7 @@ void emit_first_tile(Writer& w, const PrefillPlan& p) {
   }
 }
 
-// Which rows, head and sequence; pointers to the first rows; how many KV tiles.
-void emit_work(Writer& w, const PrefillPlan& p) {
+void emit_memory(Writer& w, const PrefillPlan& p) {
   w.line("extern __shared__ __align__(1024) unsigned char smem_bytes[];");
   w.line("const u32 smem_q = smem_address(smem_bytes), smem_k = smem_q + {}, smem_v = smem_q + {};", p.smem_k,
          p.smem_v);
@@ -85,6 +84,9 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.line("const u32 smem_k_bytes = smem_q + {}, smem_v_bytes = smem_q + {};", p.smem_k_bytes,
            p.smem_v_bytes);
   w.line("const int thread = threadIdx.x, lane = thread & 31, warp = thread >> 5;");
+}
+
+void emit_item(Writer& w, const PrefillPlan& p) {
   w.banner("work item: {} query rows of one head of one sequence", p.BM);
   if (p.mask->bounded_above()) {
     w.line("const int m_start = (int)(gridDim.x - 1 - blockIdx.x) * {};  // the longest rows first", p.BM);
@@ -97,6 +99,9 @@ void emit_work(Writer& w, const PrefillPlan& p) {
     w.comment("the sequence's block; one outside the pool has no rows, and reads as zeros");
     w.line("const int block = page_of(page_table, page_table_stride, num_pages, batch, 0);");
   }
+}
+
+void emit_first_rows(Writer& w, const PrefillPlan& p) {
   const char* sequence = p.ragged ? "{1}_start * {0}_stride_seq" : "batch * {0}_stride_batch";
   for (const char* tensor : {"q", "k", "v", "o"}) {
     const bool query = *tensor == 'q' || *tensor == 'o';
@@ -111,6 +116,9 @@ void emit_work(Writer& w, const PrefillPlan& p) {
   }
   if (p.needs_rows())
     w.line("const int row_0 = m_start + 16 * warp + (lane >> 2);  // this lane's rows: row_0, row_0 + 8");
+}
+
+void emit_tile_range(Writer& w, const PrefillPlan& p) {
   if (!p.mask->bounded_above()) {
     w.line("const int num_tiles = (seqlen_k + {}) / {};", p.BN - 1, p.BN);
     return;
@@ -138,6 +146,14 @@ void emit_work(Writer& w, const PrefillPlan& p) {
       "k_head += (long long)first_tile * {0} * k_stride_seq; v_head += (long long)first_tile * {0} * "
       "v_stride_seq;",
       p.BN);
+}
+
+// Which rows, head and sequence; pointers to the first rows; how many KV tiles.
+void emit_work(Writer& w, const PrefillPlan& p) {
+  emit_memory(w, p);
+  emit_item(w, p);
+  emit_first_rows(w, p);
+  emit_tile_range(w, p);
 }
 
 void emit_setup(Writer& w, const PrefillPlan& p) {

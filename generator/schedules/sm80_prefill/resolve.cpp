@@ -150,21 +150,34 @@ void follow(const Config& user, std::optional<int>& key, std::string_view pointe
   if (*key != value) break_rule(user, id, {pointer}, what, std::to_string(value), out);
 }
 
-bool resolve_tiles(Config& c, const Config& user, Violations& out) {
-  const auto before = out.size();
+bool choose_rows(Config& c, const Config& user, Violations& out) {
   if (!c.BM) c.BM = c.num_threads ? *c.num_threads / 2 : default_tiles(widest(c)).BM;
-  if (!is_power_of_two(*c.BM) || *c.BM < 16 || *c.BM > 256) {
-    break_rule(user, "sm80_prefill", {"/BM", "/num_threads"},
-               "BM is 16 rows for each of 1, 2, 4, 8 or 16 warps", "16, 32, 64, 128, 256", out);
-    return false;
-  }
-  if (c.BK && (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || c.depth % *c.BK > *c.BK / 2 ||
-               *c.ov_depth % *c.BK > *c.BK / 2)) {
+  if (is_power_of_two(*c.BM) && *c.BM >= 16 && *c.BM <= 256) return true;
+  break_rule(user, "sm80_prefill", {"/BM", "/num_threads"},
+             "BM is 16 rows for each of 1, 2, 4, 8 or 16 warps", "16, 32, 64, 128, 256", out);
+  return false;
+}
+
+/// A strip's columns, where they are asked for.
+bool check_strip(const Config& c, const Config& user, Violations& out) {
+  if (!c.BK) return true;
+  const auto leaves = [&](int depth) { return depth % *c.BK > *c.BK / 2; };
+  if (!is_power_of_two(*c.BK) || *c.BK < 16 || *c.BK > 128 || leaves(c.depth) || leaves(*c.ov_depth)) {
     break_rule(user, "V8", {"/BK", "/depth", "/ov_depth"},
                "BK is a power of two from 16 to 128 that divides depth, or leaves at most BK/2",
                std::to_string(default_bk(c, 128)), out);
     return false;
   }
+  if (is_narrow(c) && *c.BK > 64) {
+    break_rule(user, "sm80_prefill", {"/BK", "/kv_dtype"},
+               "strips of 8-bit keys are at most 64 columns, which are widened without bank conflicts", "64",
+               out);
+    return false;
+  }
+  return true;
+}
+
+bool choose_keys(Config& c, const Config& user, Violations& out) {
   if (!c.BN) c.BN = default_bn(c, *c.BM);
   if (*c.BN % 16 != 0 || *c.BN < 16 || *c.BN > 256) {
     break_rule(user, "V3", {"/BN"}, "BN is a multiple of 16 from 16 to 256 here",
@@ -177,18 +190,18 @@ bool resolve_tiles(Config& c, const Config& user, Violations& out) {
                std::to_string(std::clamp((*c.BN + 16) / 32 * 32, 32, 256)), out);
     return false;
   }
-  if (is_narrow(c) && c.BK.value_or(64) > 64) {
-    break_rule(user, "sm80_prefill", {"/BK", "/kv_dtype"},
-               "strips of 8-bit keys are at most 64 columns, which are widened without bank conflicts", "64",
-               out);
-    return false;
-  }
   if (scales_by_row(c.operand->quantization) && !is_power_of_two(*c.BN)) {
     break_rule(user, "sm80_prefill", {"/BN", "/operand/quantization"},
                "the scales of a tile's keys are copied by whole blocks of threads: BN is a power of two",
                "32, 64, 128", out);
     return false;
   }
+  return true;
+}
+
+bool resolve_tiles(Config& c, const Config& user, Violations& out) {
+  const auto before = out.size();
+  if (!choose_rows(c, user, out) || !check_strip(c, user, out) || !choose_keys(c, user, out)) return false;
   if (!c.BK) c.BK = default_bk(c, *c.BN);
   if (*c.BN % *c.BK != 0) {
     break_rule(user, "V9", {"/BN", "/BK"}, "BN % BK == 0", std::to_string(align_up(*c.BN, *c.BK)), out);

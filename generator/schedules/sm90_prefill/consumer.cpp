@@ -6,7 +6,6 @@
 //   masked ones O += P V(first)                                                             drained O /
 //   row_sum -> shared memory -> TMA store; LSE
 #include "generator/config/quantization.hpp"
-#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/schedules/sm90_prefill/parts.hpp"
 
@@ -210,60 +209,6 @@ void emit_tile(Writer& w, const PrefillPlan& p, Mask::Sides sides) {
   }
 }
 
-// 16 rows of O from this warp's staging to global memory: a box per panel. In a ragged tensor the rows after
-// a sequence belong to the next one, so the warp that holds its end stores row by row.
-void emit_store(Writer& w, const PrefillPlan& p) {
-  const std::string row = p.late("m_start") + " + 64 * consumer + 16 * warp", head = p.late("head");
-  if (p.ragged) {
-    const int chunks = p.o_span / 16;
-    w.line("const int store_rows = {} - ({});", p.late("seqlen_q"), row);
-    w.open("if (store_rows < 16)");
-    w.open("for (int i = lane; i < {} * store_rows; i += 32)", chunks);
-    w.line("const int r = i / {0}, c = i % {0};", chunks);
-    const std::string xor_bits = swizzle_bits(p.o_span, "r");
-    w.line("u16* const out = o + ({} + {} + r) * o_stride_seq + {} * o_stride_head + 8 * c;",
-           p.late("q_start"), row, head);
-    for (int panel = 0; panel < p.ov_depth / p.o_panel_columns(); ++panel) {
-      w.line("copy_16_bytes(out + {}, o_warp + {} + r * {} + ((c ^ {}) << 4));", panel * p.o_panel_columns(),
-             panel * p.o_tile().panel_bytes(), p.o_span, xor_bits);
-    }
-    w.close();
-    if (!p.separate_o) w.line("__syncwarp();  // before lane 0 hands the rows back to Q");
-    w.close();
-  }
-  w.open("if (lane == 0)");
-  if (p.ragged) w.open("if (store_rows >= 16)");
-  for (int panel = 0; panel < p.ov_depth / p.o_panel_columns(); ++panel) {
-    const std::string at =
-        p.ragged
-            ? fmt::format("{}, {} + {}, {}, 0", panel * p.o_panel_columns(), p.late("q_start"), row, head)
-            : fmt::format("{}, {}, work.head, work.batch", panel * p.o_panel_columns(), row);
-    w.line("tma_store(&o_map, o_warp + {}, {});", panel * p.o_tile().panel_bytes(), at);
-  }
-  w.line("bulk_commit();");
-  if (p.ragged) w.close();
-  if (!p.separate_o) {
-    w.line("bulk_wait_read();");
-    w.line("mbarrier_arrive(mbar_q_empty + 8 * consumer);");
-  }
-  w.close();
-}
-
-// Rows of floats: from the registers, a lane two neighbouring columns of two rows.
-void emit_store_floats(Writer& w, const PrefillPlan& p, const char* scale) {
-  w.line("float* const out = o + {}row_0) * o_stride_seq + {} * o_stride_head + 2 * (lane & 3);",
-         p.ragged ? fmt::format("({} + ", p.late("q_start")) : "work.batch * o_stride_batch + (",
-         p.late("head"));
-  for (int r = 0; r < 2; ++r) {
-    w.open("if (row_0 + {} < {})", 8 * r, p.late("seqlen_q"));
-    for (int i = 0; i < p.ov_depth / 2; i += 4)
-      w.line("{}", store_two(DType::f32, fmt::format("out + {} * o_stride_seq + {}", 8 * r, 2 * i),
-                             fmt::format("o_acc[{}] * {}_{}", i + 2 * r, scale, r),
-                             fmt::format("o_acc[{}] * {}_{}", i + 2 * r + 1, scale, r)));
-    w.close();
-  }
-}
-
 // Rows of V past a ragged sequence are those of the next one: P is 0 there, but 0 * NaN is NaN.
 void emit_zero_tail(Writer& w, const PrefillPlan& p) {
   const int chunks = p.span_bytes / 16, threads = 128 * p.num_math_warpgroups;
@@ -280,78 +225,6 @@ void emit_zero_tail(Writer& w, const PrefillPlan& p) {
   if (!p.converts_q()) w.line("fence_proxy_async();");  // else there is one behind Q
   w.line("named_barrier_sync(7, {});  // every consumer reads these rows", threads);
   w.close();
-}
-
-// Rows that V of keys has reached which the mask hides from them.
-void emit_repair(Writer& w, const PrefillPlan& p) {
-  if (!p.hidden) return;
-  HiddenValues::Place place =
-      HiddenValues::place_of(p.config, {p.late("batch"), p.late("head"), "work.kv_head", p.late("q_start"),
-                                        p.late("k_start"), p.late("seqlen_q"), p.late("seqlen_k")});
-  if (p.part) place.seqlen_q = p.aligned_rows();
-  place.first_row = p.late("m_start") + " + 64 * consumer + 16 * warp";
-  place.end_row = fmt::format("min({} + 16, {})", place.first_row, p.late("seqlen_q"));
-  place.visited_begin = fmt::format("{} * {}", p.first_block(), p.BN);
-  place.visited_end = fmt::format("min(work.num_blocks * {}, {})", p.BN, p.late("seqlen_k"));
-  p.hidden->emit_repair(
-      w, place, "any_lane(odd)",
-      p.o_floats ? "__syncwarp();" : "bulk_wait();  // the store has been written\n__syncwarp();");
-}
-
-void emit_epilogue(Writer& w, const PrefillPlan& p) {
-  if (p.hidden) HiddenValues::emit_look(w, HiddenValues::first_rows("o_acc", p.ov_depth / 2));
-  w.banner("epilogue: O / row_sum, LSE");
-  p.softmax->emit_finish(w);
-  if (p.head_scale()) {
-    w.line("const float value_scale = v_scale[{}];", p.head_of_scales());
-    w.line("const float out_scale_0 = inv_sum_0 * value_scale, out_scale_1 = inv_sum_1 * value_scale;");
-  }
-  const char* scale = p.head_scale() ? "out_scale" : "inv_sum";
-  if (p.lse) {
-    w.open("if ((lane & 3) == 0)");
-    if (p.ragged) {
-      w.line("float* const lse_row = lse + (long long){} * total_q + {} + row_0;", p.late("head"),
-             p.late("q_start"));
-    } else {
-      w.line(
-          "float* const lse_row = lse + ((long long)work.batch * heads_q + work.head) * seqlen_q + row_0;");
-    }
-    for (int r = 0; r < 2; ++r) {
-      w.line("if (row_0 + {0} < {2}) lse_row[{0}] = {1};", 8 * r, p.softmax->lse(r), p.late("seqlen_q"));
-    }
-    w.close();
-  }
-  if (p.o_floats) {
-    emit_store_floats(w, p, scale);
-    return emit_repair(w, p);
-  }
-  const char* pack = pack_name(*p.config.out_dtype);
-  const int chunks = p.o_span / 16;  // 16-byte chunks of a span; two of them per stmatrix of 16 columns
-  w.comment(
-      "This warp's 16 rows: registers to shared memory, swizzled, then one box per panel to global memory.");
-  if (p.separate_o) {
-    w.line("if (lane == 0) bulk_wait_read();  // the store of the item before");
-    w.line("__syncwarp();");
-  } else {
-    w.line("named_barrier_sync({} + consumer, 128);  // O takes Q's place: every warp has finished reading Q",
-           1 + 3);
-  }
-  for (int step = 0; step < p.ov_depth / 16; ++step) {
-    const int panel = step * 16 / p.o_panel_columns();
-    const int chunk = (step * 2) % chunks;
-    const int i = 8 * step;
-    const auto pair = [&](int r) {
-      return fmt::format("{0}(o_acc[{1}] * {3}_{4}, o_acc[{2}] * {3}_{4})", pack, i + r, i + r + 1, scale,
-                         r / 2 % 2);
-    };
-    w.line("stmatrix_x4(o_row + {} + ({} ^ o_swizzle), {}, {},", panel * p.o_tile().panel_bytes(), chunk * 16,
-           pair(0), pair(2));
-    w.line("            {}, {});", pair(4), pair(6));
-  }
-  w.line("fence_proxy_async();");
-  w.line("__syncwarp();");
-  emit_store(w, p);
-  emit_repair(w, p);
 }
 
 // After the peeled first tile: tiles with an upper end of some row's keys, clean ones, tiles with a lower
@@ -398,26 +271,14 @@ void emit_head_scale(Writer& w, const PrefillPlan& p) {
     w.line("const float factor = key_scale == 0.0f ? scale_log2 : scale_log2 * fabsf(key_scale);");
 }
 
-void emit_output_addresses(Writer& w, const PrefillPlan& p) {
-  if (p.o_floats) return;
-  const int span = p.o_span;
-  w.comment(
-      "stmatrix addresses: row lane % 16 of this warp's 16 rows, chunk lane / 16, swizzled within the span");
-  w.line("const u32 o_warp = smem + {} + consumer * {} + warp * {};", p.smem_o, p.o_stride(), 16 * span);
-  w.line("const u32 o_row = o_warp + (lane & 15) * {};", span);
-  w.line("const u32 o_swizzle = (((u32)lane >> 4) ^ {}) << 4;", swizzle_bits(span, "lane"));
-}
-
 // Of the warpgroup's first row among the keys.
 void emit_position(Writer& w, const PrefillPlan& p) {
   w.line("const int position = work.m_start + 64 * consumer + work.seqlen_k - {};  // of the first row",
          p.aligned_rows());
 }
 
-}  // namespace
-
-void emit_consumer(Writer& w, const PrefillPlan& p) {
-  w.banner("consumers: 64 query rows each");
+// What lasts over all items.
+void emit_consumer_state(Writer& w, const PrefillPlan& p) {
   if (p.moves_registers()) w.line("SETMAXNREG_INC({});", p.math_registers);
   w.line("const int consumer = warpgroup - 1;");
   w.line("const int warp = (threadIdx.x / 32) % 4, lane = threadIdx.x % 32;");
@@ -436,7 +297,10 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   w.line("float o_acc[{}];  // O: 64 x {}", p.ov_depth / 2, p.ov_depth);
   w.line("u32 p[{}];  // P: 64 x {} as the A operand of P V", p.p_registers(), p.BN);
   w.blank();
-  emit_open_items(w, p, ItemReader::consumer);
+}
+
+// Rows, scales and sums of an item.
+void emit_item_state(Writer& w, const PrefillPlan& p) {
   if (p.needs_rows()) {
     w.line(
         "const int row_0 = work.m_start + 64 * consumer + 16 * warp + (lane >> 2);  // this lane's rows: "
@@ -448,14 +312,14 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   p.modifier->emit_rows(w, p.score_context());
   p.softmax->emit_reset(w);
   emit_clear_output(w, p.ov_depth / 2);
-  w.open("if (work.num_blocks > 0)");
-  w.line("int n = work.num_blocks - 1;");
-  if (p.ragged && !p.fp8) emit_zero_tail(w, p);
+}
+
+void emit_await_q(Writer& w) {
   w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
   w.line("q_phase ^= 1;");
-  emit_widen_q(w, p);
-  if (p.mask->bounded_above()) emit_position(w, p);
-  if (p.skips_tiles) emit_skip(w, p);
+}
+
+void emit_first_tile(Writer& w, const PrefillPlan& p) {
   w.banner("first KV tile (the last keys)");
   w.open("");
   p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
@@ -476,7 +340,9 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   emit_release_k(w, p, true);
   emit_pack(w, p, "s_acc");
   w.close();
-  emit_remaining_tiles(w, p);
+}
+
+void emit_last_product(Writer& w, const PrefillPlan& p) {
   if (p.separate_o) w.line("if (lane == 0) mbarrier_arrive(mbar_q_empty + 8 * consumer);");
   w.banner("O += P V of the last tile");
   w.open("");
@@ -487,11 +353,29 @@ void emit_consumer(Writer& w, const PrefillPlan& p) {
   if (p.narrow_tokens() && p.separate_o) w.line("__syncwarp();  // every lane has read its scales of V");
   p.v->emit_release_all(w);
   w.close();
+}
+
+}  // namespace
+
+void emit_consumer(Writer& w, const PrefillPlan& p) {
+  w.banner("consumers: 64 query rows each");
+  emit_consumer_state(w, p);
+  emit_open_items(w, p, ItemReader::consumer);
+  emit_item_state(w, p);
+  w.open("if (work.num_blocks > 0)");
+  w.line("int n = work.num_blocks - 1;");
+  if (p.ragged && !p.fp8) emit_zero_tail(w, p);
+  emit_await_q(w);
+  emit_widen_q(w, p);
+  if (p.mask->bounded_above()) emit_position(w, p);
+  if (p.skips_tiles) emit_skip(w, p);
+  emit_first_tile(w, p);
+  emit_remaining_tiles(w, p);
+  emit_last_product(w, p);
   if (p.hands_over_empty()) {
     w.reopen("else");
     w.comment("no keys, but O takes Q's place: it must be free");
-    w.line("mbarrier_wait(mbar_q_full + 8 * consumer, q_phase);");
-    w.line("q_phase ^= 1;");
+    emit_await_q(w);
   }
   w.close();
   emit_epilogue(w, p);

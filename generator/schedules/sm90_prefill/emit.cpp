@@ -68,21 +68,27 @@ void add_strides(std::vector<KernelParam>& params, const PrefillPlan& p) {
       params.push_back({KernelParam::Kind::i64, tensor + axis, {}});
 }
 
+void add_scales(std::vector<KernelParam>& params, const PrefillPlan& p) {
+  if (!p.scales()) return;
+  using Kind = KernelParam::Kind;
+  if (p.fp8) params.push_back({Kind::pointer, "q_scale", {}});
+  for (const char* role : {"k_scale", "v_scale"}) {
+    if (p.scale_tiles()) {
+      params.push_back({Kind::tensor_map, role, p.operand->scale_map()});
+    } else {
+      params.push_back({Kind::pointer, role, {}});
+    }
+  }
+  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
+}
+
 std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   std::vector<KernelParam> params = tensor_maps(p);
   const auto add = [&](KernelParam::Kind kind, const char* role) { params.push_back({kind, role, {}}); };
   using Kind = KernelParam::Kind;
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales() && p.fp8) add(Kind::pointer, "q_scale");
-  for (const char* role : {"k_scale", "v_scale"}) {
-    if (p.scales() && p.scale_tiles()) {
-      params.push_back({Kind::tensor_map, role, p.operand->scale_map()});
-    } else if (p.scales()) {
-      add(Kind::pointer, role);
-    }
-  }
-  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, true);
+  add_scales(params, p);
   add_pointers(params, p);
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q"), add(Kind::pointer, key_lengths(p));
   if (p.part) add(Kind::pointer, "seqlens_k");
@@ -217,6 +223,26 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   p.pv->add_to(prelude, false);
 }
 
+Manifest manifest(const PrefillPlan& p, const std::vector<KernelParam>& params) {
+  Manifest m = manifest_of(p.config);
+  m.num_threads = p.num_threads();
+  m.smem_bytes = p.smem.bytes();
+  m.grid = {GridRule::Kind::persistent, p.BM * p.cluster, 1};
+  m.cluster = {p.cluster, 1, 1};
+  m.params = params;
+  // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
+  const int bodies =
+      (p.whole_tiles() ? 1 : 0) + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
+  const std::string k = "k" + std::to_string(p.step_elements());
+  m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + k,
+                     p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
+  if (p.BN != p.ov_depth) {
+    m.expectations.push_back(
+        {"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.ov_depth) + k, p.v_steps() * (1 + bodies)});
+  }
+  return m;
+}
+
 }  // namespace
 
 KernelSource emit_prefill(const PrefillPlan& p) {
@@ -254,23 +280,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.close();
 
   KernelSource source;
-  Manifest& m = source.manifest = manifest_of(p.config);
-  m.num_threads = p.num_threads();
-  m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::persistent, p.BM * p.cluster, 1};
-  m.cluster = {p.cluster, 1, 1};
-  m.params = params;
-  // Bodies of the main loop: the peeled first tile has QK only, the last P*V stands alone.
-  const int bodies =
-      (p.whole_tiles() ? 1 : 0) + (p.mask->bounded_above() ? 1 : 0) + (p.mask->bounded_below() ? 1 : 0);
-  const std::string k = "k" + std::to_string(p.step_elements());
-  m.expectations = {{"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.BN) + k,
-                     p.k_steps() * (1 + bodies) + (p.BN == p.ov_depth ? p.v_steps() * (1 + bodies) : 0)}};
-  if (p.BN != p.ov_depth) {
-    m.expectations.push_back(
-        {"wgmma.mma_async.sync.aligned.m64n" + std::to_string(p.ov_depth) + k, p.v_steps() * (1 + bodies)});
-  }
-
+  source.manifest = manifest(p, params);
   const std::string facts = fmt::format(
       "Schedule {}: {} query rows ({} consumer warpgroups of 64) by {} keys a tile, {} KV stages, {} qk "
       "stages,\n"

@@ -33,6 +33,9 @@ layout::Proof transposer_proof(const PrefillPlan& p);
 void emit_widen_q(Writer& w, const PrefillPlan& p);
 /// L1 proof of the tile of K or V that the converters store.
 layout::Proof converter_proof(const PrefillPlan& p, const char* name, int depth);
+/// Where a consumer's O goes on its way through shared memory, and the end of its work item (epilogue.cpp).
+void emit_output_addresses(Writer& w, const PrefillPlan& p);
+void emit_epilogue(Writer& w, const PrefillPlan& p);
 /// Body of warpgroups 1..n: 64 query rows each.
 void emit_consumer(Writer& w, const PrefillPlan& p);
 

@@ -25,6 +25,26 @@ std::string ptx_type(DType dtype) {
   }
 }
 
+/// The accumulators' places in the instruction's text, sixteen a line.
+void emit_accumulators(Writer& w, int count) {
+  for (int i = 0; i < count; i += 16) {
+    std::string list;
+    for (int j = i; j < std::min(i + 16, count); ++j)
+      list += fmt::format("%{}{}", j, j + 1 < count ? ", " : "");
+    w.line("    \"{}\"", list);
+  }
+}
+
+/// The output operands of the assembly, eight a line: `access` is '=' for written, '+' for read and written.
+void emit_outputs(Writer& w, int count, char access) {
+  for (int i = 0; i < count; i += 8) {
+    std::string list;
+    for (int j = i; j < std::min(i + 8, count); ++j)
+      list += fmt::format("\"{}f\"(d[{}]){}", access, j, j + 1 < count ? ", " : "");
+    w.line("    {}{}", i == 0 ? ": " : "  ", list);
+  }
+}
+
 }  // namespace
 
 DescriptorFields k_major_descriptor(const SmemTile& tile) {
@@ -116,12 +136,7 @@ void Wgmma::add_to(Prelude& prelude, bool first) const {
          a_ == A::smem ? "u64 a" : "u32 a0, u32 a1, u32 a2, u32 a3");
   w.line("asm volatile(");
   w.line("    \"wgmma.mma_async.sync.aligned.m64n{}k{}.f32.{}.{} {{\"", n_, k(), type, type);
-  for (int i = 0; i < d_regs; i += 16) {
-    std::string list;
-    for (int j = i; j < std::min(i + 16, d_regs); ++j)
-      list += fmt::format("%{}{}", j, j + 1 < d_regs ? ", " : "");
-    w.line("    \"{}\"", list);
-  }
+  emit_accumulators(w, d_regs);
   std::string a_text, tail;
   if (a_ == A::smem) {
     a_text = fmt::format("%{}", d_regs);
@@ -135,12 +150,7 @@ void Wgmma::add_to(Prelude& prelude, bool first) const {
                          : fmt::format(", {}", b_mn_major_ ? 1 : 0);
   w.line("    \"}}, {}, %{}, {}, 1, 1{};\\n\"", a_text, d_regs + a_operands, first ? 0 : 1, tail);
   // The first step only writes d: what it held before need not live until then.
-  for (int i = 0; i < d_regs; i += 8) {
-    std::string list;
-    for (int j = i; j < std::min(i + 8, d_regs); ++j)
-      list += fmt::format("\"{}f\"(d[{}]){}", first ? '=' : '+', j, j + 1 < d_regs ? ", " : "");
-    w.line("    {}{}", i == 0 ? ": " : "  ", list);
-  }
+  emit_outputs(w, d_regs, first ? '=' : '+');
   w.line("    : {}, \"l\"(b));", a_ == A::smem ? "\"l\"(a)" : "\"r\"(a0), \"r\"(a1), \"r\"(a2), \"r\"(a3)");
   w.close();
   prelude.add(name(first), w.take());
