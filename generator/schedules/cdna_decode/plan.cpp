@@ -7,6 +7,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
 #include "generator/systems/kv_mma_op_constants.hpp"
@@ -172,20 +173,11 @@ struct CopyBytes {
   int k = 0, v = 0;
 };
 CopyBytes copy_bytes(const DecodePlan& p, const Config& c) {
-  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int page_size = page_rows(c);
   const int size = static_cast<int>(size_of(c.dtype)), limit = target_info(c.target).lds_dma_bytes;
   const int v_columns = c.v_layout == "blocked" ? p.BK : p.ov_depth;
   return {KVBuffer::dma_bytes_for(limit, p.BK * size, page_size),
           KVBuffer::dma_bytes_for(limit, v_columns * size, page_size)};
-}
-
-bool check_pages(const DecodePlan& p, const Config& user, const Config& c, CopyBytes bytes, Violations& out) {
-  if (*c.dma == "reg_staged" || (bytes.k != 0 && bytes.v != 0)) return true;
-  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
-  const int rows = 256 / (p.BK * static_cast<int>(size_of(c.dtype)));
-  refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
-               std::to_string(align_up(page_size, rows)), out);
-  return false;
 }
 
 /// V's swizzle, unless asked, and its place in LDS.
@@ -206,12 +198,16 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
   const auto swizzle_k = wave_swizzle(user, *c.swizzle_k, "/swizzle_k", p.WN * p.BK * size / 16, out);
   if (!swizzle_k) return false;
   const CopyBytes bytes = copy_bytes(p, c);
-  if (!check_pages(p, user, c, bytes, out)) return false;
+  const bool staged = *c.dma == "reg_staged";
+  if (!staged && (bytes.k == 0 || bytes.v == 0)) {
+    refuse_pages(user, c, kName, p.BK * size, out);
+    return false;
+  }
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
-  kv.page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  kv.page_size = page_rows(c);
   kv.widens = *c.kv_dtype != c.dtype;
   kv.stored = *c.kv_dtype;
-  kv.reg_staged = *c.dma == "reg_staged";
+  kv.reg_staged = staged;
   kv.dma_bytes = kv.reg_staged ? 4 : bytes.k;  // 4: of copies that are not made
   kv.swizzle = *swizzle_k;
   kv.shared = p.shared;

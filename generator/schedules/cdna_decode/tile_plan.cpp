@@ -4,6 +4,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
+#include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
 #include "generator/systems/kv_mma_op_constants.hpp"
@@ -124,14 +125,12 @@ bool set_columns(DecodePlan& p, const Config& user, const Config& c, Violations&
 /// The tiles of K and V.
 bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
                const LdsSwizzle& swizzle_v, Violations& out) {
-  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int page_size = page_rows(c);
   const int row_bytes = 16 * row_vectors_of(c);
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   const bool staged = *c.dma == "reg_staged";
   if (dma_bytes == 0 && !staged) {
-    const int rows = 256 / row_bytes;
-    refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", kName, rows),
-                 std::to_string(align_up(page_size, rows)), out);
+    refuse_pages(user, c, kName, row_bytes, out);
     return false;
   }
   KVBuffer::Shape kv{true,     p.mfma,     p.BN,          p.WN,       p.BK,

@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
@@ -232,14 +233,12 @@ bool check_ring(const PrefillPlan& p, const Config& user, const Config& c, Viola
 /// How tiles come to LDS, and the buffers of K and V.
 bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
                  const LdsSwizzle& swizzle_v, Violations& out) {
-  const int page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int page_size = page_rows(c);
   const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   p.staged = *c.dma == "reg_staged";
   if (dma_bytes == 0 && !p.staged) {
-    refuse_value(user, "/operand/page_size",
-                 fmt::format("cdna_prefill copies {} rows of a page at once", 256 / row_bytes),
-                 std::to_string(align_up(page_size, 256 / row_bytes)), out);
+    refuse_pages(user, c, "cdna_prefill", row_bytes, out);
     return false;
   }
   KVBuffer::Shape kv{true,     p.mfma,     p.BN,          *c.WN,      p.BK,

@@ -74,15 +74,18 @@ FA4Config configure(const Config& c) {
   return config;
 }
 
+constexpr RoleRegisters kUsual{}, kShortRows{176, 96, 64}, kWindowed{184, 80, 64}, kCaptured{176, 88, 72};
+static_assert(kUsual.fit() && kShortRows.fit() && kWindowed.fit() && kCaptured.fit());
+
 /// Found by compiling (ptxas 13.0): the loops of a window's tiles leave those who issue copies and products short
 /// where rows are long or O is short, and captured tensors those of full rows of one length.
 RoleRegisters role_registers(const PrefillPlan& p, const Config& c) {
   const bool long_rows = p.ragged && !p.fp8 && p.fa4.padded_qk > 128 && p.depth > 176;
   const bool short_rows = !p.ragged && p.ov_depth <= 32;
-  if (p.mask->bounded_below() && short_rows && p.ov_depth <= 16) return {176, 96, 64};
-  if (p.mask->bounded_below() && (long_rows || short_rows)) return {184, 80, 64};
-  if (!c.score_mod->tensors.empty() && !p.ragged && !p.mask->bounded_above()) return {176, 88, 72};
-  return {};
+  if (p.mask->bounded_below() && short_rows && p.ov_depth <= 16) return kShortRows;
+  if (p.mask->bounded_below() && (long_rows || short_rows)) return kWindowed;
+  if (!c.score_mod->tensors.empty() && !p.ragged && !p.mask->bounded_above()) return kCaptured;
+  return kUsual;
 }
 
 bool check_tiles(const PrefillPlan& p, const Config& c, const Refusals& refuse) {

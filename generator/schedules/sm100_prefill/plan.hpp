@@ -19,10 +19,11 @@
 
 namespace kiln::sm100 {
 
-/// Registers of a thread: of softmax, correction, and the warps that issue products and copies. Two of softmax, one of
-/// each other are 512 at most: warps come by fours.
+/// Registers of a thread: of softmax, correction, and the warps that issue products and copies.
 struct RoleRegisters {
   int softmax = 184, correction = 88, issue = 56;
+  /// Two warpgroups of softmax and one of each other role share a multiprocessor's.
+  constexpr bool fit() const { return 2 * softmax + correction + issue <= 4 * 128; }
 };
 
 struct PrefillPlan {

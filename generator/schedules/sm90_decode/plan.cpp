@@ -188,13 +188,21 @@ int registers_beside_scores(const Config& c) {
   return Mask(*c.mask, layout).live_registers() + ScoreModifier(*c.score_mod, layout, {}).live_registers();
 }
 
-/// Tiles of `rows` packed rows, chosen unasked, keep to the registers.
-bool rows_fit(DecodePlan p, const Config& c, int rows) {
+/// The plan with tiles of `rows` packed rows, as far as scores; none where it is refused for its keys.
+std::optional<DecodePlan> with_rows(DecodePlan p, const Config& c, int rows) {
   p.BM = rows;
   p.BN = c.BN.value_or(default_keys(p, c));
-  if (p.BN % 64 != 0 || p.BN < 64) return true;  // refused for its keys
+  if (p.BN % 64 != 0 || p.BN < 64) return std::nullopt;
   p.config = c;
   set_scores(p, c);
+  return p;
+}
+
+/// Tiles of `rows` packed rows, chosen unasked, keep to the registers.
+bool rows_fit(const DecodePlan& plan, const Config& c, int rows) {
+  const std::optional<DecodePlan> tried = with_rows(plan, c, rows);
+  if (!tried) return true;
+  const DecodePlan& p = *tried;
   if (p.upright) return (p.padded_ov() <= 128 || p.warpgroups == 2) && c.score_mod->tensors.empty();
   const int names = (p.names_rows() ? 2 * p.columns() : 0) + (p.mask->has_bits() ? 2 * p.columns() : 0);
   if (p.narrow) return registers_of(p) + names <= RegisterLimits::kBytes;
@@ -204,13 +212,9 @@ bool rows_fit(DecodePlan p, const Config& c, int rows) {
 }
 
 /// Tiles of `rows` packed rows would be refused for their registers.
-bool fewer_would_do(DecodePlan p, const Config& c, int rows) {
-  p.BM = rows;
-  p.BN = c.BN.value_or(default_keys(p, c));
-  if (p.BN % 64 != 0 || p.BN < 64) return false;  // refused for its keys
-  p.config = c;
-  set_scores(p, c);
-  return registers_of(p) > register_limit(p);
+bool exceeds_registers(const DecodePlan& p, const Config& c, int rows) {
+  const std::optional<DecodePlan> tried = with_rows(p, c, rows);
+  return tried && registers_of(*tried) > register_limit(*tried);
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. 16 hold the usual groups
@@ -228,7 +232,7 @@ int default_rows(const DecodePlan& p, const Config& c) {
   const int most = p.ov_depth <= 256 ? 64 : 16;
   const int wanted = std::min(most, (rows + 15) / 16 * 16);
   if (wanted > 16 && !p.narrow && rows_fit(p, c, 64)) return 64;
-  if (wanted <= 32 && fewer_would_do(p, c, wanted)) return 16;
+  if (wanted <= 32 && exceeds_registers(p, c, wanted)) return 16;
   if (wanted <= 32) return wanted;
   for (int tile : {wanted, 64, 32})
     if (tile <= std::min(most, wanted + 16) && rows_fit(p, c, tile)) return tile;
