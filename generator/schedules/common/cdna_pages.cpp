@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "generator/config/unsupported.hpp"
 #include "base/integers.hpp"
+#include "generator/config/unsupported.hpp"
 
 namespace kiln::cdna {
 
