@@ -8,6 +8,10 @@
 //@ section repair
 // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
 if (same(${when})) {
+//@ if apart
+  ${own_variables}
+  const auto again = [=]() __attribute__((noinline)) {
+//@ end
   const int lane_32 = (int)thread_id() & 31, row_begin = same(${first_row}), row_end = same(${end_row});
   ${before}
   // the last key past some row's end, and the first one before some row's first, with a V that is not finite
@@ -18,7 +22,7 @@ if (same(${when})) {
     for (int first = same(max(${end_key}, 0)); first <= last; first += 32) {
       const int key = min(first + lane_32, last);
       ${page}
-      highest = ${there}finite_halves((const u32*)(${v}), ${v_words}) ? highest : key;
+      highest = ${there}${finite} ? highest : key;
     }
     highest = same(largest_of_lanes(highest));
   }
@@ -29,7 +33,7 @@ if (same(${when})) {
     for (int first = same(${visited_begin}); first <= last; first += 32) {
       const int key = min(first + lane_32, last);
       ${page}
-      lowest = ${there}finite_halves((const u32*)(${v}), ${v_words}) ? lowest : min(lowest, key);
+      lowest = ${there}${finite} ? lowest : min(lowest, key);
     }
     lowest = same(-largest_of_lanes(-lowest));
   }
@@ -39,7 +43,7 @@ if (same(${when})) {
     const int begin = same(${first_key}), end = same(${end_key});
     if (highest < end && lowest >= begin) continue;
     ${modifier_rows}
-    const u32* const query_words = (const u32*)(${q});
+    const ${q_word}* const query_words = (const ${q_word}*)(${q});
     float maximum = -kInfinity, sum = 0.0f, out[${out}];
 #pragma unroll
     for (int i = 0; i < ${out}; ++i) out[i] = 0.0f;
@@ -51,12 +55,22 @@ if (same(${when})) {
       {
         const int key = max(min(first + lane_32, end - 1), begin);
         ${page}
-        const u32* const key_words = (const u32*)(${k});
+        const ${word}* const key_words = (const ${word}*)(${k});
+        ${key_scales}
         UNROLL_4
         for (int i = 0; i < ${k_words}; ++i) {
-          score[0] = fmaf(low_half(query_words[i]), low_half(key_words[i]), score[0]);
-          score[0] = fmaf(high_half(query_words[i]), high_half(key_words[i]), score[0]);
+          score[0] = fmaf(${q_low}(query_words[i]), ${low}(key_words[i])${by_key}, score[0]);
+          score[0] = fmaf(${q_high}(query_words[i]), ${high}(key_words[i])${by_key}, score[0]);
         }
+        ${scale_score}
+//@ if rope
+        const u32* const rope_words = (const u32*)(${k_rope});
+        UNROLL_4
+        for (int i = 0; i < ${rope_words}; ++i) {
+          score[0] = fmaf(low_half(query_words[${k_words} + i]), low_half(rope_words[i]), score[0]);
+          score[0] = fmaf(high_half(query_words[${k_words} + i]), high_half(rope_words[i]), score[0]);
+        }
+//@ end
 //@ if table
         score[0] = found < 0 ? 0.0f : score[0];
 //@ end
@@ -77,13 +91,14 @@ if (same(${when})) {
         const float p = lane_float(weight, j);
         ${page}
         const bool seen = ${exists}lane_float(score[0], j) != -kInfinity;
-        const u32* const value_words = (const u32*)(${v});
+        const ${word}* const value_words = (const ${word}*)(${v});
+        ${value_scales}
 #pragma unroll
         for (int i = 0; i < ${out}; i += 2) {
           u32 two = value_words[min(lane_32 + 16 * i, ${v_words-1})];
           two = seen ? two : 0u;
-          out[i] = fmaf(p, low_half(two), out[i]);
-          out[i + 1] = fmaf(p, high_half(two), out[i + 1]);
+          out[i] = fmaf(p, ${low}(two)${by_value}, out[i]);
+          out[i + 1] = fmaf(p, ${high}(two)${by_value}, out[i + 1]);
         }
       }
       // what the row itself sees may leave nothing to compute
@@ -95,7 +110,7 @@ if (same(${when})) {
 //@ if sink
     sum += maximum > -kInfinity ? exp2_approx(${sink} * 1.44269504f - maximum * ${factor}) : 0.0f;
 //@ end
-    const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+    const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum)${by_head};
     ${element}* const to = ${o};
 #pragma unroll
     for (int i = 0; i < ${out}; i += 2) {
@@ -108,4 +123,8 @@ if (same(${when})) {
 //@ end
     }
   }
+//@ if apart
+  };
+  again();
+//@ end
 }

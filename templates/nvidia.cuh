@@ -63,6 +63,44 @@ __device__ __forceinline__ bool finite_halves(const u32* at, int count) {
   return finite;
 }
 
+//@ section finite_floats
+__device__ __forceinline__ bool finite_floats(const float* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] * 0.0f == 0.0f;
+  return finite;
+}
+
+//@ section bytes_fp8 needs types finite_floats
+// Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
+// float has them; 2^120 lies between the two biases.
+__device__ __forceinline__ float low_byte(u32 two) {
+  const float number = __uint_as_float((two & 0x80u) << 24 | (two & 0x7fu) << 20) * 1.329227995784916e36f;
+  return (two & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : number;
+}
+__device__ __forceinline__ float high_byte(u32 two) { return low_byte(two >> 8); }
+__device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
+  return finite;
+}
+
+//@ section bytes_int8 needs types finite_floats
+// Two neighbouring INT8.
+__device__ __forceinline__ float low_byte(u32 two) { return (float)(signed char)two; }
+__device__ __forceinline__ float high_byte(u32 two) { return (float)(signed char)(two >> 8); }
+
+//@ section hide_from
+// A score, which counts for nothing in column `end` and beyond. One instruction for a comparison and one for the choice,
+// which the compiler cannot turn into branches: a chain of them, one of each column, would take all registers.
+template <int kColumn>
+__device__ __forceinline__ float hide_from(float score, int end) {
+  float y;
+  asm("{ .reg .pred past; setp.ge.s32 past, %2, %3; selp.f32 %0, 0fff800000, %1, past; }"
+      : "=f"(y) : "f"(score), "n"(kColumn), "r"(end));
+  return y;
+}
+
 //@ section bf16_value needs types
 __device__ __forceinline__ float bf16_value(u16 x) { return __uint_as_float((u32)x << 16); }
 

@@ -76,7 +76,13 @@ __device__ __forceinline__ void rescale_output(u32 o, float alpha) {
 }
 
 // The same to shared memory, in 16 bits, swizzled: 16-byte chunk c of a row of 128 bytes is at chunk c ^ (row % 8).
+//@ if hidden
+// True where a column of O is NaN or infinite, which V of some key makes in all rows.
+__device__ __forceinline__ bool stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+  float odd = 0.0f;
+//@ else
 __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32 row_at, u32 swizzle) {
+//@ end
 #pragma unroll
   for (int column = 0; column < ${ov_depth}; column += ${piece}) {
     float x[${piece}];
@@ -87,6 +93,10 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
       for (int i = 0; i < ${piece}; ++i) x[i] = 0.0f;
     }
 #pragma unroll
+//@ if hidden
+    for (int i = 0; i < ${piece}; i += 2) odd = fmaf(x[i], x[i + 1], odd);
+#pragma unroll
+//@ end
     for (int i = 0; i < ${piece}; i += 8) {
       const u32 chunk = (column + i) % 64 / 8;
       store_shared_16(row_at + (column + i) / 64 * ${panel_bytes} + ((chunk << 4) ^ swizzle),
@@ -94,6 +104,9 @@ __device__ __forceinline__ void stage_output(u32 o, bool any, float inv_sum, u32
                                  ${out_pack}(x[i + 4] * inv_sum, x[i + 5] * inv_sum), ${out_pack}(x[i + 6] * inv_sum, x[i + 7] * inv_sum)));
     }
   }
+//@ if hidden
+  return !(odd * 0.0f == 0.0f);
+//@ end
 }
 
 //@ section items
@@ -299,6 +312,9 @@ if (warp < 8) {
 //@ end
     }
     const bool any = work.num_blocks > 0;  // else rows of zeros
+//@ if hidden
+    bool odd = false;
+//@ end
     if (!any) {
       // The copies know that the last item's O has left. Only then may this one leave: they would miss a phase of two.
       mbarrier_wait(mbar_q_none, none_phase);
@@ -315,7 +331,11 @@ if (warp < 8) {
         mbarrier_wait(mbar_o_full + 8 * tile, o_phase);
         tcgen05_fence_after();
       }
+//@ if hidden
+      odd |= stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
+//@ else
       stage_output(o_lanes + (tile == 0 ? ${o0} : ${o1}), any, inv_sum, row_at + ${q_stride} * tile, swizzle);
+//@ end
       fence_proxy_async();
       __syncwarp();
 //@ if ragged
@@ -340,6 +360,7 @@ if (warp < 8) {
       mbarrier_arrive(mbar_q_empty);
     }
     __syncwarp();  // nobody writes the next rows there before
+    ${repair}
   ${end_items}
 } else if (warp == 12) {
   // ---- products: one thread issues them all

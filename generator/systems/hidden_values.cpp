@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cctype>
 
-#include "generator/emit/text_template.hpp"
+#include <fmt/ranges.h>
+
+#include "generator/config/quantization.hpp"
+#include "generator/config/rope.hpp"
+#include "generator/systems/scale_strides.hpp"
 
 namespace kiln {
 namespace {
@@ -20,18 +24,72 @@ bool names_row(const std::string& expression) {
   return false;
 }
 
-const char* halves_of(DType type) {
+/// Section of the prelude that reads two neighbours of this type.
+const char* pairs_of(DType type) {
+  if (size_of(type) == 1) return type == DType::int8 ? "bytes_int8" : "bytes_fp8";
   return type == DType::bf16 ? "halves_bf16" : "halves_fp16";
 }
+
+/// Of the scales that the row of `key` has.
+std::string scales_of_row(const Config& resolved, const MHAOperand& operand, const std::string& name,
+                          const HiddenValues::Names& names, int groups) {
+  std::string row = operand.row_in_page("key"), base = name + "_scale + ";
+  if (operand.kind() == OperandKind::ragged) row = names.k_start + " + key";
+  if (operand.table()) base += "page * " + name + "_scale_stride_page + ";
+  if (operand.kind() == OperandKind::contiguous)
+    base += names.batch + " * " + name + "_scale_stride_batch + ";
+  return base + scale_of_row(*resolved.operand, name, row, names.kv_head, groups);
+}
+
+/// Scales that a row of so many elements has.
+int groups_of(const Quantization& quantization, int columns) {
+  return quantization.granularity == Quantization::Granularity::per_block
+             ? std::max(columns / quantization.block, 1)
+             : 1;
+}
+
+/// Members of an item, `s.x.y` and `work.x`, as variables: of a structure a function captures all.
+class OwnVariables {
+ public:
+  void rename(std::string& text) {
+    for (const std::string_view owner : {"s.", "work."}) {
+      for (std::size_t at = text.find(owner); at != std::string::npos; at = text.find(owner, at + 1)) {
+        if (at > 0 && part(text[at - 1])) continue;
+        std::size_t end = at;
+        while (end < text.size() && (part(text[end]) || text[end] == '.')) ++end;
+        text.replace(at, end - at, name_of(text.substr(at, end - at)));
+      }
+    }
+  }
+  /// Their declarations, one a line.
+  std::string lines() const { return fmt::format("{}", fmt::join(lines_, "\n")); }
+
+ private:
+  static bool part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+  std::string name_of(const std::string& member) {
+    std::string name = "its_" + member;
+    std::replace(name.begin(), name.end(), '.', '_');
+    const std::string line = fmt::format("const int {} = {};", name, member);
+    if (std::find(lines_.begin(), lines_.end(), line) == lines_.end()) lines_.push_back(line);
+    return name;
+  }
+  std::vector<std::string> lines_;
+};
 
 }  // namespace
 
 std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string pack,
                                              ScoreModifier::Dialect dialect) {
-  if (!is_bounded(*resolved.mask) || size_of(*resolved.kv_dtype) != 2) return std::nullopt;
-  return HiddenValues(
-      {resolved.depth, *resolved.ov_depth, resolved.dtype, *resolved.out_dtype, std::move(pack)},
-      *resolved.mask, *resolved.score_mod, std::move(dialect));
+  const auto& scales = resolved.operand->quantization;
+  const bool by_row = scales_by_row(scales);
+  if (!is_bounded(*resolved.mask) || (*resolved.kv_dtype == DType::int8 && !by_row)) return std::nullopt;
+  if (size_of(*resolved.kv_dtype) == 1 && is_amd(resolved.target)) return std::nullopt;
+  Shape shape{resolved.depth, *resolved.ov_depth, resolved.dtype, *resolved.out_dtype, std::move(pack)};
+  shape.kv = *resolved.kv_dtype;
+  shape.row_scales = by_row;
+  shape.rope = resolved.depth - k_columns(resolved);
+  if (by_row && scales->granularity == Quantization::Granularity::per_block) shape.block = scales->block;
+  return HiddenValues(shape, *resolved.mask, *resolved.score_mod, std::move(dialect));
 }
 
 HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& names) {
@@ -53,7 +111,23 @@ HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& 
   place.query = names.query, place.head = names.head;
   place.q = query_row("q"), place.o = query_row("o");
   place.k = key_row("k"), place.v = resolved.v_from_k.value_or(false) ? place.k : key_row("v");
+  if (has_rope_tensor(resolved)) place.k_rope = key_row("k_rope");
+  if (has_rope_tail(resolved))
+    place.k_rope =
+        place.k + " + " +
+        std::to_string(*resolved.rope->padded_depth / static_cast<int>(size_of(*resolved.kv_dtype)));
   if (operand.table()) place.page = operand.populate(names.batch, "key", "0", names.seqlen_k);
+  if (const auto& scales = resolved.operand->quantization) {
+    const std::string v = resolved.v_from_k.value_or(false) ? "k" : "v";
+    const std::string head = "_scale[" + scale_of_head(*scales, names.batch, names.kv_head) + "]";
+    place.k_scale = "k" + head, place.v_scale = v + head;
+    if (scales_by_row(scales)) {
+      place.k_scale = scales_of_row(resolved, operand, "k", names, groups_of(*scales, k_columns(resolved)));
+      place.v_scale = scales_of_row(resolved, operand, v, names, groups_of(*scales, *resolved.ov_depth));
+    }
+    if (is_fp8(resolved.dtype))
+      place.q_scale = " * q_scale[" + scale_of_query(*scales, names.batch, names.kv_head) + "]";
+  }
   if (*resolved.sink) place.sink = "sink[" + names.head + "]";
   place.batch = names.batch, place.seqlen_q = names.seqlen_q, place.seqlen_k = names.seqlen_k;
   return place;
@@ -111,7 +185,8 @@ ScoreLayout HiddenValues::one_score() {
 
 void HiddenValues::use(Prelude& prelude) const {
   prelude.use("lane_floats");
-  prelude.use(halves_of(shape_.type));
+  prelude.use(pairs_of(shape_.type));
+  prelude.use(pairs_of(shape_.kv));
   prelude.use("exp2_approx");
   prelude.use("rcp_approx");
   modifier_.use(prelude);
@@ -135,6 +210,14 @@ void HiddenValues::add_params(std::vector<KernelParam>& params, const Config& re
   const bool alias = resolved.v_from_k.value_or(false);
   for (const KernelParam& param : MHAOperand(kind, 1, 1).params())
     if (!alias || param.role.front() != 'v') add(param);
+  if (has_rope_tensor(resolved))
+    for (KernelParam param : MHAOperand(kind, 1, 1).params())
+      if (param.role.front() == 'k') param.role = "k_rope" + param.role.substr(1), add(param);
+  if (!resolved.operand->quantization) return;
+  std::vector<KernelParam> scales{{Kind::pointer, "k_scale", {}}};
+  if (!alias) scales.push_back({Kind::pointer, "v_scale", {}});
+  if (scales_by_row(resolved.operand->quantization)) add_scale_strides(scales, *resolved.operand, !alias);
+  for (const KernelParam& param : scales) add(param);
 }
 
 void HiddenValues::emit_look(Writer& w, const std::vector<std::string>& elements, const char* odd) {
@@ -146,8 +229,52 @@ void HiddenValues::emit_look(Writer& w, const std::vector<std::string>& elements
   w.line("{} = !((odd_0 + odd_1) * 0.0f == 0.0f);", odd);
 }
 
-void HiddenValues::emit_repair(Writer& w, const Place& place, const std::string& when,
+void HiddenValues::add_types(Holes& holes, const Place& place) const {
+  const bool bytes = size_of(shape_.kv) == 1, q_bytes = size_of(shape_.type) == 1;
+  holes.text("word", bytes ? "u16" : "u32").text("q_word", q_bytes ? "u16" : "u32");
+  holes.text("low", bytes ? "low_byte" : "low_half").text("high", bytes ? "high_byte" : "high_half");
+  holes.text("q_low", q_bytes ? "low_byte" : "low_half").text("q_high", q_bytes ? "high_byte" : "high_half");
+  std::string finite;
+  if (shape_.kv != DType::int8)
+    finite = fmt::format("finite_{}((const u32*)({}), {})", bytes ? "bytes" : "halves", place.v,
+                         shape_.ov_depth / (bytes ? 4 : 2));
+  if (shape_.row_scales) {
+    const int scales = shape_.block > 0 ? std::max(shape_.ov_depth / shape_.block, 1) : 1;
+    const std::string row = fmt::format("finite_floats({}, {})", place.v_scale, scales);
+    finite = finite.empty() ? row : fmt::format("({} && {})", finite, row);
+  }
+  holes.text("finite", finite);
+}
+
+void HiddenValues::add_scales(Holes& holes, const Place& place) const {
+  const bool rows = shape_.row_scales, one = !rows && !place.k_scale.empty(), parts = shape_.block > 0;
+  const auto group = [&](const std::string& pair) {
+    return parts ? fmt::format("2 * ({}) / {}", pair, shape_.block) : std::string("0");
+  };
+  const std::string pair = fmt::format("min(lane_32 + 16 * i, {})", shape_.ov_depth / 2 - 1);
+  holes.text("key_scales", parts ? "const float* const key_scales = " + place.k_scale + ";" : "");
+  holes.text("value_scales", rows ? "const float* const value_scales = " + place.v_scale + ";" : "");
+  holes.text("by_key", parts ? " * key_scales[" + group("i") + "]" : "");
+  holes.text("by_value", rows ? " * (seen ? value_scales[" + group(pair) + "] : 0.0f)" : "");
+  holes.text("scale_score",
+             parts  ? (place.q_scale.empty() ? "" : "score[0] *= " + place.q_scale.substr(3) + ";")
+             : one  ? "score[0] *= " + place.k_scale + place.q_scale + ";"
+             : rows ? "score[0] *= *(" + place.k_scale + ")" + place.q_scale + ";"
+                    : "");
+  holes.text("by_head", one ? " * " + place.v_scale : "");
+}
+
+void HiddenValues::emit_repair(Writer& w, const Place& at, const std::string& when,
                                const std::string& before) const {
+  Place place = at;
+  OwnVariables own;
+  if (shape_.apart) {
+    for (std::string* text :
+         {&place.first_row, &place.end_row, &place.query, &place.head, &place.visited_begin,
+          &place.visited_end, &place.q, &place.o, &place.page, &place.k, &place.v, &place.k_rope, &place.sink,
+          &place.k_scale, &place.v_scale, &place.q_scale, &place.batch, &place.seqlen_q, &place.seqlen_k})
+      own.rename(*text);
+  }
   ScoreContext context;
   context.rows = {{place.query, place.head}};
   context.batch = place.batch;
@@ -180,9 +307,13 @@ void HiddenValues::emit_repair(Writer& w, const Place& place, const std::string&
   holes.text("modifier_rows", lines(rows)).text("modifier", lines(scores));
   holes.text("factor", modifier_.scale_log2()).text("sink", place.sink);
   holes.text("element", floats ? "float" : "u16").text("pack", shape_.pack);
-  holes.number("ov_depth", shape_.ov_depth).number("k_words", shape_.depth / 2);
+  add_types(holes, place);
+  add_scales(holes, place);
+  holes.number("ov_depth", shape_.ov_depth).number("k_words", (shape_.depth - shape_.rope) / 2);
+  holes.when("rope", shape_.rope > 0).number("rope_words", shape_.rope / 2).text("k_rope", place.k_rope);
   holes.number("v_words", shape_.ov_depth / 2).number("out", (shape_.ov_depth + 63) / 64 * 2);
   holes.when("table", table).when("sink", !place.sink.empty());
+  holes.when("apart", shape_.apart).text("own_variables", own.lines());
   holes.when("floats", floats).when("bounded_below", mask_.bounded_below());
   w.raw(fill_template("hidden_values.cuh", "repair", holes));
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "generator/emit/prelude.hpp"
+#include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/mha_operand.hpp"
@@ -25,19 +26,28 @@ class HiddenValues {
  public:
   struct Shape {
     int depth = 0, ov_depth = 0;
-    DType type = DType::bf16, out = DType::bf16;  ///< of Q, K and V; of O
+    DType type = DType::bf16, out = DType::bf16;  ///< of Q, of O
     std::string pack = {};                        ///< two floats to a register of O's type; unless f32
+    DType kv = DType::bf16;                       ///< of K and V
+    bool row_scales = false;                      ///< rows of K and V have scales of their own
+    int block = 0;                                ///< elements of a row of one of them; 0: all
+    int rope = 0;                                 ///< of depth: columns of Q's type apart from K's others
+    bool apart = false;                           ///< in a function that is called
   };
   /// Emitted expressions.
   struct Place {
     std::string first_row, end_row;  ///< the warp's rows
     std::string query, head;         ///< of `row`, a row of these
     std::string visited_begin,
-        visited_end;   ///< keys of the tiles of these rows, or of more; at most seqlen_k
-    std::string q, o;  ///< pointers to the elements of `row`, of O in its type
-    std::string page;  ///< of `key`, negative: a row of zeros; empty: no table
-    std::string k, v;  ///< pointers to the elements of `key` on `page`
-    std::string sink;  ///< natural logit of the head; empty: none
+        visited_end;     ///< keys of the tiles of these rows, or of more; at most seqlen_k
+    std::string q, o;    ///< pointers to the elements of `row`, of O in its type
+    std::string page;    ///< of `key`, negative: a row of zeros; empty: no table
+    std::string k, v;    ///< pointers to the elements of `key` on `page`
+    std::string k_rope;  ///< pointer to the rotary columns of `key`, if they are apart
+    std::string sink;    ///< natural logit of the head; empty: none
+    /// Of 8-bit K and V: pointers to the scales of `key`'s row on `page`, or the one scale of the head; empty: none.
+    /// Of an 8-bit Q: " * " and its scale.
+    std::string k_scale, v_scale, q_scale;
     std::string batch = "batch", seqlen_q = "seqlen_q", seqlen_k = "seqlen_k";
   };
   /// Names of the sequence, as an emitted kernel has them.
@@ -73,13 +83,20 @@ class HiddenValues {
                ScoreModifier::Dialect dialect)
       : shape_(shape), mask_(mask, one_score()), modifier_(modifier, one_score(), std::move(dialect)) {}
 
-  /// Of a config whose mask may hide a key of a tile from one row and not from another of it, with K and V of 16
-  /// bits. `pack` as in Shape.
+  /// Of a config whose mask may hide a key of a tile from one row and not from another of it, unless neither V nor
+  /// its scales can be anything but finite. `pack` as in Shape.
   static std::optional<HiddenValues> of(const Config& resolved, std::string pack,
                                         ScoreModifier::Dialect dialect = {});
+  /// The same where a main loop has no registers left: in a function that is called, with what it needs of the kernel
+  /// in memory. Costs a frame, of which nothing is written unless rows are computed again.
+  HiddenValues apart() const {
+    HiddenValues out = *this;
+    out.shape_.apart = true;
+    return out;
+  }
   void use(Prelude& prelude) const;
-  /// Pointers and strides of Q, K, V and O, which place_of() names, where a kernel that reads them by tensor map has
-  /// none yet.
+  /// Pointers and strides of Q, K, V, O and scales, which place_of() names, where a kernel that reads them by tensor
+  /// map has none yet.
   static void add_params(std::vector<KernelParam>& params, const Config& resolved);
 
   /// `odd`, declared or assigned: whether one of `elements` is not finite. These are registers of O before its
@@ -102,6 +119,9 @@ class HiddenValues {
 
  private:
   static ScoreLayout one_score();
+  /// Reading K and V as the type that they have.
+  void add_types(Holes& holes, const Place& place) const;
+  void add_scales(Holes& holes, const Place& place) const;
 
   Shape shape_;
   Mask mask_;

@@ -181,11 +181,21 @@ void Mask::emit_apply(Writer& w, const ScoreContext& c, const std::string& first
     if (sides.upper) w.line("const int end_{} = {} - {};", r, end_key(position, c.seqlen_k, c.batch), shift);
     if (lower) w.line("const int first_{} = {} - {};", r, this->first_key(position, c.batch), shift);
   }
+  if (layout_.without_branches && !lower) return emit_choices(w);
+  emit_branches(w, sides.upper, lower);
+}
+
+void Mask::emit_choices(Writer& w) const {
+  for (int i = 0; i < layout_.registers; ++i)
+    w.line("{0} = hide_from<{1}>({0}, end_{2});", layout_.score(i), layout_.column(i), layout_.row(i));
+}
+
+void Mask::emit_branches(Writer& w, bool upper, bool lower) const {
   std::string line;
   for (int i = 0; i < layout_.registers; ++i) {
     const int r = layout_.row(i), column = layout_.column(i);
-    std::string condition = sides.upper ? fmt::format("{} >= end_{}", column, r) : "";
-    if (lower) condition += fmt::format("{}{} < first_{}", sides.upper ? " || " : "", column, r);
+    std::string condition = upper ? fmt::format("{} >= end_{}", column, r) : "";
+    if (lower) condition += fmt::format("{}{} < first_{}", upper ? " || " : "", column, r);
     line += fmt::format("{}if ({}) {} = -kInfinity;", line.empty() ? "" : " ", condition, layout_.score(i));
     if (i % 2 == 1 || i + 1 == layout_.registers) w.line("{}", line), line.clear();
   }

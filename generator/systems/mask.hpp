@@ -81,6 +81,9 @@ class Mask {
 
  private:
   void emit_bits(Writer& w) const;
+  /// Scores outside the rows' ranges by branches, or by hide_from().
+  void emit_branches(Writer& w, bool upper, bool lower) const;
+  void emit_choices(Writer& w) const;
   /// Emitted first valid key of a sequence; empty without left padding.
   std::string padding(const std::string& batch, const std::string& scope) const;
   /// Where the chunk of a position begins.

@@ -24,6 +24,8 @@ struct ScoreLayout {
   std::string array = "s_acc";
   int vector = 0;         ///< registers of one element of `array`, where that holds vectors; 0: scalars
   bool numbered = false;  ///< several arrays instead, array_0, array_1, ..., of `vector` registers each
+  /// Scores past a row's end are hidden by hide_from() of the prelude, which no compiler makes branches of.
+  bool without_branches = false;
   // Bits of a mask: a lane reads one 32-bit word for every `word_columns` columns.
   int word_columns = 32;
   std::string lane_word = {};  ///< emitted int expression: which word of several; empty: the first

@@ -93,6 +93,69 @@ const Case kCases[] = {
     {"gfx90a", kDecode,
      R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true, "operand": {"kind": "ragged"})", 4,
      16},
+    {"sm_90a", kDecode, R"("mask": "causal", "depth": 512, "BM": 64)", 4, 16},
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true, "BM": 16, "operand": {"kind": "ragged"})",
+     4, 4, true},
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "depth": 576, "ov_depth": 512, "rope_depth": 64, "v_from_k": true, "rope": {"layout": "separate"}, "BM": 16, "operand": {"kind": "paged", "page_size": 64})",
+     4, 4},
+    {"sm_90a", kPrefill, R"("mask": "causal", "depth": 576, "ov_depth": 512, "v_from_k": true)", 70},
+    {"sm_90a", kPrefill, R"("mask": "causal", "depth": 192, "ov_depth": 128)"},
+    {"sm_100a", kPrefill, R"("mask": "causal")"},
+    {"sm_100a", kPrefill,
+     R"("mask": {"sliding_window": 40}, "depth": 128, "sink": true, "operand": {"kind": "ragged"})"},
+    {"sm_100a", kPrefill, R"("mask": {"chunked": 48}, "score_mod": "alibi", "operand": {"kind": "ragged"})",
+     70, 2, true},
+};
+
+/// With K and V of 8 bits. INT8 has no special values, but scales of rows may be.
+const Case kByteCases[] = {
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})",
+     4, 4},
+    {"sm_90a", kDecode, R"("mask": "causal", "kv_dtype": "fp8_e4m3", "depth": 128, "split_kv": 3)", 5, 2,
+     true},
+    {"sm_90a", kDecode,
+     R"("mask": {"sliding_window": 40}, "kv_dtype": "fp8_e4m3", "sink": true, "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})",
+     1},
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "kv_dtype": "fp8_e4m3", "out_dtype": "f32", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token", "layout": "head_major"}})",
+     4, 4},
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": 32}})",
+     4, 4},
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "dtype": "fp8_e4m3", "out_dtype": "bf16", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_head"}})",
+     4, 4},
+    {"sm_100a", kDecode,
+     R"("mask": "causal", "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})",
+     4, 4},
+    {"sm_100a", kDecode,
+     R"("mask": {"chunked": 48}, "kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})",
+     4, 4, true},
+    {"sm_80", kDecode,
+     R"("mask": "causal", "kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged", "quantization": {"granularity": "per_sequence"}})",
+     4, 4},
+    {"sm_80", kDecode,
+     R"("mask": {"sliding_window": 40}, "kv_dtype": "int8", "operand": {"kind": "contiguous", "quantization": {"granularity": "per_token"}})",
+     3, 4},
+    {"sm_80", kPrefill,
+     R"("mask": "causal", "kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})"},
+    {"sm_80", kPrefill,
+     R"("mask": {"chunked": 48}, "kv_dtype": "int8", "operand": {"kind": "ragged", "quantization": {"granularity": 32}})"},
+    {"sm_90a", kPrefill,
+     R"("mask": "causal", "kv_dtype": "fp8_e4m3", "depth": 128, "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_head"}})"},
+    {"sm_90a", kPrefill,
+     R"("mask": "causal", "kv_dtype": "int8", "operand": {"kind": "paged", "page_size": 16, "quantization": {"granularity": "per_token"}})"},
+    {"sm_90a", kPrefill, R"("mask": "causal", "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 128)"},
+    {"sm_90a", kPrefill,
+     R"("mask": {"sliding_window": 40}, "dtype": "fp8_e4m3", "out_dtype": "bf16", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_token", "layout": "head_major"}})"},
+    {"sm_100a", kPrefill,
+     R"("mask": "causal", "dtype": "fp8_e4m3", "out_dtype": "bf16", "depth": 128, "operand": {"kind": "ragged", "quantization": {"granularity": "per_head"}})"},
+    {"sm_90a", kDecode,
+     R"("mask": "causal", "depth": 576, "ov_depth": 512, "rope_depth": 64, "v_from_k": true, "kv_dtype": "fp8_e4m3", "operand": {"kind": "paged", "page_size": 64, "quantization": {"granularity": "per_tensor"}}, "rope": {"layout": "tail", "padded_depth": 512, "dtype": "bf16"})",
+     4, 16},
 };
 
 Plan plan_of(const Case& c) {
@@ -168,6 +231,42 @@ TEST_CASE("NaN and infinity of V do not reach rows from which the mask hides the
         element(work, 1, 90, column) = kNaN;
         element(work, 1, 91, column) = column % 2 == 0 ? kNaN : INFINITY;
       }
+    }
+    const std::size_t seen = check(c, work);
+    CHECK(seen > 0);
+    CHECK(seen < 2 * static_cast<std::size_t>(c.rows_q * c.heads * columns));
+  }
+}
+
+TEST_CASE(
+    "NaN of 8-bit V, and special values of its scales, do not reach rows from which the mask hides the key") {
+  for (const Case& c : kByteCases) {
+    if (c.longer && !KILN_LONG_SWEEPS) continue;
+    CAPTURE(std::string(c.target));
+    CAPTURE(std::string(c.keys));
+    Workload work = workload_of(plan_of(c).resolved(), c);
+    const std::int64_t columns = work.shape.ov_depth;
+    const std::string_view keys = c.keys;
+    const bool token = keys.find("per_token") != std::string_view::npos;
+    if (work.v.empty()) {  // a row of a latent cache is K, too
+      work.k[static_cast<std::size_t>(168 * work.shape.depth + 5)] = kNaN;
+      work.k[static_cast<std::size_t>((170 + 169) * work.shape.depth + 300)] = kNaN;
+    } else if (keys.find("int8") == std::string_view::npos) {
+      work.v[static_cast<std::size_t>(37 * columns + 5)] = kNaN;
+      work.v[static_cast<std::size_t>(169 * columns + columns - 1)] = kNaN;
+      if (!token)
+        for (std::int64_t column = 0; column < columns; ++column)
+          work.v[static_cast<std::size_t>((170 + 90) * columns + column)] = kNaN;
+    }
+    if (token || keys.find(": 32}") != std::string_view::npos) {
+      REQUIRE(work.v_scale);
+      std::vector<float>& scales = work.v_scale->values;
+      const std::size_t of_token = scales.size() / 340;
+      scales[128 * of_token] = kNaN;
+      // With scales of V in the rows' maxima an infinite one is in LSE, too.
+      const bool in_maxima = std::string_view(c.operation) == kPrefill &&
+                             keys.find(R"("dtype": "fp8)") != std::string_view::npos && token;
+      scales[(170 + 168) * of_token + of_token - 1] = in_maxima ? kNaN : INFINITY;
     }
     const std::size_t seen = check(c, work);
     CHECK(seen > 0);

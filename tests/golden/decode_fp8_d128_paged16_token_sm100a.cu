@@ -3,7 +3,7 @@
 // Config: {"name":"decode_fp8_d128_paged16_token_sm100a","target":"sm_100a","operation":"decode","dtype":"bf16","kv_dtype":"fp8_e4m3","out_dtype":"bf16","depth":128,"ov_depth":128,"rope_depth":0,"nope_depth":128,"q_depth":128,"cache_depth":128,"head_dim_offset":0,"v_from_k":false,"operand":{"kind":"paged","page_size":16,"quantization":{"granularity":"per_token","scale_dtype":"f32"}},"mask":"causal","score_mod":"none","sink":false,"lse":true,"scale":0.08838834764831843,"mma_shape":[128,16,16],"BM":16,"BN":128,"BK":128,"num_threads":320,"swizzle":"128B","num_kv_stages":4,"schedule":"sm100_decode"}
 // Schedule sm100_decode: 16 packed query rows by 128 keys a tile, 4 stages of K and of V.
 // Tensor memory: S' of even tiles 0, of odd tiles 16, O' 32, 64 columns.
-// Shared memory (213584 bytes):
+// Shared memory (213588 bytes):
 //         0 ..   32768  k          K in FP16
 //     32768 ..   65536  v          V in FP16
 //     65536 ..  131072  raw_k      K stages
@@ -17,7 +17,8 @@
 //    213248 ..  213376  table      query and head of each row
 //    213376 ..  213576  mbar       Q, S', P, O'; K and V rings full/empty
 //    213576 ..  213580  flag       arrivals at the item before this block
-//    213580 ..  213584  tmem       address of tensor memory
+//    213580 ..  213584  odd        whether some column of O is not finite
+//    213584 ..  213588  tmem       address of tensor memory
 //
 // Regenerate: kiln generate decode_fp8_d128_paged16_token_sm100a.json --out .
 // Compile: nvcc -gencode=arch=compute_100a,code=sm_100a -cubin decode_fp8_d128_paged16_token_sm100a.cu
@@ -38,6 +39,55 @@ __device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sy
 __device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 __device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
 #define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
+__device__ __forceinline__ bool finite_floats(const float* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] * 0.0f == 0.0f;
+  return finite;
+}
+
+// Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
+// float has them; 2^120 lies between the two biases.
+__device__ __forceinline__ float low_byte(u32 two) {
+  const float number = __uint_as_float((two & 0x80u) << 24 | (two & 0x7fu) << 20) * 1.329227995784916e36f;
+  return (two & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : number;
+}
+__device__ __forceinline__ float high_byte(u32 two) { return low_byte(two >> 8); }
+__device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
+  return finite;
+}
 
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -65,6 +115,12 @@ __device__ __forceinline__ float log2_approx(float x) {
   return y;
 }
 
+__device__ __forceinline__ float rcp_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
 // Two floats to one register of two BF16 (round to nearest even); `lo` goes to the lower half.
 __device__ __forceinline__ u32 pack_bf16(float lo, float hi) {
   u32 packed;
@@ -78,6 +134,9 @@ __device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
 }
+
+typedef unsigned char u8;
+// The work items of a ragged batch, found on the device: no item stands for rows that no sequence has.
 
 struct __align__(64) TensorMap { unsigned char bytes[128]; };
 
@@ -417,6 +476,12 @@ __device__ __forceinline__ Split split_of(const Range& range, const Segment& s) 
   return split;
 }
 
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 16];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
+}
+
 // S' = K Q': 128 keys x 16 packed rows, both K-major. O' += V' P': 128 columns of V x 16 packed rows; V' is
 // contiguous along the columns, P along the keys.
 constexpr u32 kScoresKind = 0x8040010u, kOutputKind = 0x8048010u;
@@ -530,7 +595,15 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
     const long long q_stride_head,
     const long long o_stride_seq,
     const long long o_stride_head,
-    const float scale_log2) {
+    const float scale_log2,
+    const u8* k,
+    const u8* v,
+    const long long k_stride_page,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const long long v_stride_page,
+    const long long v_stride_seq,
+    const long long v_stride_head) {
   #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)
   asm volatile("trap;");  // built for plain sm_100, which has no tcgen05
   #else
@@ -549,7 +622,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0), lane = threadIdx.x % 32;
   const Problem problem = {cu_seqlens_q, seqlens_k, batch, heads_q, heads_kv, seqlen_q, key_capacity, team_heads, launch_before};
 
-  if (warp == 4) tmem_alloc(smem + 213580, 64);
+  if (warp == 4) tmem_alloc(smem + 213584, 64);
   if (threadIdx.x == 0) {
     prefetch_tensor_map(&k_map);
     prefetch_tensor_map(&v_map);
@@ -579,12 +652,13 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
     mbarrier_init(mbar_raw_v_empty + 16, 4);
     mbarrier_init(mbar_raw_v_empty + 24, 4);
     fence_mbarrier_init();
+    *(int*)(smem_bytes + 213580) = 0;
   }
   Range range = first_range(problem);
   tcgen05_fence_before();
   __syncthreads();
   tcgen05_fence_after();
-  const u32 tmem = *(volatile u32*)(smem_bytes + 213580);  // columns: S' of even tiles 0, of odd ones 16, O' 32
+  const u32 tmem = *(volatile u32*)(smem_bytes + 213584);  // columns: S' of even tiles 0, of odd ones 16, O' 32
 
   if (warp < 4) {
     // ---- softmax: a key of the tile a thread, with its scores of all packed rows
@@ -771,6 +845,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
       const auto output_row = [&](int row) {
         return o + (s.sequence.q_start + row_query[row]) * o_stride_seq + row_head[row] * o_stride_head;
       };
+      bool odd = false;  // some column of O is not finite
       if (s.whole) {
         float* const row_inverse = row_alpha;
       #pragma unroll
@@ -783,6 +858,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
           float x[16];
           tmem_load_16(x, tmem_lanes + 32);
           const int column = 32 * warp + lane, first_row = 0;
+          odd = odd || !(x[0] * 0.0f == 0.0f);
           #pragma unroll
           for (int i = 0; i < 16; ++i) {
             const int row = first_row + i;
@@ -836,8 +912,99 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
               maximum = top;
             }
             const float inverse = finish(row, maximum, sum, c == 0);
+            odd = odd || !(fmaf(out.x, out.y, out.z * out.w) * 0.0f == 0.0f);
             *(uint2*)(output_row(row) + 4 * c) = make_uint2(pack_bf16(out.x * inverse, out.y * inverse), pack_bf16(out.z * inverse, out.w * inverse));
           }
+        }
+      }
+      if (same(s.sequence.seqlen_q > 1)) {
+        if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 213580) = 1;
+        named_barrier_sync(1, 128);
+        const int again = *(int*)(smem_bytes + 213580);
+        // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+        if (same(again)) {
+          const int lane_32 = (int)thread_id() & 31, row_begin = same(s.m_block * 16 + min(warp * ((rows + 3) / 4), rows)), row_end = same(s.m_block * 16 + min((warp + 1) * ((rows + 3) / 4), rows));
+          // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+          int highest = -1, lowest = 0x7fffffff;
+          {
+            const int row = row_begin, last = same(min((s.sequence.first_tile + s.sequence.num_tiles) * 128, s.sequence.seqlen_k)) - 1;
+        #pragma unroll 1
+            for (int first = same(max(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1), 0)); first <= last; first += 32) {
+              const int key = min(first + lane_32, last);
+              const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+              highest = found < 0 || (finite_bytes((const u32*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + s.kv_head) * 1, 1)) ? highest : key;
+            }
+            highest = same(largest_of_lanes(highest));
+          }
+        #pragma unroll 1
+          for (int row = row_begin; row < row_end; ++row) {
+            const int begin = same(0), end = same(min(s.sequence.seqlen_k, (row / group + s.sequence.seqlen_k - s.sequence.seqlen_q) + 1));
+            if (highest < end && lowest >= begin) continue;
+            const u32* const query_words = (const u32*)(q + (s.sequence.q_start + row / group) * q_stride_seq + (s.kv_head * group + row % group) * q_stride_head);
+            float maximum = -kInfinity, sum = 0.0f, out[4];
+        #pragma unroll
+            for (int i = 0; i < 4; ++i) out[i] = 0.0f;
+            // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+            bool left = end > begin;
+        #pragma unroll 1
+            for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+              float score[1] = {0.0f};
+              {
+                const int key = max(min(first + lane_32, end - 1), begin);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const u16* const key_words = (const u16*)(k + s.kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+                UNROLL_4
+                for (int i = 0; i < 64; ++i) {
+                  score[0] = fmaf(low_half(query_words[i]), low_byte(key_words[i]), score[0]);
+                  score[0] = fmaf(high_half(query_words[i]), high_byte(key_words[i]), score[0]);
+                }
+                score[0] *= *(k_scale + page * k_scale_stride_page + ((long long)((key) % 16) * heads_kv + s.kv_head) * 1);
+                score[0] = found < 0 ? 0.0f : score[0];
+                score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+              }
+              const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+              const float base = largest == -kInfinity ? 0.0f : largest;
+              const float shrink = exp2_approx((maximum - base) * scale_log2);
+              const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+              sum = fmaf(sum, shrink, sum_of_lanes(weight));
+              maximum = largest;
+        #pragma unroll
+              for (int i = 0; i < 4; ++i) out[i] *= shrink;
+        #pragma unroll 1
+              for (int j = 0; j < 32; ++j) {
+                const int key = max(min(first + j, end - 1), begin);
+                const float p = lane_float(weight, j);
+                const int found = key < s.sequence.seqlen_k ? page_of(page_table, page_table_stride, num_pages, s.batch, key) : -1, page = max(found, 0);
+                const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+                const u16* const value_words = (const u16*)(v + s.kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+                const float* const value_scales = v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + s.kv_head) * 1;
+        #pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                  u32 two = value_words[min(lane_32 + 16 * i, 63)];
+                  two = seen ? two : 0u;
+                  out[i] = fmaf(p, low_byte(two) * (seen ? value_scales[0] : 0.0f), out[i]);
+                  out[i + 1] = fmaf(p, high_byte(two) * (seen ? value_scales[0] : 0.0f), out[i + 1]);
+                }
+              }
+              // what the row itself sees may leave nothing to compute
+              bool finite = false;
+        #pragma unroll
+              for (int i = 0; i < 4; ++i) finite |= out[i] * 0.0f == 0.0f;
+              left = any_lane(finite);
+            }
+            const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+            u16* const to = o + (s.sequence.q_start + row / group) * o_stride_seq + (s.kv_head * group + row % group) * o_stride_head;
+        #pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+              const int column = 2 * lane_32 + 32 * i;
+              const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+              if (column < 128 && writes_rows()) *(u32*)(to + column) = two;
+            }
+          }
+        }
+        if (same(again)) {
+          named_barrier_sync(1, 128);
+          if (thread_id() == 0) *(int*)(smem_bytes + 213580) = 0;
         }
       }
     }
@@ -1018,7 +1185,7 @@ kiln_decode_fp8_d128_paged16_token_sm100a(const __grid_constant__ TensorMap k_ma
   __syncthreads();
   if (threadIdx.x / 32 == 4) {
     tcgen05_fence_after();
-    tmem_dealloc(*(volatile u32*)(smem_bytes + 213580), 64);
+    tmem_dealloc(*(volatile u32*)(smem_bytes + 213584), 64);
   }
 
   #endif

@@ -33,6 +33,55 @@ __device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffff
 __device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
 #define UNROLL_4 _Pragma("unroll 4")
 
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
+__device__ __forceinline__ bool finite_floats(const float* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] * 0.0f == 0.0f;
+  return finite;
+}
+
+// Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
+// float has them; 2^120 lies between the two biases.
+__device__ __forceinline__ float low_byte(u32 two) {
+  const float number = __uint_as_float((two & 0x80u) << 24 | (two & 0x7fu) << 20) * 1.329227995784916e36f;
+  return (two & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : number;
+}
+__device__ __forceinline__ float high_byte(u32 two) { return low_byte(two >> 8); }
+__device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
+  return finite;
+}
+
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -78,6 +127,9 @@ __device__ __forceinline__ u32 pack_fp16(float lo, float hi) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(hi), "f"(lo));
   return packed;
 }
+
+typedef unsigned char u8;
+// The work items of a ragged batch, found on the device: no item stands for rows that no sequence has.
 
 struct __align__(64) TensorMap { unsigned char bytes[128]; };
 
@@ -395,6 +447,12 @@ __device__ __forceinline__ Split split_of(const Range& range, const Segment& s) 
   return split;
 }
 
+// Page of a row, -1 where the table names none of the pool: such rows read as zeros.
+__device__ __forceinline__ int page_of(const int* page_table, int page_table_stride, int num_pages, int batch, int row) {
+  const int page = page_table[(long long)batch * page_table_stride + row / 64];
+  return (unsigned)page < (unsigned)num_pages ? page : -1;
+}
+
 extern "C" __global__ void __launch_bounds__(192, 2)
 kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     const __grid_constant__ TensorMap v_map,
@@ -422,6 +480,14 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     const long long q_stride_head,
     const long long o_stride_seq,
     const long long o_stride_head,
+    const u8* k,
+    const u8* v,
+    const long long k_stride_page,
+    const long long k_stride_seq,
+    const long long k_stride_head,
+    const long long v_stride_page,
+    const long long v_stride_seq,
+    const long long v_stride_head,
     const float scale_log2) {
   #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("trap;");  // built for plain sm_90, which has no wgmma
@@ -450,6 +516,7 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
     mbarrier_init(mbar_cell_full + 0, 1);
     mbarrier_init(mbar_cell_full + 8, 1);
     fence_mbarrier_init();
+    *(int*)(smem_bytes + 71916) = 0;
   }
   Range range = first_range(problem);
   __syncthreads();
@@ -922,7 +989,13 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
         row_sum[1] = row_exchange[1 + 2 * (lane & 3)] + row_exchange[9 + 2 * (lane & 3)] + row_exchange[17 + 2 * (lane & 3)] + row_exchange[25 + 2 * (lane & 3)];
 
         // ---- output
+        bool odd = false;  // some column of O is not finite
         if (s.whole) {
+          // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
+          float odd_0 = 0.0f, odd_1 = 0.0f;
+          odd_0 = fmaf(o_acc_0[0], o_acc_0[2], odd_0);
+          odd_1 = fmaf(o_acc_1[0], o_acc_1[2], odd_1);
+          odd = !((odd_0 + odd_1) * 0.0f == 0.0f);
           // the whole item: through shared memory, so that rows leave in 16-byte words
           float inv_sum[2];
           {
@@ -1037,12 +1110,113 @@ kiln_decode_fp8_d128_paged64_sm90a(const __grid_constant__ TensorMap k_map,
                       const float w = rescale_factor(__ldcg(other + 1024 + 2 * row), row_top, factor);
                       sum.x += w * o.x; sum.y += w * o.y; sum.z += w * o.z; sum.w += w * o.w;
                     }
+                    odd = odd || !(fmaf(sum.x, sum.y, sum.z * sum.w) * 0.0f == 0.0f);
                     const int packed = s.m_block * 8 + row;
                     *(uint2*)(o + (s.sequence.q_start + packed / group) * o_stride_seq + (s.kv_head * group + packed % group) * o_stride_head + 4 * c) = make_uint2(pack_bf16(sum.x * row_inverse, sum.y * row_inverse), pack_bf16(sum.z * row_inverse, sum.w * row_inverse));
                   }
                 }
               }
             }
+          }
+        }
+        if (same(s.sequence.seqlen_q > 1)) {
+          if (any_lane(odd) && lane == 0) *(int*)(smem_bytes + 71916) = 1;
+          named_barrier_sync(1, 128);
+          const int again = *(int*)(smem_bytes + 71916);
+          // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+          if (same(again)) {
+            const int its_s_m_block = s.m_block;
+            const int its_s_kv_head = s.kv_head;
+            const int its_s_sequence_first_tile = s.sequence.first_tile;
+            const int its_s_sequence_num_tiles = s.sequence.num_tiles;
+            const int its_s_sequence_seqlen_k = s.sequence.seqlen_k;
+            const int its_s_sequence_q_start = s.sequence.q_start;
+            const int its_s_batch = s.batch;
+            const int its_s_sequence_seqlen_q = s.sequence.seqlen_q;
+            const auto again = [=]() __attribute__((noinline)) {
+            const int lane_32 = (int)thread_id() & 31, row_begin = same(its_s_m_block * 8 + min(warp * ((rows + 3) / 4), rows)), row_end = same(its_s_m_block * 8 + min((warp + 1) * ((rows + 3) / 4), rows));
+            // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+            int highest = -1, lowest = 0x7fffffff;
+            {
+              const int row = row_begin, last = same(min((its_s_sequence_first_tile + its_s_sequence_num_tiles) * 128, its_s_sequence_seqlen_k)) - 1;
+          #pragma unroll 1
+              for (int first = same(max(min(its_s_sequence_seqlen_k, (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1), 0)); first <= last; first += 32) {
+                const int key = min(first + lane_32, last);
+                const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1, page = max(found, 0);
+                highest = found < 0 || finite_bytes((const u32*)(v + its_s_kv_head * v_stride_head + page * v_stride_page + ((key) % 64) * v_stride_seq), 32) ? highest : key;
+              }
+              highest = same(largest_of_lanes(highest));
+            }
+          #pragma unroll 1
+            for (int row = row_begin; row < row_end; ++row) {
+              const int begin = same(0), end = same(min(its_s_sequence_seqlen_k, (row / group + its_s_sequence_seqlen_k - its_s_sequence_seqlen_q) + 1));
+              if (highest < end && lowest >= begin) continue;
+              const u32* const query_words = (const u32*)(q + (its_s_sequence_q_start + row / group) * q_stride_seq + (its_s_kv_head * group + row % group) * q_stride_head);
+              float maximum = -kInfinity, sum = 0.0f, out[4];
+          #pragma unroll
+              for (int i = 0; i < 4; ++i) out[i] = 0.0f;
+              // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+              bool left = end > begin;
+          #pragma unroll 1
+              for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+                float score[1] = {0.0f};
+                {
+                  const int key = max(min(first + lane_32, end - 1), begin);
+                  const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1, page = max(found, 0);
+                  const u16* const key_words = (const u16*)(k + its_s_kv_head * k_stride_head + page * k_stride_page + ((key) % 64) * k_stride_seq);
+                  UNROLL_4
+                  for (int i = 0; i < 64; ++i) {
+                    score[0] = fmaf(low_half(query_words[i]), low_byte(key_words[i]), score[0]);
+                    score[0] = fmaf(high_half(query_words[i]), high_byte(key_words[i]), score[0]);
+                  }
+                  score[0] *= k_scale[its_s_kv_head];
+                  score[0] = found < 0 ? 0.0f : score[0];
+                  score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+                }
+                const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+                const float base = largest == -kInfinity ? 0.0f : largest;
+                const float shrink = exp2_approx((maximum - base) * scale_log2);
+                const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+                sum = fmaf(sum, shrink, sum_of_lanes(weight));
+                maximum = largest;
+          #pragma unroll
+                for (int i = 0; i < 4; ++i) out[i] *= shrink;
+          #pragma unroll 1
+                for (int j = 0; j < 32; ++j) {
+                  const int key = max(min(first + j, end - 1), begin);
+                  const float p = lane_float(weight, j);
+                  const int found = key < its_s_sequence_seqlen_k ? page_of(page_table, page_table_stride, num_pages, its_s_batch, key) : -1, page = max(found, 0);
+                  const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+                  const u16* const value_words = (const u16*)(v + its_s_kv_head * v_stride_head + page * v_stride_page + ((key) % 64) * v_stride_seq);
+          #pragma unroll
+                  for (int i = 0; i < 4; i += 2) {
+                    u32 two = value_words[min(lane_32 + 16 * i, 63)];
+                    two = seen ? two : 0u;
+                    out[i] = fmaf(p, low_byte(two), out[i]);
+                    out[i + 1] = fmaf(p, high_byte(two), out[i + 1]);
+                  }
+                }
+                // what the row itself sees may leave nothing to compute
+                bool finite = false;
+          #pragma unroll
+                for (int i = 0; i < 4; ++i) finite |= out[i] * 0.0f == 0.0f;
+                left = any_lane(finite);
+              }
+              const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum) * v_scale[its_s_kv_head];
+              u16* const to = o + (its_s_sequence_q_start + row / group) * o_stride_seq + (its_s_kv_head * group + row % group) * o_stride_head;
+          #pragma unroll
+              for (int i = 0; i < 4; i += 2) {
+                const int column = 2 * lane_32 + 32 * i;
+                const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+                if (column < 128 && writes_rows()) *(u32*)(to + column) = two;
+              }
+            }
+            };
+            again();
+          }
+          if (same(again)) {
+            named_barrier_sync(1, 128);
+            if (thread_id() == 0) *(int*)(smem_bytes + 71916) = 0;
           }
         }
       }

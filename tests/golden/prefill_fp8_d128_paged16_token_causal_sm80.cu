@@ -20,6 +20,66 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef unsigned short u16;
 
+// Threads and warps, as text for NVIDIA and AMD names them. All 32 lanes of a warp take part.
+__device__ __forceinline__ u32 thread_id() { return threadIdx.x; }
+__device__ __forceinline__ u32 block_id() { return blockIdx.x; }
+__device__ __forceinline__ u32 grid_blocks() { return gridDim.x; }
+__device__ __forceinline__ int broadcast(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ int shuffle_xor(int x, int step) { return __shfl_xor_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ int shuffle_up(int x, int step) { return __shfl_up_sync(0xffffffffu, x, step); }
+__device__ __forceinline__ u32 warp_ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+__device__ __forceinline__ int first_set(u32 bits) { return __ffs(bits) - 1; }
+#define UNROLL_4 _Pragma("unroll 4")
+
+// Floats across a warp, as text for NVIDIA and AMD names them.
+__device__ __forceinline__ float lane_float(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+__device__ __forceinline__ bool any_lane(bool x) { return __any_sync(0xffffffffu, x); }
+// A value that is the same in every lane, known to be.
+__device__ __forceinline__ int same(int x) { return __shfl_sync(0xffffffffu, x, 0); }
+__device__ __forceinline__ bool writes_rows() { return true; }
+__device__ __forceinline__ float sum_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float largest_of_lanes(float x) {
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+__device__ __forceinline__ int largest_of_lanes(int x) {
+  for (int step = 16; step > 0; step /= 2) x = max(x, shuffle_xor(x, step));
+  return x;
+}
+
+// The two elements of a register, and whether those of `count` registers are all finite.
+__device__ __forceinline__ float low_half(u32 two) { return __uint_as_float(two << 16); }
+__device__ __forceinline__ float high_half(u32 two) { return __uint_as_float(two & 0xffff0000u); }
+__device__ __forceinline__ bool finite_halves(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (at[i] & 0x7f80u) != 0x7f80u && (at[i] & 0x7f800000u) != 0x7f800000u;
+  return finite;
+}
+
+__device__ __forceinline__ bool finite_floats(const float* at, int count) {
+  bool finite = true;
+  for (int i = 0; i < count; ++i) finite &= at[i] * 0.0f == 0.0f;
+  return finite;
+}
+
+// Two neighbouring E4M3, and whether those of `count` registers are all finite. Sign, exponent and fraction go where a
+// float has them; 2^120 lies between the two biases.
+__device__ __forceinline__ float low_byte(u32 two) {
+  const float number = __uint_as_float((two & 0x80u) << 24 | (two & 0x7fu) << 20) * 1.329227995784916e36f;
+  return (two & 0x7fu) == 0x7fu ? __uint_as_float(0x7fc00000u) : number;
+}
+__device__ __forceinline__ float high_byte(u32 two) { return low_byte(two >> 8); }
+__device__ __forceinline__ bool finite_bytes(const u32* at, int count) {
+  bool finite = true;
+#pragma unroll 4
+  for (int i = 0; i < count; ++i) finite &= (((at[i] & 0x7f7f7f7fu) + 0x01010101u) & 0x80808080u) == 0u;
+  return finite;
+}
+
 __device__ __forceinline__ u32 smem_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 __device__ __forceinline__ float exp2_approx(float x) {
@@ -720,6 +780,25 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
       __syncthreads();
     }
   }
+  // NaN or infinity in V has reached O of all rows, seen or not: of two columns their product tells
+  float odd_0 = 0.0f, odd_1 = 0.0f;
+  odd_0 = fmaf(o_acc[0], o_acc[1], odd_0);
+  odd_1 = fmaf(o_acc[4], o_acc[5], odd_1);
+  odd_0 = fmaf(o_acc[8], o_acc[9], odd_0);
+  odd_1 = fmaf(o_acc[12], o_acc[13], odd_1);
+  odd_0 = fmaf(o_acc[16], o_acc[17], odd_0);
+  odd_1 = fmaf(o_acc[20], o_acc[21], odd_1);
+  odd_0 = fmaf(o_acc[24], o_acc[25], odd_0);
+  odd_1 = fmaf(o_acc[28], o_acc[29], odd_1);
+  odd_0 = fmaf(o_acc[32], o_acc[33], odd_0);
+  odd_1 = fmaf(o_acc[36], o_acc[37], odd_1);
+  odd_0 = fmaf(o_acc[40], o_acc[41], odd_0);
+  odd_1 = fmaf(o_acc[44], o_acc[45], odd_1);
+  odd_0 = fmaf(o_acc[48], o_acc[49], odd_0);
+  odd_1 = fmaf(o_acc[52], o_acc[53], odd_1);
+  odd_0 = fmaf(o_acc[56], o_acc[57], odd_0);
+  odd_1 = fmaf(o_acc[60], o_acc[61], odd_1);
+  const bool odd = !((odd_0 + odd_1) * 0.0f == 0.0f);
 
   // ---- epilogue: O / row_sum, LSE
   row_sum_0 += __shfl_xor_sync(0xffffffffu, row_sum_0, 1);
@@ -794,4 +873,86 @@ kiln_prefill_fp8_d128_paged16_token_causal_sm80(const u16* q, const u8* k, const
   if (o_rows > 4) copy_out_16(o_dst + 4 * o_stride_seq + 64, o_read_64 + 8704);
   if (o_rows > 8) copy_out_16(o_dst + 8 * o_stride_seq + 64, o_read_0 + 9216);
   if (o_rows > 12) copy_out_16(o_dst + 12 * o_stride_seq + 64, o_read_64 + 9728);
+  // V of a key that is hidden from some of these rows and not from others, and is not finite: those rows again.
+  if (same(any_lane(odd))) {
+    const int lane_32 = (int)thread_id() & 31, row_begin = same(m_start + 16 * warp), row_end = same(min(m_start + 16 * warp + 16, seqlen_q));
+    __syncwarp();  // before rows are written again
+    // the last key past some row's end, and the first one before some row's first, with a V that is not finite
+    int highest = -1, lowest = 0x7fffffff;
+    {
+      const int row = row_begin, last = same(min(num_tiles * 64, seqlen_k)) - 1;
+  #pragma unroll 1
+      for (int first = same(max(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1), 0)); first <= last; first += 32) {
+        const int key = min(first + lane_32, last);
+        const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
+        highest = found < 0 || (finite_bytes((const u32*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq), 32) && finite_floats(v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + kv_head) * 1, 1)) ? highest : key;
+      }
+      highest = same(largest_of_lanes(highest));
+    }
+  #pragma unroll 1
+    for (int row = row_begin; row < row_end; ++row) {
+      const int begin = same(0), end = same(min(seqlen_k, (row + seqlen_k - seqlen_q) + 1));
+      if (highest < end && lowest >= begin) continue;
+      const u32* const query_words = (const u32*)(q + (q_start + row) * q_stride_seq + (head) * q_stride_head);
+      float maximum = -kInfinity, sum = 0.0f, out[4];
+  #pragma unroll
+      for (int i = 0; i < 4; ++i) out[i] = 0.0f;
+      // from the row's last keys to its first: a lane each for the scores, two columns a lane for O
+      bool left = end > begin;
+  #pragma unroll 1
+      for (int first = (max(end, 1) - 1) / 32 * 32; same(left && first > begin - 32); first -= 32) {
+        float score[1] = {0.0f};
+        {
+          const int key = max(min(first + lane_32, end - 1), begin);
+          const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
+          const u16* const key_words = (const u16*)(k + kv_head * k_stride_head + page * k_stride_page + ((key) % 16) * k_stride_seq);
+          UNROLL_4
+          for (int i = 0; i < 64; ++i) {
+            score[0] = fmaf(low_half(query_words[i]), low_byte(key_words[i]), score[0]);
+            score[0] = fmaf(high_half(query_words[i]), high_byte(key_words[i]), score[0]);
+          }
+          score[0] *= *(k_scale + page * k_scale_stride_page + ((long long)((key) % 16) * heads_kv + kv_head) * 1);
+          score[0] = found < 0 ? 0.0f : score[0];
+          score[0] = key == first + lane_32 ? score[0] : -kInfinity;
+        }
+        const float largest = fmaxf(maximum, largest_of_lanes(score[0]));
+        const float base = largest == -kInfinity ? 0.0f : largest;
+        const float shrink = exp2_approx((maximum - base) * scale_log2);
+        const float weight = score[0] == -kInfinity ? 0.0f : exp2_approx((score[0] - base) * scale_log2);
+        sum = fmaf(sum, shrink, sum_of_lanes(weight));
+        maximum = largest;
+  #pragma unroll
+        for (int i = 0; i < 4; ++i) out[i] *= shrink;
+  #pragma unroll 1
+        for (int j = 0; j < 32; ++j) {
+          const int key = max(min(first + j, end - 1), begin);
+          const float p = lane_float(weight, j);
+          const int found = key < seqlen_k ? page_of(page_table, page_table_stride, num_pages, batch, key) : -1, page = max(found, 0);
+          const bool seen = found >= 0 && lane_float(score[0], j) != -kInfinity;
+          const u16* const value_words = (const u16*)(v + kv_head * v_stride_head + page * v_stride_page + ((key) % 16) * v_stride_seq);
+          const float* const value_scales = v_scale + page * v_scale_stride_page + ((long long)((key) % 16) * heads_kv + kv_head) * 1;
+  #pragma unroll
+          for (int i = 0; i < 4; i += 2) {
+            u32 two = value_words[min(lane_32 + 16 * i, 63)];
+            two = seen ? two : 0u;
+            out[i] = fmaf(p, low_byte(two) * (seen ? value_scales[0] : 0.0f), out[i]);
+            out[i + 1] = fmaf(p, high_byte(two) * (seen ? value_scales[0] : 0.0f), out[i + 1]);
+          }
+        }
+        // what the row itself sees may leave nothing to compute
+        bool finite = false;
+  #pragma unroll
+        for (int i = 0; i < 4; ++i) finite |= out[i] * 0.0f == 0.0f;
+        left = any_lane(finite);
+      }
+      const float inverse = sum == 0.0f ? 0.0f : rcp_approx(sum);
+      u16* const to = o + (q_start + row) * o_stride_seq + (head) * o_stride_head;
+  #pragma unroll
+      for (int i = 0; i < 4; i += 2) {
+        const int column = 2 * lane_32 + 32 * i;
+        const u32 two = pack_bf16(out[i] * inverse, out[i + 1] * inverse);
+        if (column < 128 && writes_rows()) *(u32*)(to + column) = two;
+      }
+    }
+  }
 }

@@ -99,6 +99,7 @@ Prelude prelude_of(const DecodePlan& p) {
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);
   if (p.hidden) p.hidden->use(prelude);
+  if (p.hidden && p.narrow) prelude.use("byte_type");
   return prelude;
 }
 
@@ -434,9 +435,10 @@ KernelSource emit_decode(const DecodePlan& p) {
   if (p.narrow) body.raw(fill_template("sm100_decode.cuh", "convert", holes));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}({})", entry_name(*p.config.name),
-            parameter_list(
-                params,
-                {.o_floats = *p.config.out_dtype == DType::f32, .const_values = true, .one_per_line = true}));
+            parameter_list(params, {.kv_bytes = p.narrow,
+                                    .o_floats = *p.config.out_dtype == DType::f32,
+                                    .const_values = true,
+                                    .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_100, which has no tcgen05");
   body.line("#else");

@@ -67,6 +67,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
     for (const char* role : {"seqlen_q", "seqlen_k", "num_m_blocks", "num_tiles"}) add(Kind::i32, role);
     if (p.dynamic()) add(Kind::i32, "section_heads");
   }
+  if (p.hidden) HiddenValues::add_params(params, p.config);
   add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
@@ -89,6 +90,11 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   }
   p.softmax().use(prelude);
   p.modifier->use(prelude);
+  if (p.hidden) {
+    p.hidden->use(prelude);
+    prelude.use("hide_from");
+    if (p.fp8) prelude.use("byte_type");
+  }
   p.scores_access().add_load(prelude);
   p.output_access().add_load(prelude);
   p.output_access().add_store(prelude);
@@ -194,6 +200,23 @@ void emit_store(Writer& w, const PrefillPlan& p) {
            query_rows(p, panel * p.fa4.gran, "work.m_start + 128 * tile + 32 * quarter"));
 }
 
+/// Rows that V of keys has reached which the mask hides from them.
+void emit_repair(Writer& w, const PrefillPlan& p) {
+  if (!p.hidden) return;
+  HiddenValues::Place place =
+      HiddenValues::place_of(p.config, {"work.batch", "work.head", "work.kv_head", "work.q_start",
+                                        "work.k_start", "work.seqlen_q", "work.seqlen_k"});
+  place.first_row = "work.m_start + 128 * tile + 32 * quarter";
+  place.end_row = fmt::format("min({} + 32, work.seqlen_q)", place.first_row);
+  place.visited_begin = fmt::format("{} * {}", p.work().first_block(), p.BN);
+  place.visited_end = fmt::format("min(work.num_blocks * {}, work.seqlen_k)", p.BN);
+  w.line("const int again = any_lane(odd);");
+  w.line("#pragma unroll 1");
+  w.open("for (int tile = 0; same(again) && tile < 2; ++tile)");
+  p.hidden->emit_repair(w, place, "again", "bulk_wait();  // the store has been written\n__syncwarp();");
+  w.close();
+}
+
 /// Rows of a warp that holds the end of a ragged sequence.
 void emit_store_rows(Writer& w, const PrefillPlan& p) {
   w.line("u16* const out = o + (work.q_start + first_row) * o_stride_seq + work.head * o_stride_head;");
@@ -278,7 +301,7 @@ Holes tile_holes(const PrefillPlan& p) {
   holes.number("k_step", f.MMA_K)
       .number("chunks", f.swizzle_bytes / 16)
       .number("threshold", p.softmax().threshold());
-  holes.when("offload", p.exp_offload > 0);
+  holes.when("offload", p.exp_offload > 0).when("hidden", p.hidden.has_value());
   holes.when("bytes", p.fp8).number("top", RowSoftmax::kTop);
   holes.text("pack", p.fp8 ? "pack_e4m3" : pack_name(p.config.dtype))
       .text("out_pack", pack_name(*p.config.out_dtype));
@@ -348,6 +371,7 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"rest_p", [](Writer& w, const PrefillPlan& p) { p.softmax().emit_exp(w, p.first_keys(), p.BN); }},
     {"store", emit_store},
     {"store_rows", emit_store_rows},
+    {"repair", emit_repair},
     {"v_state", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_state(w, false); }},
     {"step_v", [](Writer& w, const PrefillPlan& p) { p.v->ring().emit_step(w); }},
     {"zero_v", [](Writer& w, const PrefillPlan& p) { p.v->emit_zero(w); }},
@@ -411,10 +435,14 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.blank();
   body.raw(prelude.lines());
   emit_fixed_heads(body, p.config);
+  if (p.hidden)
+    kiln::MHAOperand(p.config.operand->kind, p.config.operand->page_size.value_or(1), 1).emit_functions(body);
   p.work().emit(body);
   body.raw(fill_template("sm100_prefill.cuh", "functions", holes));
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", PrefillPlan::kThreads);
-  body.open("{}({})", entry_name(name), parameter_list(params, {.const_values = true, .one_per_line = true}));
+  body.open("{}({})", entry_name(name),
+            parameter_list(
+                params, {.q_bytes = p.fp8, .kv_bytes = p.fp8, .const_values = true, .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_100, which has no tcgen05");
   body.line("#else");

@@ -4,6 +4,7 @@
 #include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/emit/output_elements.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -192,6 +193,17 @@ ScoreLayout row_layout(int BN) {
   return layout;
 }
 
+/// What becomes of scores, and of rows that V of hidden keys reaches.
+void set_scores(PrefillPlan& p, const Config& c) {
+  // The warps that look pages up leave no registers for a second way.
+  if (!p.operand->table()) p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype));
+  if (p.hidden) p.hidden = p.hidden->apart();
+  ScoreLayout scores = row_layout(p.BN);
+  scores.without_branches = p.hidden.has_value();
+  p.mask.emplace(*c.mask, scores);
+  p.modifier.emplace(*c.score_mod, row_layout(p.BN));
+}
+
 }  // namespace
 
 std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
@@ -233,8 +245,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   if (p.operand->eff_page() * p.fa4.swizzle_bytes % 128 != 0)
     refuse(kName, {"/operand/page_size"},
            "a box begins at a whole 128 bytes of shared memory: two rows of FP8", "2");
-  p.mask.emplace(*c.mask, row_layout(p.BN));
-  p.modifier.emplace(*c.score_mod, row_layout(p.BN));
+  set_scores(p, c);
   p.registers = role_registers(p, c);
   set_smem(p);
   const int most = target_info(Target::sm_100a).smem_bytes;

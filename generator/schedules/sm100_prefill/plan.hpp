@@ -9,6 +9,7 @@
 #include "generator/schedules/common/prefill_work.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/fa4_config.hpp"
+#include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
 #include "generator/systems/score_mod.hpp"
 #include "generator/systems/sm100/row_softmax.hpp"
@@ -45,6 +46,7 @@ struct PrefillPlan {
   std::optional<TMAConsumerPipeline> k, v;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
+  std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
   static constexpr int kThreads = 512, kRows = 128;  ///< rows of one of the two tiles of queries
   static constexpr int kPanelBytes = kRows * 128;    ///< of O: 64 columns

@@ -101,7 +101,7 @@ void emit_setup(Writer& w, const DecodePlan& p) {
     // empty: all warps but the one that fetches
     p.cells.emit_init(w, 1, p.cell_slots_free() ? 0 : 4 + p.producer_warps - 1);
   w.line("fence_mbarrier_init();");
-  if (p.hidden) w.line("*(int*)(smem_bytes + {}) = 0;", p.smem_flag + 4);
+  if (p.hidden) w.line("*(int*)(smem_bytes + {}) = 0;", p.smem_odd());
   w.close();
   if (!p.range_by_role()) p.stream->emit_range(w);
   w.line("__syncthreads();");
@@ -285,7 +285,7 @@ Prelude prelude_of(const DecodePlan& p) {
     p.pv->add_to(prelude, false);
   }
   if (p.rope_apart()) p.qk_rope->add_to(prelude, true), p.qk_rope->add_to(prelude, false);
-  if (p.fp8_q) prelude.use("byte_type");
+  if (p.fp8_q || (p.hidden && p.narrow)) prelude.use("byte_type");
   return prelude;
 }
 
@@ -363,9 +363,11 @@ KernelSource emit_decode(const DecodePlan& p) {
   body.line("extern \"C\" __global__ void __launch_bounds__({}, {})", p.num_threads(),
             p.room_beside ? 2 : p.ctas_per_sm);
   body.open("{}({})", entry_name(name),
-            parameter_list(
-                params,
-                {.q_bytes = p.fp8_q, .o_floats = p.o_floats(), .const_values = true, .one_per_line = true}));
+            parameter_list(params, {.q_bytes = p.fp8_q,
+                                    .kv_bytes = p.narrow,
+                                    .o_floats = p.o_floats(),
+                                    .const_values = true,
+                                    .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has no wgmma");
   body.line("#else");

@@ -137,7 +137,7 @@ void emit_repair(Writer& w, const DecodePlan& p) {
   HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4 * p.warpgroups, p.BN};
   if (p.warpgroups > 1) packed.warp = "((int)threadIdx.x / 32)";
   const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
-  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_flag + 4),
+  p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_odd()),
                               fmt::format("named_barrier_sync(1, {});", p.consumer_threads()));
 }
 

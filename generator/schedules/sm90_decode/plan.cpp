@@ -156,12 +156,14 @@ void set_scores(DecodePlan& p, const Config& c) {
   p.modifier.emplace(*c.score_mod, layout, dialect);
 }
 
-/// Parts that are results of their own, latent rows and bytes have no second way.
+/// Parts that are results of their own have no second way, and two warpgroups that share latent rows no registers for
+/// one where items are split.
 void set_hidden(DecodePlan& p, const Config& c) {
-  if (p.v_in_k || p.separate || p.rope > 0) return;
+  if (p.separate || (p.v_in_k && p.warpgroups > 1 && !p.stream->by_rows())) return;
   ScoreModifier::Dialect dialect;
   dialect.tanh = "";
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), dialect);
+  if (p.hidden && (p.v_in_k || p.narrow)) p.hidden = p.hidden->apart();
 }
 
 /// Registers of a thread that S', O', fragments, masks and modifiers take at once.
@@ -488,7 +490,8 @@ bool set_memory(DecodePlan& p, const Storage& s, const Refusals& refuse) {
   const int rings = p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() + p.cells.barrier_bytes();
   p.smem_barriers = p.smem.add("mbar", rings, 8, "K, V and cell rings");
   p.smem_cells = p.smem.add("cells", 8, 8, "cells handed to the consumers");
-  p.smem_flag = p.smem.add("flag", 8, 8, "arrivals at the item before this block");
+  p.smem_flag = p.smem.add("flag", p.hidden && p.shares_combine() ? 16 : 8, 8,
+                           "arrivals at the item before this block");
   if (p.stages_at_launch()) add_rings();  // last: fewer stages leave the end out
   const int most = target_info(Target::sm_90a).smem_bytes;
   if (p.smem.bytes() <= most) return true;
@@ -533,12 +536,12 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out, bool separate) 
   if (!choose_pipeline(p, c, storage, registers, refuse)) return std::nullopt;
   set_rings(p);
   set_work(p, c);
+  set_hidden(p, c);
   if (!set_memory(p, storage, refuse) || out.size() != before) return std::nullopt;
   const TargetInfo& target = target_info(Target::sm_90a);
   p.ctas_per_sm =
       std::clamp(target.processor_smem() / (p.shared_smem_used() + target.smem_reserved), 1, p.ctas_per_sm);
   set_products(p, c);
-  set_hidden(p, c);
   p.config = std::move(c);
   return p;
 }

@@ -78,6 +78,8 @@ struct DecodePlan {
     return smem.bytes() -
            (num_kv_stages - shared_stages) * (k->slot_bytes() + (v_in_k ? 0 : v->slot_bytes()));
   }
+  /// Whether some column of O is not finite. Parts that all blocks add up have the number of a slice beside theirs.
+  int smem_odd() const { return smem_flag + (shares_combine() ? 8 : 4); }
   /// Rows of floats need no staging.
   bool o_floats() const { return *config.out_dtype == DType::f32; }
   /// K's barriers and slots are V's, too.

@@ -18,7 +18,8 @@ namespace {
 constexpr int kLooks = 96;      ///< at a counter, 0.7 us each on a H200
 constexpr int kFieldBits = 10;  ///< arrivals; claims have one more, blocks done the rest
 constexpr int kClaims = 1 << kFieldBits, kDone = 1 << (2 * kFieldBits + 1);
-constexpr int kInFlight = 16;  ///< loads of a lane at once
+constexpr unsigned kOdd = 1u << 31;  ///< some column of O is not finite: one bit past the blocks done
+constexpr int kInFlight = 16;        ///< loads of a lane at once
 constexpr int kFewParts = 8;
 constexpr int kAtOnce = 4;  ///< parts of a lane whose maxima are loaded at once
 constexpr int kMostSlices = 64;
@@ -129,6 +130,7 @@ void emit_units(Writer& w, const DecodePlan& p, int units, int parts) {
       columns);
   w.line("const int packed = s.m_block * {} + row;", p.BM);
   const bool whole = p.padded_ov() == p.ov_depth;
+  if (p.hidden) HiddenValues::emit_look_at(w, "sums[u]");
   for (int e = 0; e < 2; ++e)
     w.line(
         "if (row < rows{}{}) {};", units > 1 ? " && unit < end" : "",
@@ -148,6 +150,19 @@ void emit_sums(Writer& w, const DecodePlan& p) {
   }
   w.reopen("else");
   emit_units(w, p, 1, kInFlight);
+  w.close();
+}
+
+/// Rows of which some block found a column of O odd are computed again by the last block that is done: no other
+/// stores there any more.
+void emit_last_repairs(Writer& w) {
+  w.comment("the last block that is done leaves the counter as it was found, and looks after odd rows");
+  w.line("odd = false;");
+  w.open("if (threadIdx.x == 0)");
+  w.line("const int before = atomic_add_acq_rel(item_counters + s.item, {});", kDone);
+  w.line("const bool last = ((u32)before / {}u & {:#x}u) == split.parts - 1u;", kDone, kClaims - 1);
+  w.line("if (last) atomicExch(item_counters + s.item, 0);");
+  w.line("odd = last && before < 0;");
   w.close();
 }
 
@@ -201,17 +216,21 @@ void emit_shared_combine(Writer& w, const DecodePlan& p) {
   w.line("float* const weights = (float*)(smem_bytes + {});  // where Q was", p.smem_q);
   w.line("#pragma unroll 1");
   w.open("for (;;)");
-  w.line("if (threadIdx.x == 0) arrivals_before[1] = atomicAdd(item_counters + s.item, {0}) / {0} & {1:#x};",
-         kClaims, 2 * kClaims - 1);
+  w.line(
+      "if (threadIdx.x == 0) arrivals_before[1] = {2}atomicAdd(item_counters + s.item, {0}) / {0} & {1:#x};",
+      kClaims, 2 * kClaims - 1, p.hidden ? "(u32)" : "");
   w.line("named_barrier_sync(1, {});", p.consumer_threads());
   w.line("const int begin = arrivals_before[1] * slice_units, end = begin + slice_units;");
   w.line("if (begin >= {}) break;", units);
   emit_weights(w, p);
   emit_sums(w, p);
+  if (p.hidden)
+    w.line("if (any_lane(odd) && lane == 0) atomicOr((u32*)item_counters + s.item, {:#x}u);", kOdd);
   w.line("named_barrier_sync(1, {});  // every thread knows its slice and has read its weights",
          p.consumer_threads());
   w.close();
   w.close();
+  if (p.hidden) return emit_last_repairs(w);
   w.comment("the last block that is done leaves the counter as it was found");
   w.line(
       "if (threadIdx.x == 0 && (u32)atomicAdd(item_counters + s.item, {0}) / {0}u == split.parts - 1u) "

@@ -105,6 +105,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   }
   if (p.lse && p.ragged) add(Kind::i32, "total_q");
   add_strides(params, p);
+  if (p.hidden) HiddenValues::add_params(params, p.config);
   add_score_params(params, *p.mask, *p.modifier);
   for (const char* name : p.modifier->factors(p.lse)) add(Kind::f32, name);
   return params;
@@ -217,7 +218,10 @@ void use_sections(Prelude& prelude, const PrefillPlan& p) {
   use_copies(prelude, p);
   p.softmax->use(prelude);
   p.modifier->use(prelude);
-  if (p.hidden) p.hidden->use(prelude);
+  if (p.hidden) {
+    p.hidden->use(prelude);
+    if (p.fp8 || p.narrow) prelude.use("byte_type");
+  }
   p.qk->add_to(prelude, true);
   p.qk->add_to(prelude, false);
   p.pv->add_to(prelude, false);
@@ -260,7 +264,11 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   body.line("extern \"C\" __global__ void __launch_bounds__({}, 1)", p.num_threads());
   body.open("{}{}({})", p.cluster > 1 ? fmt::format("__cluster_dims__({}, 1, 1) ", p.cluster) : "",
             entry_name(name),
-            parameter_list(params, {.o_floats = p.o_floats, .const_values = true, .one_per_line = true}));
+            parameter_list(params, {.q_bytes = p.fp8,
+                                    .kv_bytes = p.fp8 || p.narrow,
+                                    .o_floats = p.o_floats,
+                                    .const_values = true,
+                                    .one_per_line = true}));
   body.line("#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)");
   body.line("asm volatile(\"trap;\");  // built for plain sm_90, which has neither wgmma nor setmaxnreg");
   body.line("#else");

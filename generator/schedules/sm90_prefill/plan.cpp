@@ -240,8 +240,10 @@ class Planner {
     p_.cluster = c_.cluster.value_or(1);
     p_.mask.emplace(*c_.mask, mma_score_layout(p_.BN / 2));
     p_.modifier.emplace(*c_.score_mod, mma_score_layout(p_.BN / 2));
-    // O of more columns leaves no registers for a second way.
-    if (std::max(p_.depth, p_.ov_depth) <= 128) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
+    // O of more columns leaves no registers for a second way, and the depth and bytes none for one in line.
+    const bool bytes = p_.narrow || p_.fp8;
+    if (bytes || p_.ov_depth <= 128) p_.hidden = HiddenValues::of(c_, pack_name(*c_.out_dtype));
+    if (p_.hidden && (bytes || p_.depth > 128)) p_.hidden = p_.hidden->apart();
     p_.dynamic = own_tiles();
     const bool alone = own_tiles() || p_.converts();
     if (p_.cluster == 1 || (p_.cluster == 2 && !alone)) return true;
