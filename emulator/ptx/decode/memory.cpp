@@ -298,6 +298,7 @@ Kind kind_of(Space s, bool load) {
 void decode_ldst(Decoder& d) {
   const bool load = d.in->opcode == "ld" || d.in->opcode == "ldu";
   if (d.in->opcode == "st" && d.has("async")) return decode_remote_write(d);
+  if (d.in->opcode == "st" && d.has("bulk")) return decode_zero_fill(d);
   std::string_view name;
   Space space = d.space_of(name);
   const Type t = d.last_type();
