@@ -79,7 +79,10 @@ void check_modifiers(const Decoder& d, const ProductForm& f) {
   if (scaled && !d.has("block_scale")) d.fail("missing .block_scale in");
   if (f.shape.ws && (f.shape.group == 2 || scaled))
     d.fail(scaled ? ".ws has no block scaling in" : ".ws has no cta_group::2 in");
-  if (f.shift) d.fail("the emulated device has no .ashift of");
+  if (f.shift && (scaled || f.shape.ws || !f.shape.a_in_tensor_memory))
+    d.fail(".ashift is for A in tensor memory, without block scaling and .ws, not for");
+  if (f.shift && (f.collector == Collector::fill || f.collector == Collector::use))
+    d.fail(".ashift and a collector that keeps A exclude each other in");
   if (f.shape.kind == MmaKind::i8 && d.module.target.starts_with("sm_103"))
     d.fail("sm_103 has no kind::i8 of");
 }
