@@ -121,6 +121,31 @@ std::string check_packed(const TensorMapRequest& r) {
   return {};
 }
 
+std::string check_enumerators(const TensorMapRequest& r) {
+  if (r.type > TensorType::u6x16_align16) return "tensorDataType is not an enumerator";
+  if (r.swizzle > Swizzle::b128_atom64)
+    return "swizzle atoms of 32 and 64 bytes are of the 128B swizzle only";
+  return {};
+}
+
+/// Corners of the bounding box: of W, H, D, or of W alone.
+std::string check_corners(const TensorMapRequest& r) {
+  const bool wide = is_wide(r.mode);
+  const std::int32_t limit = wide || r.rank == 3 ? 32768 : r.rank == 4 ? 128 : 16;
+  const std::string range = "must be " + std::to_string(-limit) + " to " + std::to_string(limit - 1);
+  const auto corner = [&](const char* what, std::size_t i, std::int32_t value) {
+    return std::string(what) + "[" + std::to_string(i) + "] = " + std::to_string(value) + ": ";
+  };
+  for (std::size_t i = 0; i + 2 < (wide ? 3 : r.rank); ++i) {
+    const std::int32_t low = r.lower_corner[i], high = r.upper_corner[i];
+    if (low < -limit || low >= limit) return corner("pixelBoxLowerCorner", i, low) + range;
+    if (high < -limit || high >= limit) return corner("pixelBoxUpperCorner", i, high) + range;
+    if (static_cast<std::int64_t>(r.dims[1 + i]) - 1 + high < low)
+      return corner("pixelBoxUpperCorner", i, high) + "the bounding box is empty";
+  }
+  return {};
+}
+
 /// What cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide ask for besides.
 std::string check_images(const TensorMapRequest& r) {
   if (r.rank < 3) return "im2col maps need tensorRank 3 to 5";
@@ -130,22 +155,10 @@ std::string check_images(const TensorMapRequest& r) {
     return "channelsPerPixel = " + std::to_string(r.box[0]) + ": must be 1 to 256";
   if (r.mode != TensorMapMode::im2col_w128 && (r.box[1] == 0 || r.box[1] > 1024))
     return "pixelsPerColumn = " + std::to_string(r.box[1]) + ": must be 1 to 1024";
-  const bool wide = is_wide(r.mode);
-  if (wide && r.swizzle != Swizzle::b64 && r.swizzle != Swizzle::b128 && r.swizzle != Swizzle::b128_atom32)
+  if (is_wide(r.mode) && r.swizzle != Swizzle::b64 && r.swizzle != Swizzle::b128 &&
+      r.swizzle != Swizzle::b128_atom32)
     return "swizzle must be 64B, 128B or 128B with atoms of 32 bytes in im2col::w maps";
-  const std::int32_t limit = wide || r.rank == 3 ? 32768 : r.rank == 4 ? 128 : 16;
-  const std::string range = "must be " + std::to_string(-limit) + " to " + std::to_string(limit - 1);
-  const auto corner = [&](const char* what, std::size_t i, std::int32_t value) {
-    return std::string(what) + "[" + std::to_string(i) + "] = " + std::to_string(value) + ": ";
-  };
-  for (std::size_t i = 0; i + 2 < r.rank && (i == 0 || !wide); ++i) {
-    const std::int32_t low = r.lower_corner[i], high = r.upper_corner[i];
-    if (low < -limit || low >= limit) return corner("pixelBoxLowerCorner", i, low) + range;
-    if (high < -limit || high >= limit) return corner("pixelBoxUpperCorner", i, high) + range;
-    if (static_cast<std::int64_t>(r.dims[1 + i]) - 1 + high < low)
-      return corner("pixelBoxUpperCorner", i, high) + "the bounding box is empty";
-  }
-  return {};
+  return check_corners(r);
 }
 
 /// What the bytes hold; `swizzle` is the mode without its atomicity.
@@ -169,6 +182,24 @@ std::optional<TensorMapRequest> unpack(const Encoded& e) {
     if (i < 4) r.strides[i] = e.strides[i];
   }
   return r;
+}
+/// What tensormap.replace may set a field to, at most.
+std::uint64_t largest_value(TensorMapField field) {
+  switch (field) {
+    case TensorMapField::rank:
+      return 4;
+    case TensorMapField::elemtype:
+      return std::size(kPtxElementTypes) - 1;
+    case TensorMapField::interleave_layout:
+      return 2;
+    case TensorMapField::swizzle_mode:
+    case TensorMapField::swizzle_atomicity:
+      return 3;
+    case TensorMapField::fill_mode:
+      return 1;
+    default:
+      return ~std::uint64_t{0};
+  }
 }
 Encoded raw(std::span<const std::byte, 128> map) {
   Encoded e;
@@ -210,9 +241,7 @@ std::uint32_t bytes_of(TensorType type) {
 }
 
 std::string check_tensor_map(const TensorMapRequest& r) {
-  if (r.type > TensorType::u6x16_align16) return "tensorDataType is not an enumerator";
-  if (r.swizzle > Swizzle::b128_atom64)
-    return "swizzle atoms of 32 and 64 bytes are of the 128B swizzle only";
+  if (std::string text = check_enumerators(r); !text.empty()) return text;
   if (r.rank < 1 || r.rank > 5) return "tensorRank = " + std::to_string(r.rank) + ": must be 1 to 5";
   if (r.interleave != TensorInterleave::none && r.rank < 3) return "interleaved layouts need tensorRank >= 3";
   const std::uint64_t alignment = r.interleave == TensorInterleave::b32 ? 32 : 16;
@@ -266,12 +295,12 @@ bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField fiel
   const bool has_ordinal = field == TensorMapField::box_dim || field == TensorMapField::global_dim ||
                            field == TensorMapField::global_stride || field == TensorMapField::element_stride;
   if (has_ordinal && ordinal >= (field == TensorMapField::global_stride ? 4u : 5u)) return false;
+  if (value > largest_value(field)) return false;
   switch (field) {
     case TensorMapField::global_address:
       r.address = value;
       break;
     case TensorMapField::rank:
-      if (value > 4) return false;
       r.rank = static_cast<std::uint32_t>(value) + 1;
       break;
     case TensorMapField::box_dim:
@@ -287,23 +316,18 @@ bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField fiel
       r.element_strides[ordinal] = static_cast<std::uint32_t>(value);
       break;
     case TensorMapField::elemtype:
-      if (value >= std::size(kPtxElementTypes)) return false;
       r.type = kPtxElementTypes[value];
       break;
     case TensorMapField::interleave_layout:
-      if (value > 2) return false;
       r.interleave = static_cast<TensorInterleave>(value);
       break;
     case TensorMapField::swizzle_mode:
-      if (value > 3) return false;
       r.swizzle = static_cast<Swizzle>(value);
       break;
     case TensorMapField::fill_mode:
-      if (value > 1) return false;
       r.oob_fill = static_cast<OobFill>(value);
       break;
     case TensorMapField::swizzle_atomicity:
-      if (value >= std::size(kAtomicities)) return false;
       atomicity = static_cast<std::uint8_t>(value);
       break;
   }

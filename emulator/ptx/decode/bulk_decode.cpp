@@ -68,6 +68,17 @@ void im2col_offsets(Decoder& d, Bulk& b, const Operand& o) {
     d.fail("wrong number of im2col offsets in");
 }
 
+TensorMapMode mode_of(const Decoder& d, int rank) {
+  static constexpr TensorMapMode kModes[] = {TensorMapMode::im2col, TensorMapMode::im2col,
+                                             TensorMapMode::im2col_w, TensorMapMode::im2col_w128};
+  const int which = d.which({"im2col", "im2col_no_offs", "im2col::w", "im2col::w::128"});
+  if (which < 0) return TensorMapMode::tiled;
+  const TensorMapMode mode = kModes[which];
+  if (rank < 3) d.unsupported();
+  if (is_wide(mode) && before_sm100(d)) d.fail("target " + d.module.target + " has no im2col::w of");
+  return mode;
+}
+
 /// The kind of copy, from the modifiers.
 Bulk form_of(Decoder& d) {
   Bulk b;
@@ -78,11 +89,7 @@ Bulk form_of(Decoder& d) {
   const int rank = d.which({"1d", "2d", "3d", "4d", "5d"});
   b.rank = rank + 1;
   if (b.tensor && rank < 0) d.unsupported();
-  if (d.which({"im2col", "im2col_no_offs"}) >= 0) b.mode = TensorMapMode::im2col;
-  if (d.has("im2col::w")) b.mode = TensorMapMode::im2col_w;
-  if (d.has("im2col::w::128")) b.mode = TensorMapMode::im2col_w128;
-  if (b.mode != TensorMapMode::tiled && b.rank < 3) d.unsupported();
-  if (is_wide(b.mode) && before_sm100(d)) d.fail("target " + d.module.target + " has no im2col::w of");
+  b.mode = mode_of(d, b.rank);
   if (b.prefetch) return b;
   std::vector<std::string_view> spaces;
   for (const auto m : d.in->modifiers)
