@@ -91,9 +91,7 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(r["BN"] == 64);
   CHECK(r["mma_shape"] == Json::array({64, 64, 16}));
   CHECK(r["num_kv_stages"] == 2);
-  Json again = r;
-  again.erase("name");
-  CHECK(resolved(again) == r);
+  CHECK(resolved(r) == r);
   CHECK(resolved(latent({{"group", 16}}))["BM"] == 16);
   CHECK(resolved(latent({{"group", 16}, {"queries", 2}}))["BM"] == 32);
   CHECK(resolved(latent({{"group", 128}, {"queries", 8}}))["BM"] == 64);
@@ -116,8 +114,10 @@ TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, 
   CHECK(refusal(latent({{"BM", 64}, {"mask", "custom"}})) == "/BM");
   CHECK(refusal(latent({{"num_kv_stages", 3}})) == "/num_kv_stages");
   CHECK(refusal(latent({{"kv_dtype", "fp8_e4m3"}})) == "/kv_dtype");
+  CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
   CHECK(refusal(latent({{"depth", 592}})) == "/depth");
   CHECK(refusal(latent({{"depth", 512}})) == "/ov_depth");
+  CHECK(refusal(latent({{"depth", 64}, {"ov_depth", 16}})) == "/depth");
   CHECK(refusal(latent({{"mma_shape", Json::array({128, 64, 16})}})) == "/mma_shape");
   CHECK(refusal(latent({{"rope_depth", 64}, {"nope_depth", 512}, {"rope", {{"layout", "separate"}}}})) ==
         "/rope");

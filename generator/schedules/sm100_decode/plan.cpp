@@ -42,11 +42,14 @@ int padded(int columns) {
 }
 
 /// Rows of a latent cache: V is their first columns, and of the rest a span becomes P's place.
-void check_latent(const Config& m, const MeaningCheck& check) {
+void check_latent(const Config& c, const Config& m, const MeaningCheck& check) {
   check.takes(*m.kv_dtype == m.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where V lies in K",
               std::string(to_string(m.dtype)));
-  check.takes(padded(m.depth) - padded(*m.ov_depth) >= 64, "/ov_depth",
-              "puts P into 64 columns of K behind V's", std::to_string(std::max(padded(m.depth) - 64, 16)));
+  const char* const place = "puts P into 64 columns of K behind V's";
+  check.takes(m.depth > 64, "/depth", place, "80");
+  const int most = std::max(padded(m.depth) - 64, 64);  // columns of V
+  check.takes(m.depth <= 64 || *m.ov_depth <= most, c.ov_depth ? "/ov_depth" : "/v_from_k", place,
+              (c.ov_depth ? "" : "true with ov_depth ") + std::to_string(most));
   check.takes(*m.ov_depth <= 512, "/ov_depth", "takes rows of V of up to 512 columns", "512");
 }
 
@@ -65,7 +68,7 @@ bool check_meaning(const Config& c, Violations& out) {
                std::to_string(std::clamp((value + 15) / 16 * 16, 16, most)), out);
   }
   if (*m.v_from_k) {
-    check_latent(m, check);
+    check_latent(c, m, check);
     check.takes_rows_of_depth();
     return check.passed();
   }
