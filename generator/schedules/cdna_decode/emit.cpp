@@ -358,7 +358,7 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   const int read = std::max(p.mfma.vector_k(), p.mfma.shape.k);
   const int k_steps = ceil_div(p.depth, read) * (read / p.mfma.shape.k);
   const int tile = k_steps * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
-  const int tiles = p.streaming ? 1 : p.k_stages;
+  const int tiles = p.streaming ? 1 : p.loop_tiles();
   m.expectations = {{p.mfma.mnemonic(), tiles * tile}};
   const int elements = p.BN / p.mfma.shape.k * p.output_tiles() * p.mfma.frag();
   if (p.v_block) m.expectations.push_back({"ds_read_u16", tiles * elements});
@@ -385,6 +385,7 @@ Prelude prelude_of(const DecodePlan& p) {
   } else {
     p.k_tile->use(prelude);
     p.v_tile->use(prelude);
+    if (p.blocks) prelude.use("wait_loads");
   }
   p.q->use(prelude);
   p.modifier->use(prelude);
@@ -420,7 +421,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
   p.row_scales.emit_part(body, p.scores(), p.mfma.accumulator());
-  p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);
+  p.streaming ? emit_tiles(body, p) : p.blocks ? emit_decode_blocks(body, p) : emit_decode_tiles(body, p);
   emit_decode_epilogue(body, p);
   body.close();
   body.close();

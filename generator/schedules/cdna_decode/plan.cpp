@@ -81,10 +81,12 @@ std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key
 }
 
 QTile::Shape DecodePlan::q_shape() const {
-  QTile::Shape rows{mfma, depth, wave_columns, columns, QTile::pack_of(*config.out_dtype)};
+  // A wave's columns follow each other, but for its shares of blocks.
+  QTile::Shape rows{mfma, depth, blocks ? ov_depth : wave_columns, columns,
+                    QTile::pack_of(*config.out_dtype)};
   if (ov_columns != ov_depth) {
     rows.ov_depth = ov_depth;
-    rows.first_column = fmt::format("{} * {}", warp_n(), wave_columns);
+    rows.first_column = fmt::format("{} * {}", warp_n(), wave_step);
   }
   return rows;
 }
@@ -135,7 +137,7 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
   if (!c.v_layout && !flat) c.v_layout = "blocked";
   const bool blocked = c.v_layout == "blocked";
   const int share = ceil_div(p.ov_depth, p.num_warps), columns = flat ? share : align_up(share, p.BK);
-  p.wave_columns = columns;
+  p.wave_columns = p.wave_step = columns;
   p.ov_columns = columns * p.num_warps;
   if (!blocked && !flat) {
     refuse(kName, {"/v_layout", "/depth"}, "flat rows of V are a power of two columns", "blocked");
