@@ -7,6 +7,7 @@
 
 #include "generator/config/quantization.hpp"
 #include "generator/config/rope.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/scale_strides.hpp"
 
 namespace kiln {
@@ -78,8 +79,7 @@ class OwnVariables {
 
 }  // namespace
 
-std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string pack,
-                                             ScoreModifier::Dialect dialect) {
+std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string pack, ScoreDialect dialect) {
   const auto& scales = resolved.operand->quantization;
   const bool by_row = scales_by_row(scales);
   if (!is_bounded(*resolved.mask) || (*resolved.kv_dtype == DType::int8 && !by_row)) return std::nullopt;
@@ -95,7 +95,7 @@ std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string
 HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& names) {
   const OperandKind kind = resolved.operand->kind;
   const MHAOperand operand(kind, resolved.operand->page_size.value_or(1), 1);
-  const bool ragged_q = kind != OperandKind::contiguous;
+  const bool ragged_q = operand_form(kind).ragged_q;
   const auto query_row = [&](const std::string& tensor) {
     const std::string rows =
         "(" + (ragged_q ? names.q_start + " + " : "") + names.query + ") * " + tensor + "_stride_seq";
@@ -204,7 +204,7 @@ void HiddenValues::add_params(std::vector<KernelParam>& params, const Config& re
   for (const std::string tensor : {"q", "o"}) {
     add({Kind::pointer, tensor, {}});
     for (const char* axis : {"batch", "seq", "head"})
-      if (kind == OperandKind::contiguous || std::string_view(axis) != "batch")
+      if (operand_form(kind).batch_keys() || std::string_view(axis) != "batch")
         add({Kind::i64, tensor + "_stride_" + axis, {}});
   }
   const bool alias = resolved.v_from_k.value_or(false);

@@ -79,14 +79,12 @@ class HiddenValues {
             "s.sequence.seqlen_k"};
   }
 
-  HiddenValues(const Shape& shape, const MaskConfig& mask, const ScoreMod& modifier,
-               ScoreModifier::Dialect dialect)
+  HiddenValues(const Shape& shape, const MaskConfig& mask, const ScoreMod& modifier, ScoreDialect dialect)
       : shape_(shape), mask_(mask, one_score()), modifier_(modifier, one_score(), std::move(dialect)) {}
 
   /// Of a config whose mask may hide a key of a tile from one row and not from another of it, unless neither V nor
   /// its scales can be anything but finite. `pack` as in Shape.
-  static std::optional<HiddenValues> of(const Config& resolved, std::string pack,
-                                        ScoreModifier::Dialect dialect = {});
+  static std::optional<HiddenValues> of(const Config& resolved, std::string pack, ScoreDialect dialect = {});
   /// The same where a main loop has no registers left: in a function that is called, with what it needs of the kernel
   /// in memory. Costs a frame, of which nothing is written unless rows are computed again.
   HiddenValues apart() const {

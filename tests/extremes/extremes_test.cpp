@@ -72,6 +72,8 @@ const Case kCases[] = {
     {"sm100_decode", "sm_100a", kDecode, R"("operand": {"kind": "paged", "page_size": 16})"},
     {"sm100_decode", "sm_100a", kDecode, R"("split_kv": 3, "operand": {"kind": "ragged"})"},
     {"sm100_decode", "sm_100a", kDecode, R"("depth": 128, "operand": {"kind": "ragged"})", 64},
+    {"sm100_decode", "sm_100a", kDecode,
+     R"("depth": 576, "ov_depth": 512, "v_from_k": true, "operand": {"kind": "ragged"})", 16},
     {"cdna_prefill", "gfx942", kPrefill, R"("mask": "causal", "operand": {"kind": "ragged"})"},
     {"cdna_prefill_pingpong", "gfx950", kPrefill,
      R"("schedule": "cdna_prefill_pingpong", "operand": {"kind": "ragged"})"},
@@ -358,5 +360,44 @@ TEST_CASE("sinks of any value mean what the formula says") {
       for (const std::string& failure : report.failures) FAIL_CHECK(failure);
       if (!KILN_LONG_SWEEPS && std::string_view(c.target) != "sm_90a") break;
     }
+  }
+}
+
+TEST_CASE(
+    "FP8: the code of NaN is NaN, larger numbers saturate, and where no instruction knows E4M3 NaN is 480") {
+  CHECK(e4m3_to_float(float_to_e4m3(1e6F)) == 448.0F);
+  CHECK(e4m3_to_float(float_to_e4m3(-INFINITY)) == -448.0F);
+  CHECK(std::isnan(e4m3_to_float(float_to_e4m3(kNaN))));
+  CHECK(e4m3fnuz_to_float(float_to_e4m3fnuz(1e6F)) == 240.0F);
+  CHECK(std::isnan(e4m3fnuz_to_float(float_to_e4m3fnuz(kNaN))));
+  struct Fp8 {
+    const char* target;
+    const char* operation;
+    const char* keys;
+    bool nan = true;
+  };
+  const Fp8 cases[] = {
+      {"sm_80", kDecode, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})"},
+      {"sm_80", kPrefill, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})"},
+      {"sm_90a", kDecode, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})"},
+      {"sm_90a", kPrefill, R"("dtype": "fp8_e4m3", "out_dtype": "bf16", "operand": {"kind": "ragged"})"},
+      {"sm_100a", kDecode, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})"},
+      {"sm_100a", kPrefill, R"("dtype": "fp8_e4m3", "out_dtype": "bf16", "operand": {"kind": "ragged"})"},
+      {"gfx950", kDecode, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})"},
+      {"gfx942", kDecode, R"("kv_dtype": "fp8_e4m3fnuz", "operand": {"kind": "ragged"})"},
+      {"gfx942", kDecode, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})", false},
+      {"gfx90a", kDecode, R"("kv_dtype": "fp8_e4m3", "operand": {"kind": "ragged"})", false},
+  };
+  for (const Fp8& c : cases) {
+    CAPTURE(std::string(c.target));
+    CAPTURE(std::string(c.keys));
+    const Built built = build(c.target, c.operation, c.keys);
+    Workload work = workload_of(built, 2, 2);
+    const std::int64_t columns = work.shape.ov_depth;
+    work.v[static_cast<std::size_t>(150 * columns + 5)] = kNaN;
+    const Outcome outcome = run(built, work);
+    // The column of three rows by two heads of request 0.
+    CHECK(special_values(outcome.output.o) == (c.nan ? 6 : 0));
+    CHECK(special_values(outcome.output.lse) == 0);
   }
 }
