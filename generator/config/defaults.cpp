@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "generator/config/rope.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln {
 namespace {
@@ -64,7 +65,7 @@ void fill_amd(Config& c) {
   fill(c.bk_smem, halves ? 64 : *c.BK);
   // FP8 under a wider Q passes through registers, and so do pages with fewer rows than a direct copy's.
   const int page_bytes = c.operand->page_size.value_or(0) * *c.bk_smem * static_cast<int>(size_of(c.dtype));
-  const bool scattered = c.operand->kind == OperandKind::paged && page_bytes % 256 != 0;
+  const bool scattered = operand_form(c.operand->kind).pages() && page_bytes % 256 != 0;
   fill(c.dma, size_of(*c.kv_dtype) < size_of(c.dtype) || scattered ? "reg_staged" : "lds_direct");
   const bool staged = *c.dma == "reg_staged";  // tiles under way are in registers: one stage serves
   if (prefill) {
@@ -136,7 +137,8 @@ Config with_shared_defaults(Config c) {
   fill(c.cache_depth, *c.head_dim_offset + row_elements(c));
   fill(c.v_from_k, false);
   fill(c.operand, OperandConfig{});
-  if (c.operand->kind == OperandKind::paged) fill(c.operand->page_size, 128);
+  if (const OperandForm& form = operand_form(c.operand->kind); form.pages())
+    fill(c.operand->page_size, form.fixed_page > 0 ? form.fixed_page : 128);
   fill(c.mask, MaskConfig{});
   fill(c.score_mod, ScoreMod{});
   fill(c.sink, false);

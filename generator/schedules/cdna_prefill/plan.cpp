@@ -8,6 +8,7 @@
 #include "generator/config/rope.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
@@ -247,7 +248,7 @@ bool check_ring(const PrefillPlan& p, const Config& user, const Config& c, Viola
 /// How tiles come to LDS, and the buffers of K and V.
 bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
                  const LdsSwizzle& swizzle_v, Violations& out) {
-  const int page_size = page_rows(c);
+  const int page_size = page_rows(*c.operand);
   const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   p.staged = *c.dma == "reg_staged";

@@ -6,6 +6,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -175,7 +176,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
 /// then. A hint, so what that launch yet writes is seen all the same.
 void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
   const auto& operand = *p.operand;
-  const bool no_lengths = p.config.operand->kind == OperandKind::contiguous && !p.mask->left_padding();
+  const bool no_lengths = operand_form(p.config.operand->kind).batch_keys() && !p.mask->left_padding();
   w.open("if (launch_before == 1{})", no_lengths ? " || seqlens_k == nullptr" : "");
   w.line("Range ahead = range;");
   w.line("Segment s;");
