@@ -45,13 +45,6 @@ void check_blocks(const MeaningCheck& check, const Config& user, const Config& f
     check.takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
 }
 
-// clang-format off
-constexpr std::initializer_list<std::string_view> kOwnKeys{
-    "BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth", "num_smem_stages",
-    "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only", "shared_kv", "reg_chunk_depth",
-    "reg_chunk_keys", "scale_placement", "rope"};
-// clang-format on
-
 /// Rotary columns in a tensor of their own have stages of whole tiles.
 void check_rope(const MeaningCheck& check, const Config& filled, bool pingpong) {
   check.takes_rope_tensor_of_strips();
@@ -59,11 +52,24 @@ void check_rope(const MeaningCheck& check, const Config& filled, bool pingpong) 
               "leave it out");
 }
 
+/// Two groups of four waves, whose tiles have two stages each.
+void check_pingpong(const MeaningCheck& check, const Config& c, const Config& m) {
+  check.takes(*m.num_threads == 512, "/num_threads", "has two groups of four waves", "512");
+  check.takes(*m.double_buffer, "/double_buffer", "keeps two stages of K and of V", "true");
+  check.takes(*m.full_kv && !*m.v_from_k, !*m.full_kv ? "/full_kv" : "/v_from_k",
+              "keeps whole tiles of K and V", !*m.full_kv ? "true" : "false");
+  check.takes(c.depth <= 128 && *m.ov_depth <= 128, "/depth", "takes depth up to 128", "64, 128");
+}
+
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const bool pingpong = c.schedule == "cdna_prefill_pingpong";
   const MeaningCheck check(c, m, pingpong ? "cdna_prefill_pingpong" : "cdna_prefill", out);
-  check.keys(kOwnKeys);
+  // clang-format off
+  check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
+              "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
+              "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement", "rope"});
+  // clang-format on
   check.takes_16_bit_or_bytes();
   check.takes_whole_prefill();
   const bool blocks = !*m.full_kv, alias = *m.v_from_k;
@@ -113,13 +119,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
               std::to_string(align_up(c.depth, *m.BK)));
   check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
   check.takes_positive_scale();
-  if (pingpong) {
-    check.takes(*m.num_threads == 512, "/num_threads", "has two groups of four waves", "512");
-    check.takes(*m.double_buffer, "/double_buffer", "keeps two stages of K and of V", "true");
-    check.takes(!blocks && !alias, blocks ? "/full_kv" : "/v_from_k", "keeps whole tiles of K and V",
-                blocks ? "true" : "false");
-    check.takes(c.depth <= 128 && *m.ov_depth <= 128, "/depth", "takes depth up to 128", "64, 128");
-  }
+  if (pingpong) check_pingpong(check, c, m);
   return check.passed();
 }
 
