@@ -13,20 +13,13 @@ struct PointerType {
   std::string_view role, type;
 };
 constexpr std::array kPointerTypes{
-    PointerType{"q", "const u16*"},
-    PointerType{"k", "const u16*"},
-    PointerType{"k_rope", "const u16*"},
-    PointerType{"v", "const u16*"},
-    PointerType{"o", "u16*"},
-    PointerType{"lse", "float*"},
-    PointerType{"workspace", "float*"},
-    PointerType{"sink", "const float*"},
-    PointerType{"q_scale", "const float*"},
-    PointerType{"k_scale", "const float*"},
-    PointerType{"v_scale", "const float*"},
-    PointerType{"mask_bits", "const u32*"},
-    PointerType{"item_counters", "int*"},
-    PointerType{"tile_counter", "int*"},
+    PointerType{"q", "const u16*"},         PointerType{"k", "const u16*"},
+    PointerType{"v", "const u16*"},         PointerType{"o", "u16*"},
+    PointerType{"lse", "float*"},           PointerType{"workspace", "float*"},
+    PointerType{"sink", "const float*"},    PointerType{"q_scale", "const float*"},
+    PointerType{"k_scale", "const float*"}, PointerType{"v_scale", "const float*"},
+    PointerType{"mask_bits", "const u32*"}, PointerType{"item_counters", "int*"},
+    PointerType{"tile_counter", "int*"},    PointerType{"k_rope", "const u16*"},
 };
 
 std::string pointer_type(const std::string& role, const ParameterStyle& style) {
