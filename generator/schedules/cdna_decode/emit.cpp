@@ -10,6 +10,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
 
@@ -125,12 +126,12 @@ void emit_segment_range(Writer& w, const DecodePlan& p) {
   w.line("const int keys = uniform(s.sequence.seqlen_k), queries = uniform(s.sequence.seqlen_q);");
   w.line("const int rows = min_of({0}, group * queries - m_block * {0});", p.BM);
   if (p.ragged_q()) w.line("const int q_start = uniform(s.sequence.q_start);");
-  if (p.kind == OperandKind::ragged) w.line("const int k_start = uniform(s.sequence.k_start);");
+  if (operand_form(p.kind).ragged_k()) w.line("const int k_start = uniform(s.sequence.k_start);");
   if (p.table())
     w.line(
         "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch_index * "
         "page_table_stride);");
-  if (p.kind == OperandKind::continuous) {
+  if (operand_form(p.kind).block()) {
     w.line("const int block = keys > 0 ? pages[0] : -1;");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? keys : 0;  // no block: zeros");
   }
@@ -155,7 +156,7 @@ void emit_query(Writer& w, const DecodePlan& p) {
 
 void emit_buffers(Writer& w, const DecodePlan& p) {
   w.line("const int first_key = tile_begin * {};", p.BN);
-  const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "keys";
+  const char* rows = operand_form(p.kind).block() ? "block_rows" : "keys";
   const int kv_size = p.kv_bytes() ? 1 : 2;
   if (p.streaming) {
     p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", kv_size), rows, "first_key");
@@ -232,7 +233,7 @@ std::vector<layout::Proof> p_proofs(const DecodePlan& p) {
 
 void emit_key_scales(Writer& w, const DecodePlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {} + {} * {}", p.BN, p.warp_n(), p.WN),
-                         p.kind == OperandKind::continuous ? "block_rows" : "keys");
+                         operand_form(p.kind).block() ? "block_rows" : "keys");
 }
 
 void emit_decode_softmax(Writer& w, const DecodePlan& p) {

@@ -7,6 +7,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
@@ -175,7 +176,7 @@ struct CopyBytes {
   int k = 0, v = 0;
 };
 CopyBytes copy_bytes(const DecodePlan& p, const Config& c) {
-  const int page_size = page_rows(c);
+  const int page_size = page_rows(*c.operand);
   const int size = static_cast<int>(size_of(c.dtype)), limit = target_info(c.target).lds_dma_bytes;
   const int v_columns = c.v_layout == "blocked" ? p.BK : p.ov_depth;
   return {KVBuffer::dma_bytes_for(limit, p.BK * size, page_size),
@@ -206,7 +207,7 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
     return false;
   }
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
-  kv.page_size = page_rows(c);
+  kv.page_size = page_rows(*c.operand);
   kv.widens = *c.kv_dtype != c.dtype;
   kv.stored = *c.kv_dtype;
   kv.reg_staged = staged;

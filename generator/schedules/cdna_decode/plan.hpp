@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/decode_streaming.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
@@ -64,8 +65,8 @@ struct DecodePlan {
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(); }
 
-  bool ragged_q() const { return kind != OperandKind::contiguous; }
-  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  bool ragged_q() const { return operand_form(kind).ragged_q; }
+  bool table() const { return operand_form(kind).table(); }
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
   ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
   int output_tiles() const { return wave_columns / mfma.shape.m; }

@@ -3,6 +3,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -178,7 +179,7 @@ bool set_columns(DecodePlan& p, const Config& user, const Config& c, Violations&
 /// The tiles of K and V.
 bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
                const LdsSwizzle& swizzle_v, Violations& out) {
-  const int page_size = page_rows(c);
+  const int page_size = page_rows(*c.operand);
   const int row_bytes = 16 * row_vectors_of(c);
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   const bool staged = *c.dma == "reg_staged";

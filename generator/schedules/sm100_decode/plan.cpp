@@ -8,6 +8,7 @@
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -24,13 +25,11 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
   const auto& scales = m.operand->quantization;
   check.takes(!scales || scales->scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32",
               "f32");
-  const auto mod = m.score_mod->kind;
-  const bool by_rows = mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr;
   check.takes(m.score_mod->tensors.size() <= 2, "/score_mod",
               "has registers for two tensors of a score_mod where keys are bytes", "none");
-  check.takes(m.mask->kind != MaskConfig::Kind::custom || !by_rows, "/score_mod",
+  check.takes(m.mask->kind != MaskConfig::Kind::custom || !modifier_kind(*m.score_mod).by_place, "/score_mod",
               "has no registers for alibi or expr beside bits of a mask where keys are bytes", "none");
-  if (m.operand->kind != OperandKind::paged) return;
+  if (!operand_form(m.operand->kind).pages()) return;
   const int piece = sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
   check.takes(piece * m.depth % 128 == 0 && piece * *m.ov_depth % 128 == 0, "/operand/page_size",
               "takes pages of bytes whose rows in a tile are a multiple of 128 bytes", "8, 16");
@@ -85,18 +84,17 @@ bool check_meaning(const Config& c, Violations& out) {
 /// tensors are kept for each, and ends of windows and chunks take many. With warps that convert a thread has 168 of
 /// them instead of 255.
 int most_rows(const Config& m) {
-  const auto mod = m.score_mod->kind;
+  const ModifierKind& modifier = modifier_kind(*m.score_mod);
   const std::size_t tensors = m.score_mod->tensors.size();
   const bool custom = m.mask->kind == MaskConfig::Kind::custom;
-  if (size_of(*m.kv_dtype) == 1)
-    return custom || mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr ? 16 : 32;
-  const bool odd_pages = m.operand->kind == OperandKind::paged &&
+  if (size_of(*m.kv_dtype) == 1) return custom || modifier.by_place ? 16 : 32;
+  const bool odd_pages = operand_form(m.operand->kind).pages() &&
                          !std::has_single_bit(static_cast<unsigned>(m.operand->page_size.value_or(1)));
   if (*m.v_from_k) return custom ? 32 : 64;  // half of them in a thread
-  const bool crowded = custom && (mod == ScoreMod::Kind::alibi || tensors > 0 || odd_pages);
+  const bool crowded = custom && (modifier.row_values || tensors > 0 || odd_pages);
   if (crowded || tensors > 1) return 16;
   const bool ends = is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
-  return ends || custom || mod == ScoreMod::Kind::alibi || tensors > 0 ? 32 : 64;
+  return ends || custom || modifier.row_values || tensors > 0 ? 32 : 64;
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. Where neither is known 16, and
@@ -261,8 +259,8 @@ ScoreLayout key_layout(const DecodePlan& p) {
   return layout;
 }
 
-ScoreModifier::Dialect score_dialect() {
-  ScoreModifier::Dialect dialect;
+ScoreDialect score_dialect() {
+  ScoreDialect dialect;
   dialect.tanh = "";  // decode has time for the exact one
   return dialect;
 }
