@@ -26,6 +26,7 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
     fences->resize(warps);
     for (Clock& c : *fences) c.agents.assign(std::size_t{warps} * kUnits, 0);
   }
+  mbarriers_.resize(warps);
   visits_.resize(cluster.blocks.size());
   for (std::uint32_t w = 0; w < warps; ++w) clocks_[w].agents[std::size_t{w} * kUnits] = 1;
   unit_epoch_.assign(std::size_t{warps} * kUnits, 0);
@@ -33,6 +34,15 @@ RaceTracker::RaceTracker(Cluster& cluster) : cluster_(cluster) {
 
 std::uint32_t RaceTracker::index(const Warp& w) const {
   return first_warp_[w.block->rank] + static_cast<std::uint32_t>(w.index);
+}
+
+/// Mbarriers of a warp are told apart in the order in which it uses them, as far as there are units.
+std::uint32_t RaceTracker::number_of(const Warp& w, std::uint32_t mbarrier) {
+  auto& list = mbarriers_[index(w)];
+  const auto it = std::find(list.begin(), list.end(), mbarrier);
+  const auto number = static_cast<std::uint32_t>(it - list.begin());
+  if (it == list.end()) list.push_back(mbarrier);
+  return number % kUnitsOfMbarriers;
 }
 
 bool RaceTracker::knows(const Warp& w, int lane, std::uint32_t agent, std::uint32_t epoch,
@@ -232,6 +242,11 @@ std::string unit_name(std::uint32_t unit, const Program& p) {
       return "cp.async";
     case static_cast<std::uint32_t>(Unit::strong):
       return "an atomic or strong access";
+    case static_cast<std::uint32_t>(Unit::reduction):
+    case static_cast<std::uint32_t>(Unit::reduction) + 1:
+    case static_cast<std::uint32_t>(Unit::reduction) + 2:
+    case static_cast<std::uint32_t>(Unit::reduction) + 3:
+      return "an asynchronous reduction";
     default:
       return "a bulk load";
   }
