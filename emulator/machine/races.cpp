@@ -241,6 +241,7 @@ std::string unit_name(std::uint32_t unit, const Program& p) {
     case 3:
       return "cp.async";
     case static_cast<std::uint32_t>(Unit::strong):
+    case static_cast<std::uint32_t>(Unit::strong_before):
       return "an atomic or strong access";
     case static_cast<std::uint32_t>(Unit::reduction):
     case static_cast<std::uint32_t>(Unit::reduction) + 1:
@@ -259,14 +260,20 @@ void RaceTracker::conflict(const SharedAccess& a, std::uint32_t address, const S
   if (!reported_.insert({mine, other.op}).second) return;
   const std::uint32_t by = other.agent % kUnits;
   const Warp& party = warp_of(other.agent);
-  const auto thread = [](std::uint32_t u) { return u == 0 || u == static_cast<std::uint32_t>(Unit::strong); };
-  report(a.warp, a.op, a.lane, thread(a.unit) && thread(by) ? "shared-race" : "async-memory",
-         unit_name(a.unit, *cluster_.program) + (a.write ? " writes" : " reads") + " shared address " +
-             std::to_string(address) +
-             (&a.block != a.warp.block ? " of block rank " + std::to_string(a.block.rank) : "") +
-             ", unordered with " + unit_name(by, *cluster_.program) + " of warp " +
-             std::to_string(party.index) + " that " + (other_write ? "writes" : "reads") + " it",
-         site_of(party, cluster_.program->ops[other.op], -1));
+  const auto strong = [](std::uint32_t u) {
+    return u == static_cast<std::uint32_t>(Unit::strong) ||
+           u == static_cast<std::uint32_t>(Unit::strong_before);
+  };
+  const auto thread = [&](std::uint32_t u) { return u == 0 || strong(u); };
+  report(
+      a.warp, a.op, a.lane, thread(a.unit) && thread(by) ? "shared-race" : "async-memory",
+      unit_name(a.unit, *cluster_.program) + (a.write ? " writes" : " reads") + " shared address " +
+          std::to_string(address) +
+          (&a.block != a.warp.block ? " of block rank " + std::to_string(a.block.rank) : "") +
+          ", unordered with " + unit_name(by, *cluster_.program) + " of warp " + std::to_string(party.index) +
+          " that " + (other_write ? "writes" : "reads") + " it" +
+          (strong(a.unit) && strong(by) ? ": the scope of one of the two leaves out the other's block" : ""),
+      site_of(party, cluster_.program->ops[other.op], -1));
 }
 
 void RaceTracker::missing_fence(const SharedAccess& a, std::uint32_t address, const Slot& other) {

@@ -35,9 +35,10 @@ enum class Unit : std::uint8_t {
   bulk_load,       ///< four, by mbarrier
   bulk_write = 8,  ///< what bulk stores write to global memory
   strong,          ///< atomics and the like of the thread: no race among themselves
-  reduction  ///< of red.async and bulk copies into shared memory, four, by mbarrier; no race with those either
+  reduction,  ///< of red.async and bulk copies into shared memory, four, by mbarrier; no race with those either
+  strong_before = 14  ///< of `strong` what a later atomic of another warp has met unordered
 };
-inline constexpr std::uint32_t kUnits = 14, kUnitsOfMbarriers = 4;
+inline constexpr std::uint32_t kUnits = 15, kUnitsOfMbarriers = 4;
 
 /// Bytes [offset, offset + bytes) of `block` accessed by the warp itself (`lane` -1: all of it), or by its
 /// asynchronous unit. A `silent` write stores what is there already: it disturbs nobody, and whoever is
@@ -190,7 +191,7 @@ class RaceTracker {
       kAlike = 4,    ///< `same` has some
       kTwice = 8,    ///< an agent may have two of `reads`
       kBytes = 16,   ///< of the earlier writers some are in `further`
-      kReduced = 32  ///< asynchronous reductions are among the readers
+      kReduced = 32  ///< reductions are among the readers: asynchronous ones, earlier atomics
     };
     explicit Cells(std::size_t count) : write(count) {
       fill_bytes(marks, count, 0);
@@ -258,6 +259,9 @@ class RaceTracker {
   void access_cell(Judged& a, Cells& cells, std::size_t cell, std::uint16_t mask, std::uint32_t at);
   void report_conflict(const Judged& a, const Slot& s, std::uint32_t at, bool other_write);
   bool ordered(const Judged& a, const Slot& s) const;
+  bool happened_before(const Judged& a, const Slot& s) const;
+  bool scopes_apart(const Judged& a, const Slot& s) const;
+  static void note_reduction(Cells& cells, std::size_t cell, const Slot& by);
   bool settled(const Judged& a, const Slot& s) const;
   /// Who read, what and when: all that decides whether a later read may take the slot.
   static std::uint64_t reader_key(const Slot& s);
