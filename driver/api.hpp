@@ -321,6 +321,12 @@ KILN_API CUresult cuTensorMapEncodeIm2col(void* map, unsigned type, std::uint32_
                                           std::uint32_t channels, std::uint32_t pixels,
                                           const std::uint32_t* element_strides, unsigned interleave,
                                           unsigned swizzle, unsigned, unsigned fill);
+KILN_API CUresult cuTensorMapEncodeIm2colWide(void* map, unsigned type, std::uint32_t rank, void* address,
+                                              const std::uint64_t* dims, const std::uint64_t* strides,
+                                              int lower_corner, int upper_corner, std::uint32_t channels,
+                                              std::uint32_t pixels, const std::uint32_t* element_strides,
+                                              unsigned interleave, unsigned mode, unsigned swizzle, unsigned,
+                                              unsigned fill);
 KILN_API CUresult cuTensorMapReplaceAddress(void* map, void* address);
 
 // graphs.cpp

@@ -79,6 +79,23 @@ KILN_API CUresult cuTensorMapEncodeIm2col(void* map, unsigned type, std::uint32_
     write(map, request);
   });
 }
+KILN_API CUresult cuTensorMapEncodeIm2colWide(void* map, unsigned type, std::uint32_t rank, void* address,
+                                              const std::uint64_t* dims, const std::uint64_t* strides,
+                                              int lower_corner, int upper_corner, std::uint32_t channels,
+                                              std::uint32_t pixels, const std::uint32_t* element_strides,
+                                              unsigned interleave, unsigned mode, unsigned swizzle, unsigned,
+                                              unsigned fill) {
+  return guarded([&](Driver&) {
+    require(map != nullptr && rank >= 3 && mode <= 1 && interleave == 0);
+    em::TensorMapRequest request =
+        common({type, rank, address, dims, strides, element_strides, interleave, swizzle, fill});
+    request.mode = mode == 0 ? em::TensorMapMode::im2col_w : em::TensorMapMode::im2col_w128;
+    request.box = {channels, mode == 0 ? pixels : 128, 1, 1, 1};
+    request.lower_corner[0] = lower_corner;
+    request.upper_corner[0] = upper_corner;
+    write(map, request);
+  });
+}
 KILN_API CUresult cuTensorMapReplaceAddress(void* map, void* address) {
   return guarded([&](Driver&) {
     require(map != nullptr);

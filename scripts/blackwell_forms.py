@@ -114,6 +114,24 @@ def products():
             yield f"tcgen05.mma.ws.{g}.kind::{kind}.collector::{b}::{use} [%r1], {a}, %d2, %r3, %p1;"
 
 
+def row_shifts():
+    for g, kind, a in itertools.product(GROUPS, ("f16", "tf32", "f8f6f4", "i8"), ("%d1", "[%r2]")):
+        tail = f"[%r1], {a}, %d2, %r3"
+        yield f"tcgen05.mma.{g}.kind::{kind}.ashift {tail}, %p1;"
+        yield f"tcgen05.mma.ashift.{g}.kind::{kind} {tail}, 0;"
+        yield f"tcgen05.mma.sp.{g}.kind::{kind}.ashift [%r1], {a}, %d2, [%r9], %r3, !%p1;"
+        yield f"tcgen05.mma.ws.{g}.kind::{kind}.ashift {tail}, %p1;"
+        for use in ("fill", "use", "lastuse", "discard"):
+            yield f"tcgen05.mma.{g}.kind::{kind}.ashift.collector::a::{use} {tail}, %p1;"
+            yield f"tcgen05.mma.{g}.kind::{kind}.collector::a::{use}.ashift {tail}, %p1;"
+    for kind in ("mxf8f6f4", "mxf4", "mxf4nvf4"):
+        vec = ".block16" if kind == "mxf4nvf4" else ".block32"
+        yield f"tcgen05.mma.cta_group::1.kind::{kind}.block_scale{vec}.ashift [%r1], [%r2], %d2, %r3, [%r4], [%r5], %p1;"
+    for mask in ("0", "549755813888", "%r4", "%d3", "%p2"):
+        yield f"tcgen05.mma.ws.cta_group::1.kind::f16 [%r1], %d1, %d2, %r3, %p1, {mask};"
+        yield f"tcgen05.mma.ws.sp.cta_group::1.kind::f16 [%r1], %d1, %d2, [%r9], %r3, %p1, {mask};"
+
+
 def sparse_products():
     for g, kind, a in itertools.product(GROUPS, ("f16", "tf32", "f8f6f4", "i8"), ("%d1", "[%r2]")):
         head, tail = f"tcgen05.mma.sp.{g}.kind::{kind}", f"[%r1], {a}, %d2, [%r9], %r3"
@@ -160,6 +178,31 @@ def tensor_copies():
     yield f"cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4 [%d1, {g4}];"
 
 
+def wide_copies():
+    bar = "mbarrier::complete_tx::bytes"
+    for n, s, mode in itertools.product((2, 3, 4, 5), ("shared::cluster", "shared::cta"), ("im2col::w", "im2col::w::128")):
+        c = "{" + ",".join(f"%r{i}" for i in range(1, n + 1)) + "}"
+        for info in (", {%h1,%h2}", ", {2,0}", ", {%h1}", ", {%h1,%h2,%h3}", ""):
+            yield f"cp.async.bulk.tensor.{n}d.{s}.global.{mode}.{bar} [%r10], [%d1, {c}], [%r11]{info};"
+        yield f"cp.async.bulk.tensor.{n}d.{mode}.{s}.global.{bar} [%r10], [%d1, {c}], [%r11], {{%h1,%h2}};"
+        for group in (".cta_group::1", ".cta_group::2"):
+            yield f"cp.async.bulk.tensor.{n}d.{s}.global.{mode}.{bar}{group} [%r10], [%d1, {c}], [%r11], {{%h1,%h2}};"
+        yield f"cp.async.bulk.tensor.{n}d.{s}.global.{mode}.{bar}.L2::cache_hint [%r10], [%d1, {c}], [%r11], {{%h1,%h2}}, %d9;"
+        yield f"cp.async.bulk.tensor.{n}d.shared::cluster.global.{mode}.{bar}.multicast::cluster [%r10], [%d1, {c}], [%r11], {{%h1,%h2}}, %h3;"
+        yield f"cp.async.bulk.prefetch.tensor.{n}d.L2.global.{mode} [%d1, {c}], {{%h1,%h2}};"
+        yield f"cp.async.bulk.prefetch.tensor.{n}d.L2.global.{mode} [%d1, {c}];"
+        yield f"cp.async.bulk.tensor.{n}d.global.shared::cta.{mode}.bulk_group [%d1, {c}], [%r10];"
+
+
+def map_fields():
+    for space, address in (("global.", "%d1"), ("shared::cta.", "%r1"), ("", "%d1")):
+        for field in ("elemtype", "interleave_layout", "swizzle_mode", "fill_mode", "swizzle_atomicity"):
+            for value in ("0", "1", "2", "3", "4", "13", "15", "16", "-1", "%r2"):
+                yield f"tensormap.replace.tile.{field}.{space}b1024.b32 [{address}], {value};"
+        yield f"tensormap.replace.tile.swizzle_atomicity.{space}b1024.b64 [{address}], 1;"
+        yield f"tensormap.replace.tile.swizzle_atomicity.{space}b1024.b32 [{address}], 0, 1;"
+
+
 def launch_control():
     for space, cast in itertools.product(("", ".shared::cta"), ("", ".multicast::cluster::all")):
         a = "%r1" if space else "%d1"
@@ -189,6 +232,14 @@ def memory():
             yield f"ldmatrix.sync.aligned.m8n16.x{n}.shared.b8x16.{f} {regs}, [%r9];"
         yield f"stmatrix.sync.aligned.m16n8.x{n}.trans.shared.b8 [%r9], {regs};"
     yield "st.bulk.weak.shared::cta [%d1], %d2, 0;"
+    for head, to in ((".weak.shared::cta", "%r1"), (".shared::cta.weak", "%r1 + 0"), (".shared::cta", "%r1+8"), ("", "%d1"), (".weak", "%d1")):
+        for size in ("%d2", "0", "8", "4096", "12", "16777216", "16777224", "-8", "%h2"):
+            yield f"st.bulk{head} [{to}], {size}, 0;"
+    for value in ("1", "%d3"):
+        yield f"st.bulk.weak [%d1], %d2, {value};"
+    for head in (".weak.shared", ".weak.shared::cluster", ".relaxed.shared::cta", ".weak.global", ".weak.shared::cta.b32"):
+        yield f"st.bulk{head} [%d1], 64, 0;"
+    yield "st.bulk.weak.shared::cta [%d1], 64;"
 
 
 def arithmetic():
@@ -257,7 +308,7 @@ def main():
     parser.add_argument("output", nargs="?", default=str(pathlib.Path(__file__).parent.parent / "tests/data/ptx_forms_sm100a.txt"))
     given = parser.parse_args()
     forms = []
-    for part in (allocation, transfers, copies, products, sparse_products, tensor_copies, launch_control, memory, arithmetic):
+    for part in (allocation, transfers, copies, products, row_shifts, sparse_products, tensor_copies, wide_copies, map_fields, launch_control, memory, arithmetic):
         forms += list(dict.fromkeys(part()))
     bad = refused(given.ptxas, forms)
     with open(given.output, "w") as out:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Applies the examples of docs/ten-steps.md (a mask, a schedule) to a copy of the files they touch, compiles what changed,
-links a kiln with it and runs it: results against float64 on the emulated device, and the same with the mask's text off by
-one, which must be noticed. It also holds the examples to where they may reach: one folder, its registry, one enumerator.
+"""Applies the examples of docs/ten-steps.md (a mask, a score modifier, an operand, a schedule) to a copy of the files they
+touch, compiles what changed, links a kiln with it and runs it: results against float64 on the emulated device, and the
+same with the emitted text of the mask and of the modifier wrong, which must be noticed. It also holds the examples to where they may reach: one folder, its registry, one enumerator.
 
 usage: scripts/check_ten_steps.py [BUILD_FOLDER]
 """
@@ -16,7 +16,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # What an example may touch besides files of its own folder.
-MAY_TOUCH = {"mask": {"include/kiln/config.hpp", "generator/masks"}, "schedule": {"generator/schedules/registry.cpp", "generator/schedules/sm80_narrow_prefill"}}
+MAY_TOUCH = {
+    "mask": {"include/kiln/config.hpp", "generator/masks"},
+    "modifier": {"include/kiln/config.hpp", "generator/modifiers"},
+    "operand": {"include/kiln/types.hpp", "generator/operands/registry.cpp"},
+    "schedule": {"generator/schedules/registry.cpp", "generator/schedules/sm80_narrow_prefill"},
+}
 CONFIG = {"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64}
 MASKED = {"aligned_window": 40}
 
@@ -34,13 +39,11 @@ def steps():
     return out
 
 
-def applied(name, lines):
-    """The file's text with the hunks in it: runs of ' ' and '-' lines are found as they are, once each."""
-    path = ROOT / name
-    if not path.exists():
+def applied(name, text, lines):
+    """`text` of the file (None: a new one) with the hunks in it: runs of ' ' and '-' lines are found as they are, once each."""
+    if text is None:
         assert all(line.startswith("+") for line in lines), f"{name} is new: every line begins with +"
         return "\n".join(line[1:] for line in lines) + "\n"
-    text = path.read_text()
     hunks, old, new = [], [], []
     for line in lines + [" "]:
         if line[:1] != "+" and new and new != old:
@@ -99,17 +102,67 @@ def run(kiln, *words, config, status=0):
     return result.stdout
 
 
-def check(kiln, status=0):
+def check_mask(kiln, status=0):
     problem = ["run", "-", "--device", "emulated", "--check", "--lengths-q", "100,33", "--lengths-k", "150,200"]
     run(kiln, *problem, config={**CONFIG, "operand": {"kind": "ragged"}, "mask": MASKED}, status=status)
     if status:
         return
     run(kiln, "run", "-", "--device", "emulated", "--check", "--seqlen-k", "300", config={**CONFIG, "operation": "decode", "mask": MASKED})
     run(kiln, "verify", "-", "--quick", config={**CONFIG, "mask": MASKED})
+
+
+def check_modifier(kiln, status=0):
+    modified = {**CONFIG, "score_mod": {"softsign": 2.5}}
+    run(kiln, "run", "-", "--device", "emulated", "--check", "--seqlen-q", "150", config={**modified, "mask": "causal"}, status=status)
+    if status:
+        return
+    run(kiln, "verify", "-", "--quick", config={**modified, "operation": "decode"})
+    resolved = json.loads(run(kiln, "plan", "-", "--json", config=modified))["resolved"]
+    assert resolved["score_mod"] == {"softsign": 2.5}, resolved
+    run(kiln, "validate", "-", config={**modified, "score_mod": {"softsign": 0}}, status=2)
+
+
+def check_operand(kiln):
+    rows = {**CONFIG, "operand": {"kind": "rows"}}
+    run(kiln, "run", "-", "--device", "emulated", "--check", "--lengths-q", "70,3", "--lengths-k", "90,41", config={**rows, "mask": "causal"})
+    run(kiln, "verify", "-", "--quick", config={**rows, "operation": "decode"})
+    resolved = json.loads(run(kiln, "plan", "-", "--json", config=rows))["resolved"]
+    assert resolved["operand"] == {"kind": "rows", "page_size": 1}, resolved
+    run(kiln, "validate", "-", config={**rows, "operand": {"kind": "rows", "page_size": 2}}, status=2)
+
+
+def check_schedule(kiln):
     narrow = {**CONFIG, "mask": "causal", "schedule": "sm80_narrow_prefill"}
     plan = json.loads(run(kiln, "plan", "-", "--json", config=narrow))["resolved"]
     assert (plan["schedule"], plan["BN"], plan["num_kv_stages"]) == ("sm80_narrow_prefill", 32, 3), plan
     run(kiln, "run", "-", "--device", "emulated", "--check", "--seqlen-q", "150", config=narrow)
+
+
+def add_all(found, folder):
+    """Writes the changed files, of several examples where they touch the same one; their names."""
+    names = []
+    for heading, files in found.items():
+        for name, lines in files:
+            allowed = MAY_TOUCH[heading]
+            assert name in allowed or str(pathlib.PurePosixPath(name).parent) in allowed, f"{heading}: touches {name}"
+            now = next((path.read_text() for path in (folder / name, ROOT / name) if path.exists()), None)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(applied(name, now, lines))
+            if name not in names:
+                names.append(name)
+    return names
+
+
+def break_one(tree, objects, name, right, wrong):
+    """A kiln with one text of `name` replaced; the file is as it was afterwards."""
+    path = tree.folder / name
+    text = path.read_text()
+    assert text.count(right) == 1, f"{name}: {right}"
+    path.write_text(text.replace(right, wrong))
+    tree.compile(name)
+    kiln = tree.link(objects)
+    path.write_text(text)
+    return kiln
 
 
 def main():
@@ -117,28 +170,19 @@ def main():
         sys.exit(__doc__.strip())
     build = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
     found = steps()
-    assert set(found) >= set(MAY_TOUCH), f"docs/ten-steps.md has examples for {set(found)} alone"
+    assert set(found) == set(MAY_TOUCH), f"docs/ten-steps.md has examples for {set(found)} alone"
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
-        names = []
-        for heading, files in found.items():
-            for name, lines in files:
-                allowed = MAY_TOUCH[heading]
-                assert name in allowed or str(pathlib.PurePosixPath(name).parent) in allowed, f"A {heading} touches {name}"
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                (folder / name).write_text(applied(name, lines))
-                names.append(name)
+        names = add_all(found, folder)
         tree = Scratch(folder, build)
         objects = [tree.compile(name) for name in names if name.endswith(".cpp")]
-        check(tree.link(objects))
-        mask = folder / "generator/masks/aligned_window.cpp"
-        text = mask.read_text()
-        wrong = text.replace("size - 1)", "size - 2)")
-        assert wrong != text
-        mask.write_text(wrong)
-        tree.compile("generator/masks/aligned_window.cpp")
-        check(tree.link(objects), status=1)
-    print("a mask and a schedule were added as docs/ten-steps.md says, and run")
+        kiln = tree.link(objects)
+        check_mask(kiln), check_modifier(kiln), check_operand(kiln), check_schedule(kiln)
+        mask, modifier = "generator/masks/aligned_window.cpp", "generator/modifiers/softsign.cpp"
+        check_mask(break_one(tree, objects, mask, "size - 1)", "size - 2)"), status=1)
+        tree.compile(mask)
+        check_modifier(break_one(tree, objects, modifier, "(1.0f + ", "(2.0f + "), status=1)
+    print("a mask, a score modifier, an operand and a schedule were added as docs/ten-steps.md says, and run")
     return 0
 
 

@@ -1,7 +1,7 @@
 // The kernel of generator/schedules/sm100_decode: functions of a tile, the body by roles, the end of an item.
 
 //@ section functions
-// S' = K Q': 128 keys x ${BM} packed rows, both K-major. O' += V' P': ${MV} columns of V x ${BM} packed rows; V' is
+// S' = K Q': ${BN} keys x ${BM} packed rows, both K-major. O' += V' P': ${MV} columns of V x ${BM} packed rows; V' is
 // contiguous along the columns, P along the keys.
 constexpr u32 kScoresKind = ${scores_kind}, kOutputKind = ${output_kind};
 // Upper words of the matrix descriptors: swizzle, stride between groups of eight rows.
@@ -20,7 +20,11 @@ struct Largest {
 struct Sum {
   __device__ __forceinline__ float operator()(float a, float b) const { return a + b; }
 };
+//@ if halves
+// Of values of ${fold} packed rows in every lane, those of a row over the lanes of its half of the warp.
+//@ else
 // Of values of ${fold} packed rows in every lane, those of a row over the lanes of the warp: of row ${own_row} in each lane.
+//@ end
 template <class Op>
 __device__ __forceinline__ float over_lanes(const float* of_rows, int lane, Op op) {
   float x[${fold}];
@@ -72,7 +76,9 @@ const Problem problem = {${members}};
 if (warp == 4) tmem_alloc(smem + ${smem_tmem}, ${tmem_columns});
 if (threadIdx.x == 0) {
   prefetch_tensor_map(&k_map);
+//@ if !v_in_k
   prefetch_tensor_map(&v_map);
+//@ end
   mbarrier_init(mbar_q_full, 4);
   mbarrier_init(mbar_s_full, 1);
   mbarrier_init(mbar_s_full + 8, 1);
@@ -91,7 +97,11 @@ tcgen05_fence_after();
 const u32 tmem = *(volatile u32*)(smem_bytes + ${smem_tmem});  // columns: S' of even tiles 0, of odd ones ${BM}, O' ${o}
 
 if (warp < 4) {
+//@ if halves
+  // ---- softmax: a key of the tile in two lanes, with its scores of half of the packed rows each
+//@ else
   // ---- softmax: a key of the tile a thread, with its scores of all packed rows
+//@ end
   if (launch_before != 2) wait_for_launch_before();
   const int group = heads_q / heads_kv;  // query heads of a KV head
   const float factor = ${factor};  // from scores to log2 units
@@ -104,9 +114,16 @@ if (warp < 4) {
   float* const row_base_of = (float*)(smem_bytes + ${smem_rows}) + warp * ${rows_floats};
   float* const row_alpha = row_base_of + ${BM};
   float* const row_steep = row_alpha + ${BM};
-  const int first_own = ${own_row};  // this lane keeps the maxima of every 32nd packed row from here on, the same in every warp
+  const int first_own = ${own_row};  // this lane keeps the maxima of packed rows from here on, ${fold} apart, the same in every warp
+//@ if halves
+  const int score_row = lane / 16 * ${score_rows};  // the first packed row of this lane's scores
+//@ end
   // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
+//@ if halves
+  const u32 p_at = smem_p + score_row * 128 + (lane % 8) * 2, p_chunk = (warp * 2 + lane % 16 / 8) << 4;
+//@ else
   const u32 p_at = smem_p + (warp / 2) * ${p_panel} + (lane % 8) * 2, p_chunk = ((warp % 2) * 4 + lane / 8) << 4;
+//@ end
 //@ if splits
   int* const arrivals_before = (int*)(smem_bytes + ${smem_flag});
 //@ end
@@ -154,17 +171,17 @@ if (warp < 4) {
 //@ if head_scale
     const float key_scale = k_scale[${scale_at}], value_scale = v_scale[${scale_at}];
 //@ end
-    float row_max[${own}], row_sum[${BM}];  // of the lane's own rows over all keys; of all rows over this thread's keys
+    float row_max[${own}], row_sum[${score_rows}];  // of the lane's own rows over all keys; of all rows over this thread's keys
 #pragma unroll
     for (int i = 0; i < ${own}; ++i) row_max[i] = -kInfinity;
 #pragma unroll
-    for (int r = 0; r < ${BM}; ++r) row_sum[r] = 0.0f;
+    for (int r = 0; r < ${score_rows}; ++r) row_sum[r] = 0.0f;
 #pragma unroll 1
     for (int n = s.tile_begin; n < s.tile_end; ++n) {
       ${mask_load}
       mbarrier_wait(mbar_s_full + 8 * s_buffer, s_phase);
       tcgen05_fence_after();
-      float s_acc[${BM}];
+      float s_acc[${score_rows}];
       ${load_scores}(s_acc, tmem_lanes + s_buffer * ${BM});
 //@ if token_scale
       const float key_scale = load_shared_float(smem_key_scales + turn * 512 + 4 * threadIdx.x);
@@ -172,7 +189,7 @@ if (warp < 4) {
 //@ end
 //@ if scaled
 #pragma unroll
-      for (int r = 0; r < ${BM}; ++r) s_acc[r] *= key_scale;
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= key_scale;
 //@ end
       ${scores}
       // the maximum of each row: over the warp, then over the four warps
@@ -180,14 +197,14 @@ if (warp < 4) {
       s_phase ^= s_buffer, s_buffer ^= 1;
 #pragma unroll
       for (int i = 0; i < ${own}; ++i) {
-        const float largest = over_lanes(s_acc + 32 * i, lane, Largest());
-        if (${one_copy}) exchange[warp * ${BM} + first_own + 32 * i] = largest;
+        const float largest = over_lanes(s_acc + ${fold} * i, lane, Largest());
+        if (${one_copy}) exchange[warp * ${BM} + first_own + ${fold} * i] = largest;
       }
       named_barrier_sync(1, 128);
       bool grew = false, steep = false;
 #pragma unroll
       for (int i = 0; i < ${own}; ++i) {
-        const float* const of_row = exchange + first_own + 32 * i;
+        const float* const of_row = exchange + first_own + ${fold} * i;
         const float tile_max = fmaxf(fmaxf(of_row[0], of_row[${BM}]), fmaxf(of_row[2 * ${BM}], of_row[3 * ${BM}]));
         // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
         float alpha = 1.0f;
@@ -198,22 +215,22 @@ if (warp < 4) {
         }
         float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
         if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-        if (${one_copy}) row_base_of[first_own + 32 * i] = base, row_alpha[first_own + 32 * i] = alpha, row_steep[first_own + 32 * i] = before;
+        if (${one_copy}) row_base_of[first_own + ${fold} * i] = base, row_alpha[first_own + ${fold} * i] = alpha, row_steep[first_own + ${fold} * i] = before;
       }
       grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
       __syncwarp();  // every lane sees the rows of the others
       if (steep) {
 #pragma unroll
-        for (int r = 0; r < ${BM}; ++r) s_acc[r] -= row_steep[r];
+        for (int r = 0; r < ${score_rows}; ++r) s_acc[r] -= row_steep[${row}];
       }
       if (grew) {
 #pragma unroll
-        for (int r = 0; r < ${BM}; ++r) row_sum[r] *= row_alpha[r];
+        for (int r = 0; r < ${score_rows}; ++r) row_sum[r] *= row_alpha[${row}];
       }
       // P = 2^(S' - base)
 #pragma unroll
-      for (int r = 0; r < ${BM}; ++r) {
-        s_acc[r] = exp2_approx(fmaf(s_acc[r], factor, -row_base_of[r]));
+      for (int r = 0; r < ${score_rows}; ++r) {
+        s_acc[r] = exp2_approx(fmaf(s_acc[r], factor, -row_base_of[${row}]));
         row_sum[r] += s_acc[r];
       }
       if (n > s.tile_begin) {
@@ -230,18 +247,21 @@ if (warp < 4) {
       ${wait_v}
       const float value_scale = load_shared_float(smem_value_scales + 4 * threadIdx.x);
 #pragma unroll
-      for (int r = 0; r < ${BM}; ++r) s_acc[r] *= value_scale;
+      for (int r = 0; r < ${score_rows}; ++r) s_acc[r] *= value_scale;
+//@ end
+//@ if v_in_k
+      const u32 p_of_tile = p_at + v_stage * ${k_slot};  // over columns of K that S' was the last to read
 //@ end
 #pragma unroll
-      for (int r = 0; r < ${BM}; r += 2)
-        store_two_rows(p_at + r * 128 + (p_chunk ^ (r % 8 << 4)), p_at + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
+      for (int r = 0; r < ${score_rows}; r += 2)
+        store_two_rows(${p_of_tile} + r * 128 + (p_chunk ^ (r % 8 << 4)), ${p_of_tile} + (r + 1) * 128 + (p_chunk ^ ((r + 1) % 8 << 4)),
                        ${pack}(s_acc[r], s_acc[r + 1]));
 //@ if !narrow
       // rows of V past this sequence belong to others: zero them, since 0 * NaN is NaN
-      const int v_rows = max(s.sequence.seqlen_k - n * 128, 0);
-      if (v_rows < 128) {
+      const int v_rows = max(s.sequence.seqlen_k - n * ${BN}, 0);
+      if (v_rows < ${BN}) {
         ${wait_v}
-        for (int i = v_rows * 8 + threadIdx.x; i < 128 * 8; i += 128) {
+        for (int i = v_rows * 8 + threadIdx.x; i < ${BN} * 8; i += 128) {
           ${zero_v}
         }
       }
@@ -278,7 +298,9 @@ if (warp < 4) {
         if (elect_one()) {
           issue_scores(tmem + s_buffer * ${BM}, ${k_get}, q_desc);
           tcgen05_commit(mbar_s_full + 8 * s_buffer);
+//@ if !v_in_k
           tcgen05_commit(${k_empty});
+//@ end
         }
         s_buffer ^= 1;
         ${step_k}
@@ -290,7 +312,7 @@ if (warp < 4) {
         p_phase ^= 1;
         tcgen05_fence_after();
         if (elect_one()) {
-          issue_output(tmem + ${o}, ${v_get}, p_desc, n - 1 > s.tile_begin);
+          issue_output(tmem + ${o}, ${v_get}, ${p_get}, n - 1 > s.tile_begin);
           tcgen05_commit(mbar_o_full);
           tcgen05_commit(${v_empty});
         }
@@ -361,8 +383,8 @@ if (threadIdx.x / 32 == 4) {
 float* const exchange = row_exchange + s_buffer * ${exchange_floats};  // not the last tile's
 #pragma unroll
 for (int i = 0; i < ${own}; ++i) {
-  const float sum = over_lanes(row_sum + 32 * i, lane, Sum());
-  if (${one_copy}) exchange[warp * ${BM} + first_own + 32 * i] = sum;
+  const float sum = over_lanes(row_sum + ${fold} * i, lane, Sum());
+  if (${one_copy}) exchange[warp * ${BM} + first_own + ${fold} * i] = sum;
 }
 mbarrier_wait(mbar_o_full, o_phase);
 o_phase ^= 1;
@@ -370,7 +392,7 @@ tcgen05_fence_after();
 named_barrier_sync(1, 128);
 #pragma unroll
 for (int i = 0; i < ${own}; ++i) {
-  const float* const of_row = exchange + first_own + 32 * i;
+  const float* const of_row = exchange + first_own + ${fold} * i;
   row_sum[i] = (of_row[0] + of_row[${BM}]) + (of_row[2 * ${BM}] + of_row[3 * ${BM}]);
 }
 // 1 / sum of a finished row (0 where no key was visible), and its LSE
@@ -412,8 +434,8 @@ if (s.whole) {
   float* const row_inverse = row_alpha;
 #pragma unroll
   for (int i = 0; i < ${own}; ++i) {
-    const float inverse = finish(first_own + 32 * i, row_max[i], row_sum[i], warp == 0 && ${one_copy});
-    if (${one_copy}) row_inverse[first_own + 32 * i] = inverse;
+    const float inverse = finish(first_own + ${fold} * i, row_max[i], row_sum[i], warp == 0 && ${one_copy});
+    if (${one_copy}) row_inverse[first_own + ${fold} * i] = inverse;
   }
   __syncwarp();
   ${whole}
@@ -425,7 +447,7 @@ else {
   ${store_part}
 #pragma unroll
   for (int i = 0; i < ${own}; ++i)
-    if (warp == 0 && ${one_copy}) *(float2*)(part + ${part_rows} + 2 * (first_own + 32 * i)) = make_float2(row_max[i], row_sum[i]);
+    if (warp == 0 && ${one_copy}) *(float2*)(part + ${part_rows} + 2 * (first_own + ${fold} * i)) = make_float2(row_max[i], row_sum[i]);
   named_barrier_sync(1, 128);
   const Split split = split_of(range, s);
   if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);

@@ -288,8 +288,8 @@ void numbers(const std::string& map, const Json& json, const char* key, std::siz
 
 void EmulateArgs::add_tensor_map(const std::string& name, const Json& map) {
   static constexpr std::string_view kKeys[] = {
-      "buffer",  "type",       "dims",     "strides",      "box",         "element_strides",
-      "swizzle", "interleave", "oob_fill", "lower_corner", "upper_corner"};
+      "buffer",  "type",       "dims",     "strides",      "box",          "element_strides",
+      "swizzle", "interleave", "oob_fill", "lower_corner", "upper_corner", "wide"};
   if (!map.is_object()) fail(fmt::format("tensor map '{}' is no object", name));
   for (const auto& [key, value] : map.items())
     if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys))
@@ -309,9 +309,12 @@ void EmulateArgs::add_tensor_map(const std::string& name, const Json& map) {
   numbers(name, map, "dims", rank, r.dims);
   if (map.contains("lower_corner") || map.contains("upper_corner")) {
     if (rank < 3) fail(fmt::format("tensor map '{}': corners are of maps of images, with 3 to 5 dims", name));
-    r.mode = emulator::TensorMapMode::im2col;
-    numbers(name, map, "lower_corner", rank - 2, r.lower_corner);
-    numbers(name, map, "upper_corner", rank - 2, r.upper_corner);
+    const std::size_t wide = choice(name, map, "wide", {"no", "w", "w128"});
+    r.mode = static_cast<emulator::TensorMapMode>(static_cast<std::size_t>(emulator::TensorMapMode::im2col) +
+                                                  wide);
+    const std::size_t corners = wide != 0 ? 1 : rank - 2;
+    numbers(name, map, "lower_corner", corners, r.lower_corner);
+    numbers(name, map, "upper_corner", corners, r.upper_corner);
   }
   numbers(name, map, "box", r.mode == emulator::TensorMapMode::tiled ? rank : 2, r.box);
   if (rank > 1) numbers(name, map, "strides", rank - 1, r.strides);

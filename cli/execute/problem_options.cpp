@@ -7,7 +7,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "generator/systems/score_mod.hpp"
+#include "generator/modifiers/captured.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "workbench/files/npy.hpp"
 #include "workbench/files/trace.hpp"
 #include "workbench/problem/heads.hpp"
@@ -200,7 +201,7 @@ ProblemShape ProblemOptions::shape_from_options(const Config& resolved) const {
   shape.depth = resolved.depth;
   shape.ov_depth = resolved.ov_depth.value_or(resolved.depth);
   const OperandKind kind = resolved.operand.value_or(OperandConfig{}).kind;
-  shape.ragged = kind == OperandKind::ragged || !trace.empty() || !lengths_q.empty() || !lengths_k.empty();
+  shape.ragged = operand_form(kind).ragged_k() || !trace.empty() || !lengths_q.empty() || !lengths_k.empty();
 
   if (!trace.empty()) {
     shape.lengths_k =
@@ -317,7 +318,7 @@ void ProblemOptions::apply_scales(const Config& resolved, Workload& work) const 
 void ProblemOptions::apply_page_table(const Config& resolved, Workload& work) const {
   if (page_table.empty()) return;
   const OperandConfig operand = resolved.operand.value_or(OperandConfig{});
-  if (operand.kind != OperandKind::paged) fail("--page-table needs a config with a paged operand");
+  if (!operand_form(operand.kind).pages()) fail("--page-table needs a config with a paged operand");
   const NpyArray array = read_npy(page_table);
   if (array.shape.size() != 2 || array.shape[0] != work.shape.batch()) {
     fail(fmt::format("{}: shape {} is not [batch, max_pages] for a batch of {}", page_table,

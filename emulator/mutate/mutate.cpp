@@ -34,6 +34,8 @@ class Mutator {
   void wgmma();
   void tcgen05();
   void products();
+  void instruction_descriptor(std::size_t operand);
+  void masks(std::size_t instruction, std::size_t flag);
   void addresses(std::size_t operand);
   void groups();
   void ordering();
@@ -156,6 +158,7 @@ void Mutator::access() {
     add_if(Kind::atomic_split, "not atomic", split_atomic(*statement_, *in_));
   } else {
     add_if(Kind::strong_dropped, "made plain", plain_access(*statement_, *in_));
+    if (o == "st" && has("bulk")) change_operand(Kind::copy_bytes, "8 bytes fewer", 1, "add", "-8", true);
     const std::size_t address = o == "ld" ? 1 : 0;
     const bool shared = has("shared") || has("shared::cta");
     if ((shared || has("global")) && !has("async"))
@@ -239,6 +242,50 @@ void Mutator::wgmma() {
   }
 }
 
+/// Fields of the instruction descriptor.
+void Mutator::instruction_descriptor(std::size_t operand) {
+  const auto change = [&](const char* what, const char* operation, const char* amount) {
+    change_operand(Kind::product_changed, what, operand, operation, amount, false);
+  };
+  change("negation of A", "xor", "8192");
+  if (has("sp") && (has("kind::f16") || has("kind::tf32")))
+    change("the other column of metadata", "xor", "1");
+  if (has("kind::f8f6f4") || has("kind::i8") || has("kind::mxf8f6f4"))
+    change("another type of A", "xor", "128");
+  if (has("kind::f16") || has("kind::f8f6f4") || has("kind::i8"))
+    change("the other major of B", "xor", "65536");
+  change("16 columns fewer", "add", "-262144");
+  const Operand& given = in_->operands[operand];
+  if (given.kind == Operand::Kind::integer) {
+    const std::int64_t m = given.value >> 24 & 31;
+    add(Kind::product_changed, "half the rows",
+        statement_->with_operand(operand, std::to_string((given.value & ~(31LL << 24)) | (m / 2) << 24)));
+  }
+  if (has("block_scale") && !has("scale_vec::4X") && !has("block16"))
+    change("another scale of B", "xor", has("kind::mxf8f6f4") ? "16" : "32");
+}
+
+/// Lanes of D that stay as they are, columns of B that count as zeros, rows of A that move.
+void Mutator::masks(std::size_t instruction, std::size_t flag) {
+  if (flag == instruction + 2) {
+    std::string lanes(statement_->operands[instruction + 1]);
+    const std::size_t begin = lanes.find('{') + 1, end = lanes.find(',');
+    const std::string first = lanes.substr(begin, end - begin);
+    add(Kind::product_changed, "lane 0 of the mask flipped",
+        "{ .reg .b32 kiln_mutant; mov.b32 kiln_mutant, " + first + "; xor.b32 kiln_mutant, kiln_mutant, 1; " +
+            statement_->with_operand(instruction + 1, lanes.replace(begin, end - begin, "kiln_mutant")) +
+            " }");
+  }
+  if (has("ws") && flag + 1 < in_->operands.size() &&
+      (in_->operands[flag + 1].kind == Operand::Kind::reg || in_->operands[flag + 1].value != 0))
+    change_operand(Kind::product_changed, "first span of the zero-column mask", flag + 1, "xor",
+                   "0x100000000", true);
+  if (has("ashift")) {
+    std::string head(statement_->head());
+    add(Kind::product_changed, "A not shifted", statement_->with_head(head.erase(head.find(".ashift"), 7)));
+  }
+}
+
 /// tcgen05.mma: its descriptors, which lanes it writes, and whether it adds to D.
 void Mutator::products() {
   const std::size_t instruction = has("sp") ? 4 : 3;  // metadata come before it
@@ -246,9 +293,9 @@ void Mutator::products() {
     change_operand(Kind::operand_address, "descriptor A 32 bytes on", 1, "add", "2", true);
   change_operand(Kind::operand_address, "descriptor B 32 bytes on", 2, "add", "2", true);
   change_operand(Kind::operand_address, "swizzle bit of descriptor B", 2, "xor", "0x4000000000000000", true);
-  change_operand(Kind::product_changed, "negation of A", instruction, "xor", "8192", false);
-  if (has("sp") && (has("kind::f16") || has("kind::tf32")))
-    change_operand(Kind::product_changed, "the other column of metadata", instruction, "xor", "1", false);
+  change_operand(Kind::operand_address, "stride of descriptor B 16 bytes on", 2, "add", "0x100000000", true);
+  if (has("sp")) change_operand(Kind::operand_address, "metadata two columns on", 3, "add", "2", false);
+  instruction_descriptor(instruction);
   const bool masked = in_->operands[instruction + 1].kind == Operand::Kind::vector;
   const std::size_t flag = instruction + (has("block_scale") ? 3 : masked ? 2 : 1);
   const Operand& accumulate = in_->operands[flag];
@@ -258,6 +305,7 @@ void Mutator::products() {
   else if (!accumulate.negated)
     add(Kind::product_changed, "accumulation flipped",
         statement_->with_operand(flag, "!" + std::string(statement_->operands[flag])));
+  masks(instruction, flag);
   if (has("block_scale"))
     change_operand(Kind::product_changed, "scales of A one row on", instruction + 1, "add", "65536", false);
 }
@@ -276,7 +324,7 @@ void Mutator::tcgen05() {
               "; xor.b16 kiln_mutant, kiln_mutant, 1; " + statement_->with_operand(1, "kiln_mutant") + " }");
   } else if (has("wait::st") || has("wait::ld")) {
     remove(Kind::wait_removed);
-  } else if (has("dealloc") || has("cp")) {
+  } else if (has("dealloc") || has("cp") || has("shift")) {
     remove(Kind::tensor_memory);
   }
 }
@@ -300,11 +348,17 @@ void Mutator::fence() {
 void Mutator::visit(const Instruction& in) {
   in_ = &in;
   const std::string_view o = in.opcode;
-  static constexpr std::string_view kInteresting[] = {
-      "bar",   "barrier", "mbarrier", "fence",    "membar",   "griddepcontrol",
-      "cp",    "wgmma",   "tcgen05",  "ldmatrix", "stmatrix", "atom",
-      "red",   "ld",      "st",       "shfl",     "vote",     "match",
-      "redux", "elect",   "setp"};
+  static constexpr std::string_view kInteresting[] = {"bar",      "barrier",
+                                                      "mbarrier", "fence",
+                                                      "membar",   "griddepcontrol",
+                                                      "cp",       "wgmma",
+                                                      "tcgen05",  "ldmatrix",
+                                                      "stmatrix", "atom",
+                                                      "red",      "ld",
+                                                      "st",       "shfl",
+                                                      "vote",     "match",
+                                                      "redux",    "elect",
+                                                      "setp",     "clusterlaunchcontrol"};
   if (std::find(std::begin(kInteresting), std::end(kInteresting), o) == std::end(kInteresting)) return;
   const Statement statement(module_.text, in);
   statement_ = &statement;
@@ -322,6 +376,8 @@ void Mutator::visit(const Instruction& in) {
     wgmma();
   } else if (o == "tcgen05") {
     tcgen05();
+  } else if (o == "clusterlaunchcontrol") {
+    if (has("try_cancel")) remove(Kind::arrival_removed);
   } else if (o == "ldmatrix") {
     addresses(1);
   } else if (o == "stmatrix") {

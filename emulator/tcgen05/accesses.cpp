@@ -18,15 +18,19 @@ bool issued_after(const RaceTracker& races, const Party& before, const Party& no
 
 /// The pairs that PTX calls pipelined: "tcgen05 memory consistency model, pipelined instructions".
 bool pipelined(const Party& before, const Party& now) {
+  const bool same = before.form == now.form;
   switch (before.what) {
     case Access::accumulator:
-      return now.what == Access::shift || (now.what == Access::accumulator && before.form == now.form);
+      return now.what == Access::shift || (now.what == Access::accumulator && same);
     case Access::copy:
-      return now.what == Access::accumulator || now.what == Access::operand;
+      return now.what == Access::accumulator || now.what == Access::operand || now.what == Access::moved;
     case Access::shift:
       return true;
+    case Access::moved:
+      return now.what == Access::shift ||
+             ((now.what == Access::operand || now.what == Access::moved) && same);
     default:
-      return now.what == Access::shift;
+      return now.what == Access::shift || (now.what == Access::moved && same);
   }
 }
 
@@ -45,8 +49,9 @@ Verdict judge(const RaceTracker& races, const Party& before, const Party& now) {
   if (!in_pipe(now.what) || !issued_after(races, before, now)) return Verdict::race;
   if (pipelined(before, now)) return Verdict::ordered;
   // PTX promises nothing for these; kernels live on the pipe's reading operands in the order of issue.
-  const bool overwrites_operand =
-      before.what == Access::operand || (before.what == Access::copy && now.what == Access::copy);
+  const bool overwrites_operand = before.what == Access::operand ||
+                                  (before.what == Access::copy && now.what == Access::copy) ||
+                                  (before.what == Access::moved && now.what != Access::accumulator);
   return overwrites_operand ? Verdict::in_order_only : Verdict::race;
 }
 

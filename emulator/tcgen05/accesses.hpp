@@ -18,7 +18,8 @@ struct Warp;
 
 namespace kiln::emulator::tcgen05 {
 
-enum class Access : std::uint8_t { load, store, accumulator, operand, copy, shift };
+/// `moved` is an operand that its product shifts (.ashift).
+enum class Access : std::uint8_t { load, store, accumulator, operand, copy, shift, moved };
 inline bool in_pipe(Access a) {
   return a >= Access::accumulator;
 }
@@ -34,7 +35,7 @@ struct Party {
   std::uint32_t epoch = 0;   ///< of the thread, or of its pipe
   std::uint32_t issued = 0;  ///< the thread's epoch at issue
   std::uint32_t number = 0;  ///< of the warp's loads and stores
-  std::uint32_t form = 0;    ///< of an accumulator: equal for those that are pipelined
+  std::uint32_t form = 0;    ///< of a product's accumulator and operands: equal for those that are pipelined
 };
 
 /// How an access stands to one before it.

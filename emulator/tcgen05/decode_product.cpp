@@ -62,6 +62,14 @@ void collector_of(const Decoder& d, ProductForm& f) {
   }
 }
 
+void check_row_shift(const Decoder& d, const ProductForm& f) {
+  if (!f.shift) return;
+  if (is_block_scaled(f.shape.kind) || f.shape.ws || !f.shape.a_in_tensor_memory)
+    d.fail(".ashift is for A in tensor memory, without block scaling and .ws, not for");
+  if (f.collector == Collector::fill || f.collector == Collector::use)
+    d.fail(".ashift and a collector that keeps A exclude each other in");
+}
+
 void check_modifiers(const Decoder& d, const ProductForm& f) {
   const bool scaled = is_block_scaled(f.shape.kind);
   const auto known = [&](std::string_view m) {
@@ -79,7 +87,7 @@ void check_modifiers(const Decoder& d, const ProductForm& f) {
   if (scaled && !d.has("block_scale")) d.fail("missing .block_scale in");
   if (f.shape.ws && (f.shape.group == 2 || scaled))
     d.fail(scaled ? ".ws has no block scaling in" : ".ws has no cta_group::2 in");
-  if (f.shift) d.fail("the emulated device has no .ashift of");
+  check_row_shift(d, f);
   if (f.shape.kind == MmaKind::i8 && d.module.target.starts_with("sm_103"))
     d.fail("sm_103 has no kind::i8 of");
 }

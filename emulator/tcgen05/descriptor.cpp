@@ -72,6 +72,7 @@ std::string decode_dense(const MmaShape& shape, std::uint32_t bits, InstructionD
   if (field(bits, 29, 1) != 0) return wrong("bit 29", 1, "must be 0");
   if (!shape.ws && field(bits, 30, 2) != 0)
     return wrong("maximum shift (bits 30-31)", field(bits, 30, 2), "tcgen05.mma.ws alone has it");
+  if (const std::uint32_t code = field(bits, 30, 2); code != 0) out.most_shift = 4u << code;
   if (kind == MmaKind::i8 && (out.negate_a || out.negate_b))
     return wrong("negate (bits 13-14)", field(bits, 13, 2), "integers have no negation");
   return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "emulator/tcgen05/elements.hpp"
@@ -45,6 +46,7 @@ struct InstructionDescriptor {
   bool saturate = false;
   bool ue8m0 = false;                        ///< type of block scales
   std::uint32_t factor_a = 0, factor_b = 0;  ///< first byte of the cell with a row's scales
+  std::uint32_t most_shift = 0;              ///< of B's columns, with .ws
   std::uint32_t selector = 0;                ///< of a sparse A: which of two columns holds the metadata
   bool operator==(const InstructionDescriptor&) const = default;
 };
@@ -75,5 +77,9 @@ const OperandLayout& matrix_layout(std::uint64_t descriptor, const OperandExtent
 OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major, std::uint32_t chunks = 2);
 /// Bytes of shared memory that an operand covers: sorted, disjoint; appended.
 void matrix_footprint(std::uint64_t descriptor, const OperandExtent& extent, std::vector<ByteRange>& out);
+/// The same of the chunks (outer, inner) that `counts` names.
+void part_footprint(std::uint64_t descriptor, const OperandExtent& extent,
+                    const std::function<bool(std::uint32_t, std::uint32_t)>& counts,
+                    std::vector<ByteRange>& out);
 
 }  // namespace kiln::emulator::tcgen05

@@ -32,6 +32,14 @@ bool read_matrix(Warp& w, const Op& op, int lane, std::uint64_t bits, const char
   return text.empty() || refuse(w, op, lane, "tcgen05-descriptor", name + (" " + show(bits)) + ": " + text);
 }
 
+/// What shapes .ashift does not have; empty: it has this one.
+std::string check_row_shift(const MmaCall& c) {
+  const int most = 128 * c.shape.group;
+  if (!c.shift_a || c.i.m == most || (c.shape.group == 2 && !c.shape.sparse)) return {};
+  return "M (bits 24-28) = " + std::to_string(c.i.m) + ", must be " + std::to_string(most) + " with .ashift" +
+         (c.shape.group == 2 ? " of a sparse pair" : "");
+}
+
 /// Reads the operands of a lane; false (reported): the hardware has no such instruction.
 bool read_call(Warp& w, const Op& op, int lane, MmaCall& c) {
   const auto& f = *static_cast<const ProductForm*>(op.aux);
@@ -54,8 +62,14 @@ bool read_call(Warp& w, const Op& op, int lane, MmaCall& c) {
   if (f.shape.sparse) c.metadata = static_cast<std::uint32_t>(value_of(w, f.metadata, lane));
   for (std::size_t i = 0; i < f.disabled.size(); ++i)
     c.disabled[i / 4].words[i / 2 % 2] |= w.value(f.disabled[i], 4, lane) << 32 * (i % 2);
-  if (f.zero_mask != kNoRef && w.value(f.zero_mask, 8, lane) != 0)
-    return refuse(w, op, lane, "tcgen05-descriptor", "the emulated device has no zero-column mask but 0");
+  if (f.zero_mask != kNoRef) {
+    const std::uint64_t mask = w.value(f.zero_mask, 8, lane);
+    if (const std::string text = decode_zero_columns(mask, c.i, c.zero_columns); !text.empty())
+      return refuse(w, op, lane, "tcgen05-descriptor", show(mask) + ": " + text);
+  }
+  c.shift_a = f.shift;
+  if (const std::string text = check_row_shift(c); !text.empty())
+    return refuse(w, op, lane, "tcgen05-descriptor", show(bits) + ": " + text);
   if (!f.shape.a_in_tensor_memory && !read_matrix(w, op, lane, c.desc_a, "A", c.i.a, c.i.mn_major_a))
     return false;
   if (!read_matrix(w, op, lane, c.desc_b, "B", c.i.b, c.i.mn_major_b, f.shape.sparse ? 64 : 32)) return false;
@@ -167,12 +181,12 @@ void note_product(const Issue& i, const MmaCall& c) {
       note_shared(i, *b, ranges, "A");
       ranges.clear();
     }
-    matrix_footprint(c.desc_b, extent_of_b(c), ranges);
+    footprint_of_b(c, ranges);
     note_shared(i, *b, ranges, "B");
   }
   const auto read = [&](const Rectangle& r, const char* what) {
     check_written(i, r, what);
-    note_all(i, r, i.party(Access::operand, false));
+    note_all(i, r, i.party(Access::operand, false, form_of(c)));
   };
   if (c.shape.a_in_tensor_memory) read(cells_of_a(c), "A");
   if (c.shape.sparse) read(cells_of_metadata(c), "metadata of A");
@@ -189,6 +203,7 @@ void note_product(const Issue& i, const MmaCall& c) {
     note(*i.ctas[r], d, p);
     cta_of(*i.ctas[r]).memory.mark_written(d);
   }
+  if (c.shift_a) note_all(i, cells_of_a(c), i.party(Access::moved, true, form_of(c)));
 }
 
 /// Fills in the lane's part of an issue; false (reported): it cannot be.

@@ -43,6 +43,17 @@ std::uint32_t chunk_address(const MatrixDescriptor& d, bool mn_major, std::uint3
   return swizzled(d, address) % kDescriptorSpace;
 }
 
+std::vector<ByteRange> merged(std::vector<std::uint32_t> chunks) {
+  std::sort(chunks.begin(), chunks.end());
+  std::vector<ByteRange> ranges;
+  for (const std::uint32_t chunk : chunks)
+    if (!ranges.empty() && ranges.back().end >= chunk)
+      ranges.back().end = std::max(ranges.back().end, chunk + 16);
+    else
+      ranges.push_back({chunk, chunk + 16});
+  return ranges;
+}
+
 OperandLayout build(std::uint64_t descriptor, const OperandExtent& extent) {
   MatrixDescriptor d;
   (void)decode_matrix(descriptor, d);
@@ -52,13 +63,7 @@ OperandLayout build(std::uint64_t descriptor, const OperandExtent& extent) {
   for (std::uint32_t i = 0; i < extent.outer; ++i)
     for (std::uint32_t j = 0; j < extent.inner; ++j)
       layout.chunks.push_back(chunk_address(d, extent.mn_major, i, j));
-  std::vector<std::uint32_t> sorted = layout.chunks;
-  std::sort(sorted.begin(), sorted.end());
-  for (const std::uint32_t chunk : sorted)
-    if (!layout.ranges.empty() && layout.ranges.back().end >= chunk)
-      layout.ranges.back().end = std::max(layout.ranges.back().end, chunk + 16);
-    else
-      layout.ranges.push_back({chunk, chunk + 16});
+  layout.ranges = merged(layout.chunks);
   return layout;
 }
 
@@ -94,6 +99,19 @@ OperandExtent extent_of(Element type, std::uint32_t rows, int k, bool mn_major, 
 
 void matrix_footprint(std::uint64_t descriptor, const OperandExtent& extent, std::vector<ByteRange>& out) {
   add_footprint(matrix_layout(descriptor, extent), layout_base(descriptor), out);
+}
+
+void part_footprint(std::uint64_t descriptor, const OperandExtent& extent,
+                    const std::function<bool(std::uint32_t, std::uint32_t)>& counts,
+                    std::vector<ByteRange>& out) {
+  const OperandLayout& whole = matrix_layout(descriptor, extent);
+  OperandLayout part;
+  for (std::uint32_t outer = 0; outer < extent.outer; ++outer)
+    for (std::uint32_t inner = 0; inner < extent.inner; ++inner)
+      if (counts(outer, inner))
+        part.chunks.push_back(whole.chunks[std::size_t{outer} * extent.inner + inner]);
+  part.ranges = merged(part.chunks);
+  add_footprint(part, layout_base(descriptor), out);
 }
 
 }  // namespace kiln::emulator::tcgen05

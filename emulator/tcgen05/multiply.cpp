@@ -47,9 +47,14 @@ Operand operand_a(const MmaCall& c) {
 }
 Operand operand_b(const MmaCall& c) {
   const bool padded = is_narrow(c.i.b) && !is_four_bit(c.shape.kind);
-  return {
-      c.i.b,         c.i.mn_major_b, c.i.negate_b,  padded, static_cast<std::uint32_t>(c.i.n / c.shape.group),
-      k_of(c.shape), c.desc_b,       extent_of_b(c)};
+  return {c.i.b,
+          c.i.mn_major_b,
+          c.i.negate_b,
+          padded,
+          static_cast<std::uint32_t>(c.i.n / c.shape.group) + c.zero_columns.shift,
+          k_of(c.shape),
+          c.desc_b,
+          extent_of_b(c)};
 }
 
 bool is_half(Element type) {
@@ -159,9 +164,27 @@ void expand_a(const MmaCall& c, const Placement& p, const Cta& cta, RowPanel& a)
     }
 }
 
+/// B with its columns shifted, and zeros for those that the mask names.
+void load_masked_b(const MmaCall& c, const Operand& o, const Cta& cta, float* panel) {
+  const std::size_t k = static_cast<std::size_t>(o.k), n = static_cast<std::size_t>(c.i.n),
+                    stride = (o.rows + std::size_t{15}) / 16 * 16;
+  std::vector<float> whole(k * stride);
+  gather_columns(o, Chunks(o.descriptor, o.extent, cta.shared), whole.data(), stride);
+  for (std::size_t i = 0; i < k; ++i)
+    for (std::size_t j = 0; j < n; ++j)
+      panel[i * n + j] = c.zero_columns.has(static_cast<std::uint32_t>(j))
+                             ? 0.0F
+                             : whole[i * stride + c.zero_columns.shift + j];
+}
+
 void load_b(const MmaCall& c, std::span<const Cta> ctas, float* panel) {
   const Operand o = operand_b(c);
   const auto n = static_cast<std::size_t>(c.i.n);
+  if (c.zero_columns.any()) {
+    load_masked_b(c, o, ctas[0], panel);
+    if (c.i.negate_b) negate(panel, n * static_cast<std::size_t>(o.k));
+    return;
+  }
   for (std::size_t r = 0; r < ctas.size(); ++r)
     gather_columns(o, Chunks(o.descriptor, o.extent, ctas[r].shared), panel + r * o.rows, n);
   if (c.i.negate_b) negate(panel, n * static_cast<std::size_t>(o.k));

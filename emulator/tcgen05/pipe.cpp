@@ -32,7 +32,9 @@ std::uint64_t contents_of(const PipeOp& o, const std::vector<Cta>& ctas) {
       continue;
     }
     std::vector<ByteRange> ranges;
-    matrix_footprint(of_a ? c.desc_a : c.desc_b, of_a ? extent_of_a(c) : extent_of_b(c), ranges);
+    MmaCall reused = c;  // a buffer has the columns of every shift
+    reused.zero_columns.shift = c.i.most_shift;
+    matrix_footprint(of_a ? c.desc_a : c.desc_b, of_a ? extent_of_a(c) : extent_of_b(reused), ranges);
     for (const ByteRange& r : ranges)
       for (std::uint32_t i = r.begin; i < r.end && i < cta.shared.size(); ++i) add(cta.shared[i]);
   }
@@ -101,6 +103,8 @@ void run(Cluster& c, Pipe& pipe, const PipeOp& o) {
       if (c.findings && o.product.shape.sparse) check_sparsity(o, ctas);
       trace_product(o);
       multiply(o.product, ctas);
+      for (const Cta& cta : ctas)
+        if (o.product.shift_a) shift_down(*cta.tensor, o.product.a & 0xffff);
       c.counters.matrix_flops += std::uint64_t{2} * static_cast<unsigned>(o.product.i.m) *
                                  static_cast<unsigned>(o.product.i.n) *
                                  static_cast<unsigned>(k_of(o.product.shape.kind));

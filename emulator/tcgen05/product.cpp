@@ -91,8 +91,25 @@ OperandExtent extent_of_a(const MmaCall& c) {
   return extent_of(c.i.a, rows_of(c), k_of(c.shape.kind), c.i.mn_major_a);
 }
 OperandExtent extent_of_b(const MmaCall& c) {
-  return extent_of(c.i.b, static_cast<std::uint32_t>(c.i.n / c.shape.group), k_of(c.shape), c.i.mn_major_b,
-                   c.shape.sparse ? 4 : 2);
+  return extent_of(c.i.b, static_cast<std::uint32_t>(c.i.n / c.shape.group) + c.zero_columns.shift,
+                   k_of(c.shape), c.i.mn_major_b, c.shape.sparse ? 4 : 2);
+}
+
+void footprint_of_b(const MmaCall& c, std::vector<ByteRange>& out) {
+  const OperandExtent e = extent_of_b(c);
+  const ZeroColumns& z = c.zero_columns;
+  if (!z.any()) return matrix_footprint(c.desc_b, e, out);
+  const std::uint32_t per_chunk = e.mn_major ? static_cast<std::uint32_t>(128 / bits_of(c.i.b)) : 1,
+                      n = static_cast<std::uint32_t>(c.i.n);
+  part_footprint(
+      c.desc_b, e,
+      [&](std::uint32_t outer, std::uint32_t inner) {
+        const std::uint32_t first = (e.mn_major ? inner : outer) * per_chunk;
+        for (std::uint32_t column = first; column < first + per_chunk; ++column)
+          if (column >= z.shift && column - z.shift < n && !z.has(column - z.shift)) return true;
+        return false;
+      },
+      out);
 }
 
 }  // namespace kiln::emulator::tcgen05

@@ -9,6 +9,7 @@
 
 #include "emulator/tcgen05/descriptor.hpp"
 #include "emulator/tcgen05/memory.hpp"
+#include "emulator/tcgen05/zero_columns.hpp"
 
 namespace kiln::emulator::tcgen05 {
 
@@ -18,9 +19,11 @@ struct MmaCall {
   MmaShape shape;
   InstructionDescriptor i;
   bool accumulate = true;
-  int scale_d = 0;  ///< D * 2^-scale_d before the sum
+  bool shift_a = false;  ///< then the rows of A move down in tensor memory, as tcgen05.shift moves them
+  int scale_d = 0;       ///< D * 2^-scale_d before the sum
   std::uint32_t d = 0, a = 0, scale_a = 0, scale_b = 0, metadata = 0;
   std::uint64_t desc_a = 0, desc_b = 0;
+  ZeroColumns zero_columns;
   std::array<LaneMask, 2> disabled{};  ///< lanes of D that are not written, by CTA of the pair
 };
 
@@ -47,6 +50,8 @@ Rectangle cells_of_scales(const MmaCall& c, bool of_a);
 Rectangle cells_of_metadata(const MmaCall& c);
 OperandExtent extent_of_a(const MmaCall& c);
 OperandExtent extent_of_b(const MmaCall& c);
+/// Bytes of shared memory with the columns of B that count.
+void footprint_of_b(const MmaCall& c, std::vector<ByteRange>& out);
 
 /// One CTA of the group: its tensor memory and the shared memory that descriptors address.
 struct Cta {

@@ -239,8 +239,9 @@ void note(const Block& cta, const Rectangle& r, const Party& party) {
   Cluster& c = *cta.cluster;
   if (c.races == nullptr) return;
   const auto verb = [](const Party& p) {
-    static constexpr const char* kNames[] = {"tcgen05.ld",  "tcgen05.st", "the accumulator of tcgen05.mma",
-                                             "tcgen05.mma", "tcgen05.cp", "tcgen05.shift"};
+    static constexpr const char* kNames[] = {
+        "tcgen05.ld", "tcgen05.st",    "the accumulator of tcgen05.mma", "tcgen05.mma",
+        "tcgen05.cp", "tcgen05.shift", "A of tcgen05.mma.ashift"};
     return kNames[static_cast<std::size_t>(p.what)];
   };
   c.tensor->cta[cta.rank].accesses.note(
@@ -257,8 +258,8 @@ void note(const Block& cta, const Rectangle& r, const Party& party) {
         f.other = site_of(*before.warp, *before.op, before.lane);
         if (v == Verdict::in_order_only) {
           f.severity = Severity::note;
-          f.message = what + ", which " + verb(before) +
-                      " reads: only the order of issue keeps them apart, which PTX does not promise";
+          f.message = what + ", which " + verb(before) + (before.write ? " writes" : " reads") +
+                      ": only the order of issue keeps them apart, which PTX does not promise";
         } else {
           f.message = what + ", unordered with " + verb(before) + " of warp " +
                       std::to_string(before.warp->index) + " that " + (before.write ? "writes" : "reads") +

@@ -1,5 +1,5 @@
-// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col, and the emulated device's
-// 128-byte format.
+// Encoding of tensor maps: the checks of cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide,
+// and the emulated device's 128-byte format.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -25,6 +25,7 @@ struct Encoded {
   std::uint8_t type, rank, interleave, swizzle, oob_fill, mode;
   std::int16_t lower_corner[3], upper_corner[3];
   std::uint8_t address_bit;  // 1 where kClearedBit of the address is set
+  std::uint8_t atomicity;    // of the swizzle: tensormap.replace sets it apart from the mode
 };
 static_assert(sizeof(Encoded) <= 128);
 /// tensormap.replace.elemtype has its own numbers (PTX ISA, "tensormap.replace"), not those of
@@ -34,6 +35,11 @@ constexpr TensorType kPtxElementTypes[] = {
     TensorType::u64,      TensorType::s64,          TensorType::f16,           TensorType::f32,
     TensorType::f32_ftz,  TensorType::f64,          TensorType::bf16,          TensorType::tf32,
     TensorType::tf32_ftz, TensorType::u4x16_align8, TensorType::u4x16_align16, TensorType::u6x16_align16};
+/// Swizzles of 128 bytes by atomicity: 16 bytes, 32, 32 with the halves of 16 exchanged, 64.
+constexpr Swizzle kAtomicities[] = {Swizzle::b128, Swizzle::b128_atom32, Swizzle::b128_atom32_flip8,
+                                    Swizzle::b128_atom64};
+/// Atoms beside a mode that has none.
+constexpr auto kNoSwizzle = static_cast<Swizzle>(7);
 constexpr std::uint64_t kMagic = 0x70616d3172736e74ull;
 constexpr std::uint64_t kClearedBit = 1ull << 21;
 
@@ -45,7 +51,10 @@ Encoded pack(const TensorMapRequest& request) {
   e.type = static_cast<std::uint8_t>(request.type);
   e.rank = static_cast<std::uint8_t>(request.rank);
   e.interleave = static_cast<std::uint8_t>(request.interleave);
-  e.swizzle = static_cast<std::uint8_t>(request.swizzle);
+  const bool atoms = request.swizzle > Swizzle::b128;
+  e.swizzle = static_cast<std::uint8_t>(atoms ? Swizzle::b128 : request.swizzle);
+  e.atomicity = static_cast<std::uint8_t>(
+      atoms ? static_cast<unsigned>(request.swizzle) - static_cast<unsigned>(Swizzle::b128) : 0);
   e.oob_fill = static_cast<std::uint8_t>(request.oob_fill);
   e.mode = static_cast<std::uint8_t>(request.mode);
   for (std::size_t i = 0; i < 3; ++i) {
@@ -112,21 +121,22 @@ std::string check_packed(const TensorMapRequest& r) {
   return {};
 }
 
-/// What cuTensorMapEncodeIm2col asks for besides.
-std::string check_images(const TensorMapRequest& r) {
-  if (r.rank < 3) return "im2col maps need tensorRank 3 to 5";
-  if (r.interleave != TensorInterleave::none)
-    return "im2col maps of interleaved layouts are not there";  // what they mean is in no public text
-  if (r.box[0] == 0 || r.box[0] > 256)
-    return "channelsPerPixel = " + std::to_string(r.box[0]) + ": must be 1 to 256";
-  if (r.box[1] == 0 || r.box[1] > 1024)
-    return "pixelsPerColumn = " + std::to_string(r.box[1]) + ": must be 1 to 1024";
-  const std::int32_t limit = r.rank == 3 ? 32768 : r.rank == 4 ? 128 : 16;
+std::string check_enumerators(const TensorMapRequest& r) {
+  if (r.type > TensorType::u6x16_align16) return "tensorDataType is not an enumerator";
+  if (r.swizzle > Swizzle::b128_atom64)
+    return "swizzle atoms of 32 and 64 bytes are of the 128B swizzle only";
+  return {};
+}
+
+/// Corners of the bounding box: of W, H, D, or of W alone.
+std::string check_corners(const TensorMapRequest& r) {
+  const bool wide = is_wide(r.mode);
+  const std::int32_t limit = wide || r.rank == 3 ? 32768 : r.rank == 4 ? 128 : 16;
   const std::string range = "must be " + std::to_string(-limit) + " to " + std::to_string(limit - 1);
   const auto corner = [&](const char* what, std::size_t i, std::int32_t value) {
     return std::string(what) + "[" + std::to_string(i) + "] = " + std::to_string(value) + ": ";
   };
-  for (std::size_t i = 0; i + 2 < r.rank; ++i) {
+  for (std::size_t i = 0; i + 2 < (wide ? 3 : r.rank); ++i) {
     const std::int32_t low = r.lower_corner[i], high = r.upper_corner[i];
     if (low < -limit || low >= limit) return corner("pixelBoxLowerCorner", i, low) + range;
     if (high < -limit || high >= limit) return corner("pixelBoxUpperCorner", i, high) + range;
@@ -134,6 +144,67 @@ std::string check_images(const TensorMapRequest& r) {
       return corner("pixelBoxUpperCorner", i, high) + "the bounding box is empty";
   }
   return {};
+}
+
+/// What cuTensorMapEncodeIm2col and cuTensorMapEncodeIm2colWide ask for besides.
+std::string check_images(const TensorMapRequest& r) {
+  if (r.rank < 3) return "im2col maps need tensorRank 3 to 5";
+  if (r.interleave != TensorInterleave::none)
+    return "im2col maps of interleaved layouts are not there";  // what they mean is in no public text
+  if (r.box[0] == 0 || r.box[0] > 256)
+    return "channelsPerPixel = " + std::to_string(r.box[0]) + ": must be 1 to 256";
+  if (r.mode != TensorMapMode::im2col_w128 && (r.box[1] == 0 || r.box[1] > 1024))
+    return "pixelsPerColumn = " + std::to_string(r.box[1]) + ": must be 1 to 1024";
+  if (is_wide(r.mode) && r.swizzle != Swizzle::b64 && r.swizzle != Swizzle::b128 &&
+      r.swizzle != Swizzle::b128_atom32)
+    return "swizzle must be 64B, 128B or 128B with atoms of 32 bytes in im2col::w maps";
+  return check_corners(r);
+}
+
+/// What the bytes hold; `swizzle` is the mode without its atomicity.
+std::optional<TensorMapRequest> unpack(const Encoded& e) {
+  if (e.magic != kMagic || e.rank < 1 || e.rank > 5 || e.mode > 3 || e.swizzle > 3 || e.atomicity > 3)
+    return std::nullopt;
+  TensorMapRequest r;
+  r.type = static_cast<TensorType>(e.type);
+  r.rank = e.rank;
+  r.address = e.address | (e.address_bit != 0 ? kClearedBit : 0);
+  r.interleave = static_cast<TensorInterleave>(e.interleave);
+  r.swizzle = static_cast<Swizzle>(e.swizzle);
+  r.oob_fill = static_cast<OobFill>(e.oob_fill);
+  r.mode = static_cast<TensorMapMode>(e.mode);
+  std::copy_n(e.lower_corner, 3, r.lower_corner.begin());
+  std::copy_n(e.upper_corner, 3, r.upper_corner.begin());
+  for (std::size_t i = 0; i < 5; ++i) {
+    r.dims[i] = e.dims[i];
+    r.box[i] = static_cast<std::uint16_t>(e.box_minus_one[i] + 1);
+    r.element_strides[i] = e.element_strides[i];
+    if (i < 4) r.strides[i] = e.strides[i];
+  }
+  return r;
+}
+/// What tensormap.replace may set a field to, at most.
+std::uint64_t largest_value(TensorMapField field) {
+  switch (field) {
+    case TensorMapField::rank:
+      return 4;
+    case TensorMapField::elemtype:
+      return std::size(kPtxElementTypes) - 1;
+    case TensorMapField::interleave_layout:
+      return 2;
+    case TensorMapField::swizzle_mode:
+    case TensorMapField::swizzle_atomicity:
+      return 3;
+    case TensorMapField::fill_mode:
+      return 1;
+    default:
+      return ~std::uint64_t{0};
+  }
+}
+Encoded raw(std::span<const std::byte, 128> map) {
+  Encoded e;
+  std::memcpy(&e, map.data(), sizeof e);
+  return e;
 }
 
 /// A map can be made from nothing, field by field: zeros are a map of zeros.
@@ -170,14 +241,14 @@ std::uint32_t bytes_of(TensorType type) {
 }
 
 std::string check_tensor_map(const TensorMapRequest& r) {
-  if (r.type > TensorType::u6x16_align16) return "tensorDataType is not an enumerator";
+  if (std::string text = check_enumerators(r); !text.empty()) return text;
   if (r.rank < 1 || r.rank > 5) return "tensorRank = " + std::to_string(r.rank) + ": must be 1 to 5";
   if (r.interleave != TensorInterleave::none && r.rank < 3) return "interleaved layouts need tensorRank >= 3";
   const std::uint64_t alignment = r.interleave == TensorInterleave::b32 ? 32 : 16;
   if (r.address % alignment != 0)
     return "globalAddress must be aligned to " + std::to_string(alignment) + " bytes";
   if (std::string text = check_dimensions(r); !text.empty()) return text;
-  if (r.mode == TensorMapMode::im2col)
+  if (r.mode != TensorMapMode::tiled)
     if (std::string text = check_images(r); !text.empty()) return text;
   if (std::string text = check_packed(r); !text.empty()) return text;
   const std::uint32_t inner = shared_bytes(r.type, r.box[0]);
@@ -208,42 +279,28 @@ TensorMapBytes encode_tensor_map(const TensorMapRequest& request) {
 }
 
 std::optional<TensorMapRequest> decode_tensor_map(std::span<const std::byte, 128> map) {
-  Encoded e;
-  std::memcpy(&e, map.data(), sizeof e);
-  if (e.magic != kMagic || e.rank < 1 || e.rank > 5 || e.mode > 1) return std::nullopt;
-  TensorMapRequest r;
-  r.type = static_cast<TensorType>(e.type);
-  r.rank = e.rank;
-  r.address = e.address | (e.address_bit != 0 ? kClearedBit : 0);
-  r.interleave = static_cast<TensorInterleave>(e.interleave);
-  r.swizzle = static_cast<Swizzle>(e.swizzle);
-  r.oob_fill = static_cast<OobFill>(e.oob_fill);
-  r.mode = static_cast<TensorMapMode>(e.mode);
-  std::copy_n(e.lower_corner, 3, r.lower_corner.begin());
-  std::copy_n(e.upper_corner, 3, r.upper_corner.begin());
-  for (std::size_t i = 0; i < 5; ++i) {
-    r.dims[i] = e.dims[i];
-    r.box[i] = static_cast<std::uint16_t>(e.box_minus_one[i] + 1);
-    r.element_strides[i] = e.element_strides[i];
-    if (i < 4) r.strides[i] = e.strides[i];
-  }
+  const Encoded e = raw(map);
+  std::optional<TensorMapRequest> r = unpack(e);
+  if (r && e.atomicity != 0)
+    r->swizzle = r->swizzle == Swizzle::b128 ? kAtomicities[e.atomicity] : kNoSwizzle;
   return r;
 }
 
 bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField field, std::uint32_t ordinal,
                               std::uint64_t value) {
-  const std::optional<TensorMapRequest> decoded = decode_tensor_map(map);
+  const std::optional<TensorMapRequest> decoded = unpack(raw(map));
+  std::uint8_t atomicity = decoded ? raw(map).atomicity : std::uint8_t{0};
   if (decoded ? decoded->mode != TensorMapMode::tiled : !is_blank(map)) return false;
   TensorMapRequest r = decoded ? *decoded : blank_map();
   const bool has_ordinal = field == TensorMapField::box_dim || field == TensorMapField::global_dim ||
                            field == TensorMapField::global_stride || field == TensorMapField::element_stride;
   if (has_ordinal && ordinal >= (field == TensorMapField::global_stride ? 4u : 5u)) return false;
+  if (value > largest_value(field)) return false;
   switch (field) {
     case TensorMapField::global_address:
       r.address = value;
       break;
     case TensorMapField::rank:
-      if (value > 4) return false;
       r.rank = static_cast<std::uint32_t>(value) + 1;
       break;
     case TensorMapField::box_dim:
@@ -259,23 +316,23 @@ bool replace_tensor_map_field(std::span<std::byte, 128> map, TensorMapField fiel
       r.element_strides[ordinal] = static_cast<std::uint32_t>(value);
       break;
     case TensorMapField::elemtype:
-      if (value >= std::size(kPtxElementTypes)) return false;
       r.type = kPtxElementTypes[value];
       break;
     case TensorMapField::interleave_layout:
-      if (value > 2) return false;
       r.interleave = static_cast<TensorInterleave>(value);
       break;
     case TensorMapField::swizzle_mode:
-      if (value > 3) return false;
       r.swizzle = static_cast<Swizzle>(value);
       break;
     case TensorMapField::fill_mode:
-      if (value > 1) return false;
       r.oob_fill = static_cast<OobFill>(value);
       break;
+    case TensorMapField::swizzle_atomicity:
+      atomicity = static_cast<std::uint8_t>(value);
+      break;
   }
-  const Encoded encoded = pack(r);
+  Encoded encoded = pack(r);
+  encoded.atomicity = atomicity;
   std::memcpy(map.data(), &encoded, sizeof encoded);
   return true;
 }

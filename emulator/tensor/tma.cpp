@@ -131,7 +131,7 @@ std::uint32_t shared_bytes(TensorType type, std::uint32_t count) {
 
 std::uint32_t box_bytes(const TensorMapRequest& map) {
   std::uint32_t bytes = shared_bytes(map.type, map.box[0]);
-  if (map.mode == TensorMapMode::im2col) return bytes * map.box[1];
+  if (map.mode != TensorMapMode::tiled) return bytes * map.box[1];
   for (std::uint32_t i = 1; i < map.rank; ++i) bytes *= visited(map, i);
   return bytes;
 }

@@ -40,7 +40,8 @@ enum class TensorMapField : std::uint8_t {
   elemtype,
   interleave_layout,
   swizzle_mode,
-  fill_mode
+  fill_mode,
+  swizzle_atomicity
 };
 /// Sets one field (ordinal: the dimension, where the field has one; rank: the value is rank - 1, as in PTX).
 /// No checks but the ordinal's and the enumerators' ranges: returns false when they are broken or the bytes
@@ -95,6 +96,13 @@ void im2col_runs(const TensorMapRequest& map, std::span<const std::int32_t> coor
 /// As check_coordinates: the filter's corner has to be in the bounding box, and offsets fit 16, 8 or 5 bits by rank.
 std::string check_im2col(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
                          std::span<const std::uint16_t> offsets);
+/// The same of im2col::w and im2col::w::128. `info` is {wHalo, wOffset}: `add_halo` says what is wrong with it, or counts
+/// the halo's pixels to those of a column, box[1], as the two others want it.
+std::string add_halo(TensorMapRequest& map, std::span<const std::uint16_t> info);
+std::string check_im2col_wide(const TensorMapRequest& map, std::span<const std::int32_t> coordinates);
+void im2col_wide_runs(const TensorMapRequest& map, std::span<const std::int32_t> coordinates,
+                      std::span<const std::uint16_t> info, std::uint32_t shared_address,
+                      std::vector<BoxRun>& out);
 /// The rows of a copy's image in shared memory, one below the other: box[0] elements from coordinate `begin` of
 /// dimension 0 on, each row cut where the tensor and the swizzle cut it.
 class ImageRows {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "generator/config/rope.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln {
 namespace {
@@ -30,6 +31,19 @@ std::array<int, 3> amd_shape(const Config& c) {
   return {32, 32, 64};
 }
 
+/// Waves along the keys of decode: four, or two where V's rows would leave a wave fewer columns than its loads
+/// transpose at once.
+int decode_waves(const Config& c) {
+  const bool gfx950 = c.target == Target::gfx950, alias = *c.v_from_k;
+  // Without full_kv they share each block of V, in units of what a load transposes.
+  const int unit = gfx950 ? 16 : is_fp8(c.dtype) ? 64 : 32;
+  if (!*c.full_kv) return std::clamp(*c.bk_smem / unit, 1, 4);
+  const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;    // 192: whole blocks for two waves
+  const bool tiles = alias || *c.ov_depth != c.depth || c.depth == 192;  // cdna_decode: whole blocks of V
+  if (is_fp8(c.dtype) && (!gfx950 || tiles)) return std::clamp(*c.ov_depth / 64, 1, 4);
+  return alias || odd_share || (!gfx950 && *c.ov_depth < 128) ? 2 : 4;
+}
+
 /// Tiles of the reference kernels, with the smaller ones that the 64 KiB of LDS of gfx90a and gfx942 take.
 void fill_amd(Config& c) {
   const bool prefill = c.operation == Operation::prefill;
@@ -43,16 +57,15 @@ void fill_amd(Config& c) {
   fill(c.full_kv, !prefill || gfx950 || c.depth <= 256 || alias);
   const bool blocks = !*c.full_kv;
   // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks.
-  const bool wide_rows = c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
-                         (gfx950    ? blocks || (alias && !prefill)
-                          : prefill ? blocks || (columns <= 128 && !alias)
-                                    : false);
+  const bool wide_rows =
+      c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
+      (gfx950 ? blocks || (alias && !prefill) : blocks || (prefill && columns <= 128 && !alias));
   fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
   const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
   fill(c.bk_smem, halves ? 64 : *c.BK);
   // FP8 under a wider Q passes through registers, and so do pages with fewer rows than a direct copy's.
   const int page_bytes = c.operand->page_size.value_or(0) * *c.bk_smem * static_cast<int>(size_of(c.dtype));
-  const bool scattered = c.operand->kind == OperandKind::paged && page_bytes % 256 != 0;
+  const bool scattered = operand_form(c.operand->kind).pages() && page_bytes % 256 != 0;
   fill(c.dma, size_of(*c.kv_dtype) < size_of(c.dtype) || scattered ? "reg_staged" : "lds_direct");
   const bool staged = *c.dma == "reg_staged";  // tiles under way are in registers: one stage serves
   if (prefill) {
@@ -71,15 +84,11 @@ void fill_amd(Config& c) {
     // Latent rows serve many heads: two row tiles of waves share them.
     fill(c.BM, alias ? 2 * *c.WM : *c.WM);
     // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
-    const bool whole = columns > 256 && !alias && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
+    const bool whole =
+        columns > 256 && !alias && !blocks && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
     const int keys = whole ? 32 : gfx950 ? (alias ? 64 : 128) : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
     fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
-    // Four waves, or two where V's rows would leave a wave fewer columns than its loads turn at once.
-    const bool odd_share = *c.ov_depth > 128 && *c.ov_depth % 128 != 0;    // 192: whole blocks for two waves
-    const bool tiles = alias || *c.ov_depth != c.depth || c.depth == 192;  // cdna_decode: whole blocks of V
-    const int waves = is_fp8(c.dtype) && (!gfx950 || tiles) ? std::clamp(*c.ov_depth / 64, 1, 4)
-                      : alias || odd_share || (!gfx950 && *c.ov_depth < 128) ? 2
-                                                                             : 4;
+    const int waves = decode_waves(c);
     const int share = *c.BN / waves;
     fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
   }
@@ -128,7 +137,8 @@ Config with_shared_defaults(Config c) {
   fill(c.cache_depth, *c.head_dim_offset + row_elements(c));
   fill(c.v_from_k, false);
   fill(c.operand, OperandConfig{});
-  if (c.operand->kind == OperandKind::paged) fill(c.operand->page_size, 128);
+  if (const OperandForm& form = operand_form(c.operand->kind); form.pages())
+    fill(c.operand->page_size, form.fixed_page > 0 ? form.fixed_page : 128);
   fill(c.mask, MaskConfig{});
   fill(c.score_mod, ScoreMod{});
   fill(c.sink, false);

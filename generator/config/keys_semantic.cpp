@@ -6,11 +6,12 @@
 #include "generator/config/key_makers.hpp"
 #include "generator/expression/expression.hpp"
 #include "generator/masks/sized.hpp"
+#include "generator/modifiers/modifier.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln::keys {
 namespace {
 
-constexpr std::string_view kOperandNames[] = {"contiguous", "ragged", "paged", "continuous"};
 constexpr std::string_view kGranularities[] = {"per_tensor", "per_head", "per_sequence", "per_token"};
 constexpr std::string_view kScaleTypes[] = {"f32"};  // what every kernel reads
 constexpr std::string_view kScaleLayouts[] = {"token_major", "head_major"};
@@ -52,25 +53,38 @@ std::optional<Quantization> read_quantization(const Json& value, const ReadConte
   return out;
 }
 
+std::vector<std::string_view> operand_names() {
+  std::vector<std::string_view> names;
+  for (const OperandForm& form : operand_forms()) names.push_back(form.name);
+  return names;
+}
+
+void check_page_size(const Json& value, const OperandConfig& operand, const ReadContext& context) {
+  const OperandForm& form = operand_form(operand.kind);
+  const int size = *operand.page_size;
+  if (form.fixed_page > 0 && size != form.fixed_page) {
+    context.fail(value, fmt::format("a page of {} operands has {} rows", form.name, form.fixed_page),
+                 std::to_string(form.fixed_page));
+  } else if ((size > 0) != form.pages()) {
+    context.fail(value,
+                 form.pages() ? "a paged operand needs a page of at least one token"
+                              : "only a paged operand has pages: set \"kind\" to \"paged\"",
+                 form.pages() ? "1" : "0");
+  }
+}
+
 void read_operand(const Json& value, Config& config, const ReadContext& context) {
   static constexpr std::string_view known[] = {"kind", "page_size", "quantization"};
   if (!check_members(value, known, context)) return;
   OperandConfig out;
   if (value.contains("kind")) {
-    const auto name = read_name(value["kind"], kOperandNames, context.at("kind"));
+    const auto name = read_name(value["kind"], operand_names(), context.at("kind"));
     if (!name) return;
     out.kind = *operand_kind_from(*name);
   }
   if (value.contains("page_size")) {
     out.page_size = read_int(value["page_size"], kPageRange, context.at("page_size"));
-    const bool paged = out.kind == OperandKind::paged;
-    if (out.page_size && (*out.page_size > 0) != paged) {
-      context.at("page_size")
-          .fail(value["page_size"],
-                paged ? "a paged operand needs a page of at least one token"
-                      : "only a paged operand has pages: set \"kind\" to \"paged\"",
-                paged ? "1" : "0");
-    }
+    if (out.page_size) check_page_size(value["page_size"], out, context.at("page_size"));
   }
   if (value.contains("quantization") && !value["quantization"].is_null()) {
     out.quantization = read_quantization(value["quantization"], context.at("quantization"));
@@ -100,7 +114,7 @@ KeySpec operand_key() {
                                            {"layout", enum_schema(kScaleLayouts)}},
                                           {"granularity"});
   const Json schema =
-      object_schema({{"kind", enum_schema(kOperandNames)},
+      object_schema({{"kind", enum_schema(operand_names())},
                      {"page_size", int_schema(kPageRange)},
                      {"quantization", {{"anyOf", Json::array({quantization, Json{{"type", "null"}}})}}}});
   return {"operand",
@@ -299,28 +313,47 @@ void read_expr(const Json& object, Config& config, const ReadContext& context) {
   config.score_mod = std::move(mod);
 }
 
+std::string modifier_names(ModifierKind::Form form, std::string_view between) {
+  std::string out;
+  for (const ModifierKind& kind : modifier_kinds())
+    if (kind.form == form) out += (out.empty() ? "" : std::string(between)) + std::string(kind.name);
+  return out;
+}
+
+void read_named_modifier(const Json& value, Config& config, const ReadContext& context) {
+  std::vector<std::string_view> names{"none"};
+  for (const ModifierKind& kind : modifier_kinds())
+    if (kind.form == ModifierKind::Form::word) names.push_back(kind.name);
+  const auto name = read_name(value, names, context);
+  if (!name) return;
+  config.score_mod = ScoreMod{};
+  for (const ModifierKind& kind : modifier_kinds())
+    if (kind.name == *name) config.score_mod->kind = kind.kind;
+}
+
 void read_score_mod(const Json& value, Config& config, const ReadContext& context) {
-  static constexpr std::string_view names[] = {"none", "alibi"};
-  static constexpr std::string_view forms[] = {"softcap", "expr", "tensors"};
-  if (!value.is_object()) {
-    if (const auto name = read_name(value, names, context)) {
-      config.score_mod = ScoreMod{name == "alibi" ? ScoreMod::Kind::alibi : ScoreMod::Kind::none, 0, ""};
-    }
+  if (!value.is_object()) return read_named_modifier(value, config, context);
+  std::vector<std::string_view> members;
+  const ModifierKind* given = nullptr;
+  int forms = 0;
+  for (const ModifierKind& kind : modifier_kinds()) {
+    if (kind.form == ModifierKind::Form::word) continue;
+    members.push_back(kind.name);
+    if (!value.contains(kind.name)) continue;
+    given = &kind;
+    ++forms;
+  }
+  members.emplace_back("tensors");
+  if (!check_members(value, members, context)) return;
+  if (forms != 1 || (value.contains("tensors") && !given->is_expression())) {
+    context.fail(value, fmt::format("wants exactly one of {} and expr, and tensors with expr alone",
+                                    modifier_names(ModifierKind::Form::number, ", ")));
     return;
   }
-  if (!check_members(value, forms, context)) return;
-  if (value.contains("softcap") == value.contains("expr") ||
-      (value.contains("tensors") && !value.contains("expr"))) {
-    context.fail(value, "wants exactly one of softcap and expr, and tensors with expr alone");
-    return;
-  }
-  if (value.contains("softcap")) {
-    if (const auto cap = read_positive(value["softcap"], context.at("softcap"))) {
-      config.score_mod = ScoreMod{ScoreMod::Kind::softcap, *cap, ""};
-    }
-  } else {
-    read_expr(value, config, context);
-  }
+  if (given->is_expression()) return read_expr(value, config, context);
+  const std::string name(given->name);
+  if (const auto number = read_positive(value[name], context.at(name)))
+    config.score_mod = ScoreMod{given->kind, *number, ""};
 }
 
 Json expr_json(const ScoreMod& mod) {
@@ -329,39 +362,48 @@ Json expr_json(const ScoreMod& mod) {
   return out;
 }
 
-KeySpec score_mod_key() {
+Json score_mod_json(const ScoreMod& mod) {
+  const ModifierKind& kind = modifier_kind(mod);
+  switch (kind.form) {
+    case ModifierKind::Form::number:
+      return {{std::string(kind.name), mod.value}};
+    case ModifierKind::Form::expression:
+      return expr_json(mod);
+    default:
+      return std::string(kind.name);
+  }
+}
+
+Json score_mod_schema() {
   const Json tensors{{"type", "object"},
                      {"minProperties", 1},
                      {"maxProperties", expression::kMaxTensors},
                      {"propertyNames", {{"pattern", "^[a-z][a-z0-9_]{0,31}$"}}},
                      {"additionalProperties", {{"enum", kCapturedTypes}}}};
-  const Json schema{
-      {"anyOf",
-       Json::array(
-           {Json{{"enum", {"none", "alibi"}}},
-            object_schema({{"softcap", {{"type", "number"}, {"exclusiveMinimum", 0}}}}, {"softcap"}),
-            object_schema(
-                {{"expr", {{"type", "string"}, {"minLength", 1}, {"maxLength", expression::kMaxLength}}},
-                 {"tensors", tensors}},
-                {"expr"})})}};
+  Json words = Json::array({"none"}), forms = Json::array();
+  for (const ModifierKind& kind : modifier_kinds()) {
+    const std::string name(kind.name);
+    if (kind.form == ModifierKind::Form::word) words.push_back(name);
+    if (kind.form == ModifierKind::Form::number)
+      forms.push_back(object_schema({{name, {{"type", "number"}, {"exclusiveMinimum", 0}}}}, {name}));
+  }
+  forms.insert(forms.begin(), Json{{"enum", words}});
+  forms.push_back(
+      object_schema({{"expr", {{"type", "string"}, {"minLength", 1}, {"maxLength", expression::kMaxLength}}},
+                     {"tensors", tensors}},
+                    {"expr"}));
+  return {{"anyOf", forms}};
+}
+
+KeySpec score_mod_key() {
   return {"score_mod",
           "change of the scaled scores before the mask; default none",
           kAllTargets,
           false,
-          schema,
+          score_mod_schema(),
           read_score_mod,
           [](const Config& config) -> std::optional<Json> {
-            if (!config.score_mod) return std::nullopt;
-            switch (config.score_mod->kind) {
-              case ScoreMod::Kind::none:
-                return Json("none");
-              case ScoreMod::Kind::alibi:
-                return Json("alibi");
-              case ScoreMod::Kind::softcap:
-                return Json{{"softcap", config.score_mod->softcap}};
-              case ScoreMod::Kind::expr:
-                return expr_json(*config.score_mod);
-            }
+            if (config.score_mod) return score_mod_json(*config.score_mod);
             return std::nullopt;
           }};
 }

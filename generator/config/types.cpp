@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "generator/operands/operand_form.hpp"
+
 namespace kiln {
 namespace {
 
@@ -25,11 +27,6 @@ constexpr NameTable<DType, 7> kDTypes{{{DType::bf16, "bf16"},
                                        {DType::int8, "int8"},
                                        {DType::i32, "i32"},
                                        {DType::f32, "f32"}}};
-constexpr NameTable<OperandKind, 4> kOperandKinds{{{OperandKind::contiguous, "contiguous"},
-                                                   {OperandKind::ragged, "ragged"},
-                                                   {OperandKind::paged, "paged"},
-                                                   {OperandKind::continuous, "continuous"}}};
-
 template <class E, std::size_t N>
 std::string_view name_of(const NameTable<E, N>& table, E value) {
   for (const auto& [key, name] : table) {
@@ -58,7 +55,7 @@ std::string_view to_string(DType dtype) {
   return name_of(kDTypes, dtype);
 }
 std::string_view to_string(OperandKind kind) {
-  return name_of(kOperandKinds, kind);
+  return operand_form(kind).name;
 }
 std::optional<Target> target_from(std::string_view text) {
   return value_of(kTargets, text);
@@ -70,7 +67,10 @@ std::optional<DType> dtype_from(std::string_view text) {
   return value_of(kDTypes, text);
 }
 std::optional<OperandKind> operand_kind_from(std::string_view text) {
-  return value_of(kOperandKinds, text);
+  for (const OperandForm& form : operand_forms()) {
+    if (form.name == text) return form.kind;
+  }
+  return std::nullopt;
 }
 
 std::size_t size_of(DType dtype) {

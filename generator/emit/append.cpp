@@ -15,6 +15,7 @@
 #include "generator/emit/parameters.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/mha_operand.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -58,7 +59,7 @@ AppendPlan plan_append(const Config& user, const AppendRotary& rotary) {
   const DType kv = *c.kv_dtype;
   if (is_amd(c.target))
     refuse(std::string(to_string(c.target)) + " is not supported yet, NVIDIA targets are");
-  if (kind != OperandKind::paged && kind != OperandKind::continuous)
+  if (!operand_form(kind).table())
     refuse("operands of kind " + std::string(to_string(kind)) + " have no pages");
   if (c.dtype != DType::bf16 && c.dtype != DType::fp16) refuse("new rows are bf16 or fp16");
   if (kv != c.dtype && kv != DType::fp8_e4m3 && kv != DType::int8)

@@ -2,7 +2,9 @@
 
 #include "generator/config/rope.hpp"
 #include "generator/emit/head.hpp"
-#include "generator/systems/score_mod.hpp"
+#include "generator/modifiers/captured.hpp"
+#include "generator/modifiers/modifier.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln {
 
@@ -14,7 +16,7 @@ Manifest manifest_of(const Config& c, const std::string& prefix) {
   m.config_json = to_json(c, -1);
   m.operation = c.operation;
   m.operand = c.operand->kind;
-  m.page_size = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  m.page_size = page_rows(*c.operand);
   m.quantization = c.operand->quantization;
   m.dtype = c.dtype;
   m.kv_dtype = *c.kv_dtype;
@@ -32,7 +34,7 @@ Manifest manifest_of(const Config& c, const std::string& prefix) {
     m.rope =
         Manifest::Rope{*c.rope_depth, c.rope->padded_depth.value_or(0), *c.rope->dtype, has_rope_tensor(c)};
   }
-  if (c.score_mod && c.score_mod->kind == ScoreMod::Kind::expr) m.captured = captured_of(*c.score_mod);
+  if (c.score_mod && modifier_kind(*c.score_mod).is_expression()) m.captured = captured_of(*c.score_mod);
   m.writes_lse = c.lse.value_or(false);
   m.scale = *c.scale;
   return m;

@@ -1,6 +1,7 @@
 #include "generator/plan/operand_report.hpp"
 
 #include "generator/config/quantization.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
 
 namespace kiln {
@@ -27,7 +28,7 @@ Json granularity_of(const Quantization& q, int depth) {
 Json interface_of(const Config& c, int depth) {
   const OperandConfig operand = c.operand.value_or(OperandConfig{});
   const DType dtype = c.kv_dtype.value_or(c.dtype);
-  const int P = operand.kind == OperandKind::paged ? operand.page_size.value_or(0) : 0;
+  const int P = page_rows(operand);
   const bool quantized = operand.quantization.has_value();
   Json out{{"kind", to_string(operand.kind)},
            {"dtype", to_string(dtype)},

@@ -5,6 +5,7 @@
 
 #include "generator/config/masks.hpp"
 #include "generator/config/report.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_prefill/plan.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
 #include "generator/schedules/sm90_prefill/plan.hpp"
@@ -36,13 +37,13 @@ KernelSource make_part_kernel(const Config& user) {
   if (c.operation != Operation::prefill)
     refuse("\"operation\" is prefill, " + std::string(to_string(c.operation)) +
            " kernels take whole sequences");
-  if (c.operand->kind != OperandKind::ragged)
+  if (!operand_form(c.operand->kind).ragged_k())
     refuse("\"operand\" is ragged, not " + std::string(to_string(c.operand->kind)));
   if (c.mask->kind == MaskConfig::Kind::custom)
     refuse("a custom mask says itself which keys of the part are seen");
-  if (c.score_mod->kind == ScoreMod::Kind::expr)
-    refuse("a score expression counts rows and keys of the part");
-  if (!is_bounded(*c.mask) && c.score_mod->kind != ScoreMod::Kind::alibi) return generate(plan);
+  const ModifierKind& modifier = modifier_kind(*c.score_mod);
+  if (modifier.is_expression()) refuse("a score expression counts rows and keys of the part");
+  if (!is_bounded(*c.mask) && !modifier.by_place) return generate(plan);
   const std::string& schedule = *c.schedule;
   if (schedule.starts_with("sm90_prefill")) {
     const bool ping_pong = schedule.ends_with("pingpong");

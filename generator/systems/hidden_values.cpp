@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "generator/emit/text_template.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln {
 namespace {
@@ -26,8 +27,7 @@ const char* halves_of(DType type) {
 
 }  // namespace
 
-std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string pack,
-                                             ScoreModifier::Dialect dialect) {
+std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string pack, ScoreDialect dialect) {
   if (!is_bounded(*resolved.mask) || size_of(*resolved.kv_dtype) != 2) return std::nullopt;
   return HiddenValues(
       {resolved.depth, *resolved.ov_depth, resolved.dtype, *resolved.out_dtype, std::move(pack)},
@@ -37,7 +37,7 @@ std::optional<HiddenValues> HiddenValues::of(const Config& resolved, std::string
 HiddenValues::Place HiddenValues::place_of(const Config& resolved, const Names& names) {
   const OperandKind kind = resolved.operand->kind;
   const MHAOperand operand(kind, resolved.operand->page_size.value_or(1), 1);
-  const bool ragged_q = kind != OperandKind::contiguous;
+  const bool ragged_q = operand_form(kind).ragged_q;
   const auto query_row = [&](const std::string& tensor) {
     const std::string rows =
         "(" + (ragged_q ? names.q_start + " + " : "") + names.query + ") * " + tensor + "_stride_seq";
@@ -129,7 +129,7 @@ void HiddenValues::add_params(std::vector<KernelParam>& params, const Config& re
   for (const std::string tensor : {"q", "o"}) {
     add({Kind::pointer, tensor, {}});
     for (const char* axis : {"batch", "seq", "head"})
-      if (kind == OperandKind::contiguous || std::string_view(axis) != "batch")
+      if (operand_form(kind).batch_keys() || std::string_view(axis) != "batch")
         add({Kind::i64, tensor + "_stride_" + axis, {}});
   }
   const bool alias = resolved.v_from_k.value_or(false);

@@ -69,14 +69,12 @@ class HiddenValues {
             "s.sequence.seqlen_k"};
   }
 
-  HiddenValues(const Shape& shape, const MaskConfig& mask, const ScoreMod& modifier,
-               ScoreModifier::Dialect dialect)
+  HiddenValues(const Shape& shape, const MaskConfig& mask, const ScoreMod& modifier, ScoreDialect dialect)
       : shape_(shape), mask_(mask, one_score()), modifier_(modifier, one_score(), std::move(dialect)) {}
 
   /// Of a config whose mask may hide a key of a tile from one row and not from another of it, with K and V of 16
   /// bits. `pack` as in Shape.
-  static std::optional<HiddenValues> of(const Config& resolved, std::string pack,
-                                        ScoreModifier::Dialect dialect = {});
+  static std::optional<HiddenValues> of(const Config& resolved, std::string pack, ScoreDialect dialect = {});
   void use(Prelude& prelude) const;
   /// Pointers and strides of Q, K, V and O, which place_of() names, where a kernel that reads them by tensor map has
   /// none yet.

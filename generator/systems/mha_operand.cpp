@@ -2,13 +2,15 @@
 
 #include <numeric>
 
+#include "generator/operands/operand_form.hpp"
+
 namespace kiln {
 
 MHAOperand::MHAOperand(OperandKind kind, int page_size, int tile_rows)
     : kind_(kind),
       page_size_(page_size),
       tile_rows_(tile_rows),
-      chunk_rows_(kind == OperandKind::paged ? std::gcd(page_size, tile_rows) : tile_rows) {}
+      chunk_rows_(operand_form(kind).pages() ? std::gcd(page_size, tile_rows) : tile_rows) {}
 
 std::vector<KernelParam> MHAOperand::params() const {
   using Kind = KernelParam::Kind;
@@ -18,7 +20,7 @@ std::vector<KernelParam> MHAOperand::params() const {
     out.push_back({Kind::i32, "page_table_stride", {}});
     out.push_back({Kind::i32, "num_pages", {}});
   }
-  const char* first = table() ? "page" : kind_ == OperandKind::contiguous ? "batch" : "";
+  const char* first = table() ? "page" : operand_form(kind_).batch_keys() ? "batch" : "";
   for (const char* tensor : {"k", "v"}) out.push_back({Kind::pointer, tensor, {}});
   for (const char* tensor : {"k", "v"}) {
     for (const char* axis : {first, "seq", "head"}) {
@@ -31,8 +33,8 @@ std::vector<KernelParam> MHAOperand::params() const {
 std::string MHAOperand::base(const std::string& name, const std::string& batch, const std::string& k_start,
                              const std::string& kv_head, const std::string& column) const {
   std::string out = fmt::format("{0} + {1} * {0}_stride_head", name, kv_head);
-  if (kind_ == OperandKind::contiguous) out += fmt::format(" + {} * {}_stride_batch", batch, name);
-  if (kind_ == OperandKind::ragged) out += fmt::format(" + {} * {}_stride_seq", k_start, name);
+  if (operand_form(kind_).batch_keys()) out += fmt::format(" + {} * {}_stride_batch", batch, name);
+  if (operand_form(kind_).ragged_k()) out += fmt::format(" + {} * {}_stride_seq", k_start, name);
   return out + (column.empty() ? "" : " + " + column);
 }
 

@@ -20,6 +20,7 @@
 #include <kiln/source.hpp>
 #include <nlohmann/json.hpp>
 #include "generator/emit/writer.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
 
 namespace kiln {
@@ -31,8 +32,8 @@ class MHAOperand {
   MHAOperand(OperandKind kind, int page_size, int tile_rows);
 
   OperandKind kind() const { return kind_; }
-  bool table() const { return kind_ == OperandKind::paged || kind_ == OperandKind::continuous; }
-  bool paged() const { return kind_ == OperandKind::paged; }
+  bool table() const { return operand_form(kind_).table(); }
+  bool paged() const { return operand_form(kind_).pages(); }
   int chunk_rows() const { return chunk_rows_; }
   int chunks() const { return tile_rows_ / chunk_rows_; }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/quantization.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln {
 
@@ -11,7 +12,7 @@ void add_scale_strides(std::vector<KernelParam>& params, const OperandConfig& op
     params.push_back({KernelParam::Kind::i64, "k_scale_stride_" + axis, {}});
     if (own_v) params.push_back({KernelParam::Kind::i64, "v_scale_stride_" + axis, {}});
   };
-  if (operand.kind != OperandKind::ragged) add(operand.kind == OperandKind::contiguous ? "batch" : "page");
+  if (!operand_form(operand.kind).ragged_k()) add(operand_form(operand.kind).batch_keys() ? "batch" : "page");
   if (scales_by_head(operand.quantization)) add("head");
 }
 

@@ -1,29 +1,14 @@
-// Score modifiers as emitted code, applied to the raw scores Q K' of a tile before the mask:
-//   softcap   c * tanh(scale * s / c)
-//   alibi     scale * s + slope(head) * (key - position)
-//   expr      any expression over score, b, h, q, k and captured tensors (generator/expression)
-//
-// What stands in the score registers afterwards is in a unit of its own, so that softmax's multiplication by
-// `scale_log2` inside the exponent's FMA does the rest for free: softcap leaves tanh(...) and softmax
-// multiplies by c * log2 e; alibi divides its slope by the scale; only expr pays for the scale itself.
+// ScoreModifier: a config's score modifier (generator/modifiers) over a layout of scores, applied to the raw scores Q K'
+// of a tile before the mask.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
-#include "generator/emit/prelude.hpp"
-#include "generator/emit/writer.hpp"
-#include "generator/expression/emit.hpp"
-#include "generator/systems/online_softmax.hpp"
-#include "generator/systems/score_layout.hpp"
-
-#include <kiln/config.hpp>
-#include <kiln/source.hpp>
+#include "generator/modifiers/modifier.hpp"
 
 namespace kiln {
-
-/// The captured tensors of a `score_mod` of kind expr, as the manifest has them.
-std::vector<Manifest::Captured> captured_of(const ScoreMod& mod);
 
 class Mask;
 class ScoreModifier;
@@ -33,34 +18,21 @@ void add_score_params(std::vector<KernelParam>& params, const Mask& mask, const 
 
 class ScoreModifier {
  public:
-  /// How the target spells what a modifier needs; the prelude sections of those names are asked for by use().
-  struct Dialect {
-    expression::Names names;
-    /// Section and function of a hardware tanh; empty: tanh from exp2 and rcp.
-    std::string tanh = "tanh_approx";
-  };
+  ScoreModifier(const ScoreMod& mod, ScoreLayout layout, ScoreDialect dialect = ScoreDialect());
 
-  ScoreModifier(const ScoreMod& mod, ScoreLayout layout, Dialect dialect);
-  ScoreModifier(const ScoreMod& mod, ScoreLayout layout) : ScoreModifier(mod, std::move(layout), Dialect()) {}
-
-  bool none() const { return mod_.kind == ScoreMod::Kind::none; }
-  /// A score changes by its row, not by its value alone.
-  bool names_rows() const { return mod_.kind == ScoreMod::Kind::alibi || mod_.kind == ScoreMod::Kind::expr; }
-  /// True when a modified score may be -inf: softmax must expect rows without a maximum in every tile.
-  bool may_hide() const { return mod_.kind == ScoreMod::Kind::expr; }
+  bool none() const { return kind_->kind == ScoreMod::Kind::none; }
+  /// A score changes by its place, not by its value alone.
+  bool names_rows() const { return kind_->by_place; }
+  /// Softmax must expect rows without a maximum in every tile.
+  bool may_hide() const { return kind_->may_hide; }
   /// Parameters that a kernel has of scale_log2 and scale, the softmax scale with and without log2 e;
   /// `natural`: its own code reads scale.
   std::vector<const char*> factors(bool natural = false) const;
 
-  /// Registers that emitted code keeps through a tile, an estimate for planners: the compiler computes what
-  /// depends on the column alone once for all rows, so an expression costs with its size.
-  int live_registers() const;
-
-  /// The parameter that holds the captured tensors of an expression; none without such.
-  std::vector<KernelParam> params() const;
-
+  int live_registers() const { return change_->live_registers(); }
+  std::vector<KernelParam> params() const { return change_->params(); }
   /// Prelude sections, and the function of an expression.
-  void use(Prelude& prelude) const;
+  void use(Prelude& prelude) const { change_->use(prelude, dialect_); }
 
   /// Emitted factors from what stands in the registers to log2 units and to natural units.
   std::string scale_log2() const;
@@ -70,17 +42,16 @@ class ScoreModifier {
   /// polynomial; emit_apply then has nothing to do. Other modifiers stay as they are.
   std::optional<LogitCurve> enter_exponent();
 
-  /// Once per work item: the cap's constants, or slope_{r} of each row (from its head).
-  void emit_rows(Writer& w, const ScoreContext& context) const;
+  /// Once per work item: constants, and values of each row.
+  void emit_rows(Writer& w, const ScoreContext& context) const { change_->emit_rows(w, context, dialect_); }
   /// Modifies every score of the tile whose first key is `first_key`.
   void emit_apply(Writer& w, const ScoreContext& context, const std::string& first_key) const;
 
  private:
-  ScoreMod mod_;
+  const ModifierKind* kind_;
+  std::shared_ptr<const ScoreChange> change_;
   ScoreLayout layout_;
-  Dialect dialect_;
-  std::optional<expression::Expression> expression_;
-  bool in_exponent_ = false;
+  ScoreDialect dialect_;
 };
 
 }  // namespace kiln

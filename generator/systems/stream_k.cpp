@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/mask.hpp"
 
 namespace kiln {
@@ -14,10 +15,10 @@ std::string StreamK::times_parts() const {
 std::vector<StreamK::Member> StreamK::members() const {
   std::vector<Member> m;
   if (ragged_q()) m.push_back({"const int*", "cu_seqlens_q"});
-  if (shape_.kind == OperandKind::ragged) m.push_back({"const int*", "cu_seqlens_k"});
-  if (shape_.kind != OperandKind::ragged) m.push_back({"const int*", "seqlens_k"});
+  if (operand_form(shape_.kind).ragged_k()) m.push_back({"const int*", "cu_seqlens_k"});
+  if (!operand_form(shape_.kind).ragged_k()) m.push_back({"const int*", "seqlens_k"});
   for (const char* role : {"batch", "heads_q", "heads_kv", "seqlen_q"}) m.push_back({"int", role});
-  if (shape_.kind == OperandKind::contiguous) m.push_back({"int", "seqlen_k"});
+  if (operand_form(shape_.kind).batch_keys()) m.push_back({"int", "seqlen_k"});
   if (has_pages()) m.push_back({"int", "key_capacity"});
   if (!by_rows()) m.push_back({"int", "team_heads"});
   if (!shape_.before_lengths.empty()) m.push_back({"int", "launch_before"});
@@ -50,7 +51,7 @@ std::string StreamK::wait_for_lengths() const {
   return fmt::format(
       "// 0: the launch before may yet write the lengths; 1: not them; 2: nothing that this one touches\n"
       "if (problem.launch_before == 0{}) {}\n",
-      shape_.kind == OperandKind::contiguous && !shape_.mask.left_padding ? " && problem.seqlens_k != nullptr"
+      operand_form(shape_.kind).batch_keys() && !shape_.mask.left_padding ? " && problem.seqlens_k != nullptr"
                                                                           : "",
       shape_.before_lengths);
 }
@@ -72,7 +73,7 @@ Holes StreamK::holes() const {
   out.text("first_of_all", mask.first_read("s.seqlen_k - s.seqlen_q", "s.seqlen_k", "b", "problem."));
   out.when("by_rows", by_rows()).when("fixed", fixed()).when("dynamic", shape_.dynamic);
   out.when("split", shape_.split).when("separate", shape_.separate);
-  out.when("ragged_q", ragged_q()).when("ragged_k", shape_.kind == OperandKind::ragged);
+  out.when("ragged_q", ragged_q()).when("ragged_k", operand_form(shape_.kind).ragged_k());
   out.when("pages", has_pages());
   out.when("bounded_above", mask.bounded_above()).when("bounded_below", mask.bounded_below());
   return out;

@@ -33,6 +33,7 @@
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/text_template.hpp"
 #include "generator/emit/writer.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/staged_pipeline.hpp"
 
 namespace kiln {
@@ -71,7 +72,7 @@ class StreamK {
   static constexpr int kDynamicFrom = 128;
   /// Tiles of a cell, but of the last one: a sixteenth of those.
   static constexpr int kLeastCell = kDynamicFrom / 16;
-  bool ragged_q() const { return shape_.kind != OperandKind::contiguous; }
+  bool ragged_q() const { return operand_form(shape_.kind).ragged_q; }
   /// Members of the emitted `struct Problem`, which are kernel parameters of the same name and role, in
   /// order.
   struct Member {
@@ -112,9 +113,7 @@ class StreamK {
  private:
   /// Every item in the same number of parts.
   bool fixed() const { return !shape_.split && shape_.parts > 1; }
-  bool has_pages() const {
-    return shape_.kind == OperandKind::paged || shape_.kind == OperandKind::continuous;
-  }
+  bool has_pages() const { return operand_form(shape_.kind).table(); }
   std::string times_parts() const;
   /// Emitted wait before the first length is read; nothing where none is needed.
   std::string wait_for_lengths() const;

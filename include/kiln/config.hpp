@@ -56,7 +56,7 @@ struct CapturedTensor {
 struct ScoreMod {
   enum class Kind { none, softcap, alibi, expr };
   Kind kind = Kind::none;
-  double softcap = 0;
+  double value = 0;  ///< of a kind with a number: the cap of softcap
   std::string expr;
   std::vector<CapturedTensor> tensors = {};  ///< of expr
 };

@@ -7,6 +7,7 @@
 
 #include "generator/config/quantization.hpp"
 #include "generator/expression/expression.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln {
 namespace {
@@ -128,10 +129,10 @@ bool is_scale(std::string_view tensor) {
 int axis_index(std::string_view axis, std::string_view tensor, OperandKind kind) {
   // Scales by head: [batch or page, heads, seq], ragged [heads, seq]. Of others only the first axis is asked.
   if (is_scale(tensor) && (axis == "head" || axis == "seq"))
-    return (axis == "head" ? 1 : 2) - (kind == OperandKind::ragged ? 1 : 0);
+    return (axis == "head" ? 1 : 2) - (operand_form(kind).ragged_k() ? 1 : 0);
   const bool query = tensor == "q" || tensor == "o";
-  const bool pages = !query && (kind == OperandKind::paged || kind == OperandKind::continuous);
-  const bool ragged = query ? kind != OperandKind::contiguous : kind == OperandKind::ragged;
+  const bool pages = !query && operand_form(kind).table();
+  const bool ragged = query ? operand_form(kind).ragged_q : operand_form(kind).ragged_k();
   if (axis == "depth") return ragged ? 2 : 3;
   if (axis == "head") return ragged ? 1 : 2;
   if (axis == "seq") return ragged ? 0 : 1;

@@ -5,6 +5,8 @@
 
 #include <kiln/config.hpp>
 
+#include "generator/modifiers/modifier.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "runtime/launch/checker.hpp"
 
 namespace kiln {
@@ -89,7 +91,7 @@ OperandForms operand_forms(const Manifest& manifest, const Problem& problem) {
     forms.rank = 3;
     forms.layout = "[total, heads, depth]";
   }
-  if (manifest.operand == OperandKind::ragged) forms.kv_rank = 3;
+  if (operand_form(manifest.operand).ragged_k()) forms.kv_rank = 3;
   forms.kv_layout = problem.has_pages() ? "[num_pages, page_size, heads, depth]" : forms.layout;
   forms.own_v = manifest.takes("v");
   forms.own_rope = manifest.own_rope() && manifest.takes("k_rope");
@@ -211,7 +213,7 @@ void check_expression(Checker& check, const Manifest& manifest, const Problem& p
   if (small || !manifest.takes("scale", KernelParam::Kind::f32)) return;
   const auto mod = parse_config(manifest.config_json, manifest.name).score_mod;
   check.require(
-      !mod || mod->kind != ScoreMod::Kind::expr,
+      !mod || !modifier_kind(*mod).is_expression(),
       "{} heads in a batch of {}, {} rows and {} keys: an expression of scores is made for {} heads and "
       "sequences, {} rows and keys",
       problem.heads_q, problem.batch, problem.seqlen_q, problem.seqlen_k, kMostOfAxis, kMostRows);
@@ -260,7 +262,7 @@ Problem make_problem(const Manifest& manifest, const AttentionArgs& args) {
   Checker check;
   Problem problem;
   problem.kind = manifest.operand;
-  problem.ragged = manifest.operand != OperandKind::contiguous;
+  problem.ragged = operand_form(manifest.operand).ragged_q;
   const OperandForms forms = operand_forms(manifest, problem);
   check_ranks(check, manifest, args, forms);
   check_operands(check, manifest, args, forms);

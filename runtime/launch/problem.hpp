@@ -6,6 +6,8 @@
 
 #include <kiln/runtime.hpp>
 
+#include "generator/operands/operand_form.hpp"
+
 namespace kiln {
 
 struct Problem {
@@ -30,7 +32,7 @@ struct Problem {
   std::int64_t max_blocks = 0;     ///< LaunchOptions; 0: no limit
   bool alone = false;              ///< of kernels with Manifest::stages, what settle_stages() chose:
   std::int64_t num_kv_stages = 0;  ///< one block a multiprocessor, and the stages of its rings
-  bool has_pages() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  bool has_pages() const { return operand_form(kind).table(); }
   bool empty() const { return num_tiles == 0; }
 };
 

@@ -3,6 +3,7 @@
 // promise: looking at it would cost a synchronisation.
 #include <algorithm>
 
+#include "generator/operands/operand_form.hpp"
 #include "runtime/launch/checker.hpp"
 
 namespace kiln {
@@ -33,7 +34,7 @@ void check_page_table(Checker& check, const AttentionArgs& args, Problem& proble
   check.require(args.page_table.has_value(), "{} operands need a page_table", to_string(problem.kind));
   if (!args.page_table) return;
   const Tensor& table = *args.page_table;
-  const bool continuous = problem.kind == OperandKind::continuous;
+  const bool continuous = operand_form(problem.kind).block();
   const std::int64_t pages = table.shape.size() == 2 ? table.shape[1] : 0;
   const std::vector<std::int64_t> wanted{problem.batch, continuous ? 1 : pages};
   check_small(check, "page_table", table, DType::i32, wanted,
@@ -90,7 +91,7 @@ void check_pages(Checker& check, const Manifest& manifest, const AttentionArgs& 
     check.require(!args.page_table, "page_table was given, but the kernel takes {} operands",
                   to_string(problem.kind));
   }
-  const bool part = problem.kind == OperandKind::ragged && manifest.takes("seqlens_k", kPointer);
+  const bool part = operand_form(problem.kind).ragged_k() && manifest.takes("seqlens_k", kPointer);
   check.require(
       !part || args.seqlens_k.has_value(),
       "a kernel of parts needs seqlens_k, the key position behind the last query row of each sequence");

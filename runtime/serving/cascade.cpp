@@ -8,6 +8,8 @@
 #include <kiln/error.hpp>
 #include <kiln/generator.hpp>
 
+#include "generator/modifiers/modifier.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/targets/target.hpp"
 
 namespace kiln {
@@ -117,13 +119,12 @@ std::vector<PrefixGroup> find_prefix_groups(const PagedShape& shape, std::int64_
 CascadeConfigs cascade_configs(const Config& config) {
   const auto refuse = [](const std::string& what) { fail("no cascade: " + what); };
   if (config.operation != Operation::decode) refuse("the config is no decode config");
-  if (!config.operand || config.operand->kind != OperandKind::paged)
+  if (!config.operand || !operand_form(config.operand->kind).pages())
     refuse("only paged operands share pages");
   const auto kind = config.mask ? config.mask->kind : MaskConfig::Kind::none;
   if (kind != MaskConfig::Kind::none && kind != MaskConfig::Kind::causal)
     refuse("a mask that depends on key positions does not split by keys; none and causal do");
-  if (config.score_mod && config.score_mod->kind != ScoreMod::Kind::none &&
-      config.score_mod->kind != ScoreMod::Kind::softcap)
+  if (config.score_mod && modifier_kind(*config.score_mod).by_place)
     refuse("a score modifier that depends on key positions does not split by keys; softcap does");
   CascadeConfigs configs{config, config};
   const std::string name = config_name(config);

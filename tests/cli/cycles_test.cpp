@@ -60,6 +60,7 @@ TEST_CASE(
   // 64 keys of 2 x 128 columns of 16 bits; 64 latent rows of 576; 128 keys of 2 x 128 bytes.
   for (const Decode& d : {Decode{"decode_bf16_d128_sm90a", 64.0 * 256 * 2, 4400 / (132 * 1.6)},
                           Decode{"deepseek_mla_decode_sm90a", 64.0 * 576 * 2, 4400 / (132 * 1.6)},
+                          Decode{"deepseek_mla_decode_heads16_sm100a", 64.0 * 576 * 2, 7300 / (148 * 1.855)},
                           Decode{"decode_fp8_d128_paged64_sm100a", 128.0 * 256, 7300 / (148 * 1.855)}}) {
     const auto m = model_of(d.config);
     CAPTURE(d.config);

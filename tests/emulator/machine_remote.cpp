@@ -1,6 +1,7 @@
 // st.async, red.async and bulk reductions into another block of the cluster, and tensormap.
 #include <doctest/doctest.h>
 
+#include "emulator/tensor/tma.hpp"
 #include "tests/emulator/machine_support.hpp"
 
 using namespace emulator_test;
@@ -222,6 +223,26 @@ TEST_CASE(
       "@%p1 tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%r3+128], 0; bar.warp.sync -1;\n"
       "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%in], "
       "[%r3+128], 128;\nfence.proxy.tensormap::generic.acquire.gpu [%in], 128;\n");
+  // The size of a swizzle's atoms is a field of its own, and of the 128B swizzle only.
+  const auto atoms = [](int mode, int atomicity) {
+    TensorMapRequest request;
+    request.type = TensorType::u32, request.rank = 2, request.dims = {32, 8}, request.strides = {128};
+    request.box = {32, 8}, request.swizzle = Swizzle::b128_atom64;
+    TensorMapBytes bytes = encode_tensor_map(request);
+    REQUIRE(replace_tensor_map_field(bytes, TensorMapField::swizzle_atomicity, 0,
+                                     static_cast<std::uint64_t>(atomicity)));
+    REQUIRE(
+        replace_tensor_map_field(bytes, TensorMapField::swizzle_mode, 0, static_cast<std::uint64_t>(mode)));
+    return decode_tensor_map(bytes).value();
+  };
+  CHECK(atoms(3, 0).swizzle == Swizzle::b128);
+  CHECK(atoms(3, 1).swizzle == Swizzle::b128_atom32);
+  CHECK(atoms(3, 2).swizzle == Swizzle::b128_atom32_flip8);
+  CHECK(atoms(3, 3).swizzle == Swizzle::b128_atom64);
+  CHECK(atoms(0, 0).swizzle == Swizzle::none);
+  CHECK(check_tensor_map(atoms(0, 1)) == "swizzle atoms of 32 and 64 bytes are of the 128B swizzle only");
+  CHECK_THROWS_AS(
+      Module::from_ptx(kernel("tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [%in], 1;")), Error);
   // A map that is not taken over, or was written again since.
   const std::string edit =
       "@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%in], %d1;\n"

@@ -1,65 +1,11 @@
 // tcgen05.mma of every kind, layout and major against products in double, on the machine and under every policy.
 #include <doctest/doctest.h>
 
-#include "tests/emulator/tcgen05_support.hpp"
+#include "tests/emulator/tcgen05_operands.hpp"
 
 using namespace emulator_test;
 
 namespace {
-
-bool narrow(t5::Element e) {
-  return e == t5::Element::e2m1 || e == t5::Element::e2m3 || e == t5::Element::e3m2;
-}
-/// Bits of an element's place in shared memory: narrow ones of the byte-wise kinds have a byte each.
-int stored_bits(t5::Element e) {
-  switch (e) {
-    case t5::Element::f16:
-    case t5::Element::bf16:
-      return 16;
-    case t5::Element::tf32:
-      return 32;
-    default:
-      return 8;
-  }
-}
-
-Placement placed(t5::Element e, int rows, bool mn, int swizzle, std::uint32_t start) {
-  Placement p;
-  p.element_bits = stored_bits(e);
-  p.mn_major = mn;
-  p.swizzle = swizzle;
-  p.start = start;
-  const auto r = static_cast<std::uint32_t>(rows);
-  const std::uint32_t span = static_cast<std::uint32_t>(swizzle & ~1);
-  if (!mn) {
-    p.lbo = swizzle == 0 ? (r + 7) / 8 * 128 : 16;
-    p.sbo = swizzle == 0 ? 128 : span * 8;
-  } else if (swizzle == 0) {
-    p.lbo = (r + 7) / 8 * 128 + 128;  // next 8 of K
-    p.sbo = 128;                      // next 16 bytes of MN
-  } else {
-    p.sbo = span * (swizzle == 129 ? 4 : 8);  // next group of K
-    p.lbo = p.sbo * 16;                       // next span of MN
-  }
-  return p;
-}
-
-/// One K step of an operand into the image; narrow types as 16 elements at the start of a 16-byte slot.
-void lay_out(std::vector<std::uint8_t>& image, const Placement& p, t5::Element e, int rows, int k,
-             std::mt19937& random, std::vector<double>& values) {
-  const int width = e == t5::Element::e2m1 ? 4 : narrow(e) ? 6 : p.element_bits;
-  for (int r = 0; r < rows; ++r)
-    for (int i = 0; i < k; ++i) {
-      double v = 0;
-      const std::uint32_t bits = encoded(e, random, v);
-      values.push_back(v);
-      const auto row = static_cast<std::uint32_t>(r), at = static_cast<std::uint32_t>(i);
-      if (narrow(e))
-        put_bits(image, p.address(row, at / 16 * 16), static_cast<int>(at % 16) * width, width, bits);
-      else
-        put_bits(image, p.address(row, at), 0, width, bits);
-    }
-}
 
 constexpr std::uint32_t kStepA = 32768, kStepB = 65536;
 
@@ -68,53 +14,6 @@ struct Made {
   std::vector<std::uint32_t> input;
   std::vector<std::vector<double>> a, b;  ///< by step
 };
-
-/// Cells of every lane from `column` on, stored from registers that the kernel loads from behind the image.
-std::string store_cells(int columns, std::size_t at, int column) {
-  std::string s = "mad.lo.u32 %r20, %t, " + std::to_string(4 * columns) + ", " + std::to_string(at) +
-                  "; cvt.u64.u32 %d3, %r20; add.u64 %d3, %d3, %in;\n";
-  for (int c = 0; c < columns; ++c)
-    s += "ld.global.u32 %r" + std::to_string(100 + c) + ", [%d3+" + std::to_string(4 * c) + "];\n";
-  return s + "tcgen05.st.sync.aligned.32x32b.x" + std::to_string(columns) + ".b32 [%r10+" +
-         std::to_string(column) + "], " + registers(100, columns) +
-         ";\ntcgen05.wait::st.sync.aligned;\ntcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
-         "tcgen05.fence::after_thread_sync;\n";
-}
-
-/// A sparse A: the stored elements, [row][k], become rows of all elements, and the metadata that say so go to `cells`,
-/// two words a lane. Places by the layouts of CuTe, (row, element) to (lane, bit).
-std::vector<double> sparsify(const Product& p, const std::vector<double>& stored, std::mt19937& random,
-                             std::vector<std::uint32_t>& cells) {
-  static constexpr std::uint32_t kPairs[] = {0x4, 0x8, 0xc, 0x9, 0xd, 0x6, 0xe};
-  const bool tf32 = p.kind == "tf32", spread = tf32 || p.kind == "f16";
-  const int chunk = tf32 ? 2 : 4, chunks = 2 * p.k / chunk;
-  std::vector<double> dense(stored.size() * 2, 0.0);
-  for (int r = 0; r < p.m; ++r)
-    for (int c = 0; c < chunks; ++c) {
-      const std::uint32_t bits = tf32 ? (random() % 2 != 0 ? 0x4 : 0xe) : kPairs[random() % 7];
-      const auto at = static_cast<std::size_t>(r * 2 * p.k + c * chunk),
-                 from = static_cast<std::size_t>(r * p.k + c * chunk / 2);
-      if (tf32) {
-        dense[at + (bits == 0xe)] = stored[from];
-      } else {
-        dense[at + bits % 4] = stored[from];
-        dense[at + bits / 4] = stored[from + 1];
-      }
-      const int half = c / (chunks / 2);
-      for (int copy = 0; copy < (p.ws ? 128 / p.m : 1); ++copy) {
-        int lane = p.m == 64 && !p.ws ? r / 16 * 32 + static_cast<int>(p.base_lane) + r % 16 : r + copy * p.m;
-        int bit = 4 * c;
-        if (spread) {
-          bit = r / 8 % 2 * 16 + 4 * (c % (chunks / 2));
-          lane += half * 8 - r % 16 + r % 8;
-        }
-        const auto word =
-            static_cast<std::size_t>(2 * lane + (spread ? static_cast<int>(p.selector) : bit / 32));
-        cells[word] |= bits << bit % 32;
-      }
-    }
-  return dense;
-}
 
 Made make(const Product& p, unsigned seed) {
   Made made;
@@ -130,7 +29,7 @@ Made make(const Product& p, unsigned seed) {
     const auto at = static_cast<std::uint32_t>(step) * (kStepA + kStepB);
     std::vector<double> a, b;
     Placement pa = placed(p.a, p.m, p.mn_a, p.swizzle_a, at),
-              pb = placed(p.b, p.n, p.mn_b, p.swizzle_b, at + kStepA);
+              pb = placed(p.b, p.n + p.shift, p.mn_b, p.swizzle_b, at + kStepA);
     if (!p.ts) {
       lay_out(image, pa, p.a, p.m, p.k, random, a);
     } else {
@@ -149,7 +48,7 @@ Made make(const Product& p, unsigned seed) {
           }
         }
     }
-    lay_out(image, pb, p.b, p.n, p.all_k(), random, b);
+    lay_out(image, pb, p.b, p.n + p.shift, p.all_k(), random, b);
     if (p.sparse) a = sparsify(p, a, random, metadata);
     made.a.push_back(std::move(a));
     made.b.push_back(std::move(b));
@@ -206,10 +105,10 @@ void check_product(const Product& p, unsigned seed = 1) {
       for (int c = 0; c < p.n; ++c) {
         double want = 0, size = 0;
         for (int s = 0; s < p.steps; ++s)
-          for (int k = 0; k < p.all_k(); ++k) {
+          for (int k = 0; k < p.all_k() && !(p.is_zero && p.is_zero(c)); ++k) {
             const double x =
                 made.a[static_cast<std::size_t>(s)][static_cast<std::size_t>(r * p.all_k() + k)] *
-                made.b[static_cast<std::size_t>(s)][static_cast<std::size_t>(c * p.all_k() + k)];
+                made.b[static_cast<std::size_t>(s)][static_cast<std::size_t>((c + p.shift) * p.all_k() + k)];
             want += x, size += std::abs(x);
           }
         if (p.negate_a != p.negate_b) want = -want;
@@ -322,6 +221,64 @@ TEST_CASE("tcgen05.mma.ws: layouts E and G") {
                  .b_code = 1,
                  .d_code = 2,
                  .ws = true});
+}
+
+TEST_CASE("the zero-column mask: the masks of the ISA's examples, shifts, parts") {
+  // Masks as the ISA prints them, lowest bit last; the period of 7 columns goes on.
+  const auto mask = [](const std::vector<std::string>& parts, int n) {
+    return [=](int column) {
+      const int width = n / static_cast<int>(parts.size());
+      const std::string& bits = parts[static_cast<std::size_t>(column / width)];
+      const int at = column % width, length = static_cast<int>(bits.size());
+      const int place = at < length ? at : length - 7 + (at - length) % 7;
+      return bits[static_cast<std::size_t>(length - 1 - place)] == '1';
+    };
+  };
+  const std::uint64_t spans = std::uint64_t{1} << 39 | std::uint64_t{2} << 40 | std::uint64_t{3} << 48;
+  const auto with = [&](Product p, std::uint64_t bits, const std::vector<std::string>& parts) {
+    p.ws = true, p.tail = ", " + hex(bits | static_cast<std::uint64_t>(p.shift) << 56);
+    if (!parts.empty()) p.is_zero = mask(parts, p.n);
+    check_product(p);
+  };
+  // Example 1: no mask, whatever the spans say.
+  with({.m = 128, .n = 64}, std::uint64_t{4} << 40 | std::uint64_t{3} << 48, {});
+  // Examples 2, 3 and 4.
+  with({.m = 128, .n = 64}, spans, {"11100001110000"});
+  with({.m = 64, .n = 128}, spans | std::uint64_t{1} << 32,
+       {"111000011100001110000111", "000011100001110000"});
+  with({.m = 32, .n = 128, .shift = 2, .most_shift = 2}, spans | std::uint64_t{3} << 32 | 0x01020100,
+       {"00001110000111", "0000111000011", "111000011100", "1110000111000"});
+  // The same with the other major of B, other types, sparse, and A in tensor memory.
+  using E = t5::Element;
+  with({.m = 64, .n = 64, .mn_b = true, .swizzle_b = 128, .shift = 5, .most_shift = 1},
+       spans | std::uint64_t{1} << 32, {"111000011100001110000111", "000011100001110000"});
+  with({.m = 128, .n = 64, .mn_b = true, .shift = 32, .most_shift = 3}, 0, {});
+  with({.kind = "i8",
+        .m = 32,
+        .n = 64,
+        .k = 32,
+        .a = E::s8,
+        .b = E::u8,
+        .a_code = 1,
+        .b_code = 0,
+        .d_code = 2,
+        .ts = true,
+        .shift = 16,
+        .most_shift = 2},
+       spans, {"11100001110000", "11100001110000", "11100001110000", "11100001110000"});
+  with({.kind = "f8f6f4",
+        .m = 128,
+        .n = 64,
+        .k = 32,
+        .a = E::e4m3,
+        .b = E::e2m1,
+        .a_code = 0,
+        .b_code = 5,
+        .shift = 1,
+        .most_shift = 1},
+       spans, {"11100001110000"});
+  with({.m = 64, .n = 64, .steps = 1, .sparse = true, .shift = 3, .most_shift = 1}, spans,
+       {"11100001110000", "11100001110000"});
 }
 
 TEST_CASE("tcgen05.mma.sp: metadata of every dense kind, both columns, layouts D, E, F and G") {

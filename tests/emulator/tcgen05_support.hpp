@@ -73,17 +73,20 @@ struct Product {
   bool mn_a = false, mn_b = false;
   int swizzle_a = 0, swizzle_b = 0;
   std::uint32_t base_lane = 0;
-  bool sparse = false;         ///< `k` counts A's stored elements; B has twice as many
-  std::uint32_t selector = 0;  ///< of the metadata's column
-  std::string tail = {};       ///< after the predicate
-  std::string mask = {};       ///< the lane mask operand, with its comma
+  bool sparse = false;                    ///< `k` counts A's stored elements; B has twice as many
+  std::uint32_t selector = 0;             ///< of the metadata's column
+  std::string tail = {};                  ///< after the predicate
+  std::string mask = {};                  ///< the lane mask operand, with its comma
+  int shift = 0;                          ///< of B's columns, with .ws; B has as many more
+  std::uint32_t most_shift = 0;           ///< its code
+  std::function<bool(int)> is_zero = {};  ///< columns of B that count as zeros
 
   std::uint32_t instruction() const {
     return selector | static_cast<std::uint32_t>(sparse) << 2 | d_code << 4 | a_code << 7 | b_code << 10 |
            static_cast<std::uint32_t>(negate_a) << 13 | static_cast<std::uint32_t>(negate_b) << 14 |
            static_cast<std::uint32_t>(mn_a) << 15 | static_cast<std::uint32_t>(mn_b) << 16 |
            static_cast<std::uint32_t>(n >> 3) << 17 | static_cast<std::uint32_t>(m >> 4) << 24 |
-           static_cast<std::uint32_t>(saturate) << 3;
+           static_cast<std::uint32_t>(saturate) << 3 | most_shift << 30;
   }
   /// Lane and column of D(row, column), by layouts D, F, E and G.
   std::pair<std::uint32_t, std::uint32_t> place(int row, int column) const {

@@ -72,6 +72,8 @@ const Case kCases[] = {
     {"sm100_decode", "sm_100a", kDecode, R"("operand": {"kind": "paged", "page_size": 16})"},
     {"sm100_decode", "sm_100a", kDecode, R"("split_kv": 3, "operand": {"kind": "ragged"})"},
     {"sm100_decode", "sm_100a", kDecode, R"("depth": 128, "operand": {"kind": "ragged"})", 64},
+    {"sm100_decode", "sm_100a", kDecode,
+     R"("depth": 576, "ov_depth": 512, "v_from_k": true, "operand": {"kind": "ragged"})", 16},
     {"cdna_prefill", "gfx942", kPrefill, R"("mask": "causal", "operand": {"kind": "ragged"})"},
     {"cdna_prefill_pingpong", "gfx950", kPrefill,
      R"("schedule": "cdna_prefill_pingpong", "operand": {"kind": "ragged"})"},

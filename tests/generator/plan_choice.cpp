@@ -143,7 +143,7 @@ TEST_CASE("a schedule's refusal blames keys that are set") {
   CHECK(pointers(R"({"target": "sm_90a", "operation": "prefill", "dtype": "fp16", "depth": 256,
                      "BM": 192})") == Pointers{"/BM"});
   CHECK(pointers(R"({"target": "gfx90a", "operation": "decode", "dtype": "bf16", "depth": 192,
-                     "full_kv": false})") == Pointers{"/full_kv"});
+                     "ov_depth": 128, "v_from_k": true, "full_kv": false})") == Pointers{"/full_kv"});
   // V of two blocks of 64 columns, not 128 as its four fragments want: it is not the depth that is wrong.
   CHECK(pointers(R"({"target": "gfx942", "operation": "prefill", "dtype": "fp8_e4m3fnuz", "depth": 128,
                      "full_kv": false})") == Pointers{"/full_kv"});

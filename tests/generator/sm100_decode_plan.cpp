@@ -1,6 +1,8 @@
 // sm100_decode as planned: tile, stages, tensor memory, and what is refused.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include <kiln/generator.hpp>
 #include <nlohmann/json.hpp>
 
@@ -78,6 +80,49 @@ TEST_CASE("decode on sm_100a converts caches of bytes by four more warps") {
   CHECK(generate(plan_of(bytes)).manifest.expectations[0].count == 16);
 }
 
+TEST_CASE("decode on sm_100a over a latent cache: tiles of 64 keys in one ring, P behind V's columns") {
+  const auto latent = [](Json more) {
+    Json config{{"depth", 576}, {"ov_depth", 512}, {"v_from_k", true}};
+    config.update(more);
+    return config;
+  };
+  const Json r = resolved(latent({{"mask", "causal"}, {"lse", true}}));
+  CHECK(r["BM"] == 64);
+  CHECK(r["BN"] == 64);
+  CHECK(r["mma_shape"] == Json::array({64, 64, 16}));
+  CHECK(r["num_kv_stages"] == 2);
+  CHECK(resolved(r) == r);
+  CHECK(resolved(latent({{"group", 16}}))["BM"] == 16);
+  CHECK(resolved(latent({{"group", 16}, {"queries", 2}}))["BM"] == 32);
+  CHECK(resolved(latent({{"group", 128}, {"queries", 8}}))["BM"] == 64);
+  CHECK(resolved(latent({{"mask", "custom"}}))["BM"] == 32);
+  CHECK(resolved(latent({{"depth", 192}, {"ov_depth", 128}}))["num_kv_stages"] == 4);
+
+  const Plan plan = plan_of(latent(Json::object()));
+  const Json pipelines = Json::parse(plan.to_json())["systems"]["tma_consumer_pipeline"];
+  // S' of two tiles takes 2 x 64 columns, O' 4 x 64 for 512 columns of V.
+  CHECK(pipelines["v"]["tmem_0"] == 128);
+  CHECK(pipelines["k"]["slot_bytes"] == 64 * 576 * 2);
+  CHECK(pipelines["v"]["slot_bytes"] == 64 * 576 * 2);
+  const Manifest manifest = generate(plan).manifest;
+  CHECK(std::none_of(manifest.params.begin(), manifest.params.end(),
+                     [](const KernelParam& param) { return param.role == "v"; }));
+  CHECK(manifest.expectations[0].count == 36 + 4 * 4);
+
+  CHECK(refusal(latent({{"BN", 128}})) == "/BN");
+  CHECK(refusal(latent({{"BM", 128}})) == "/BM");
+  CHECK(refusal(latent({{"BM", 64}, {"mask", "custom"}})) == "/BM");
+  CHECK(refusal(latent({{"num_kv_stages", 3}})) == "/num_kv_stages");
+  CHECK(refusal(latent({{"kv_dtype", "fp8_e4m3"}})) == "/kv_dtype");
+  CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
+  CHECK(refusal(latent({{"depth", 592}})) == "/depth");
+  CHECK(refusal(latent({{"depth", 512}})) == "/ov_depth");
+  CHECK(refusal(latent({{"depth", 64}, {"ov_depth", 16}})) == "/depth");
+  CHECK(refusal(latent({{"mma_shape", Json::array({128, 64, 16})}})) == "/mma_shape");
+  CHECK(refusal(latent({{"rope_depth", 64}, {"nope_depth", 512}, {"rope", {{"layout", "separate"}}}})) ==
+        "/rope");
+}
+
 TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
   CHECK(refusal({{"BM", 48}}) == "/BM");
   CHECK(refusal({{"BM", 64}, {"score_mod", "alibi"}}) == "/BM");
@@ -85,6 +130,5 @@ TEST_CASE("decode on sm_100a refuses at the key what it does not do") {
   CHECK(refusal({{"num_threads", 512}}) == "/num_threads");
   CHECK(refusal({{"num_kv_stages", 4}}) == "/num_kv_stages");
   CHECK(refusal({{"depth", 256}}) == "/depth");
-  CHECK(refusal({{"v_from_k", true}}) == "/v_from_k");
   CHECK(refusal({{"mma_shape", Json::array({64, 16, 16})}}) == "/mma_shape");
 }

@@ -562,7 +562,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
     float* const row_base_of = (float*)(smem_bytes + 204800) + warp * 48;
     float* const row_alpha = row_base_of + 16;
     float* const row_steep = row_alpha + 16;
-    const int first_own = lane / 2;  // this lane keeps the maxima of every 32nd packed row from here on, the same in every warp
+    const int first_own = lane / 2;  // this lane keeps the maxima of packed rows from here on, 16 apart, the same in every warp
     // P: row of 64 keys, 128 bytes, swizzled; 16-byte chunk c of row r is at chunk c ^ (r % 8)
     const u32 p_at = smem_p + (warp / 2) * 2048 + (lane % 8) * 2, p_chunk = ((warp % 2) * 4 + lane / 8) << 4;
     int* const arrivals_before = (int*)(smem_bytes + 206344);
@@ -639,14 +639,14 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
         s_phase ^= s_buffer, s_buffer ^= 1;
   #pragma unroll
         for (int i = 0; i < 1; ++i) {
-          const float largest = over_lanes(s_acc + 32 * i, lane, Largest());
-          if (lane % 2 == 0) exchange[warp * 16 + first_own + 32 * i] = largest;
+          const float largest = over_lanes(s_acc + 16 * i, lane, Largest());
+          if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = largest;
         }
         named_barrier_sync(1, 128);
         bool grew = false, steep = false;
   #pragma unroll
         for (int i = 0; i < 1; ++i) {
-          const float* const of_row = exchange + first_own + 32 * i;
+          const float* const of_row = exchange + first_own + 16 * i;
           const float tile_max = fmaxf(fmaxf(of_row[0], of_row[16]), fmaxf(of_row[2 * 16], of_row[3 * 16]));
           // The old maximum stays while it grew by no more than 2^8: P stays in range, and O' as it is.
           float alpha = 1.0f;
@@ -657,7 +657,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
           }
           float base = row_max[i] == -kInfinity ? 0.0f : row_base(row_max[i], factor), before = 0.0f;
           if (is_steep(base)) before = row_max[i], base = 0.0f, steep = true;
-          if (lane % 2 == 0) row_base_of[first_own + 32 * i] = base, row_alpha[first_own + 32 * i] = alpha, row_steep[first_own + 32 * i] = before;
+          if (lane % 2 == 0) row_base_of[first_own + 16 * i] = base, row_alpha[first_own + 16 * i] = alpha, row_steep[first_own + 16 * i] = before;
         }
         grew = __any_sync(0xffffffffu, grew), steep = __any_sync(0xffffffffu, steep);
         __syncwarp();  // every lane sees the rows of the others
@@ -682,11 +682,12 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
           tcgen05_fence_after();
           if (grew) {
             {
+              const u32 o_block = tmem_lanes + 32;
               float x[16];
-              tmem_load_16(x, tmem_lanes + 32);
+              tmem_load_16(x, o_block);
               #pragma unroll
               for (int i = 0; i < 16; ++i) x[i] *= row_alpha[0 + i];
-              tmem_store_floats_16(tmem_lanes + 32, x);
+              tmem_store_floats_16(o_block, x);
             }
             tmem_wait_store();
           }
@@ -714,8 +715,8 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
       float* const exchange = row_exchange + s_buffer * 64;  // not the last tile's
       #pragma unroll
       for (int i = 0; i < 1; ++i) {
-        const float sum = over_lanes(row_sum + 32 * i, lane, Sum());
-        if (lane % 2 == 0) exchange[warp * 16 + first_own + 32 * i] = sum;
+        const float sum = over_lanes(row_sum + 16 * i, lane, Sum());
+        if (lane % 2 == 0) exchange[warp * 16 + first_own + 16 * i] = sum;
       }
       mbarrier_wait(mbar_o_full, o_phase);
       o_phase ^= 1;
@@ -723,7 +724,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
       named_barrier_sync(1, 128);
       #pragma unroll
       for (int i = 0; i < 1; ++i) {
-        const float* const of_row = exchange + first_own + 32 * i;
+        const float* const of_row = exchange + first_own + 16 * i;
         row_sum[i] = (of_row[0] + of_row[16]) + (of_row[2 * 16] + of_row[3 * 16]);
       }
       // 1 / sum of a finished row (0 where no key was visible), and its LSE
@@ -742,13 +743,14 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
         float* const row_inverse = row_alpha;
       #pragma unroll
         for (int i = 0; i < 1; ++i) {
-          const float inverse = finish(first_own + 32 * i, row_max[i], row_sum[i], warp == 0 && lane % 2 == 0);
-          if (lane % 2 == 0) row_inverse[first_own + 32 * i] = inverse;
+          const float inverse = finish(first_own + 16 * i, row_max[i], row_sum[i], warp == 0 && lane % 2 == 0);
+          if (lane % 2 == 0) row_inverse[first_own + 16 * i] = inverse;
         }
         __syncwarp();
         {
+          const u32 o_block = tmem_lanes + 32;
           float x[16];
-          tmem_load_16(x, tmem_lanes + 32);
+          tmem_load_16(x, o_block);
           const int column = 32 * warp + lane, first_row = 0;
           odd = odd || !(x[0] * 0.0f == 0.0f);
           #pragma unroll
@@ -762,8 +764,9 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
         // this block's part: O' not yet divided by the sums, row by row, then (maximum, sum) of each row
         float* const part = workspace + ((range.cell * problem.team_heads + (int)block_id() % problem.team_heads) * 2ll + s.second_slot) * 2080;
         {
+          const u32 o_block = tmem_lanes + 32;
           float x[16];
-          tmem_load_16(x, tmem_lanes + 32);
+          tmem_load_16(x, o_block);
           const int column = 32 * warp + lane, first_row = 0;
           #pragma unroll
           for (int i = 0; i < 16; ++i) {
@@ -773,7 +776,7 @@ kiln_decode_bf16_d128_sm100a(const __grid_constant__ TensorMap k_map,
         }
       #pragma unroll
         for (int i = 0; i < 1; ++i)
-          if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own + 32 * i)) = make_float2(row_max[i], row_sum[i]);
+          if (warp == 0 && lane % 2 == 0) *(float2*)(part + 2048 + 2 * (first_own + 16 * i)) = make_float2(row_max[i], row_sum[i]);
         named_barrier_sync(1, 128);
         const Split split = split_of(range, s);
         if (threadIdx.x == 0) *arrivals_before = atomic_add_acq_rel(item_counters + s.item, 1);

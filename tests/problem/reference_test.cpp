@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "generator/modifiers/modifier.hpp"
 #include "workbench/reference/reference.hpp"
 
 using namespace kiln;
@@ -72,7 +73,7 @@ Row direct(const Workload& w, const Semantics& s, std::int64_t b, std::int64_t h
     for (std::int64_t d = 0; d < shape.depth; ++d) score += q(d) * k(j, d);
     score *= s.scale;
     if (s.score_mod.kind == ScoreMod::Kind::softcap)
-      score = s.score_mod.softcap * std::tanh(score / s.score_mod.softcap);
+      score = s.score_mod.value * std::tanh(score / s.score_mod.value);
     if (s.score_mod.kind == ScoreMod::Kind::alibi)
       score += std::pow(2.0, -8.0 * static_cast<double>(head + 1) / static_cast<double>(shape.heads_q)) *
                static_cast<double>(j - position);
@@ -153,11 +154,11 @@ TEST_CASE("V taken from K") {
 }
 
 TEST_CASE("ALiBi slopes of the paper") {
-  CHECK(alibi_slope(0, 8) == 0.5);
-  CHECK(alibi_slope(7, 8) == doctest::Approx(std::exp2(-8.0)));
+  CHECK(alibi_kind().of_head(0, 8) == 0.5);
+  CHECK(alibi_kind().of_head(7, 8) == doctest::Approx(std::exp2(-8.0)));
   // 12 heads: the eight of 8 heads, then every other one of 16.
-  CHECK(alibi_slope(8, 12) == doctest::Approx(std::exp2(-0.5)));
-  CHECK(alibi_slope(11, 12) == doctest::Approx(std::exp2(-3.5)));
+  CHECK(alibi_kind().of_head(8, 12) == doctest::Approx(std::exp2(-0.5)));
+  CHECK(alibi_kind().of_head(11, 12) == doctest::Approx(std::exp2(-3.5)));
 }
 
 TEST_CASE(

@@ -210,6 +210,41 @@ TEST_CASE("a latent cache: V is the first columns of K's rows") {
                 25);
 }
 
+TEST_CASE("a latent cache on sm_100a: packed rows of 13 to 128 heads and several queries, every operand") {
+  const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
+  std::uint64_t seed = 60;
+  // 13 heads leave rows empty; items of several blocks of rows, of which the last is not full.
+  run_and_check("sm_100a", std::string(kPaged) + latent + R"(, "mask": "causal", "lse": true, "group": 16)",
+                13, ++seed);
+  run_and_check(
+      "sm_100a",
+      std::string(kPaged) + latent + R"(, "mask": "causal", "lse": true, "group": 16, "queries": 2)", 16,
+      ++seed);
+  run_and_check("sm_100a", R"("operand": {"kind": "ragged"}, "sink": true, "mask": "causal")" + latent, 64,
+                ++seed);
+  run_and_check("sm_100a", R"("operand": {"kind": "paged", "page_size": 64}, "lse": true)" + latent, 128,
+                ++seed);
+  run_and_check(
+      "sm_100a",
+      R"("operand": {"kind": "continuous"}, "dtype": "fp16", "mask": {"sliding_window": 70})" + latent, 20,
+      ++seed);
+  run_and_check("sm_100a",
+                R"("operand": {"kind": "paged", "page_size": 1}, "split_kv": 3, "out_dtype": "f32")" + latent,
+                16, ++seed);
+  run_and_check("sm_100a",
+                R"("operand": {"kind": "ragged"}, "sink": true, "lse": true, "mask": "custom")" + latent, 40,
+                ++seed);
+  // V in fewer columns than its last matrix instruction has; more stages; 64 rows of V's instruction.
+  run_and_check(
+      "sm_100a",
+      R"("operand": {"kind": "paged", "page_size": 24}, "score_mod": "alibi", "v_from_k": true, "depth": 432, "ov_depth": 336)",
+      20, ++seed);
+  run_and_check("sm_100a", std::string(kPaged) + R"(, "depth": 192, "ov_depth": 112, "v_from_k": true)", 30,
+                ++seed);
+  run_and_check("sm_100a", std::string(kPaged) + R"(, "depth": 128, "ov_depth": 48, "v_from_k": true)", 6,
+                ++seed);
+}
+
 TEST_CASE("a latent cache under 64 rows: two warpgroups, each with half of V's columns") {
   const std::string latent = R"(, "depth": 576, "ov_depth": 512, "v_from_k": true)";
   std::uint64_t seed = 40;

@@ -167,6 +167,24 @@ TEST_CASE("sm_100a shares out registers by mask and depth, and narrows tiles of 
     check_no_spills(base, keys);
 }
 
+TEST_CASE("sm_100a over a latent cache: half of 64 rows in a thread, and what masks and modifiers keep") {
+  const nlohmann::ordered_json base = {
+      {"target", "sm_100a"}, {"operation", "decode"}, {"dtype", "bf16"}, {"depth", 576},
+      {"ov_depth", 512},     {"v_from_k", true},      {"sink", true},    {"lse", true}};
+  for (const char* keys : {
+           R"({"mask": {"chunked": 100}, "operand": {"kind": "paged", "page_size": 7}, "score_mod": "alibi",
+               "split_kv": 3, "out_dtype": "f32"})",
+           R"({"mask": {"chunked": 100}, "operand": {"kind": "paged", "page_size": 3},
+               "score_mod": {"expr": "score + a[k] + c[h] + d[q] + e[b]",
+                             "tensors": {"a": "f32", "c": "f32", "d": "f32", "e": "f32"}}})",
+           R"({"mask": "custom", "operand": {"kind": "paged", "page_size": 7},
+               "score_mod": {"expr": "score + a[k] + c[h] + d[q] + e[b]",
+                             "tensors": {"a": "f32", "c": "f32", "d": "f32", "e": "f32"}}})",
+           R"({"mask": "causal", "depth": 192, "ov_depth": 112, "score_mod": {"softcap": 20}})",
+       })
+    check_no_spills(base, keys);
+}
+
 TEST_CASE("windows that are open to one side compile without a warning") {
   for (const char* base : {
            R"({"target": "sm_80", "operation": "prefill", "dtype": "bf16", "depth": 64})",

@@ -9,6 +9,7 @@
 
 #include <kiln/error.hpp>
 
+#include "generator/operands/operand_form.hpp"
 #include "workbench/verify/runner.hpp"
 
 namespace kiln {
@@ -22,7 +23,7 @@ ProblemShape shape_of(const CycleRuns& runs, const Manifest& manifest, int items
   ProblemShape shape;
   shape.depth = runs.resolved.depth;
   shape.ov_depth = runs.resolved.ov_depth.value_or(shape.depth);
-  shape.ragged = manifest.operand != OperandKind::contiguous;
+  shape.ragged = operand_form(manifest.operand).ragged_q;
   const std::int64_t keys = static_cast<std::int64_t>(tiles) * runs.keys;
   if (runs.resolved.operation == Operation::prefill) {
     shape.heads_q = shape.heads_kv = items;

@@ -12,7 +12,8 @@
 #include <kiln/error.hpp>
 
 #include "generator/config/rope.hpp"
-#include "generator/systems/score_mod.hpp"
+#include "generator/modifiers/captured.hpp"
+#include "generator/modifiers/modifier.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/parallel.hpp"
 #include "workbench/problem/rounding.hpp"
@@ -155,7 +156,7 @@ namespace {
 // lets pass without a new scale (factor 8), and by more than an exponent holds (64). tanh.approx is good to
 // 2^-11 of the cap, which large scores would show.
 void sharpen(const Config& resolved, std::vector<float>& q) {
-  const bool capped = resolved.score_mod.value_or(ScoreMod{}).kind == ScoreMod::Kind::softcap;
+  const bool capped = modifier_kind(resolved.score_mod.value_or(ScoreMod{})).approximate;
   const auto depth = static_cast<std::size_t>(resolved.depth);
   for (std::size_t row = 0; depth > 0 && row < q.size() / depth; ++row) {
     const float factor = row % 8 == 3 ? 8.0F : row % 8 == 6 && !capped ? 64.0F : 1.0F;

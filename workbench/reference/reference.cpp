@@ -12,6 +12,8 @@
 
 #include "generator/config/masks.hpp"
 #include "generator/masks/sized.hpp"
+#include "generator/modifiers/modifier.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/parallel.hpp"
 #include "workbench/reference/score_expression.hpp"
@@ -108,23 +110,28 @@ void dot_products(const HeadView& h, const RowId* rows, std::int64_t count, std:
   }
 }
 
-double modified(double score, const Semantics& semantics, double slope, const HeadView& h, std::int64_t key,
-                std::int64_t row) {
-  const std::int64_t position = row + h.keys - h.queries;
-  switch (semantics.score_mod.kind) {
-    case ScoreMod::Kind::softcap:
-      return semantics.score_mod.softcap * std::tanh(score / semantics.score_mod.softcap);
-    case ScoreMod::Kind::alibi:
-      return score + slope * static_cast<double>(key - position);
-    case ScoreMod::Kind::expr:
-      return evaluate(*semantics.expression, score,
-                      {semantics.separate_requests ? 0 : h.request, h.head, row, key, h.queries, h.keys},
-                      semantics.captured);
-    case ScoreMod::Kind::none:
-      break;
+/// How the scores of a head are changed.
+struct Change {
+  const Semantics& semantics;
+  const HeadView& head;
+  const ModifierKind& kind;
+  double of_head;
+
+  Change(const Semantics& s, const HeadView& h)
+      : semantics(s),
+        head(h),
+        kind(modifier_kind(s.score_mod)),
+        of_head(kind.of_head == nullptr ? 0 : kind.of_head(h.head, h.heads)) {}
+
+  double operator()(double score, std::int64_t key, std::int64_t row) const {
+    if (!kind.is_expression())
+      return kind.apply(score, semantics.score_mod, {row + head.keys - head.queries, key, of_head});
+    return evaluate(
+        *semantics.expression, score,
+        {semantics.separate_requests ? 0 : head.request, head.head, row, key, head.queries, head.keys},
+        semantics.captured);
   }
-  return score;
-}
+};
 
 constexpr double kLargest = std::numeric_limits<float>::max();
 // A score that a float does not hold is infinite.
@@ -148,7 +155,7 @@ struct ScoreError {
 double softmax_row(double* scores, std::int64_t first, std::int64_t width,
                    std::pair<std::int64_t, std::int64_t> visible, std::int64_t row, const HeadView& h,
                    const Semantics& semantics, ScoreError& error) {
-  const double slope = semantics.score_mod.kind == ScoreMod::Kind::alibi ? alibi_slope(h.head, h.heads) : 0;
+  const Change modified(semantics, h);
   double highest = kMinusInfinity;
   bool nan = false;
   for (std::int64_t j = 0; j < width; ++j) {
@@ -160,10 +167,10 @@ double softmax_row(double* scores, std::int64_t first, std::int64_t width,
       continue;
     }
     const double score = semantics.scale * as_float(scores[j]);
-    scores[j] = as_float(modified(score, semantics, slope, h, key, row));
+    scores[j] = as_float(modified(score, key, row));
     if (error.sum > 0 && std::isfinite(scores[j])) {
       for (const double other : {score - error.sum, score + error.sum}) {
-        const double changed = modified(other, semantics, slope, h, key, row);
+        const double changed = modified(other, key, row);
         if (std::isfinite(changed)) error.score = std::max(error.score, std::fabs(changed - scores[j]));
       }
       error.score = std::max(error.score, kSumError * std::fabs(scores[j]));
@@ -314,14 +321,6 @@ std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::
   return {std::max<std::int64_t>(first, 0), last};
 }
 
-double alibi_slope(std::int64_t head, std::int64_t heads) {
-  std::int64_t power = 1;
-  while (power * 2 <= heads) power *= 2;
-  if (head < power) return std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(power));
-  // Beyond the power of two: every other slope of twice as many heads.
-  return std::exp2(-8.0 * static_cast<double>(2 * (head - power) + 1) / static_cast<double>(2 * power));
-}
-
 Semantics semantics_of(const Config& resolved, const Workload& work, std::optional<double> scale) {
   Semantics semantics;
   semantics.mask = work.mask_of(resolved);
@@ -330,9 +329,9 @@ Semantics semantics_of(const Config& resolved, const Workload& work, std::option
   semantics.scale =
       scale.value_or(resolved.scale.value_or(1 / std::sqrt(static_cast<double>(resolved.depth))));
   semantics.separate_requests =
-      resolved.operand.value_or(OperandConfig{}).kind == OperandKind::contiguous && !work.shape.uniform();
+      !operand_form(resolved.operand.value_or(OperandConfig{}).kind).ragged_q && !work.shape.uniform();
   semantics.sink.assign(work.sink.begin(), work.sink.end());
-  if (semantics.score_mod.kind == ScoreMod::Kind::expr) {
+  if (modifier_kind(semantics.score_mod).is_expression()) {
     auto parsed = expression::parse(semantics.score_mod.expr, semantics.score_mod.tensors);
     if (const auto* error = std::get_if<expression::ParseError>(&parsed))
       throw Error(ErrorCode::bad_input, "expr: " + expression::describe(*error, semantics.score_mod.expr));

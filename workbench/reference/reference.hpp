@@ -70,8 +70,4 @@ Reference reference_attention(const Workload& work, const Semantics& semantics, 
 std::pair<std::int64_t, std::int64_t> visible_keys(const MaskConfig& mask, std::int64_t position,
                                                    std::int64_t keys, std::int64_t padding = 0);
 
-/// Slope of ALiBi for one of `heads` heads (Press et al., section 3; other counts than powers of two
-/// interleave).
-double alibi_slope(std::int64_t head, std::int64_t heads);
-
 }  // namespace kiln

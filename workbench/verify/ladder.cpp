@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "generator/operands/operand_form.hpp"
 #include "runtime/compiler/compiler.hpp"
 #include "workbench/analysis/amd_checks.hpp"
 #include "workbench/problem/heads.hpp"
@@ -41,7 +42,7 @@ std::vector<LadderCase> boundary_cases(const Config& resolved, bool small) {
              {1, 0}, {4, 3},      {0, 5},  {3, 6 * bn + 1}};
   }
   const OperandConfig operand = resolved.operand.value_or(OperandConfig{});
-  if (operand.kind == OperandKind::paged) {
+  if (operand_form(operand.kind).pages()) {
     // Where pages end; pages longer than several tiles are met by the others.
     const std::int64_t page = operand.page_size.value_or(1);
     for (const std::int64_t keys : {page - 1, page, page + 1, 2 * page}) {

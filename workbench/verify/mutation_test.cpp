@@ -6,6 +6,7 @@
 
 #include <kiln/emulator/emulator.hpp>
 #include "generator/config/masks.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/targets/target.hpp"
 #include "workbench/verify/ladder.hpp"
@@ -80,7 +81,7 @@ class ExerciseList {
   /// Full and clipped tiles of queries. The last tile of keys is nearly full, and some queries stand just
   /// before the end of a tile of keys: or most steps of the masked tiles would multiply by zeros.
   void choose_cases() {
-    const bool contiguous = manifest_.operand == OperandKind::contiguous;
+    const bool contiguous = !operand_form(manifest_.operand).ragged_q;
     // Four queries of a decode kernel: rows for all of its warps.
     items_ = {{rows(2 * bm_ + 8), 2 * bn_ - 9}};
     wrap_ = {{rows(bm_ + 8, 4), wrapped_}};

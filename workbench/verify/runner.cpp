@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "generator/operands/operand_form.hpp"
 #include "runtime/support/memory.hpp"
 #include "workbench/problem/rounding.hpp"
 
@@ -98,16 +99,16 @@ class Job {
 
  private:
   std::size_t rows() const { return static_cast<std::size_t>(shape_.total_q() * shape_.heads_q); }
-  bool ragged_kernel() const { return manifest_.operand != OperandKind::contiguous; }
+  bool ragged_kernel() const { return operand_form(manifest_.operand).ragged_q; }
 
   // Pages, padded rows with lengths on the device, or rows as they are.
   void choose_form() {
-    if (manifest_.operand == OperandKind::paged) {
+    if (operand_form(manifest_.operand).pages()) {
       pages_ = work_.pages ? *work_.pages
                            : random_pages(shape_.lengths_k, std::max(manifest_.page_size, 1), work_.seed);
-    } else if (manifest_.operand == OperandKind::continuous) {
+    } else if (operand_form(manifest_.operand).block()) {
       pages_ = random_blocks(shape_.lengths_k, work_.seed);
-    } else if (manifest_.operand == OperandKind::contiguous && manifest_.takes("seqlens_k") &&
+    } else if (operand_form(manifest_.operand).batch_keys() && manifest_.takes("seqlens_k") &&
                !shape_.uniform()) {
       const auto& q = shape_.lengths_q;
       if (std::adjacent_find(q.begin(), q.end(), std::not_equal_to<>()) == q.end())

@@ -184,6 +184,7 @@ bool decode_mixed(Decoder& d) {
 void check_wide_access(const Decoder& d) {
   if (d.in->opcode != "ld" && d.in->opcode != "st") return;
   const bool eight = d.has("v8"), four = d.has("v4");
+  if (!eight && !four) return;
   const int size = size_of(d.last_type());
   if (eight ? size == 1 : !(four && size == 8)) return;
   std::string_view name;

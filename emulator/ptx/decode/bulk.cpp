@@ -209,10 +209,22 @@ void track(Warp& w, const Op& op, int lane, BulkCopy& b, bool repeated) {
 bool check_mode(Warp& w, const Op& op, int lane, const TensorMapRequest& map) {
   const auto& d = *static_cast<const Bulk*>(op.aux);
   if (map.mode == d.mode) return true;
+  static constexpr const char* kNames[] = {"tiled", "im2col", "im2col::w", "im2col::w::128"};
+  const auto name = [](TensorMapMode mode) { return std::string(kNames[static_cast<std::size_t>(mode)]); };
   report(w, op, lane, "bad-tensor-map",
-         map.mode == TensorMapMode::tiled ? "an im2col copy with a tiled map"
-                                          : "a copy in tiled mode with an im2col map");
+         map.mode == TensorMapMode::tiled || d.mode != TensorMapMode::tiled
+             ? "an " + name(d.mode) + " copy with " + (map.mode == TensorMapMode::tiled ? "a " : "an ") +
+                   name(map.mode) + " map"
+             : "a copy in tiled mode with an " + name(map.mode) + " map");
   return false;
+}
+
+using Offsets = std::array<std::uint16_t, 3>;
+Offsets offsets_of(const Warp& w, const Bulk& d, int lane) {
+  Offsets offsets{};
+  for (std::size_t i = 0; i < d.offsets.size(); ++i)
+    offsets[i] = static_cast<std::uint16_t>(w.value(d.offsets[i], 2, lane));
+  return offsets;
 }
 
 /// The pieces of a tensor copy; false (reported): the hardware does not take its coordinates.
@@ -227,17 +239,19 @@ bool tensor_runs(Warp& w, const Op& op, int lane, const TensorMapRequest& map, s
     return true;
   }
   const std::span at(coordinates, static_cast<std::size_t>(d.rank));
-  std::uint16_t offsets[3] = {};
-  for (std::size_t i = 0; i < d.offsets.size(); ++i)
-    offsets[i] = static_cast<std::uint16_t>(w.value(d.offsets[i], 2, lane));
-  const std::span by(offsets, d.offsets.size());
+  const Offsets offsets = offsets_of(w, d, lane);
+  const std::span by(offsets.data(), d.offsets.size());
   const bool pixels = d.mode == TensorMapMode::im2col;
-  const std::string text = pixels ? check_im2col(map, at, by) : check_coordinates(map, at, !d.to_shared);
+  const std::string text = is_wide(d.mode) ? check_im2col_wide(map, at)
+                           : pixels        ? check_im2col(map, at, by)
+                                           : check_coordinates(map, at, !d.to_shared);
   if (!text.empty()) {
     report(w, op, lane, "bad-coordinates", text);
     return false;
   }
-  if (pixels)
+  if (is_wide(d.mode))
+    im2col_wide_runs(map, at, by, offset, runs);
+  else if (pixels)
     im2col_runs(map, at, by, offset, runs, !d.to_shared);
   else
     box_runs(map, at, offset, runs, !d.to_shared);
@@ -286,6 +300,11 @@ bool take_map(Warp& w, const Op& op, BulkCopy& b, TensorMapRequest& map) {
     return false;
   }
   if (!check_mode(w, op, lane, map) || (d.rows4 && !check_rows(w, op, lane, map))) return false;
+  if (is_wide(d.mode))
+    if (const std::string text = add_halo(map, offsets_of(w, d, lane)); !text.empty()) {
+      report(w, op, lane, "bad-coordinates", text);
+      return false;
+    }
   b.bytes = moved_bytes(d, map);
   b.type = map.type;
   b.pattern = oob_pattern(map);

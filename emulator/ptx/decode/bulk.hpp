@@ -32,7 +32,7 @@ struct Bulk {
   Ref bytes = kNoRef, mask = kNoRef;
   int mask_size = 2;
   std::vector<Ref> coordinates;
-  std::vector<Ref> offsets;  ///< of im2col: along W, H, D, 16 bits each
+  std::vector<Ref> offsets;  ///< of im2col: along W, H, D, 16 bits each; of im2col::w: wHalo and wOffset
 };
 
 void run_bulk(Warp& w, const Op& op);

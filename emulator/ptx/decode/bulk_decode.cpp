@@ -4,6 +4,7 @@
 #include "emulator/ptx/decode/bulk.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/ptx/decode/reduction.hpp"
+#include "emulator/ptx/decode/target.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -59,11 +60,23 @@ Bulk::Part tensor_part(Decoder& d, Bulk& b, const Operand& o) {
   return part_of(d, base, Space::param);
 }
 
-/// Offsets of an im2col copy: one for each dimension of an image.
+/// Offsets of an im2col copy: one for each dimension of an image; of im2col::w the halo and the offset along W.
 void im2col_offsets(Decoder& d, Bulk& b, const Operand& o) {
   const bool vector = o.kind == Operand::Kind::vector;
   for (const Operand& item : vector ? o.items : std::vector<Operand>{o}) b.offsets.push_back(d.src(item, 2));
-  if (static_cast<int>(b.offsets.size()) != b.rank - 2) d.fail("wrong number of im2col offsets in");
+  if (static_cast<int>(b.offsets.size()) != (is_wide(b.mode) ? 2 : b.rank - 2))
+    d.fail("wrong number of im2col offsets in");
+}
+
+TensorMapMode mode_of(const Decoder& d, int rank) {
+  static constexpr TensorMapMode kModes[] = {TensorMapMode::im2col, TensorMapMode::im2col,
+                                             TensorMapMode::im2col_w, TensorMapMode::im2col_w128};
+  const int which = d.which({"im2col", "im2col_no_offs", "im2col::w", "im2col::w::128"});
+  if (which < 0) return TensorMapMode::tiled;
+  const TensorMapMode mode = kModes[which];
+  if (rank < 3) d.unsupported();
+  if (is_wide(mode) && before_sm100(d)) d.fail("target " + d.module.target + " has no im2col::w of");
+  return mode;
 }
 
 /// The kind of copy, from the modifiers.
@@ -76,8 +89,7 @@ Bulk form_of(Decoder& d) {
   const int rank = d.which({"1d", "2d", "3d", "4d", "5d"});
   b.rank = rank + 1;
   if (b.tensor && rank < 0) d.unsupported();
-  if (d.which({"im2col", "im2col_no_offs"}) >= 0) b.mode = TensorMapMode::im2col;
-  if (b.mode == TensorMapMode::im2col && b.rank < 3) d.unsupported();
+  b.mode = mode_of(d, b.rank);
   if (b.prefetch) return b;
   std::vector<std::string_view> spaces;
   for (const auto m : d.in->modifiers)
@@ -86,15 +98,19 @@ Bulk form_of(Decoder& d) {
   b.to_shared = spaces[0] != "global";
   b.dst_cluster = spaces[0] == "shared::cluster";
   b.from_shared_cta = b.to_shared && spaces[1] == "shared::cta";
-  if (d.has("im2col") && !b.to_shared) d.unsupported();
+  if ((d.has("im2col") || is_wide(b.mode)) && !b.to_shared) d.unsupported();
   if (b.reduce) decode_reduction(d, b);
   return b;
 }
 
 void decode_copy(Decoder& d) {
-  if (d.which({"im2col::w", "im2col::w::128", "cp_mask"}) >= 0) d.unsupported();
+  if (d.has("cp_mask")) d.unsupported();
   Bulk b = form_of(d);
   if (b.prefetch) {
+    if (is_wide(b.mode)) {
+      b.src = tensor_part(d, b, d.operand(0));
+      im2col_offsets(d, b, d.operand(1));
+    }
     d.emit(run_bulk, Kind::bulk_copy).aux = d.own(b);
     return;
   }
@@ -108,7 +124,7 @@ void decode_copy(Decoder& d) {
               : part_of(d, from, b.to_shared && !b.from_shared_cta ? Space::global : Space::shared);
   if (!b.tensor) b.bytes = d.src(d.operand(i++), 4);
   if (b.to_shared) b.mbar = part_of(d, d.operand(i++), Space::shared);
-  if (d.has("im2col")) im2col_offsets(d, b, d.operand(i++));
+  if (d.has("im2col") || is_wide(b.mode)) im2col_offsets(d, b, d.operand(i++));
   if (b.multicast) {
     b.mask_size = d.size_of_register(d.operand(i), 2);
     b.mask = d.src(d.operand(i++), b.mask_size);

@@ -133,6 +133,8 @@ void float_minmax(Decoder& d);
 void float_negabs(Decoder& d);
 /// st.async and red.async (decode_remote.cpp).
 void decode_remote_write(Decoder& d);
+/// st.bulk (zero_fill.cpp).
+void decode_zero_fill(Decoder& d);
 /// Local memory of a lane, at most; makes it at least `bytes` (control.cpp).
 inline constexpr std::uint32_t kMaxLocalBytes = 1u << 19;
 void grow_local(Warp& w, std::uint32_t bytes);

@@ -297,7 +297,6 @@ Kind kind_of(Space s, bool load) {
 
 void decode_ldst(Decoder& d) {
   const bool load = d.in->opcode == "ld" || d.in->opcode == "ldu";
-  if (d.in->opcode == "st" && d.has("async")) return decode_remote_write(d);
   std::string_view name;
   Space space = d.space_of(name);
   const Type t = d.last_type();
@@ -364,6 +363,12 @@ void decode_ldst(Decoder& d) {
   op.use = load ? Use::load : Use::store;
   op.flags = static_cast<std::uint16_t>((name == "shared::cluster" ? 1 : 0) | (frame ? 2 : 0) |
                                         (is_signed ? 4 : 0) | (strong ? 0x100 : 0) | order_flags(d));
+}
+
+void decode_store(Decoder& d) {
+  if (d.has("async")) return decode_remote_write(d);
+  if (d.has("bulk")) return decode_zero_fill(d);
+  decode_ldst(d);
 }
 
 /// Predicates travel as bytes.
@@ -492,7 +497,7 @@ Op& emit_frame_access(Decoder& d, bool load, Ref row, int size, std::uint32_t of
 std::vector<DecodeEntry> memory_table() {
   return {{"ld", decode_ldst},
           {"ldu", decode_ldst},
-          {"st", decode_ldst},
+          {"st", decode_store},
           {"cvta", decode_cvta},
           {"isspacep", decode_isspacep},
           {"prefetch", decode_nothing},

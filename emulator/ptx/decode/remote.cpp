@@ -7,6 +7,7 @@
 #include "emulator/machine/machine.hpp"
 #include "emulator/ptx/decode/decoder.hpp"
 #include "emulator/ptx/decode/reduction.hpp"
+#include "emulator/ptx/decode/target.hpp"
 
 namespace kiln::emulator::ptx {
 namespace {
@@ -195,17 +196,48 @@ void decode_publish_map(Decoder& d) {
   op.target = static_cast<std::uint32_t>(from.offset);
 }
 
+/// What ptxas refuses: widths, and the values of fields that are said by numbers alone.
+void check_replacement(const Decoder& d, TensorMapField field, int size) {
+  const bool wide = field == TensorMapField::global_address || field == TensorMapField::global_stride;
+  if (wide != (size == 8)) d.fail("wrong width of the field in");
+  if (field == TensorMapField::swizzle_atomicity && before_sm100(d))
+    d.fail("target " + d.module.target + " has no swizzle_atomicity of");
+  std::int64_t most = 0;
+  switch (field) {
+    case TensorMapField::elemtype:
+      most = 15;
+      break;
+    case TensorMapField::interleave_layout:
+      most = 2;
+      break;
+    case TensorMapField::swizzle_mode:
+    case TensorMapField::swizzle_atomicity:
+      most = 3;
+      break;
+    case TensorMapField::fill_mode:
+      most = 1;
+      break;
+    default:
+      return;
+  }
+  const Operand& value = d.operand(1);
+  if (d.operands() != 2 || value.kind != Operand::Kind::integer || value.value < 0 || value.value > most)
+    d.fail("the field must be a number from 0 to " + std::to_string(most) + " in");
+}
+
 void decode_tensormap(Decoder& d) {
   if (d.has("cp_fenceproxy")) return decode_publish_map(d);
   static constexpr std::string_view kFields[] = {
-      "global_address", "rank",     "box_dim",           "global_dim",   "global_stride",
-      "element_stride", "elemtype", "interleave_layout", "swizzle_mode", "fill_mode"};
+      "global_address", "rank",           "box_dim",          "global_dim",
+      "global_stride",  "element_stride", "elemtype",         "interleave_layout",
+      "swizzle_mode",   "fill_mode",      "swizzle_atomicity"};
   int field = -1;
   for (std::size_t i = 0; i < std::size(kFields); ++i)
     if (d.has(kFields[i])) field = static_cast<int>(i);
   if (!d.has("replace") || !d.has("tile") || !d.has("b1024") || field < 0) d.unsupported();
   const bool ordinal = d.operands() == 3;
   const int size = size_of(d.last_type());
+  check_replacement(d, static_cast<TensorMapField>(field), size);
   std::string_view name;
   const Space space = d.space_of(name);
   const auto a = d.address(d.operand(0), space);

@@ -10,6 +10,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
 
@@ -125,12 +126,12 @@ void emit_segment_range(Writer& w, const DecodePlan& p) {
   w.line("const int keys = uniform(s.sequence.seqlen_k), queries = uniform(s.sequence.seqlen_q);");
   w.line("const int rows = min_of({0}, group * queries - m_block * {0});", p.BM);
   if (p.ragged_q()) w.line("const int q_start = uniform(s.sequence.q_start);");
-  if (p.kind == OperandKind::ragged) w.line("const int k_start = uniform(s.sequence.k_start);");
+  if (operand_form(p.kind).ragged_k()) w.line("const int k_start = uniform(s.sequence.k_start);");
   if (p.table())
     w.line(
         "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch_index * "
         "page_table_stride);");
-  if (p.kind == OperandKind::continuous) {
+  if (operand_form(p.kind).block()) {
     w.line("const int block = keys > 0 ? pages[0] : -1;");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? keys : 0;  // no block: zeros");
   }
@@ -155,7 +156,7 @@ void emit_query(Writer& w, const DecodePlan& p) {
 
 void emit_buffers(Writer& w, const DecodePlan& p) {
   w.line("const int first_key = tile_begin * {};", p.BN);
-  const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "keys";
+  const char* rows = operand_form(p.kind).block() ? "block_rows" : "keys";
   const int kv_size = p.kv_bytes() ? 1 : 2;
   if (p.streaming) {
     p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", kv_size), rows, "first_key");
@@ -232,7 +233,7 @@ std::vector<layout::Proof> p_proofs(const DecodePlan& p) {
 
 void emit_key_scales(Writer& w, const DecodePlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {} + {} * {}", p.BN, p.warp_n(), p.WN),
-                         p.kind == OperandKind::continuous ? "block_rows" : "keys");
+                         operand_form(p.kind).block() ? "block_rows" : "keys");
 }
 
 void emit_decode_softmax(Writer& w, const DecodePlan& p) {
@@ -357,7 +358,7 @@ Manifest manifest(const DecodePlan& p, std::vector<KernelParam> params) {
   const int read = std::max(p.mfma.vector_k(), p.mfma.shape.k);
   const int k_steps = ceil_div(p.depth, read) * (read / p.mfma.shape.k);
   const int tile = k_steps * p.score_tiles() + p.BN / p.mfma.shape.k * p.output_tiles();
-  const int tiles = p.streaming ? 1 : p.k_stages;
+  const int tiles = p.streaming ? 1 : p.loop_tiles();
   m.expectations = {{p.mfma.mnemonic(), tiles * tile}};
   const int elements = p.BN / p.mfma.shape.k * p.output_tiles() * p.mfma.frag();
   if (p.v_block) m.expectations.push_back({"ds_read_u16", tiles * elements});
@@ -384,6 +385,7 @@ Prelude prelude_of(const DecodePlan& p) {
   } else {
     p.k_tile->use(prelude);
     p.v_tile->use(prelude);
+    if (p.blocks) prelude.use("wait_loads");
   }
   p.q->use(prelude);
   p.modifier->use(prelude);
@@ -419,7 +421,7 @@ KernelSource emit_decode(const DecodePlan& p) {
   p.stream->emit_loop_open(body);
   emit_segment(body, p);
   p.row_scales.emit_part(body, p.scores(), p.mfma.accumulator());
-  p.streaming ? emit_tiles(body, p) : emit_decode_tiles(body, p);
+  p.streaming ? emit_tiles(body, p) : p.blocks ? emit_decode_blocks(body, p) : emit_decode_tiles(body, p);
   emit_decode_epilogue(body, p);
   body.close();
   body.close();

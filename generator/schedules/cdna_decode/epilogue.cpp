@@ -86,15 +86,14 @@ void emit_whole(Writer& w, const DecodePlan& p) {
           p.ov_depth, p.o_bytes()),
       fmt::format("in_rows ? (u32)((position * o_stride_seq + packed % group * o_stride_head + {} * "
                   "{}) * {}) : 0x80000000u",
-                  p.warp_n(), p.wave_columns, p.o_bytes()));
+                  p.warp_n(), p.wave_step, p.o_bytes()));
 }
 
 void emit_part(Writer& w, const DecodePlan& p) {
   w.comment("this block's part");
   w.line("float* const part = {};", p.stream->part(p.partial_floats()));
   w.open("if (in_rows)");
-  w.line("float* const at = part + {} * {} + {} * {};", p.tile_row(), p.ov_columns, p.warp_n(),
-         p.wave_columns);
+  w.line("float* const at = part + {} * {} + {} * {};", p.tile_row(), p.ov_columns, p.warp_n(), p.wave_step);
   for (const ColumnGroup& group : p.columns) {
     // Registers 0 .. 3 of `width` fragments: 4 * width neighbouring columns.
     std::vector<std::string> values;

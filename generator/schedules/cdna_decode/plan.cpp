@@ -7,6 +7,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/score_dialect.hpp"
@@ -80,10 +81,12 @@ std::optional<LdsSwizzle> wave_swizzle(const Config& user, const SwizzleKey& key
 }
 
 QTile::Shape DecodePlan::q_shape() const {
-  QTile::Shape rows{mfma, depth, wave_columns, columns, QTile::pack_of(*config.out_dtype)};
+  // A wave's columns follow each other, but for its shares of blocks.
+  QTile::Shape rows{mfma, depth, blocks ? ov_depth : wave_columns, columns,
+                    QTile::pack_of(*config.out_dtype)};
   if (ov_columns != ov_depth) {
     rows.ov_depth = ov_depth;
-    rows.first_column = fmt::format("{} * {}", warp_n(), wave_columns);
+    rows.first_column = fmt::format("{} * {}", warp_n(), wave_step);
   }
   return rows;
 }
@@ -134,7 +137,7 @@ bool share_columns(DecodePlan& p, Config& c, const Refusals& refuse) {
   if (!c.v_layout && !flat) c.v_layout = "blocked";
   const bool blocked = c.v_layout == "blocked";
   const int share = ceil_div(p.ov_depth, p.num_warps), columns = flat ? share : align_up(share, p.BK);
-  p.wave_columns = columns;
+  p.wave_columns = p.wave_step = columns;
   p.ov_columns = columns * p.num_warps;
   if (!blocked && !flat) {
     refuse(kName, {"/v_layout", "/depth"}, "flat rows of V are a power of two columns", "blocked");
@@ -173,7 +176,7 @@ struct CopyBytes {
   int k = 0, v = 0;
 };
 CopyBytes copy_bytes(const DecodePlan& p, const Config& c) {
-  const int page_size = page_rows(c);
+  const int page_size = page_rows(*c.operand);
   const int size = static_cast<int>(size_of(c.dtype)), limit = target_info(c.target).lds_dma_bytes;
   const int v_columns = c.v_layout == "blocked" ? p.BK : p.ov_depth;
   return {KVBuffer::dma_bytes_for(limit, p.BK * size, page_size),
@@ -204,7 +207,7 @@ bool set_buffers(DecodePlan& p, const Config& user, Config& c, Violations& out) 
     return false;
   }
   DecodeStreamingKVBuffer::Shape kv{true, p.mfma, p.BN, p.WN, p.BK, p.num_threads, p.depth};
-  kv.page_size = page_rows(c);
+  kv.page_size = page_rows(*c.operand);
   kv.widens = *c.kv_dtype != c.dtype;
   kv.stored = *c.kv_dtype;
   kv.reg_staged = staged;

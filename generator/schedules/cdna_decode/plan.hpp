@@ -2,9 +2,11 @@
 #pragma once
 
 #include <bit>
+#include <numeric>
 #include <optional>
 #include <vector>
 
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/decode_streaming.hpp"
 #include "generator/systems/cdna/q_tile.hpp"
@@ -22,6 +24,7 @@ struct DecodePlan {
   bool streaming = true;
   bool v_in_k = false;   ///< V is read from the columns of K's tile (cdna_decode)
   bool shared = false;   ///< V takes K's place in LDS, and K of the next tile V's
+  bool blocks = false;   ///< blocks of bk_smem columns of K, then of V, through one ring (full_kv false)
   bool v_block = false;  ///< V is read element by element, and P by whole runs of a lane's keys
 
   Mfma mfma;
@@ -32,8 +35,9 @@ struct DecodePlan {
   RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
   int max_registers = 0;
-  int k_stages = 1, v_stages = 1;  ///< cdna_decode
+  int k_stages = 1, v_stages = 1;  ///< cdna_decode; the ring's stages where blocks pass through one
   int wave_columns = 0;            ///< output columns of one wave
+  int wave_step = 0;               ///< from a wave's first output column to the next wave's
   int waves_in_block = 1;          ///< cdna_decode: waves whose columns make up one block of bk_smem
   int ov_columns = 0;  ///< of all waves: ov_depth, and columns that only fill the last one's share
   int v_slices = 1;    ///< parts of them whose fragments are read one after the other
@@ -61,11 +65,14 @@ struct DecodePlan {
   /// Parameters of the kernel that scores are scaled by.
   std::vector<const char*> factors() const { return modifier->factors(); }
 
-  bool ragged_q() const { return kind != OperandKind::contiguous; }
-  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  bool ragged_q() const { return operand_form(kind).ragged_q; }
+  bool table() const { return operand_form(kind).table(); }
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
   ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
   int output_tiles() const { return wave_columns / mfma.shape.m; }
+  int tile_blocks() const { return k_tile->blocks() + v_tile->blocks(); }
+  /// cdna_decode: tiles in the text of the loop body, until stages repeat.
+  int loop_tiles() const { return blocks ? k_stages / std::gcd(k_stages, tile_blocks()) : k_stages; }
   /// cdna_decode: K and V pass through registers on their way to LDS.
   bool staged() const { return k_tile->staged(); }
   /// cdna_decode with two stages of K and one of V: V(n) starts when everyone has finished tile n - 1.
@@ -132,6 +139,8 @@ void emit_read_p(Writer& w, const DecodePlan& plan);
 /// K and V of a segment of cdna_decode, `rows` rows of them; its KV tiles (cdna_decode_tiles.cpp).
 void emit_tile_buffers(Writer& w, const DecodePlan& plan, const std::string& rows);
 void emit_decode_tiles(Writer& w, const DecodePlan& plan);
+/// The same with blocks through a ring (blocks.cpp).
+void emit_decode_blocks(Writer& w, const DecodePlan& plan);
 /// The end of a segment (cdna_decode_epilogue.cpp).
 void emit_decode_epilogue(Writer& w, const DecodePlan& plan);
 

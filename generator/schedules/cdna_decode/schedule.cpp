@@ -51,7 +51,8 @@ class CdnaDecode final : public Schedule {
 
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out) {
   const bool strips =
-      !config.v_from_k.value_or(false) && config.ov_depth.value_or(config.depth) == config.depth &&
+      config.full_kv.value_or(true) && !config.v_from_k.value_or(false) &&
+      config.ov_depth.value_or(config.depth) == config.depth &&
       (config.depth == 64 || config.depth == 128 || config.depth == 256 || config.depth == 512);
   if (!config.schedule && !strips) return make_cdna_decode(std::move(config), out);
   auto plan = cdna::plan_decode(config, out);

@@ -3,6 +3,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
@@ -19,6 +20,25 @@ bool two_stages(const Config& c) {
   return *c.double_buffer || *c.double_buffer_k_only;
 }
 
+/// Blocks of one strip of columns, in a ring of their own: whole ones, and no stages of whole tiles.
+void check_blocks(const MeaningCheck& check, const Config& user, const Config& filled) {
+  const bool staged = *filled.dma == "reg_staged";
+  check.takes(*filled.num_smem_stages >= 2 && *filled.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
+              staged ? "sends blocks by way of registers through a ring of 2 stages"
+                     : "sends blocks through a ring of 2 to 4 stages",
+              staged ? "2" : "2, 3, 4");
+  check.takes(*filled.bk_smem == *filled.BK, "/bk_smem", "has blocks of one strip",
+              std::to_string(*filled.BK));
+  for (const auto& [pointer, set] : {std::pair{"/double_buffer", user.double_buffer},
+                                     std::pair{"/double_buffer_k_only", user.double_buffer_k_only}})
+    check.takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
+  for (const auto& [pointer, columns] :
+       {std::pair{"/depth", filled.depth}, std::pair{"/ov_depth", *filled.ov_depth}})
+    check.takes(columns % *filled.BK == 0, pointer,
+                fmt::format("takes whole blocks of BK ({}) columns", *filled.BK),
+                std::to_string(align_up(columns, *filled.BK)));
+}
+
 /// What the kernel computes: anything it does not is refused here, never ignored.
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
@@ -31,14 +51,22 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes_rows_of_depth();
   check.takes_positive_scale();
   check.takes_any_queries();
-  check.takes(*m.full_kv, "/full_kv", "keeps whole rows in a stage", "true");
-  check.takes(c.shared_kv.value_or(false) <= (*m.v_from_k || !two_stages(m)), "/shared_kv",
+  const bool blocks = !*m.full_kv;
+  check.takes(!(blocks && *m.v_from_k), "/full_kv", "keeps whole rows in a stage where V lies in them",
+              "true");
+  check.takes(!blocks || c.shared_kv.value_or(true), "/shared_kv", "sends K and V through the same stages",
+              "true");
+  check.takes(c.shared_kv.value_or(false) <= (*m.v_from_k || blocks || !two_stages(m)), "/shared_kv",
               "has K and V in turn in one stage", "false");
   check.takes(*m.smem_depth == align_up(c.depth, *m.bk_smem), "/smem_depth", "keeps depth columns",
               std::to_string(align_up(c.depth, *m.bk_smem)));
-  const int stages = two_stages(m) ? 2 : 1;
-  check.takes(!c.num_smem_stages || *c.num_smem_stages == stages, "/num_smem_stages",
-              "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  if (blocks) {
+    check_blocks(check, c, m);
+  } else {
+    const int stages = two_stages(m) ? 2 : 1;
+    check.takes(!c.num_smem_stages || *c.num_smem_stages == stages, "/num_smem_stages",
+                "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+  }
   check.takes((*m.mma_shape)[0] == 16, "/mma_shape", "takes 16x16 instructions",
               c.target == Target::gfx950 || is_fp8(c.dtype) ? "[16, 16, 32]" : "[16, 16, 16]");
   check.takes(*m.WM == 16, "/WM", "gives a wave 16 packed query rows", "16");
@@ -65,14 +93,15 @@ void share_columns(DecodePlan& p, int bk_smem, bool block) {
   } else {
     p.wave_columns = p.v_in_k ? share : align_up(share, std::max(bk_smem, group));
   }
+  p.wave_step = p.wave_columns;
   p.ov_columns = p.wave_columns * p.warps_n();
 }
 
 /// V comes beside K where both fit: only then is it on its way while K is multiplied.
 bool place_tiles(DecodePlan& p, const Config& user, Violations& out) {
   const TargetInfo& target = target_info(p.mfma.target);
-  const int v_bytes = p.v_in_k ? 0 : p.v_tile->bytes();
-  p.shared = !p.v_in_k && user.shared_kv.value_or(false);
+  const int v_bytes = p.v_in_k || p.blocks ? 0 : p.v_tile->bytes();
+  p.shared = p.blocks || (!p.v_in_k && user.shared_kv.value_or(false));
   place_in_lds(p, p.k_tile->bytes(), v_bytes);
   if (!user.shared_kv && !p.v_in_k && p.k_stages == 1 && p.smem_bytes > target.smem_bytes) {
     p.shared = true;
@@ -106,8 +135,33 @@ SwizzleKey default_swizzle_v(const Config& c) {
   return wide ? XorSwizzle{2, 1, 2, false} : XorSwizzle{1, 1, 3, false};
 }
 
+/// Every wave has an equal part of each block of V.
+bool share_blocks(DecodePlan& p, const Config& user, const Config& c, Violations& out) {
+  const int unit = c.v_load == "block" ? p.mfma.shape.m : KVMmaOp::column_unit(p.mfma), block = *c.bk_smem;
+  const int part = block / p.warps_n();
+  if (block % p.warps_n() != 0 || part % unit != 0) {
+    break_rule(
+        user, kName, {"/WN", "/BN", "/num_threads"},
+        fmt::format("without full_kv {} waves share each block of bk_smem ({}) columns of V, of which a "
+                    "wave has a multiple of {}",
+                    p.warps_n(), block, unit),
+        block >= unit ? std::to_string(p.BN / (block / unit)) : "", out);
+    return false;
+  }
+  p.wave_step = part, p.waves_in_block = p.warps_n();
+  p.wave_columns = p.ov_depth / p.warps_n(), p.ov_columns = p.ov_depth;
+  for (int b = 0; b < p.ov_depth / block; ++b) {
+    for (ColumnGroup group : KVMmaOp::column_groups(p.mfma, part, c.v_load == "block")) {
+      group.first += b * block, group.mma += b * part / p.mfma.shape.m;
+      p.columns.push_back(group);
+    }
+  }
+  return true;
+}
+
 /// Which output columns a wave has, in slices.
 bool set_columns(DecodePlan& p, const Config& user, const Config& c, Violations& out) {
+  if (p.blocks) return share_blocks(p, user, c, out);
   const bool block = c.v_load == "block";
   share_columns(p, *c.bk_smem, block);
   const int slice = slice_columns(p.mfma, p.wave_columns);
@@ -125,7 +179,7 @@ bool set_columns(DecodePlan& p, const Config& user, const Config& c, Violations&
 /// The tiles of K and V.
 bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
                const LdsSwizzle& swizzle_v, Violations& out) {
-  const int page_size = page_rows(c);
+  const int page_size = page_rows(*c.operand);
   const int row_bytes = 16 * row_vectors_of(c);
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   const bool staged = *c.dma == "reg_staged";
@@ -142,16 +196,28 @@ bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwiz
   kv.page_size = page_size;
   kv.keys_in_order = true;  // P comes from LDS
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
+  kv.full_kv = !p.blocks;
   p.k_tile.emplace(kv);
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_columns, kv.num_smem_stages = p.v_stages;
   kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
-  kv.swizzle = swizzle_v, kv.reg_chunk = 0, kv.read_columns = slice_columns(p.mfma, p.wave_columns);
+  kv.swizzle = swizzle_v, kv.reg_chunk = 0,
+  kv.read_columns = p.blocks ? p.wave_step : slice_columns(p.mfma, p.wave_columns);
   kv.block = c.v_load == "block";
   kv.read_waves = p.waves_in_block;
   if (p.v_in_k) kv.reads = p.k_tile->stage();
   p.v_tile.emplace(kv);
   return true;
+}
+
+/// A ring looks no further ahead than the next tile.
+bool check_ring(const DecodePlan& p, const Config& user, Violations& out) {
+  if (!p.blocks || p.k_stages <= p.tile_blocks() + 1) return true;
+  refuse_value(user, "/num_smem_stages",
+               fmt::format("cdna_decode looks one tile ahead at most: {} blocks, and the one at work",
+                           p.tile_blocks()),
+               std::to_string(p.tile_blocks() + 1), out);
+  return false;
 }
 
 /// What lives through the loop, and around it what compiled kernels show: fragments of one step, addresses, the
@@ -186,11 +252,12 @@ std::optional<DecodePlan> plan_tile_decode(const Config& user, Violations& out) 
   if (!check_row_scales(user, p.row_scales, c, out)) return std::nullopt;
   p.streaming = false;
   p.v_in_k = *c.v_from_k;
-  p.k_stages = two_stages(c) ? 2 : 1;
-  p.v_stages = *c.double_buffer || p.v_in_k ? p.k_stages : 1;
+  p.blocks = !*c.full_kv;
+  p.k_stages = p.blocks ? *c.num_smem_stages : two_stages(c) ? 2 : 1;
+  p.v_stages = *c.double_buffer || p.v_in_k || p.blocks ? p.k_stages : 1;
   if (!set_columns(p, user, c, out) || !set_tiles(p, user, c, *swizzle_k, *swizzle_v, out))
     return std::nullopt;
-  if (!place_tiles(p, user, out)) return std::nullopt;
+  if (!check_ring(p, user, out) || !place_tiles(p, user, out)) return std::nullopt;
   c.shared_kv = p.v_in_k || p.shared;
   p.config = std::move(c);
   p.q.emplace(p.q_shape());

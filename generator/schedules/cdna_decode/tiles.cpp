@@ -13,10 +13,9 @@ struct FirstColumn {
 FirstColumn first_column_of_v(const DecodePlan& p) {
   const LdsTile& stage = p.v_tile->stage();
   if (p.waves_in_block == 1)
-    return {fmt::format(" + {} * {}", p.warp_n(), p.wave_columns / stage.block_cols * stage.block_bytes()),
-            ""};
+    return {fmt::format(" + {} * {}", p.warp_n(), p.wave_step / stage.block_cols * stage.block_bytes()), ""};
   return {fmt::format(" + {} / {} * {}", p.warp_n(), p.waves_in_block, stage.block_bytes()),
-          fmt::format("{} % {} * {}", p.warp_n(), p.waves_in_block, p.wave_columns)};
+          fmt::format("{} % {} * {}", p.warp_n(), p.waves_in_block, p.wave_step)};
 }
 
 void emit_pv(Writer& w, const DecodePlan& p, int lds_offset) {

@@ -4,6 +4,7 @@
 #include "generator/emit/head.hpp"
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_prefill/parts.hpp"
 #include "generator/schedules/common/cdna_tensors.hpp"
 #include "generator/schedules/common/parts.hpp"
@@ -21,7 +22,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   const bool own_v = p.loop != PrefillLoop::v_in_k;
   add_scale_params(params, p.config, p.row_scales, own_v);
   if (p.ragged_q()) add(Kind::pointer, "cu_seqlens_q");
-  if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (operand_form(p.kind).ragged_k()) add(Kind::pointer, "cu_seqlens_k");
   if (p.part) add(Kind::pointer, "seqlens_k");
   if (p.table()) add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
   add(Kind::i32, "heads_q");
@@ -54,7 +55,7 @@ void emit_query_lengths(Writer& w, const PrefillPlan& p) {
     w.line("const int q_start = cu_seqlens_q[batch], seqlen_q = cu_seqlens_q[batch + 1] - q_start;");
 }
 void emit_key_lengths(Writer& w, const PrefillPlan& p) {
-  if (p.kind == OperandKind::ragged)
+  if (operand_form(p.kind).ragged_k())
     w.line("const int k_start = cu_seqlens_k[batch], seqlen_k = cu_seqlens_k[batch + 1] - k_start;");
   if (p.table()) w.line("const int seqlen_k = seqlens_k[batch];");
   if (p.part) w.line("{}", kAlignedRows);
@@ -70,7 +71,7 @@ void emit_sequence(Writer& w, const PrefillPlan& p) {
         "const CONSTANT int* const pages = (const CONSTANT int*)(page_table + (long long)batch * "
         "page_table_stride);");
   }
-  if (p.kind == OperandKind::continuous) {
+  if (operand_form(p.kind).block()) {
     w.line("const int block = pages[0];");
     w.line("const int block_rows = (u32)block < (u32)num_pages ? seqlen_k : 0;  // no block: zeros");
   }
@@ -158,7 +159,7 @@ void emit_work(Writer& w, const PrefillPlan& p) {
 void emit_setup(Writer& w, const PrefillPlan& p) {
   const int size = static_cast<int>(size_of(*p.config.kv_dtype));
   w.banner("addresses");
-  const char* rows = p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k";
+  const char* rows = operand_form(p.kind).block() ? "block_rows" : "seqlen_k";
   const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
   p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
   if (p.loop == PrefillLoop::v_in_k) {

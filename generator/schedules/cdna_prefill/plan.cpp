@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/cdna_pages.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/systems/cdna/product.hpp"
@@ -44,6 +45,55 @@ void check_blocks(const MeaningCheck& check, const Config& user, const Config& f
 }
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
+/// Blocks of K and V in one ring (`full_kv` false), or whole tiles of each.
+void check_stages(const MeaningCheck& check, const Config& c, const Config& m) {
+  if (*m.full_kv) {
+    const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
+    check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
+                "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
+    return;
+  }
+  const bool staged = *m.dma == "reg_staged";
+  check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
+              staged ? "sends blocks by way of registers through a ring of 2 stages"
+                     : "sends blocks through a ring of 2 to 4 stages",
+              staged ? "2" : "2, 3, 4");
+  check_blocks(check, c, m);
+  check.takes(*m.ov_depth % *m.bk_smem == 0, "/ov_depth",
+              fmt::format("takes whole blocks of {} columns", *m.bk_smem),
+              std::to_string(align_up(*m.ov_depth, *m.bk_smem)));
+}
+
+/// Columns of rows, and the rows and keys of a wave.
+void check_shape(const MeaningCheck& check, const Config& c, const Config& m) {
+  const int smem_depth = align_up(c.depth, *m.bk_smem);
+  check.takes(*m.smem_depth == smem_depth, "/smem_depth", "keeps depth columns, whole blocks of bk_smem",
+              std::to_string(smem_depth));
+  check.takes(*m.BN == *m.WN, "/WN", "gives every wave all keys of a tile", std::to_string(*m.BN));
+  check.takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
+              std::to_string((*m.mma_shape)[0]));
+  check.takes_rows_of_depth();
+  // Rows come in 16-byte pieces; columns past the last strip's end are zeros.
+  const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
+  for (const auto& [pointer, columns] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    check.takes(columns % piece == 0, pointer, fmt::format("takes rows of whole 16 bytes"),
+                std::to_string(align_up(columns, piece)));
+  }
+  check.takes(*m.full_kv || c.depth % *m.BK == 0, "/depth",
+              fmt::format("takes whole blocks of BK ({}) columns", *m.BK),
+              std::to_string(align_up(c.depth, *m.BK)));
+  check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
+}
+
+void check_pingpong(const MeaningCheck& check, const Config& c, const Config& m) {
+  const bool blocks = !*m.full_kv, alias = *m.v_from_k;
+  check.takes(*m.num_threads == 512, "/num_threads", "has two groups of four waves", "512");
+  check.takes(*m.double_buffer, "/double_buffer", "keeps two stages of K and of V", "true");
+  check.takes(!blocks && !alias, blocks ? "/full_kv" : "/v_from_k", "keeps whole tiles of K and V",
+              blocks ? "true" : "false");
+  check.takes(c.depth <= 128 && *m.ov_depth <= 128, "/depth", "takes depth up to 128", "64, 128");
+}
+
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const bool pingpong = c.schedule == "cdna_prefill_pingpong";
   const MeaningCheck check(c, m, pingpong ? "cdna_prefill_pingpong" : "cdna_prefill", out);
@@ -66,45 +116,10 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(!(pingpong && staged) || widens, "/dma", "copies to LDS directly", "lds_direct");
   check.takes(pingpong || !widens || !c.dma || staged, "/dma", "widens bytes in registers", "reg_staged");
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
-  if (blocks) {
-    check.takes(*m.num_smem_stages >= 2 && *m.num_smem_stages <= (staged ? 2 : 4), "/num_smem_stages",
-                staged ? "sends blocks by way of registers through a ring of 2 stages"
-                       : "sends blocks through a ring of 2 to 4 stages",
-                staged ? "2" : "2, 3, 4");
-    check_blocks(check, c, m);
-    check.takes(*m.ov_depth % *m.bk_smem == 0, "/ov_depth",
-                fmt::format("takes whole blocks of {} columns", *m.bk_smem),
-                std::to_string(align_up(*m.ov_depth, *m.bk_smem)));
-  } else {
-    const int stages = *m.double_buffer || *m.double_buffer_k_only ? 2 : 1;
-    check.takes(*m.num_smem_stages == stages, "/num_smem_stages",
-                "has as many stages as double_buffer and double_buffer_k_only say", std::to_string(stages));
-  }
-  const int smem_depth = align_up(c.depth, *m.bk_smem);
-  check.takes(*m.smem_depth == smem_depth, "/smem_depth", "keeps depth columns, whole blocks of bk_smem",
-              std::to_string(smem_depth));
-  check.takes(*m.BN == *m.WN, "/WN", "gives every wave all keys of a tile", std::to_string(*m.BN));
-  check.takes(*m.WM == (*m.mma_shape)[0], "/WM", "gives a wave the rows of one instruction",
-              std::to_string((*m.mma_shape)[0]));
-  check.takes_rows_of_depth();
-  // Rows come in 16-byte pieces; columns past the last strip's end are zeros.
-  const int piece = 16 / static_cast<int>(size_of(*m.kv_dtype));
-  for (const auto& [pointer, columns] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
-    check.takes(columns % piece == 0, pointer, fmt::format("takes rows of whole 16 bytes"),
-                std::to_string(align_up(columns, piece)));
-  }
-  check.takes(!blocks || c.depth % *m.BK == 0, "/depth",
-              fmt::format("takes whole blocks of BK ({}) columns", *m.BK),
-              std::to_string(align_up(c.depth, *m.BK)));
-  check.takes(c.depth <= 576, "/depth", "takes depth up to 576", "64, 128, 192, 256, 512, 576");
+  check_stages(check, c, m);
+  check_shape(check, c, m);
   check.takes_positive_scale();
-  if (pingpong) {
-    check.takes(*m.num_threads == 512, "/num_threads", "has two groups of four waves", "512");
-    check.takes(*m.double_buffer, "/double_buffer", "keeps two stages of K and of V", "true");
-    check.takes(!blocks && !alias, blocks ? "/full_kv" : "/v_from_k", "keeps whole tiles of K and V",
-                blocks ? "true" : "false");
-    check.takes(c.depth <= 128 && *m.ov_depth <= 128, "/depth", "takes depth up to 128", "64, 128");
-  }
+  if (pingpong) check_pingpong(check, c, m);
   return check.passed();
 }
 
@@ -233,7 +248,7 @@ bool check_ring(const PrefillPlan& p, const Config& user, const Config& c, Viola
 /// How tiles come to LDS, and the buffers of K and V.
 bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsSwizzle& swizzle_k,
                  const LdsSwizzle& swizzle_v, Violations& out) {
-  const int page_size = page_rows(c);
+  const int page_size = page_rows(*c.operand);
   const int row_bytes = *c.bk_smem * static_cast<int>(size_of(c.dtype));
   const int dma_bytes = KVBuffer::dma_bytes_for(target_info(c.target).lds_dma_bytes, row_bytes, page_size);
   p.staged = *c.dma == "reg_staged";

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/cdna/kv_buffer.hpp"
 #include "generator/systems/cdna/online_softmax.hpp"
@@ -79,9 +80,9 @@ struct PrefillPlan {
   }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.
-  bool ragged_q() const { return kind != OperandKind::contiguous; }
+  bool ragged_q() const { return operand_form(kind).ragged_q; }
   /// K and V are found through a table.
-  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  bool table() const { return operand_form(kind).table(); }
   bool q_bytes() const { return is_fp8(config.dtype); }
   bool kv_bytes() const { return size_of(*config.kv_dtype) == 1; }
   /// Parameters of the kernel that scores are scaled by.

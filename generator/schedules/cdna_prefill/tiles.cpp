@@ -1,4 +1,5 @@
 // The main loop of cdna_prefill over whole tiles: K and V in stages of their own, or V in the columns of K.
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_prefill/parts.hpp"
 
 namespace kiln::cdna {
@@ -13,7 +14,7 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
 
 void emit_key_scales(Writer& w, const PrefillPlan& p) {
   p.row_scales.emit_keys(w, p.scores(), fmt::format("n * {}", p.BN),
-                         p.kind == OperandKind::continuous ? "block_rows" : "seqlen_k");
+                         operand_form(p.kind).block() ? "block_rows" : "seqlen_k");
 }
 
 void emit_softmax(Writer& w, const PrefillPlan& p) {

@@ -6,18 +6,15 @@
 
 #include "base/integers.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 
 namespace kiln::cdna {
-
-int page_rows(const Config& config) {
-  return config.operand->kind == OperandKind::paged ? *config.operand->page_size : 0;
-}
 
 void refuse_pages(const Config& user, const Config& config, std::string_view name, int row_bytes,
                   Violations& out) {
   const int rows = 256 / row_bytes;
   refuse_value(user, "/operand/page_size", fmt::format("{} copies {} rows of a page at once", name, rows),
-               std::to_string(align_up(page_rows(config), rows)), out);
+               std::to_string(align_up(page_rows(*config.operand), rows)), out);
 }
 
 }  // namespace kiln::cdna

@@ -7,9 +7,6 @@
 
 namespace kiln::cdna {
 
-/// Rows of a page; 0 where keys are not paged.
-int page_rows(const Config& config);
-
 /// Refuses pages that do not hold whole direct copies to LDS, each of 256 bytes of rows of `row_bytes`: "NAME copies ...".
 /// `user` is what the message quotes.
 void refuse_pages(const Config& user, const Config& config, std::string_view name, int row_bytes,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "generator/operands/operand_form.hpp"
+
 namespace kiln::cdna {
 namespace {
 
@@ -12,7 +14,7 @@ bool of_query(const char* tensor) {
 /// Elements from the tensor's start to the sequence's (0: the table says where).
 std::string sequence_start(const Tensors& t, const char* tensor, const std::string& batch) {
   if (!of_query(tensor) && t.table)
-    return t.kind == OperandKind::continuous ? fmt::format("block * {}_stride_page", tensor) : "0";
+    return operand_form(t.kind).block() ? fmt::format("block * {}_stride_page", tensor) : "0";
   if (!t.ragged_q) return fmt::format("{} * {}_stride_batch", batch, tensor);
   return fmt::format("{}_start * {}_stride_seq", of_query(tensor) ? "q" : "k", tensor);
 }

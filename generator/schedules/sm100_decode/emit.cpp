@@ -28,10 +28,10 @@ std::string text_of(const DecodePlan& p, Emit emit) {
 
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   const auto map = [&p](int columns) {
-    return p.narrow ? p.operand->map(columns, 0, 128) : p.operand->map(64, DecodePlan::kRowBytes, 128);
+    return p.narrow ? p.operand->map(columns, 0, 128) : p.operand->map(64, p.kRowBytes, 128);
   };
-  std::vector<KernelParam> params{{Kind::tensor_map, "k", map(p.depth)},
-                                  {Kind::tensor_map, "v", map(p.ov_depth)}};
+  std::vector<KernelParam> params{{Kind::tensor_map, "k", map(p.depth)}};
+  if (!p.v_in_k) params.push_back({Kind::tensor_map, "v", map(p.ov_depth)});
   const auto add = [&](Kind kind, const std::string& role) { params.push_back({kind, role, {}}); };
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   if (p.lse) add(Kind::pointer, "lse");
@@ -123,7 +123,7 @@ void emit_issue_output(Writer& w, const DecodePlan& p) {
 /// Half of the rows goes to the lanes beyond in exchange for half of theirs, until one is left.
 void emit_over_lanes(Writer& w, const DecodePlan& p) {
   int rows = p.fold_rows();
-  for (int step = 16; step > 0; step /= 2) {
+  for (int step = p.key_lanes() / 2; step > 0; step /= 2) {
     if (rows == 1) {
       w.line("x[0] = op(x[0], __shfl_xor_sync(0xffffffffu, x[0], {}));", step);
       continue;
@@ -156,10 +156,10 @@ void emit_limits(Writer& w, const DecodePlan& p) {
 
 void emit_scores(Writer& w, const DecodePlan& p) {
   const ScoreContext context = p.score_context();
-  const std::string first_key = fmt::format("n * {}", DecodePlan::BN);
+  const std::string first_key = fmt::format("n * {}", p.BN);
   p.modifier->emit_apply(w, context, first_key);
   if (p.mask->has_bits()) return p.mask->emit_apply(w, context, first_key, {});
-  w.open("if ((n + 1) * {} > clean_end{})", DecodePlan::BN,
+  w.open("if ((n + 1) * {} > clean_end{})", p.BN,
          p.mask->bounded_below() ? fmt::format(" || {} < clean_first", first_key) : "");
   p.mask->emit_apply(w, context, first_key, {});
   w.close();
@@ -199,11 +199,11 @@ void emit_convert(Writer& w, const DecodePlan& p, bool k) {
   to.emit_wait_empty(w, 0);
   w.line("convert_tile<{}>(smem_{}, smem_raw_{} + {} * {}, {}, thread);", (k ? p.depth : p.ov_depth) / 16,
          name, name, from.stage(), p.raw_bytes(k),
-         k ? "128" : fmt::format("s.sequence.seqlen_k - n * {}", DecodePlan::BN));
+         k ? "128" : fmt::format("s.sequence.seqlen_k - n * {}", p.BN));
   if (p.token_scale)
     w.line("store_shared_float({} + 4 * thread, load_shared_float(smem + {} + {} * {} + 4 * thread));",
            k ? "smem_key_scales + turn * 512" : "smem_value_scales", p.raw_scales_at(k), from.stage(),
-           4 * DecodePlan::BN);
+           4 * p.BN);
   w.line("fence_proxy_async();");
   w.line("__syncwarp();");
   w.line("if (lane == 0) mbarrier_arrive({}), mbarrier_arrive({});", from.empty(0), to.full(0));
@@ -233,6 +233,21 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
   ring.emit_step(w);
 }
 
+/// V's side of its ring. In K's slots nobody waits for V: S' of the tile, which was waited for, had all of K.
+void emit_v_state(Writer& w, const DecodePlan& p) {
+  if (!p.v_in_k) return p.v->ring().emit_state(w, false);
+  w.line("u32 {} = 0;  // K's slot of the tile whose V is next", p.v->ring().stage());
+}
+
+void emit_v_wait(Writer& w, const DecodePlan& p) {
+  if (!p.v_in_k) p.v->emit_wait(w, 0);
+}
+
+void emit_v_step(Writer& w, const DecodePlan& p) {
+  if (!p.v_in_k) return p.v->ring().emit_step(w);
+  w.line("if (++{0} == {1}) {0} = 0;", p.v->ring().stage(), p.num_kv_stages);
+}
+
 /// The holes that are several lines.
 constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"issue_scores", emit_issue_scores},
@@ -242,6 +257,7 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      [](Writer& w, const DecodePlan& p) {
        const int first = p.smem_barriers + 5 * 8;
        p.k->ring().emit_addresses(w, first);
+       if (p.v_in_k) return p.v->ring().emit_addresses(w, first, StagedPipeline::Named::empty);
        p.v->ring().emit_addresses(w, first + p.k->ring().barrier_bytes());
        if (!p.narrow) return;
        const int raw = first + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes();
@@ -252,20 +268,22 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
      [](Writer& w, const DecodePlan& p) {
        // Tiles come by one lane's bytes, and the lanes' own copies of scales; or from four warps that convert.
        const int arrivals = p.narrow ? 4 : 1;
-       p.k->ring().emit_init(w, arrivals, 1), p.v->ring().emit_init(w, arrivals, 1);
+       p.k->ring().emit_init(w, arrivals, 1);
+       if (!p.v_in_k) p.v->ring().emit_init(w, arrivals, 1);
        if (!p.narrow) return;
        p.raw_k->emit_init(w, p.token_scale ? 33 : 1, 4), p.raw_v->emit_init(w, p.token_scale ? 33 : 1, 4);
      }},
     {"range", [](Writer& w, const DecodePlan& p) { p.stream->emit_range(w); }},
-    {"v_state", [](Writer& w, const DecodePlan& p) { p.v->ring().emit_state(w, false); }},
+    {"v_state", emit_v_state},
     {"consumer_states",
      [](Writer& w, const DecodePlan& p) {
-       p.k->ring().emit_state(w, false), p.v->ring().emit_state(w, false);
+       p.k->ring().emit_state(w, false);
+       emit_v_state(w, p);
      }},
     {"producer_states",
      [](Writer& w, const DecodePlan& p) {
        (p.narrow ? *p.raw_k : p.k->ring()).emit_state(w, true);
-       (p.narrow ? *p.raw_v : p.v->ring()).emit_state(w, true);
+       if (!p.v_in_k) (p.narrow ? *p.raw_v : p.v->ring()).emit_state(w, true);
      }},
     {"converter_states",
      [](Writer& w, const DecodePlan& p) {
@@ -284,20 +302,23 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
     {"limits", emit_limits},
     {"mask_load",
      [](Writer& w, const DecodePlan& p) {
-       p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", DecodePlan::BN), true);
+       p.mask->emit_load(w, p.score_context(), fmt::format("n * {}", p.BN), true);
      }},
     {"scores", emit_scores},
     {"rescale", emit_rescale},
     {"wait_k", [](Writer& w, const DecodePlan& p) { p.k->emit_wait(w, 0); }},
-    {"wait_v", [](Writer& w, const DecodePlan& p) { p.v->emit_wait(w, 0); }},
+    {"wait_v", emit_v_wait},
     {"step_k", [](Writer& w, const DecodePlan& p) { p.k->ring().emit_step(w); }},
-    {"step_v", [](Writer& w, const DecodePlan& p) { p.v->ring().emit_step(w); }},
+    {"step_v", emit_v_step},
     {"zero_v", [](Writer& w, const DecodePlan& p) { p.v->emit_zero(w); }},
     {"lookup", [](Writer& w, const DecodePlan& p) { p.operand->emit_lookup(w, "s.tile_begin"); }},
     {"populate",
      [](Writer& w, const DecodePlan& p) { p.operand->emit_populate_ahead(w, "n", "s.tile_begin"); }},
     {"load_k", [](Writer& w, const DecodePlan& p) { emit_load(w, p, *p.k, "k"); }},
-    {"load_v", [](Writer& w, const DecodePlan& p) { emit_load(w, p, *p.v, "v"); }},
+    {"load_v",
+     [](Writer& w, const DecodePlan& p) {
+       if (!p.v_in_k) emit_load(w, p, *p.v, "v");
+     }},
     {"whole", emit_whole},
     {"store_part", emit_store_part},
     {"look_at_sum",
@@ -310,6 +331,9 @@ constexpr std::pair<const char*, Emit> kBlocks[] = {
 
 void add_numbers(Holes& holes, const DecodePlan& p) {
   const std::pair<const char*, int> numbers[] = {{"BM", p.BM},
+                                                 {"BN", p.BN},
+                                                 {"k_slot", p.k->slot_bytes()},
+                                                 {"score_rows", p.score_rows()},
                                                  {"MV", p.MV()},
                                                  {"own", p.own_rows()},
                                                  {"fold", p.fold_rows()},
@@ -350,7 +374,7 @@ void add_texts(Holes& holes, const DecodePlan& p) {
   std::vector<std::string> members;
   for (const auto& m : p.stream->members()) members.emplace_back(m.role);
   const std::pair<const char*, std::string> texts[] = {
-      {"scores_kind", word(layout::tcgen05_instruction(type, DecodePlan::BN, p.BM, false))},
+      {"scores_kind", word(layout::tcgen05_instruction(type, p.BN, p.BM, false))},
       {"output_kind", word(layout::tcgen05_instruction(type, p.MV(), p.BM, false, true))},
       {"k_high", word(p.k->descriptor().high())},
       {"q_high", word(p.q_descriptor().high())},
@@ -367,6 +391,9 @@ void add_texts(Holes& holes, const DecodePlan& p) {
       {"members", fmt::format("{}", fmt::join(members, ", "))},
       {"factor", p.modifier->scale_log2()},
       {"own_row", p.own_row()},
+      {"row", p.score_row("r")},
+      {"p_of_tile", p.v_in_k ? "p_of_tile" : "p_at"},
+      {"p_get", p.v_in_k ? fmt::format("p_desc + v_stage * {}", p.k->slot_bytes() >> 4) : "p_desc"},
       {"one_copy", p.one_copy()},
       {"load_scores", p.scores_access().load()},
       {"pack", pack_name(type)},
@@ -398,6 +425,7 @@ Holes holes_of(const DecodePlan& p) {
   holes.when("narrow", p.narrow).when("head_scale", p.head_scale).when("token_scale", p.token_scale);
   holes.when("scaled", p.scaled()).when("softmax_v", !p.narrow || p.token_scale);
   holes.when("zero_columns", p.ov_depth != p.padded_ov());
+  holes.when("v_in_k", p.v_in_k).when("halves", p.halves());
   holes.when("splits", p.stream->splits()).when("sink", p.sink).when("lse", p.lse);
   holes.when("hidden", p.hidden.has_value()).number("smem_odd", p.smem_odd);
   holes.text("epilogue", fill_template("sm100_decode.cuh", "epilogue", holes).text());
@@ -408,7 +436,7 @@ Manifest manifest(const DecodePlan& p, const std::vector<KernelParam>& params) {
   Manifest m = manifest_of(p.config);
   m.num_threads = p.num_threads();
   m.smem_bytes = p.smem.bytes();
-  m.grid = {GridRule::Kind::stream_k, p.BM, 1, DecodePlan::BN};
+  m.grid = {GridRule::Kind::stream_k, p.BM, 1, p.BN};
   m.workspace_bytes_per_block = p.stream->workspace_per_block(p.partial_floats());
   m.workspace_bytes_per_item = p.stream->workspace_per_item(p.partial_floats());
   m.params = params;
@@ -447,11 +475,11 @@ KernelSource emit_decode(const DecodePlan& p) {
   KernelSource source;
   source.manifest = manifest(p, params);
   const std::string facts = fmt::format(
-      "Schedule {}: {} packed query rows by {} keys a tile, {} stages of K and of V.\n"
+      "Schedule {}: {} packed query rows by {} keys a tile, {} stages of K{}.\n"
       "Tensor memory: S' of even tiles 0, of odd tiles {}, O' {}, {} columns.\n"
       "Shared memory ({} bytes):{}",
-      *p.config.schedule, p.BM, DecodePlan::BN, p.num_kv_stages, p.BM, p.tmem_o(), p.tmem().columns(),
-      p.smem.bytes(), p.smem.listing());
+      *p.config.schedule, p.BM, p.BN, p.num_kv_stages, p.v_in_k ? ", whose first columns are V" : " and of V",
+      p.BM, p.tmem_o(), p.tmem().columns(), p.smem.bytes(), p.smem.listing());
   set_text(source, facts, body.lines());
   return source;
 }

@@ -5,46 +5,46 @@
 namespace kiln::sm100 {
 namespace {
 
-/// For each block of O: `x`, this lane's part of it, in a scope of its own.
-void open_output_block(Writer& w, const DecodePlan& p, int block) {
+/// For each block of O, in a scope of its own: `x`, this lane's part of it, from `o_block` on. Of several blocks one
+/// after the other, since one fills the registers.
+void open_output_block(Writer& w, const DecodePlan& p) {
   const TmemAccess access = p.output_access();
-  w.open("");
+  if (p.out_blocks() > 1) w.line("#pragma unroll 1");
+  w.open("{}",
+         p.out_blocks() > 1 ? fmt::format("for (int block = 0; block < {}; ++block)", p.out_blocks()) : "");
+  w.line("const u32 o_block = tmem_lanes + {}{};", p.tmem_o(),
+         p.out_blocks() > 1 ? fmt::format(" + block * {}", p.BM) : "");
   w.line("float x[{}];", access.registers());
-  w.line("{}(x, tmem_lanes + {});", access.load(), p.tmem_o() + block * p.BM);
-  w.line("const int column = {}{}, first_row = {};", block > 0 ? fmt::format("{} + ", block * p.MV()) : "",
-         access.row(), access.first_column());
+  w.line("{}(x, o_block);", access.load());
 }
 
 /// `store` for every row of the lane's part of O that exists, of columns that exist. `look`: of NaN or infinity in V,
 /// which has reached its column of all rows, seen or not.
 void emit_rows_of_output(Writer& w, const DecodePlan& p, const std::string& store, bool look) {
-  for (int j = 0; j < p.out_blocks(); ++j) {
-    open_output_block(w, p, j);
-    const bool whole = (j + 1) * p.MV() <= p.ov_depth;
-    if (look) w.line("odd = odd || !(x[0] * 0.0f == 0.0f);");
-    w.line("#pragma unroll");
-    w.open("for (int i = 0; i < {}; ++i)", p.output_access().registers());
-    w.line("const int row = first_row + i;");
-    w.line("if (row < rows{}) {}", whole ? "" : fmt::format(" && column < {}", p.ov_depth), store);
-    w.close();
-    w.close();
-  }
+  const TmemAccess access = p.output_access();
+  open_output_block(w, p);
+  w.line("const int column = {}{}, first_row = {};",
+         p.out_blocks() > 1 ? fmt::format("block * {} + ", p.MV()) : "", access.row(), access.first_column());
+  if (look) w.line("odd = odd || !(x[0] * 0.0f == 0.0f);");
+  w.line("#pragma unroll");
+  w.open("for (int i = 0; i < {}; ++i)", access.registers());
+  w.line("const int row = first_row + i;");
+  w.line("if (row < rows{}) {}", p.ov_depth % p.MV() == 0 ? "" : fmt::format(" && column < {}", p.ov_depth),
+         store);
+  w.close();
+  w.close();
 }
 
 }  // namespace
 
 void emit_rescale(Writer& w, const DecodePlan& p) {
   const TmemAccess access = p.output_access();
-  for (int j = 0; j < p.out_blocks(); ++j) {
-    w.open("");
-    w.line("float x[{}];", access.registers());
-    w.line("{}(x, tmem_lanes + {});", access.load(), p.tmem_o() + j * p.BM);
-    w.line("#pragma unroll");
-    w.line("for (int i = 0; i < {}; ++i) x[i] *= row_alpha[{} + i];", access.registers(),
-           access.first_column());
-    w.line("{}(tmem_lanes + {}, x);", access.store(), p.tmem_o() + j * p.BM);
-    w.close();
-  }
+  open_output_block(w, p);
+  w.line("#pragma unroll");
+  w.line("for (int i = 0; i < {}; ++i) x[i] *= row_alpha[{} + i];", access.registers(),
+         access.first_column());
+  w.line("{}(o_block, x);", access.store());
+  w.close();
 }
 
 void emit_whole(Writer& w, const DecodePlan& p) {
@@ -63,7 +63,7 @@ void emit_store_part(Writer& w, const DecodePlan& p) {
 
 void emit_repair(Writer& w, const DecodePlan& p) {
   if (!p.hidden) return;
-  const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4, DecodePlan::BN};
+  const HiddenValues::Packed packed{fmt::format("s.m_block * {}", p.BM), 4, p.BN};
   const HiddenValues::Place place = HiddenValues::place_of(p.config, HiddenValues::names_of_item(), packed);
   p.hidden->emit_block_repair(w, place, fmt::format("*(int*)(smem_bytes + {})", p.smem_odd),
                               "named_barrier_sync(1, 128);");

@@ -8,6 +8,7 @@
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/output_elements.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -24,16 +25,31 @@ void check_bytes(const Config& m, const MeaningCheck& check) {
   const auto& scales = m.operand->quantization;
   check.takes(!scales || scales->scale_dtype == DType::f32, "/operand/quantization", "takes scales of f32",
               "f32");
-  const auto mod = m.score_mod->kind;
-  const bool by_rows = mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr;
   check.takes(m.score_mod->tensors.size() <= 2, "/score_mod",
               "has registers for two tensors of a score_mod where keys are bytes", "none");
-  check.takes(m.mask->kind != MaskConfig::Kind::custom || !by_rows, "/score_mod",
+  check.takes(m.mask->kind != MaskConfig::Kind::custom || !modifier_kind(*m.score_mod).by_place, "/score_mod",
               "has no registers for alibi or expr beside bits of a mask where keys are bytes", "none");
-  if (m.operand->kind != OperandKind::paged) return;
-  const int piece = sm90::MHAOperand::piece_rows(DecodePlan::BN, *m.operand->page_size);
+  if (!operand_form(m.operand->kind).pages()) return;
+  const int piece = sm90::MHAOperand::piece_rows(128, *m.operand->page_size);
   check.takes(piece * m.depth % 128 == 0 && piece * *m.ov_depth % 128 == 0, "/operand/page_size",
               "takes pages of bytes whose rows in a tile are a multiple of 128 bytes", "8, 16");
+}
+
+/// Columns in whole swizzle spans.
+int padded(int columns) {
+  return (columns + 63) / 64 * 64;
+}
+
+/// Rows of a latent cache: V is their first columns, and of the rest a span becomes P's place.
+void check_latent(const Config& c, const Config& m, const MeaningCheck& check) {
+  check.takes(*m.kv_dtype == m.dtype, "/kv_dtype", "takes kv_dtype equal to dtype where V lies in K",
+              std::string(to_string(m.dtype)));
+  const char* const place = "puts P into 64 columns of K behind V's";
+  check.takes(m.depth > 64, "/depth", place, "80");
+  const int most = std::max(padded(m.depth) - 64, 64);  // columns of V
+  check.takes(m.depth <= 64 || *m.ov_depth <= most, c.ov_depth ? "/ov_depth" : "/v_from_k", place,
+              (c.ov_depth ? "" : "true with ov_depth ") + std::to_string(most));
+  check.takes(*m.ov_depth <= 512, "/ov_depth", "takes rows of V of up to 512 columns", "512");
 }
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -43,14 +59,20 @@ bool check_meaning(const Config& c, Violations& out) {
   check.takes_16_bit();
   check.takes_kv_of_dtype_or_bytes();
   check.takes_one_scale_a_row();
+  check.takes_positive_scale();
+  const int most = *m.v_from_k ? 576 : 192;
+  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
+    if (value % 16 == 0 && value >= 16 && value <= most) continue;
+    break_rule(c, kName, {pointer}, fmt::format("depth is a multiple of 16 between 16 and {}", most),
+               std::to_string(std::clamp((value + 15) / 16 * 16, 16, most)), out);
+  }
+  if (*m.v_from_k) {
+    check_latent(c, m, check);
+    check.takes_rows_of_depth();
+    return check.passed();
+  }
   if (size_of(*m.kv_dtype) == 1) check_bytes(m, check);
   check.takes_plain_rows();
-  check.takes_positive_scale();
-  for (const auto& [pointer, value] : {std::pair{"/depth", c.depth}, std::pair{"/ov_depth", *m.ov_depth}}) {
-    if (value % 16 == 0 && value >= 16 && value <= 192) continue;
-    break_rule(c, kName, {pointer}, "depth is a multiple of 16 between 16 and 192",
-               std::to_string(std::clamp((value + 15) / 16 * 16, 16, 192)), out);
-  }
   check.takes(*m.ov_depth <= 128, "/ov_depth", "takes rows of V of up to 128 columns", "128");
   return check.passed();
 }
@@ -59,23 +81,24 @@ bool check_meaning(const Config& c, Violations& out) {
 /// tensors are kept for each, and ends of windows and chunks take many. With warps that convert a thread has 168 of
 /// them instead of 255.
 int most_rows(const Config& m) {
-  const auto mod = m.score_mod->kind;
+  const ModifierKind& modifier = modifier_kind(*m.score_mod);
   const std::size_t tensors = m.score_mod->tensors.size();
   const bool custom = m.mask->kind == MaskConfig::Kind::custom;
-  if (size_of(*m.kv_dtype) == 1)
-    return custom || mod == ScoreMod::Kind::alibi || mod == ScoreMod::Kind::expr ? 16 : 32;
-  const bool odd_pages = m.operand->kind == OperandKind::paged &&
+  if (size_of(*m.kv_dtype) == 1) return custom || modifier.by_place ? 16 : 32;
+  const bool odd_pages = operand_form(m.operand->kind).pages() &&
                          !std::has_single_bit(static_cast<unsigned>(m.operand->page_size.value_or(1)));
-  const bool crowded = custom && (mod == ScoreMod::Kind::alibi || tensors > 0 || odd_pages);
+  if (*m.v_from_k) return custom ? 32 : 64;  // half of them in a thread
+  const bool crowded = custom && (modifier.row_values || tensors > 0 || odd_pages);
   if (crowded || tensors > 1) return 16;
   const bool ends = is_bounded(*m.mask) && m.mask->kind != MaskConfig::Kind::causal;
-  return ends || custom || mod == ScoreMod::Kind::alibi || tensors > 0 ? 32 : 64;
+  return ends || custom || modifier.row_values || tensors > 0 ? 32 : 64;
 }
 
-/// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head, 16 where neither is known.
+/// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. Where neither is known 16, and
+/// 64 of a latent cache, whose rows all heads read.
 int default_rows(const Config& c) {
   const bool counted = c.num_q_heads && c.kv_num_heads;
-  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : 16);
+  const int heads = c.group.value_or(counted ? *c.num_q_heads / *c.kv_num_heads : *c.v_from_k ? 64 : 16);
   const int rows = heads * c.queries.value_or(1);
   return std::min(rows <= 16 ? 16 : rows <= 32 ? 32 : 64, most_rows(c));
 }
@@ -103,7 +126,9 @@ bool choose_tile(DecodePlan& p, Config& c, const Refusals& refuse) {
         std::to_string(most_rows(c)));
     return false;
   }
-  only(c.BN, DecodePlan::BN, refuse, "/BN", "BN is the 128 rows of the matrix instruction, a key each");
+  only(c.BN, p.BN, refuse, "/BN",
+       p.v_in_k ? "BN is the 64 rows of the matrix instruction, a key each, where V lies in K"
+                : "BN is the 128 rows of the matrix instruction, a key each");
   only(c.num_threads, p.num_threads(), refuse, "/num_threads",
        p.narrow ? "four warps of softmax, one for products, one for copies, four that convert"
                 : "four warps of softmax, one for products, one for copies");
@@ -118,14 +143,14 @@ void set_rings(DecodePlan& p) {
   FA4Config& f = p.rings;
   f.params.dtype = p.math;
   f.swizzle_bytes = DecodePlan::kRowBytes, f.gran = 64, f.MMA_K = 16;
-  const auto padded = [](int columns) { return (columns + 63) / 64 * 64; };
   f.padded_qk = f.BK0 = padded(p.depth);
   // whole matrix instructions: of 64 columns of V, or of 128
   f.padded_ov = padded(p.ov_depth);
-  f.BN = f.BK1 = f.k_rows_per_cta = DecodePlan::BN;
+  f.BN = f.BK1 = f.k_rows_per_cta = p.BN;
+  f.v_in_k = p.v_in_k;
   f.v_cols_per_cta = f.padded_ov;
-  f.full_k_bytes = f.staged_k_bytes = DecodePlan::BN * f.padded_qk * 2;
-  f.full_v_bytes = DecodePlan::BN * f.padded_ov * 2;
+  f.full_k_bytes = f.staged_k_bytes = p.BN * f.padded_qk * 2;
+  f.full_v_bytes = p.BN * f.padded_ov * 2;
   f.tmem_s1 = p.BM, f.tmem_o0 = f.tmem_o1 = p.tmem_o();
   f.num_kv_stages = p.narrow ? 1 : p.num_kv_stages;
   if (p.narrow) {
@@ -139,28 +164,31 @@ void set_rings(DecodePlan& p) {
 void set_memory(DecodePlan& p) {
   p.smem = {};
   p.smem_k = p.smem.add("k", p.k->ring_bytes(), 1024, p.narrow ? "K in FP16" : "K stages");
-  p.smem_v = p.smem.add("v", p.v->ring_bytes(), 1024, p.narrow ? "V in FP16" : "V stages");
+  p.smem_v =
+      p.v_in_k ? p.smem_k : p.smem.add("v", p.v->ring_bytes(), 1024, p.narrow ? "V in FP16" : "V stages");
   const int stages = p.num_kv_stages;
   if (p.narrow) {
     p.smem_raw_k = p.smem.add("raw_k", stages * p.raw_bytes(true), 1024, "K stages");
     p.smem_raw_v = p.smem.add("raw_v", stages * p.raw_bytes(false), 1024, "V stages");
   }
   if (p.token_scale) {
-    constexpr int kTile = 4 * DecodePlan::BN;
+    const int kTile = 4 * p.BN;
     p.smem_raw_scales =
         p.smem.add("raw_scales", 2 * stages * kTile, 16, "scales of each key: K and V stages");
     p.smem_key_scales = p.smem.add("scales", 5 * kTile, 16, "scales of K of four tiles, of V of one");
   }
   p.smem_q = p.smem.add("q", p.BM * p.padded_depth() * 2, 1024, "Q: the packed query rows");
-  p.smem_p = p.smem.add("p", p.BM * DecodePlan::BN * 2, 1024, "P, rows = query rows");
+  p.smem_p = p.v_in_k ? p.smem_k + p.padded_ov() / 64 * p.k->descriptor().tile().panel_bytes()
+                      : p.smem.add("p", p.BM * p.BN * 2, 1024, "P, rows = query rows");
   p.smem_rows = p.smem.add("rows", 4 * 3 * 4 * p.BM, 16, "bases, factors of O' of each row, of each warp");
   p.smem_exchange =
       p.smem.add("exchange", 2 * 4 * 4 * p.BM, 16, "maximum of each row, of each warp; of two tiles");
   p.smem_table = p.smem.add("table", 2 * 4 * p.BM, 16, "query and head of each row");
-  p.smem_barriers = p.smem.add("mbar",
-                               5 * 8 + p.k->ring().barrier_bytes() + p.v->ring().barrier_bytes() +
-                                   (p.narrow ? 2 * p.raw_k->barrier_bytes() : 0),
-                               8, "Q, S', P, O'; K and V rings full/empty");
+  p.smem_barriers =
+      p.smem.add("mbar",
+                 5 * 8 + p.k->ring().barrier_bytes() + (p.v_in_k ? 0 : p.v->ring().barrier_bytes()) +
+                     (p.narrow ? 2 * p.raw_k->barrier_bytes() : 0),
+                 8, "Q, S', P, O'; K and V rings full/empty");
   p.smem_flag = p.smem.add("flag", 4, 4, "arrivals at the item before this block");
   if (p.hidden) p.smem_odd = p.smem.add("odd", 4, 4, "whether some column of O is not finite");
   p.smem_tmem = p.smem.add("tmem", 4, 4, "address of tensor memory");
@@ -180,8 +208,9 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
     return false;
   }
   if (too_many()) {
-    const int tiles =
-        p.narrow ? p.raw_bytes(true) + p.raw_bytes(false) : p.k->full_kv_bytes() + p.v->full_kv_bytes();
+    const int tiles = p.narrow   ? p.raw_bytes(true) + p.raw_bytes(false)
+                      : p.v_in_k ? p.k->full_kv_bytes()
+                                 : p.k->full_kv_bytes() + p.v->full_kv_bytes();
     const int per_stage = tiles + 32;
     const int fitting = p.num_kv_stages - (p.smem.bytes() - most + per_stage - 1) / per_stage;
     refuse("V15", {"/num_kv_stages", "/depth"},
@@ -195,31 +224,32 @@ bool choose_stages(DecodePlan& p, Config& c, const Refusals& refuse) {
   return true;
 }
 
-/// One key a thread, all packed rows in its registers.
-ScoreLayout key_layout(int rows) {
+/// One key a thread, all packed rows in its registers; or one of 64, and half of the rows.
+ScoreLayout key_layout(const DecodePlan& p) {
   ScoreLayout layout;
-  layout.registers = layout.rows = rows;
-  layout.columns = DecodePlan::BN;
-  layout.lane_column = "(int)threadIdx.x";
+  layout.registers = layout.rows = p.score_rows();
+  layout.columns = p.BN;
+  layout.lane_column = p.halves() ? "(16 * warp + lane % 16)" : "(int)threadIdx.x";
   layout.row = [](int i) { return i; };
   layout.column = [](int) { return 0; };
-  layout.word_columns = DecodePlan::BN;
-  layout.lane_word = "warp", layout.lane_bit = "lane";
+  layout.word_columns = p.BN;
+  layout.lane_word = p.halves() ? "warp / 2" : "warp";
+  layout.lane_bit = p.halves() ? "16 * (warp % 2) + lane % 16" : "lane";
   return layout;
 }
 
-ScoreModifier::Dialect score_dialect() {
-  ScoreModifier::Dialect dialect;
+ScoreDialect score_dialect() {
+  ScoreDialect dialect;
   dialect.tanh = "";  // decode has time for the exact one
   return dialect;
 }
 
 void set_systems(DecodePlan& p, const Config& c) {
-  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), DecodePlan::BN);
-  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, DecodePlan::BN, *c.mask, !c.split_kv,
-                                  c.split_kv.value_or(1), "wait_for_launch_before();"});
-  p.mask.emplace(*c.mask, key_layout(p.BM));
-  p.modifier.emplace(*c.score_mod, key_layout(p.BM), score_dialect());
+  p.operand.emplace(c.operand->kind, c.operand->page_size.value_or(0), p.BN);
+  p.stream.emplace(StreamK::Shape{c.operand->kind, p.BM, p.BN, *c.mask, !c.split_kv, c.split_kv.value_or(1),
+                                  "wait_for_launch_before();"});
+  p.mask.emplace(*c.mask, key_layout(p));
+  p.modifier.emplace(*c.score_mod, key_layout(p), score_dialect());
 }
 
 }  // namespace
@@ -236,15 +266,17 @@ std::optional<DecodePlan> plan_decode(Config c, Violations& out) {
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.narrow = size_of(*c.kv_dtype) == 1;
+  p.v_in_k = *c.v_from_k;
+  p.BN = p.v_in_k ? 64 : 128;
   p.math = p.narrow ? DType::fp16 : c.dtype;
   p.token_scale = scales_by_row(c.operand->quantization);
   p.head_scale = c.operand->quantization.has_value() && !p.token_scale;
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), score_dialect());
   if (!choose_tile(p, c, refuse) || !choose_stages(p, c, refuse)) return std::nullopt;
-  const std::array<int, 3> shape{128, p.BM, 16};
+  const std::array<int, 3> shape{p.BN, p.BM, 16};
   if (c.mma_shape && *c.mma_shape != shape)
-    refuse(kName, {"/mma_shape"}, "the matrix instruction of K Q' is m128 n(BM) k16",
-           fmt::format("[128, {}, 16]", p.BM));
+    refuse(kName, {"/mma_shape"}, fmt::format("the matrix instruction of K Q' is m{} n(BM) k16", p.BN),
+           fmt::format("[{}, {}, 16]", p.BN, p.BM));
   c.mma_shape = shape;
   c.schedule = std::string(kName);
   set_systems(p, c);

@@ -25,12 +25,15 @@ struct DecodePlan {
   FA4Config rings;  ///< tile and stages of K and V, as their pipelines take them
 
   int depth = 0, ov_depth = 0, BM = 0, num_kv_stages = 0;
+  int BN = 128;  ///< keys of a tile: rows of the matrix instruction of S', 128 or 64
   bool lse = false, sink = false;
   /// K and V of one byte an element: four more warps turn tiles into FP16, which is the type of all products then.
   bool narrow = false;
   DType math = DType::bf16;
   bool head_scale = false;   ///< one scale of K and of V for a head, or for all
   bool token_scale = false;  ///< one for each key
+  /// V is the first columns of K's rows (a latent cache): one ring, and P lies in K's slot behind V's columns.
+  bool v_in_k = false;
 
   sm90::SmemMap smem;
   int smem_q = 0, smem_k = 0, smem_v = 0, smem_p = 0, smem_rows = 0, smem_exchange = 0, smem_table = 0,
@@ -47,7 +50,6 @@ struct DecodePlan {
 
   /// Softmax, a warp that issues products, one that copies; warps that convert.
   int num_threads() const { return narrow ? 320 : 192; }
-  static constexpr int BN = 128;         ///< keys of a tile: rows of a matrix instruction
   static constexpr int kRowBytes = 128;  ///< of a swizzle span
 
   int padded_depth() const { return rings.padded_qk; }
@@ -69,20 +71,31 @@ struct DecodePlan {
   /// Columns of tensor memory: S' of two tiles, then O'.
   int tmem_o() const { return 2 * BM; }
   TensorMemoryMap tmem() const { return {BM, tmem_o(), tmem_o(), tmem_o() + out_blocks() * BM}; }
-  TmemAccess scores_access() const { return {BM, 128}; }
+  TmemAccess scores_access() const { return {BM, BN}; }
   TmemAccess output_access() const { return {BM, MV()}; }
+  /// Of 64 keys a warp has 16, each in two lanes with half of the packed rows each.
+  bool halves() const { return BN == 64; }
+  int key_lanes() const { return halves() ? 16 : 32; }
+  /// Packed rows whose scores a lane holds, and the emitted index of its r-th.
+  int score_rows() const { return scores_access().registers(); }
+  std::string score_row(const std::string& r) const { return halves() ? "score_row + " + r : r; }
   /// Rows whose maxima a warp finds at once, one a lane: of 16 rows two lanes have the same.
-  int fold_rows() const { return std::min(BM, 32); }
-  int own_rows() const { return BM / fold_rows(); }
-  std::string own_row() const { return BM < 32 ? "lane / 2" : "lane"; }
+  int fold_rows() const { return std::min(score_rows(), key_lanes()); }
+  int own_rows() const { return score_rows() / fold_rows(); }
+  /// Emitted: the lane's first such row; the others follow fold_rows() apart.
+  std::string own_row() const {
+    return BM < 32 ? "lane / 2" : own_rows() > 1 && halves() ? "lane + lane / 16 * 16" : "lane";
+  }
   std::string one_copy() const { return BM < 32 ? "lane % 2 == 0" : "true"; }
   /// A part: O as rows of floats, not divided by the sums, then (maximum, sum) of each row.
   int partial_floats() const { return BM * ov_depth + 2 * BM; }
   /// The emitted names that masks and score modifiers read.
   ScoreContext score_context() const {
     ScoreContext context;
-    for (int r = 0; r < BM; ++r)
-      context.rows.push_back({fmt::format("row_query[{}]", r), fmt::format("row_head[{}]", r)});
+    for (int r = 0; r < score_rows(); ++r) {
+      const std::string row = score_row(std::to_string(r));
+      context.rows.push_back({fmt::format("row_query[{}]", row), fmt::format("row_head[{}]", row)});
+    }
     context.batch = "s.batch";
     context.seqlen_q = "s.sequence.seqlen_q", context.seqlen_k = "s.sequence.seqlen_k";
     return context;

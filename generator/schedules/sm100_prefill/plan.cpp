@@ -4,6 +4,7 @@
 #include "generator/config/masks.hpp"
 #include "generator/config/quantization.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/targets/target.hpp"
 
@@ -19,11 +20,12 @@ constexpr int kMostKeys = 128;
 /// tensors, and of expressions beside a window's two ends.
 int most_keys(const Config& c) {
   const ScoreMod& mod = *c.score_mod;
-  if (mod.kind != ScoreMod::Kind::alibi && mod.kind != ScoreMod::Kind::expr) return kMostKeys;
+  const ModifierKind& kind = modifier_kind(mod);
+  if (!kind.by_place) return kMostKeys;
   if (c.operand->quantization || !mod.tensors.empty()) return 64;
   if (is_fp8(c.dtype)) return kMostKeys;
   const bool ends = is_bounded(*c.mask) && c.mask->kind != MaskConfig::Kind::causal;
-  return mod.kind == ScoreMod::Kind::expr && ends ? 64 : 96;
+  return kind.is_expression() && ends ? 64 : 96;
 }
 
 bool check_meaning(const Config& c, Violations& out) {
@@ -53,7 +55,7 @@ FA4Config configure(const Config& c) {
   params.ov_depth = *c.ov_depth;
   params.nope_depth = c.depth;
   params.scale_bytes = 0;
-  params.page_size = c.operand->kind == OperandKind::paged ? c.operand->page_size.value_or(0) : 0;
+  params.page_size = page_rows(*c.operand);
   params.bn_cap = std::min({most_keys(c), c.BN.value_or(kMostKeys), c.bn_cap.value_or(kMostKeys)});
   FA4Config config = fa4_config(params);
   if (c.shared_ring && *c.shared_ring != config.shared_ring) {
@@ -210,7 +212,7 @@ std::optional<PrefillPlan> plan_prefill(Config c, Violations& out) {
   p.exp_offload = c.exp_offload.value_or(0.0);
   p.lse = *c.lse;
   p.sink = *c.sink;
-  p.ragged = c.operand->kind != OperandKind::contiguous;
+  p.ragged = operand_form(c.operand->kind).ragged_q;
   p.fa4 = configure(c);
   p.BN = p.fa4.BN;
   if (c.swizzle && swizzle_bytes(c) != p.fa4.swizzle_bytes) {

@@ -7,6 +7,7 @@
 
 #include "generator/emit/prelude.hpp"
 #include "generator/emit/writer.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
@@ -32,7 +33,7 @@ struct DecodeBase {
   std::optional<ScoreModifier> modifier;
   std::optional<HiddenValues> hidden;  ///< of masks that hide keys from some rows of a tile
 
-  bool ragged() const { return config.operand->kind != OperandKind::contiguous; }
+  bool ragged() const { return operand_form(config.operand->kind).ragged_q; }
   DType out() const { return *config.out_dtype; }
   /// The emitted names that masks and score modifiers read: packed rows differ in position and head.
   ScoreContext score_context() const;

@@ -1,6 +1,7 @@
 // The text of an sm80_decode kernel, in the order of the kernel; the epilogue has its own file.
 #include "generator/config/quantization.hpp"
 #include "generator/emit/cache_rows.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm80_decode/plan.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -59,10 +60,10 @@ void emit_copy_scales(Writer& w, const DecodePlan& p, const char* name) {
   const std::string row = "load_row + lane", in_page = p.operand->row_in_page(row);
   std::string first;
   if (p.operand->table()) first = fmt::format("{} * {}_scale_stride_page + ", page, name);
-  if (p.config.operand->kind == OperandKind::contiguous)
+  if (operand_form(p.config.operand->kind).batch_keys())
     first = fmt::format("load.batch * {}_scale_stride_batch + ", name);
   std::string token = in_page;
-  if (p.config.operand->kind == OperandKind::ragged) token = "load.sequence.k_start + " + in_page;
+  if (operand_form(p.config.operand->kind).ragged_k()) token = "load.sequence.k_start + " + in_page;
   w.line("const float* const {0}_scale_src = {0}_scale + {1}{2};", name, first,
          scale_of_row(*p.config.operand, name, token, "load.kv_head", groups));
   const std::string valid =

@@ -67,7 +67,7 @@ std::unique_ptr<Schedule> make_wide(Config config, Violations& out) {
 bool is_wide(const Config& c) {
   if (c.v_from_k.value_or(false) || c.depth > 256) return true;
   if (c.depth < 256 || c.kv_dtype.value_or(c.dtype) != c.dtype || !c.score_mod) return false;
-  return c.score_mod->kind == ScoreMod::Kind::alibi || !c.score_mod->tensors.empty();
+  return modifier_kind(*c.score_mod).row_values || !c.score_mod->tensors.empty();
 }
 
 }  // namespace

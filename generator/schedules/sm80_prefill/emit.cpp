@@ -5,6 +5,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/kv_loop_text.hpp"
 #include "generator/schedules/common/parts.hpp"
 #include "generator/schedules/sm80_prefill/plan.hpp"
@@ -20,7 +21,7 @@ std::vector<KernelParam> kernel_params(const PrefillPlan& p) {
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
   if (p.ragged) add(Kind::pointer, "cu_seqlens_q");
-  if (p.kind == OperandKind::ragged) add(Kind::pointer, "cu_seqlens_k");
+  if (operand_form(p.kind).ragged_k()) add(Kind::pointer, "cu_seqlens_k");
   if (p.part) add(Kind::pointer, "seqlens_k");
   if (p.table()) {
     add(Kind::pointer, "seqlens_k"), add(Kind::pointer, "page_table");
@@ -95,7 +96,7 @@ void emit_item(Writer& w, const PrefillPlan& p) {
   }
   w.line("const int head = blockIdx.y, batch = blockIdx.z, kv_head = head / (heads_q / heads_kv);");
   emit_lengths(w, p);
-  if (p.kind == OperandKind::continuous) {
+  if (operand_form(p.kind).block()) {
     w.comment("the sequence's block; one outside the pool has no rows, and reads as zeros");
     w.line("const int block = page_of(page_table, page_table_stride, num_pages, batch, 0);");
   }
@@ -107,7 +108,7 @@ void emit_first_rows(Writer& w, const PrefillPlan& p) {
     const bool query = *tensor == 'q' || *tensor == 'o';
     std::string start = " + " + fmt::format(fmt::runtime(sequence), tensor, query ? "q" : "k");
     if (p.table() && !query)
-      start = p.kind == OperandKind::paged ? "" : fmt::format(" + block * {}_stride_page", tensor);
+      start = operand_form(p.kind).pages() ? "" : fmt::format(" + block * {}_stride_page", tensor);
     const char* fixed = query || !p.mask->bounded_below() ? " const" : "";
     w.line("{0}{6}*{5} {1}_head = {1}{2} + {3} * {1}_stride_head{4};", *tensor == 'o' ? "" : "const ", tensor,
            start, query ? "head" : "kv_head",
@@ -160,12 +161,12 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   w.banner("addresses");
   p.q->emit_construct(w, "q_head", "seqlen_q - m_start");
   std::string rows = p.mask->bounded_below() ? fmt::format("seqlen_k - first_tile * {}", p.BN) : "seqlen_k";
-  if (p.kind == OperandKind::continuous) rows = fmt::format("(block < 0 ? 0 : {})", rows);
+  if (operand_form(p.kind).block()) rows = fmt::format("(block < 0 ? 0 : {})", rows);
   p.k->emit_construct(w, "smem_k", "k_head", "k_stride_seq", rows);
   p.v->emit_construct(w, "smem_v", "v_head", "v_stride_seq", rows);
   if (p.page_size > 0) p.k->emit_pages(w, p.first_key());
   p.scales->emit_construct(w, p.smem_scales, p.first_key(),
-                           p.kind == OperandKind::continuous ? "block < 0 ? 0 : seqlen_k" : "seqlen_k");
+                           operand_form(p.kind).block() ? "block < 0 ? 0 : seqlen_k" : "seqlen_k");
   if (p.head_scale()) w.line("const float k_factor = k_scale[{}];", p.head_of_scales());
   w.banner("accumulators");
   w.line("float s_acc[{}];  // S: 16 x {} scores of this warp", p.BN / 2, p.BN);

@@ -1,6 +1,7 @@
 #include "generator/schedules/sm80_prefill/plan.hpp"
 
 #include "generator/emit/output_elements.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm80_prefill/resolve.hpp"
 
 namespace kiln::sm80 {
@@ -18,8 +19,8 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
   p.num_warps = p.num_threads / 32;
   p.num_stages = *c.num_kv_stages;
   p.kind = c.operand->kind;
-  p.ragged = p.kind != OperandKind::contiguous;
-  p.page_size = p.kind == OperandKind::paged ? *c.operand->page_size : 0;
+  p.ragged = operand_form(p.kind).ragged_q;
+  p.page_size = page_rows(*c.operand);
   p.lse = *c.lse;
   p.sink = *c.sink;
   p.q_in_registers = resolved->q_in_registers;

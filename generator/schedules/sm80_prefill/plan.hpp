@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "generator/config/quantization.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/schedule.hpp"
 #include "generator/systems/hidden_values.hpp"
 #include "generator/systems/mask.hpp"
@@ -57,7 +58,7 @@ struct PrefillPlan {
   std::string head_of_scales() const {
     return scale_of_head(*config.operand->quantization, "batch", "kv_head");
   }
-  bool table() const { return kind == OperandKind::paged || kind == OperandKind::continuous; }
+  bool table() const { return operand_form(kind).table(); }
   /// First row of the first KV tile.
   std::string first_key() const { return mask->bounded_below() ? "first_tile * " + std::to_string(BN) : "0"; }
   /// True when code names the lane's rows.

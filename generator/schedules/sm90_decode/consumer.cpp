@@ -170,7 +170,8 @@ void emit_qk(Writer& w, const DecodePlan& p) {
   w.close();
 }
 
-void emit_max(Writer& w, const DecodePlan& p) {
+/// Maxima of the tile over a warp, left where the other warps read them.
+void emit_tile_max(Writer& w, const DecodePlan& p) {
   w.comment("maximum of each row over the tile");
   w.line("float tile_max[{}];", p.columns());
   for (int c = 0; c < p.columns(); ++c) {
@@ -192,6 +193,10 @@ void emit_max(Writer& w, const DecodePlan& p) {
   w.close();
   w.line("named_barrier_sync(1, {});  // also: every warp's product with P(n - 1) is done",
          p.consumer_threads());
+}
+
+/// The rows' new maxima and bases, from those of all warps.
+void emit_row_max(Writer& w, const DecodePlan& p) {
   w.line("bool grew = false;");
   w.line("float before[{0}], base[{0}];", p.columns());
   for (int c = 0; c < p.columns(); c += 2) {
@@ -209,6 +214,10 @@ void emit_max(Writer& w, const DecodePlan& p) {
     }
     w.close();
   }
+}
+
+/// Rows that have grown: O and the sums take their new scale.
+void emit_rescale(Writer& w, const DecodePlan& p) {
   w.open("if (__any_sync(0xffffffffu, grew))");
   for (int c = 0; c < p.columns(); ++c) {
     const auto [a, b] = registers_of(c);
@@ -221,6 +230,10 @@ void emit_max(Writer& w, const DecodePlan& p) {
   for (int c = 0; c < p.columns(); ++c) steep += fmt::format("{}is_steep(base[{}])", c > 0 ? " || " : "", c);
   w.line("steep = __any_sync(0xffffffffu, {});", steep);
   w.close();
+}
+
+/// Rows whose base no float rounds well enough: the difference comes first.
+void emit_steep_scores(Writer& w, const DecodePlan& p) {
   w.open("if (steep)");
   for (int c = 0; c < p.columns(); ++c) {
     const auto [a, b] = registers_of(c);
@@ -231,6 +244,13 @@ void emit_max(Writer& w, const DecodePlan& p) {
     w.close();
   }
   w.close();
+}
+
+void emit_max(Writer& w, const DecodePlan& p) {
+  emit_tile_max(w, p);
+  emit_row_max(w, p);
+  emit_rescale(w, p);
+  emit_steep_scores(w, p);
 }
 
 /// V is here once K is, where it is part of K, and once its scales were read; else whoever reads it waits.
@@ -388,14 +408,11 @@ void emit_consumer_head(Writer& w, const DecodePlan& p) {
   }
 }
 
-}  // namespace
-
-void emit_decode_consumer(Writer& w, const DecodePlan& p) {
-  emit_consumer_head(w, p);
+/// Names that hold through the kernel: the softmax factor, descriptors and addresses of a lane. A scale for the whole
+/// item joins the factor where scores are not modified before it.
+void emit_consumer_names(Writer& w, const DecodePlan& p) {
   w.line("const int group = heads_q / heads_kv;  // query heads of a KV head");
-  // A scale for the whole item joins the factor where scores are not modified before it.
-  const bool scaled = p.scale_in_factor();
-  w.line("{}float factor = {};  // from scores to log2 units", scaled ? "" : "const ",
+  w.line("{}float factor = {};  // from scores to log2 units", p.scale_in_factor() ? "" : "const ",
          p.modifier->scale_log2());
   if (!p.grouped()) w.line("const u32 q_desc = (smem_q >> 4) | {:#x}u;", k_major_descriptor(p.q_tile()).low);
   if (!p.grouped() && !p.upright)
@@ -416,27 +433,39 @@ void emit_decode_consumer(Writer& w, const DecodePlan& p) {
     w.line("float* const row_exchange = (float*)(smem_bytes + {});", p.smem_max);
   }
   if (p.stream->splits()) w.line("int* const arrivals_before = (int*)(smem_bytes + {});", p.smem_flag);
+}
+
+/// Rings, accumulators, and what softmax keeps of each row.
+void emit_consumer_state(Writer& w, const DecodePlan& p) {
   p.k->ring().emit_state(w, false);
   p.v->ring().emit_state(w, false);
   if (p.upright) {
     emit_upright_state(w, p);
     if (p.seesaw) emit_seesaw_state(w, p);
-  } else {
-    for (int i = 0; i < p.key_blocks(); ++i)
-      w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
-    for (int i = 0; p.rope_apart() && i < p.key_blocks(); ++i)
-      w.line("float rope_acc_{}[{}];  // of S' what the rotary columns add", i, p.s_regs());
-    for (int j = 0; j < p.out_blocks(); ++j)
-      w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
-    w.line("float row_max[{0}], row_sum[{0}];", p.columns());
-    w.line("bool steep;  // some row of the warp has scores that are too large for a rounded base");
+    return;
   }
+  for (int i = 0; i < p.key_blocks(); ++i)
+    w.line("float s_acc_{}[{}];  // S': keys {} to {}", i, p.s_regs(), 64 * i, 64 * i + 63);
+  for (int i = 0; p.rope_apart() && i < p.key_blocks(); ++i)
+    w.line("float rope_acc_{}[{}];  // of S' what the rotary columns add", i, p.s_regs());
+  for (int j = 0; j < p.out_blocks(); ++j)
+    w.line("float o_acc_{}[{}];  // O': columns {} to {} of V", j, p.s_regs(), 64 * j, 64 * j + 63);
+  w.line("float row_max[{0}], row_sum[{0}];", p.columns());
+  w.line("bool steep;  // some row of the warp has scores that are too large for a rounded base");
+}
+
+}  // namespace
+
+void emit_decode_consumer(Writer& w, const DecodePlan& p) {
+  emit_consumer_head(w, p);
+  emit_consumer_names(w, p);
+  emit_consumer_state(w, p);
   if (p.stream->dynamic()) p.cells.emit_state(w, false);
   p.stream->emit_loop_open(w);
   w.line(
       "const int rows = min({0}, group * s.sequence.seqlen_q - s.m_block * {0});  // packed rows that exist",
       p.BM);
-  if (p.head_scale()) emit_head_scales(w, p, scaled);
+  if (p.head_scale()) emit_head_scales(w, p, p.scale_in_factor());
   emit_load_q(w, p);
   emit_reset(w, p);
   emit_limits(w, p);

@@ -6,6 +6,7 @@
 #include "generator/emit/manifest_of.hpp"
 #include "generator/emit/output_elements.hpp"
 #include "generator/emit/parameters.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_decode/parts.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -29,6 +30,21 @@ void add_strides(std::vector<KernelParam>& params, bool ragged) {
   }
 }
 
+/// Scales of Q, and of K and V as tiles or as rows.
+void add_scale_params(std::vector<KernelParam>& params, const DecodePlan& p) {
+  if (!p.scales()) return;
+  if (p.fp8_q) params.push_back({Kind::pointer, "q_scale", {}});
+  for (const char* tensor : {"k_scale", "v_scale"}) {
+    if (p.v_in_k && *tensor == 'v') continue;
+    if (p.scale_tiles()) {
+      params.push_back({Kind::tensor_map, tensor, p.operand->scale_map()});
+    } else {
+      params.push_back({Kind::pointer, tensor, {}});
+    }
+  }
+  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, !p.v_in_k);
+}
+
 std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   std::vector<KernelParam> params;
   params.push_back({Kind::tensor_map, "k", p.operand->map(p.k_span / p.kv_bytes, p.k_span, 128, p.k_fold)});
@@ -39,16 +55,7 @@ std::vector<KernelParam> kernel_params(const DecodePlan& p) {
   add(Kind::pointer, "q"), add(Kind::pointer, "o");
   if (p.lse) add(Kind::pointer, "lse");
   if (p.sink) add(Kind::pointer, "sink");
-  if (p.scales() && p.fp8_q) add(Kind::pointer, "q_scale");
-  for (const char* tensor : {"k_scale", "v_scale"}) {
-    if (!p.scales() || (p.v_in_k && *tensor == 'v')) continue;
-    if (p.scale_tiles()) {
-      params.push_back({Kind::tensor_map, tensor, p.operand->scale_map()});
-    } else {
-      add(Kind::pointer, tensor);
-    }
-  }
-  if (p.scales_by_token() && !p.scale_tiles()) add_scale_strides(params, *p.config.operand, !p.v_in_k);
+  add_scale_params(params, p);
   if (!p.separate && !p.stream->by_rows())
     add(Kind::pointer, "workspace"), add(Kind::pointer, "item_counters");
   if (p.stages_at_launch()) add(Kind::i32, "num_kv_stages");
@@ -175,7 +182,7 @@ void emit_load(Writer& w, const DecodePlan& p, const TMAConsumerPipeline& pipeli
 /// then. A hint, so what that launch yet writes is seen all the same.
 void emit_prefetch(Writer& w, const DecodePlan& p, bool k, bool v) {
   const auto& operand = *p.operand;
-  const bool no_lengths = p.config.operand->kind == OperandKind::contiguous && !p.mask->left_padding();
+  const bool no_lengths = operand_form(p.config.operand->kind).batch_keys() && !p.mask->left_padding();
   w.open("if (launch_before == 1{})", no_lengths ? " || seqlens_k == nullptr" : "");
   w.line("Range ahead = range;");
   w.line("Segment s;");

@@ -215,39 +215,43 @@ void emit_store_sum(Writer& w, const DecodePlan& p) {
                           "sum.y * row_inverse", "sum.z * row_inverse", "sum.w * row_inverse"));
 }
 
-void emit_combine(Writer& w, const DecodePlan& p) {
-  w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
-  w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
-  p.stream->emit_parts(w, p.partial_floats());
-  // Many rows go four to a warp at once: their loads and shuffles overlap.
-  const int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
-  const int in_flight = p.upright ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
-  const std::string part_of = part_of_item("i");
-  w.line("#pragma unroll 1");
-  w.open("for (int r = {}{}; r < rows; r += {})", at_once > 1 ? fmt::format("{} * ", at_once) : "", "warp",
-         4 * at_once);
-  w.line("float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i{}",
-         at_once > 1 ? fmt::format(" % {0} of row r + i / {0}", lanes) : "");
-  w.line("#pragma unroll 1");
-  w.open("for (int c = lane; c - lane < {}; c += 32)", quads);
+/// How the block that adds up parts shares rows among lanes: many rows go four to a warp at once, so that their loads
+/// and shuffles overlap.
+struct Combine {
+  const DecodePlan& p;
+  int quads = p.ov_depth / 4, at_once = p.upright ? 4 : 1, lanes = 32 / at_once;
+  int in_flight = p.upright ? 2 * kAhead : kAhead, ahead = in_flight / at_once;
+
+  /// `many` where a warp has several rows, filled with the lanes of one.
+  std::string rows(const char* many, const char* one = "") const {
+    return at_once > 1 ? fmt::format(fmt::runtime(many), lanes) : one;
+  }
+};
+
+void emit_first_parts(Writer& w, const Combine& c) {
   w.comment("the first parts are on their way while the rows' maxima are found");
-  w.line("float4 ahead[{}];", in_flight);
+  w.line("float4 ahead[{}];", c.in_flight);
   w.line("#pragma unroll");
-  w.open("for (int j = 0; j < {}; ++j)", in_flight);
-  w.line("const int i = j % {0}, row = r + j / {0};", ahead);
+  w.open("for (int j = 0; j < {}; ++j)", c.in_flight);
+  w.line("const int i = j % {0}, row = r + j / {0};", c.ahead);
   w.line("ahead[j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
   w.line("if (i < split.parts{}{}) ahead[j] = __ldcg((const float4*)({} + row * {} + 4 * c));",
-         at_once > 1 ? " && row < rows" : "", quads % 32 != 0 ? fmt::format(" && c < {}", quads) : "",
-         part_of, p.padded_ov());
+         c.rows(" && row < rows"), c.quads % 32 != 0 ? fmt::format(" && c < {}", c.quads) : "",
+         part_of_item("i"), c.p.padded_ov());
   w.close();
+}
+
+/// Maximum and sum of a row over all parts, and the weight of each of the first.
+void emit_row_weights(Writer& w, const Combine& c) {
   w.open("if (c == lane)");
   w.comment("maximum and sum of a row over all parts: a part a lane");
-  w.line("const int row = {};", at_once > 1 ? fmt::format("min(r + lane / {}, rows - 1)", lanes) : "r");
+  w.line("const int row = {};", c.rows("min(r + lane / {}, rows - 1)", "r"));
   w.line("float top = -kInfinity, sum = 0.0f, first = -kInfinity;");
   w.line("#pragma unroll 1");
-  w.open("for (int i = lane % {0}; i < split.parts; i += {0})", lanes);
-  w.line("const float2 other = __ldcg((const float2*)({} + {} + 2 * row));", part_of, p.BM * p.padded_ov());
-  w.line("if (i < {}) first = other.x;", lanes);
+  w.open("for (int i = lane % {0}; i < split.parts; i += {0})", c.lanes);
+  w.line("const float2 other = __ldcg((const float2*)({} + {} + 2 * row));", part_of_item("i"),
+         c.p.BM * c.p.padded_ov());
+  w.line("if (i < {}) first = other.x;", c.lanes);
   w.line("const float higher = fmaxf(top, other.x);");
   w.line(
       "sum = sum * rescale_factor(top, higher, factor) + other.y * rescale_factor(other.x, higher, factor);");
@@ -256,40 +260,58 @@ void emit_combine(Writer& w, const DecodePlan& p) {
   w.line("all = top;");
   w.line(
       "for (int step = {}; step > 0; step /= 2) all = fmaxf(all, __shfl_xor_sync(0xffffffffu, all, step));",
-      lanes / 2);
+      c.lanes / 2);
   w.line("sum *= rescale_factor(top, all, factor);");
   w.line("for (int step = {}; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);",
-         lanes / 2);
+         c.lanes / 2);
   w.line("const float total = sum;");
-  emit_finish_row(
-      w, p, "row", "all", "total", "inverse",
-      at_once > 1 ? fmt::format("lane % {0} == 0 && r + lane / {0} < rows && ", lanes) : "lane == 0 && ");
+  emit_finish_row(w, c.p, "row", "all", "total", "inverse",
+                  c.rows("lane % {0} == 0 && r + lane / {0} < rows && ", "lane == 0 && "));
   w.line("weight = rescale_factor(first, all, factor);");
   w.close();
-  for (int g = 0; g < at_once; ++g) {
-    w.open("");
-    w.line("const int row = r + {};", g);
-    w.line("const float row_top = __shfl_sync(0xffffffffu, all, {0});", g * lanes);
-    w.line("const float row_inverse = __shfl_sync(0xffffffffu, inverse, {0});", g * lanes);
-    w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
-    w.line("#pragma unroll");
-    w.open("for (int i = 0; i < {}; ++i)", ahead);
-    w.line("const float w = __shfl_sync(0xffffffffu, weight, {} + i);", g * lanes);
-    emit_add_weighted(w, fmt::format("ahead[{} + i]", g * ahead));
-    w.close();
-    w.open("if (row < rows && c < {})", quads);
-    w.line("#pragma unroll 8");  // in registers
-    w.open("for (int i = {}; i < split.parts; ++i)", ahead);
-    w.line("const float* const other = parts + i * stride;");
-    w.line("const float4 o = __ldcg((const float4*)(other + row * {} + 4 * c));", p.padded_ov());
-    w.line("const float w = rescale_factor(__ldcg(other + {} + 2 * row), row_top, factor);",
-           p.BM * p.padded_ov());
-    emit_add_weighted(w, "o");
-    w.close();
-    emit_store_sum(w, p);
-    w.close();
-    w.close();
-  }
+}
+
+/// Row `g` of the warp's: its parts times their weights.
+void emit_weighted_row(Writer& w, const Combine& c, int g) {
+  w.open("");
+  w.line("const int row = r + {};", g);
+  w.line("const float row_top = __shfl_sync(0xffffffffu, all, {0});", g * c.lanes);
+  w.line("const float row_inverse = __shfl_sync(0xffffffffu, inverse, {0});", g * c.lanes);
+  w.line("float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);");
+  w.line("#pragma unroll");
+  w.open("for (int i = 0; i < {}; ++i)", c.ahead);
+  w.line("const float w = __shfl_sync(0xffffffffu, weight, {} + i);", g * c.lanes);
+  emit_add_weighted(w, fmt::format("ahead[{} + i]", g * c.ahead));
+  w.close();
+  w.open("if (row < rows && c < {})", c.quads);
+  w.line("#pragma unroll 8");  // in registers
+  w.open("for (int i = {}; i < split.parts; ++i)", c.ahead);
+  w.line("const float* const other = parts + i * stride;");
+  w.line("const float4 o = __ldcg((const float4*)(other + row * {} + 4 * c));", c.p.padded_ov());
+  w.line("const float w = rescale_factor(__ldcg(other + {} + 2 * row), row_top, factor);",
+         c.p.BM * c.p.padded_ov());
+  emit_add_weighted(w, "o");
+  w.close();
+  emit_store_sum(w, c.p);
+  w.close();
+  w.close();
+}
+
+void emit_combine(Writer& w, const DecodePlan& p) {
+  const Combine c{p};
+  w.comment("the last block of the item adds the parts up, in order, and leaves the counter as it was found");
+  w.line("if (threadIdx.x == 0) item_counters[s.item] = 0;");
+  p.stream->emit_parts(w, p.partial_floats());
+  w.line("#pragma unroll 1");
+  w.open("for (int r = {}{}; r < rows; r += {})", c.at_once > 1 ? fmt::format("{} * ", c.at_once) : "",
+         "warp", 4 * c.at_once);
+  w.line("float all = -kInfinity, inverse = 0.0f, weight = 0.0f;  // of a row; lane i: weight of part i{}",
+         c.rows(" % {0} of row r + i / {0}"));
+  w.line("#pragma unroll 1");
+  w.open("for (int c = lane; c - lane < {}; c += 32)", c.quads);
+  emit_first_parts(w, c);
+  emit_row_weights(w, c);
+  for (int g = 0; g < c.at_once; ++g) emit_weighted_row(w, c, g);
   w.close();
   w.close();
 }

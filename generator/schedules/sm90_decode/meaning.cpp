@@ -7,6 +7,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/meaning.hpp"
 
 namespace kiln::sm90 {
@@ -28,7 +29,7 @@ void check_prefill(const Config& c, const Config& m, const MeaningCheck& check) 
   check.takes(c.split_kv.value_or(1) == 1, "/split_kv", "does not split the keys", "1");
   check.takes(*m.ov_depth == 384 || *m.ov_depth == 512, c.ov_depth ? "/ov_depth" : "/depth",
               "takes 384 or 512 columns of V, half of them for each warpgroup", "384, 512");
-  const bool paged = m.operand->kind == OperandKind::paged;
+  const bool paged = operand_form(m.operand->kind).pages();
   check.takes(!paged || *m.operand->page_size % 2 == 0 || *m.operand->page_size == 1, "/operand/page_size",
               "takes pages of one row or an even number of them",
               std::to_string(m.operand->page_size.value_or(0) + 1));

@@ -7,6 +7,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/rope.hpp"
 #include "generator/emit/output_elements.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/targets/target.hpp"
 
@@ -57,7 +58,7 @@ namespace {
 
 /// Keys of a sequence are contiguous, `keys` of them at least.
 bool contiguous_keys(const Config& c, int keys) {
-  return c.operand->kind != OperandKind::paged || c.operand->page_size.value_or(0) >= keys;
+  return !operand_form(c.operand->kind).pages() || c.operand->page_size.value_or(0) >= keys;
 }
 
 /// `bytes`, or as many more as keep a multiprocessor from taking more than `blocks`.
@@ -112,7 +113,7 @@ void set_shape(DecodePlan& p, const Config& c) {
 /// Rows of panels; pieces of one row, as those of pages of an odd number of rows are, have to be 128 bytes:
 /// a tensor copy begins at whole 128 bytes of shared memory.
 bool single_rows(const Config& c) {
-  return c.operand->kind == OperandKind::paged && *c.operand->page_size % 2 == 1;
+  return operand_form(c.operand->kind).pages() && *c.operand->page_size % 2 == 1;
 }
 
 void set_panels(DecodePlan& p, const Config& c) {
@@ -147,9 +148,9 @@ void set_scores(DecodePlan& p, const Config& c) {
   p.warpgroups = p.upright && p.padded_ov() > 256 ? 2 : 1;
   // P takes the place of a panel of K past V's columns. What alibi and bits keep for a row finds no registers.
   p.seesaw = p.warpgroups == 2 && p.v_in_k && !p.separate && p.BN == 64 &&
-             p.k_panels + p.rope_panels() > p.v_panels && c.score_mod->kind != ScoreMod::Kind::alibi &&
+             p.k_panels + p.rope_panels() > p.v_panels && !modifier_kind(*c.score_mod).row_values &&
              c.mask->kind != MaskConfig::Kind::custom;
-  ScoreModifier::Dialect dialect;
+  ScoreDialect dialect;
   dialect.tanh = "";  // decode has time for the exact one
   const ScoreLayout layout = p.upright ? mma_score_layout(p.BN / 2) : transposed_layout(p);
   p.mask.emplace(*c.mask, layout);
@@ -159,7 +160,7 @@ void set_scores(DecodePlan& p, const Config& c) {
 /// Parts that are results of their own, latent rows and bytes have no second way.
 void set_hidden(DecodePlan& p, const Config& c) {
   if (p.v_in_k || p.separate || p.rope > 0) return;
-  ScoreModifier::Dialect dialect;
+  ScoreDialect dialect;
   dialect.tanh = "";
   p.hidden = HiddenValues::of(c, pack_name(*c.out_dtype), dialect);
 }
@@ -275,7 +276,7 @@ bool check_registers(const DecodePlan& p, const Config& c, int registers, const 
 
 /// Warps that copy, and threads.
 void fill_threads(DecodePlan& p, Config& c, const Refusals& refuse) {
-  const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int page = page_rows(*c.operand);
   // Products of wide tiles last long enough for one warp.
   const bool many_copies = !p.v_in_k && p.warpgroups == 1 && MHAOperand::piece_rows(p.BN, page) < p.BN;
   p.producer_warps = many_copies ? 2 : 1;

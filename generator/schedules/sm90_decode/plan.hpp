@@ -147,10 +147,7 @@ struct DecodePlan {
   /// That scale joins the factor of the exponent, its sign Q: where nothing stands between products and it.
   bool scale_in_factor() const { return head_scale() && modifier->none() && rope == 0; }
   /// True when masks or modifiers look at query and head of a row in every tile: kept in query_C, head_C.
-  bool names_rows() const {
-    return mask->has_bits() || config.score_mod->kind == ScoreMod::Kind::alibi ||
-           config.score_mod->kind == ScoreMod::Kind::expr;
-  }
+  bool names_rows() const { return mask->has_bits() || modifier->names_rows(); }
   /// Rows of scores that a lane holds, and the packed row that one of them is, an expression.
   int lane_rows() const { return upright ? 2 : columns(); }
   std::string lane_row(int c) const;

@@ -10,6 +10,7 @@
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
 #include "generator/emit/output_elements.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/common/meaning.hpp"
 #include "generator/schedules/sm90_prefill/planning.hpp"
 
@@ -78,7 +79,7 @@ class Planner {
     c_ = with_shared_defaults(user_);
     p_.depth = c_.depth;
     p_.ov_depth = *c_.ov_depth;
-    p_.ragged = c_.operand->kind != OperandKind::contiguous;
+    p_.ragged = operand_form(c_.operand->kind).ragged_q;
     p_.lse = *c_.lse;
     p_.sink = *c_.sink;
     p_.o_floats = *c_.out_dtype == DType::f32;
@@ -258,7 +259,7 @@ class Planner {
     // The next P beside this one: with three warpgroups the compiler finds room for eight more without a mask.
     const int most = three && !own_tiles() ? limit + 8 : limit;
     // Scales of keys beside looked-up pages leave it none (ptxas 13.0).
-    const bool crowded = p_.fp8_tokens() && p_.ragged && c_.operand->kind != OperandKind::ragged;
+    const bool crowded = p_.fp8_tokens() && p_.ragged && !operand_form(c_.operand->kind).ragged_k();
     p_.packed = p_.fp8 && !crowded && c_.exp_offload.value_or(0.0) == 0 && live + p_.BN / 8 <= most;
     // Tiles of keys that hold whole tiles of queries have none at equal lengths, and few otherwise. The widest
     // two-warpgroup kernels over ragged rows spill with it (ptxas 13.0).

@@ -4,6 +4,7 @@
 
 #include "generator/config/defaults.hpp"
 #include "generator/config/masks.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/schedules/sm90_prefill/planning.hpp"
 
 namespace kiln::sm90 {
@@ -11,7 +12,7 @@ namespace {
 
 /// More work a score makes softmax the longer part of the loop: more warpgroups, in turns, hide it better.
 bool has_fixed_modifier(const Config& c) {
-  return c.score_mod->kind == ScoreMod::Kind::softcap || c.score_mod->kind == ScoreMod::Kind::alibi;
+  return c.score_mod->kind != ScoreMod::Kind::none && !modifier_kind(*c.score_mod).is_expression();
 }
 
 /// A soft cap inside softmax's exponent adds less than one before it.
@@ -28,7 +29,7 @@ int measured_bn(const Config& c, int num_math_warpgroups) {
     // Found by compiling: past depth 128 a tile of 128 keys spills, past 192 one of 96 beside the loops of a
     // window or the pages of a few rows.
     const bool crowded = is_window(*c.mask) ||
-                         (c.operand->kind == OperandKind::paged && c.operand->page_size.value_or(96) < 96);
+                         (operand_form(c.operand->kind).pages() && c.operand->page_size.value_or(96) < 96);
     return wide <= 128 ? 128 : wide > 192 && crowded ? 64 : 96;
   }
   if (wide <= 64) return 192;
@@ -36,7 +37,7 @@ int measured_bn(const Config& c, int num_math_warpgroups) {
   if (wide <= 192) return 112;
   if (!has_fixed_modifier(c)) return 64;
   // Between 224 and 256 a tile of 80 keys spills, and is no faster (H200); at 256 beside bounds of rows of one length.
-  const bool one_length = c.operand->kind == OperandKind::contiguous;
+  const bool one_length = !operand_form(c.operand->kind).ragged_q;
   if (wide == 256 && one_length && c.mask->kind == MaskConfig::Kind::custom) return 32;
   return wide <= 224 || (wide == 256 && !(one_length && is_bounded(*c.mask))) ? 80 : 64;
 }
@@ -46,7 +47,7 @@ int measured_bn(const Config& c, int num_math_warpgroups) {
 int scaled_fp8_bn(const Config& c) {
   const int wide = std::max(c.depth, *c.ov_depth);
   const bool bounded = c.mask->kind != MaskConfig::Kind::none && c.mask->kind != MaskConfig::Kind::custom;
-  return wide > 192 && c.operand->kind == OperandKind::paged && !bounded ? 32 : 64;
+  return wide > 192 && operand_form(c.operand->kind).pages() && !bounded ? 32 : 64;
 }
 
 bool bn_fits(const Config& c, int num_math_warpgroups, bool ragged, int BN) {
@@ -79,7 +80,7 @@ int key_step(const Config& c) {
 }
 
 int lent_registers(const Config& c, int num_math_warpgroups) {
-  const bool pages = c.operand->kind == OperandKind::paged || c.operand->kind == OperandKind::continuous;
+  const bool pages = operand_form(c.operand->kind).table();
   const unsigned rows = static_cast<unsigned>(c.operand->page_size.value_or(0));
   if (is_narrow(c)) return pages && rows < 16 ? 24 : 16;
   return is_fp8(c.dtype) || (pages && (num_math_warpgroups == 3 || rows < 4 || !std::has_single_bit(rows)))
@@ -117,7 +118,7 @@ int default_bn(const Config& c, int num_math_warpgroups, bool ragged) {
   BN -= BN % step;
   while (BN > step && !bn_fits(c, num_math_warpgroups, ragged, BN)) BN -= step;
   // Rather a narrower tile of whole pages, or whole tiles a page; of others each piece is a copy.
-  const int page = c.operand->kind == OperandKind::paged ? *c.operand->page_size : 0;
+  const int page = page_rows(*c.operand);
   const int widest = BN;
   const auto cuts = [&] { return page == 0 || BN % page == 0 || page % BN == 0; };
   while (BN > step && !cuts()) BN -= step;

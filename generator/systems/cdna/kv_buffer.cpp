@@ -137,14 +137,23 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
     return op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
   }
   const std::string n = name();
-  const int per_row = stage_.units_per_row(), tiles = constants_.total_tiles;
-  const bool paged = shape_.page_size > 0;
+  const int tiles = constants_.total_tiles;
   w.comment("{}: {} tiles of {} x {} a load, {}", shape_.transpose ? "K" : "V", tiles,
             constants_.warp_tile_rows, shape_.bk_smem,
             share_ > 1 ? fmt::format("{} waves on each", share_)
                        : fmt::format("{} to a wave", constants_.tiles_per_warp));
   w.line("const int {0}_row_bytes = (int)({1});", n, row_bytes);
-  if (paged) {
+  emit_first_row(w, first, rows, first_row);
+  emit_lane_offsets(w);
+  for (int t = 0; t < constants_.tiles_per_warp; ++t) emit_copy_tile(w, base, t);
+  op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
+}
+
+/// Where the next tile's rows begin, and how many are left.
+void KVBuffer::emit_first_row(Writer& w, const std::string& first, const std::string& rows,
+                              const std::string& first_row) const {
+  const std::string n = name();
+  if (shape_.page_size > 0) {
     w.line("const u8* const {0}_pages = (const u8*)({1});", n, first);
     w.line("const int {}_keys = {};", n, rows);
     w.line("int {}_row = {};  // first key of the next tile", n, first_row);
@@ -154,44 +163,56 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
            whole ? "" : fmt::format(" + {} * (long long){}_row_bytes", first_row, n));
     w.line("int {0}_rows = {1}{2};", n, rows, whole ? "" : " - " + first_row);
   }
-  // The unit of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
+}
+
+int KVBuffer::worker_rows() const {
+  return instructions_ * units_per_copy() / stage_.units_per_row();
+}
+
+/// The unit of a 32-row tile that this lane's first copy takes: the writer's side of the swizzle.
+void KVBuffer::emit_lane_offsets(Writer& w) const {
+  const std::string n = name();
+  const int per_row = stage_.units_per_row();
   const int lanes = stage_.unit_bytes() / shape_.dma_bytes;  // that copy one unit
   std::string unit = lanes == 1 ? "lane" : fmt::format("lane / {}", lanes);
   const int worker_units = instructions_ * units_per_copy();
   if (share_ > 1) unit = fmt::format("{} + warp % {} * {}", unit, share_, worker_units);
   w.line("const u32 {0}_vector = {1};", n, unit);
-  // A page's descriptor starts at the wave's own first row.
-  const int worker_rows = worker_units / per_row;
-  const std::string own = share_ > 1 ? fmt::format(" + warp % {} * {}", share_, worker_rows) : "";
   std::set<int> lows;
   for (int j = 0; j < instructions_; ++j) lows.insert(copy(j).low);
   for (const int low : lows) {
     std::string v = swizzled_expression(stage_.of_units(), n + "_vector");
     if (low != 0) v = fmt::format("({} ^ {})", v, low);
     std::string row = fmt::format("{} / {}", v, per_row);
-    if (paged && share_ > 1) row = fmt::format("({} - warp % {} * {})", row, share_, worker_rows);
+    if (shape_.page_size > 0 && share_ > 1)
+      row = fmt::format("({} - warp % {} * {})", row, share_,
+                        worker_rows());  // a page's descriptor starts there
     w.line("const u32 {0}_from_{1} = {2} * {0}_row_bytes + {3} % {4} * {5}{6};", n, low, row, v, per_row,
            stage_.unit_bytes(), lanes == 1 ? "" : fmt::format(" + lane % {} * {}", lanes, shape_.dma_bytes));
   }
-  for (int t = 0; t < constants_.tiles_per_warp; ++t) {
-    const std::string tile = share_ > 1 ? fmt::format("(warp / {})", share_)
-                             : t == 0   ? "warp"
-                                        : fmt::format("(warp + {})", t * constants_.num_warps);
-    const int repeats = constants_.num_repeats, tile_rows = constants_.warp_tile_rows;
-    const std::string row = repeats == 1 ? tile : fmt::format("{} / {}", tile, repeats);
-    const std::string col = repeats == 1 ? "0" : fmt::format("{} % {}", tile, repeats);
-    if (paged) {
-      w.line("const int {0}_first_{1} = {2} * {3}{4};", n, t, row, tile_rows, own);
-      w.line("const u32 {0}_tile_{1} = {2} * {3};", n, t, col, stage_.row_bytes());
-    } else {
-      w.line("const u32 {0}_tile_{1} = {2} * {3} * {0}_row_bytes + {4} * {5};", n, t, row, tile_rows, col,
-             stage_.row_bytes());
-    }
-    w.line("const u32 {0}_lds_{1} = {6}{2} * {3} + {4} * {5}{7};", n, t, row, tile_rows * stage_.row_bytes(),
-           col, stage_.block_bytes(), base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
-           share_ > 1 ? fmt::format(" + warp % {} * {}", share_, instructions_ * 64 * shape_.dma_bytes) : "");
+}
+
+/// Copy tile `t` of the wave: where it lies in the tensor and in LDS.
+void KVBuffer::emit_copy_tile(Writer& w, int base, int t) const {
+  const std::string n = name();
+  // A page's descriptor starts at the wave's own first row.
+  const std::string own = share_ > 1 ? fmt::format(" + warp % {} * {}", share_, worker_rows()) : "";
+  const std::string tile = share_ > 1 ? fmt::format("(warp / {})", share_)
+                           : t == 0   ? "warp"
+                                      : fmt::format("(warp + {})", t * constants_.num_warps);
+  const int repeats = constants_.num_repeats, tile_rows = constants_.warp_tile_rows;
+  const std::string row = repeats == 1 ? tile : fmt::format("{} / {}", tile, repeats);
+  const std::string col = repeats == 1 ? "0" : fmt::format("{} % {}", tile, repeats);
+  if (shape_.page_size > 0) {
+    w.line("const int {0}_first_{1} = {2} * {3}{4};", n, t, row, tile_rows, own);
+    w.line("const u32 {0}_tile_{1} = {2} * {3};", n, t, col, stage_.row_bytes());
+  } else {
+    w.line("const u32 {0}_tile_{1} = {2} * {3} * {0}_row_bytes + {4} * {5};", n, t, row, tile_rows, col,
+           stage_.row_bytes());
   }
-  op_.emit_construct(w, std::to_string(base) + own_bytes, own_col);
+  w.line("const u32 {0}_lds_{1} = {6}{2} * {3} + {4} * {5}{7};", n, t, row, tile_rows * stage_.row_bytes(),
+         col, stage_.block_bytes(), base == 0 ? "lds_start + " : fmt::format("lds_start + {} + ", base),
+         share_ > 1 ? fmt::format(" + warp % {} * {}", share_, instructions_ * 64 * shape_.dma_bytes) : "");
 }
 
 /// Copies [first_copy, last_copy) of copy tile `t`, from the descriptor `tile` that starts at row

@@ -130,6 +130,11 @@ class KVBuffer {
   };
   /// Rows of one copy tile that lie in one page.
   int rows_per_descriptor() const;
+  void emit_first_row(Writer& w, const std::string& first, const std::string& rows,
+                      const std::string& first_row) const;
+  void emit_lane_offsets(Writer& w) const;
+  void emit_copy_tile(Writer& w, int base, int t) const;
+  int worker_rows() const;  ///< rows of a tile that one of its waves copies
   void emit_copies(Writer& w, int stage, int strip, int t, int first_copy, int last_copy,
                    int first_row) const;
   Copy copy(int j) const;

@@ -86,46 +86,57 @@ std::vector<ColumnGroup> KVMmaOp::column_groups(const Mfma& mfma, int cols, bool
 
 KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stage_(stage) {
   if (shape_.transpose_b) {
-    addresses_.emplace_back("k_frag", stage_, k_pattern(shape_.mfma));
-    for (int row = 0; row < stage_.rows; row += shape_.mfma.shape.m) {
-      for (int col = 0; col < std::min(stage_.cols, columns()); col += shape_.mfma.vector_k())
-        for (int half = 0; half < stage_.simd(); half += stage_.unit()) addresses_[0].want(row, col + half);
-    }
+    want_keys();
     return;
   }
-  const int wave_columns = shape_.num_mmas * shape_.mfma.shape.n;
-  groups_ = column_groups(shape_.mfma, wave_columns, shape_.block);
+  groups_ = column_groups(shape_.mfma, wave_columns(), shape_.block);
   if (shape_.block) {
-    widths_.push_back(1);
-    addresses_.emplace_back("v_frag", stage_,
-                            of_waves(block_pattern(shape_.mfma), shape_.waves, wave_columns));
-    for (const ColumnGroup& group : groups_) {
-      for (int step = 0; step < stage_.rows; step += shape_.mfma.shape.k) {
-        for (int e = 0; e < shape_.mfma.frag(); ++e) addresses_[0].want(step + e, group.first);
-      }
-    }
+    want_blocks();
     return;
   }
   for (const ColumnGroup& group : groups_) {
-    if (std::find(widths_.begin(), widths_.end(), group.width) != widths_.end()) continue;
-    widths_.push_back(group.width);
-    const Mfma& mfma = shape_.mfma;
-    const bool in_order = shape_.keys_in_order;
-    const LanePattern pattern = transposing() && bytes() ? tr8_pattern(mfma, in_order)
-                                : transposing()
-                                    ? tr16_pattern(mfma)
-                                    : perm_pattern(mfma, group.width, bytes() && in_order ? 8 : 4);
-    addresses_.emplace_back(transposing() ? "v_frag" : fmt::format("v_frag_x{}", group.width), stage_,
-                            of_waves(pattern, shape_.waves, wave_columns));
-    // Literals are the keys that no lane adds.
-    const int runs = bytes() && !transposing() ? 2 : 1, step = (bytes() ? 8 : 4) * mfma.groups();
-    for (const ColumnGroup& wanted : groups_) {
-      if (wanted.width != group.width) continue;
-      for (int key = 0; key < stage_.rows; key += step) {
-        for (int run = 0; run < runs; ++run) {
-          for (int r = 0; r < (transposing() ? 1 : 4); ++r)
-            addresses_.back().want(key + run * key_stride() + r, wanted.first);
-        }
+    if (std::find(widths_.begin(), widths_.end(), group.width) == widths_.end()) want_columns(group.width);
+  }
+}
+
+/// K: rows of fragments are keys.
+void KVMmaOp::want_keys() {
+  addresses_.emplace_back("k_frag", stage_, k_pattern(shape_.mfma));
+  for (int row = 0; row < stage_.rows; row += shape_.mfma.shape.m) {
+    for (int col = 0; col < std::min(stage_.cols, columns()); col += shape_.mfma.vector_k())
+      for (int half = 0; half < stage_.simd(); half += stage_.unit()) addresses_[0].want(row, col + half);
+  }
+}
+
+/// V an element at a time.
+void KVMmaOp::want_blocks() {
+  widths_.push_back(1);
+  addresses_.emplace_back("v_frag", stage_,
+                          of_waves(block_pattern(shape_.mfma), shape_.waves, wave_columns()));
+  for (const ColumnGroup& group : groups_) {
+    for (int step = 0; step < stage_.rows; step += shape_.mfma.shape.k) {
+      for (int e = 0; e < shape_.mfma.frag(); ++e) addresses_[0].want(step + e, group.first);
+    }
+  }
+}
+
+/// V in groups of `width` columns. Literals are the keys that no lane adds.
+void KVMmaOp::want_columns(int width) {
+  widths_.push_back(width);
+  const Mfma& mfma = shape_.mfma;
+  const bool in_order = shape_.keys_in_order;
+  const LanePattern pattern = transposing() && bytes() ? tr8_pattern(mfma, in_order)
+                              : transposing()          ? tr16_pattern(mfma)
+                                              : perm_pattern(mfma, width, bytes() && in_order ? 8 : 4);
+  addresses_.emplace_back(transposing() ? "v_frag" : fmt::format("v_frag_x{}", width), stage_,
+                          of_waves(pattern, shape_.waves, wave_columns()));
+  const int runs = bytes() && !transposing() ? 2 : 1, step = (bytes() ? 8 : 4) * mfma.groups();
+  for (const ColumnGroup& wanted : groups_) {
+    if (wanted.width != width) continue;
+    for (int key = 0; key < stage_.rows; key += step) {
+      for (int run = 0; run < runs; ++run) {
+        for (int r = 0; r < (transposing() ? 1 : 4); ++r)
+          addresses_.back().want(key + run * key_stride() + r, wanted.first);
       }
     }
   }

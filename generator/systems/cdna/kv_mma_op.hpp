@@ -95,6 +95,11 @@ class KVMmaOp {
   std::vector<layout::Proof> proofs(Target target) const;
 
  private:
+  // What fragments are read from: the addresses and literals of each.
+  void want_keys();
+  void want_blocks();
+  void want_columns(int width);
+  int wave_columns() const { return shape_.num_mmas * shape_.mfma.shape.n; }
   std::string name() const { return shape_.transpose_b ? "k" : "v"; }
   bool transposing() const { return !shape_.block && shape_.mfma.target == Target::gfx950; }
   int slot(int bk_tile) const { return bk_tile % shape_.num_k_tiles; }

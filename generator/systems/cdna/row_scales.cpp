@@ -4,6 +4,7 @@
 
 #include "base/integers.hpp"
 #include "generator/config/unsupported.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/scale_strides.hpp"
 
 namespace kiln::cdna {
@@ -12,7 +13,7 @@ RowScales::RowScales(const Config& resolved) : operand_(*resolved.operand), kind
   using Granularity = Quantization::Granularity;
   const auto& quantization = resolved.operand->quantization;
   if (!quantization) return;
-  if (kind_ == OperandKind::paged) page_size_ = *resolved.operand->page_size;
+  page_size_ = page_rows(*resolved.operand);
   k_columns_ = resolved.depth, v_columns_ = *resolved.ov_depth;
   const int row = std::max(k_columns_, v_columns_);
   if (quantization->granularity == Granularity::per_token) columns_ = row;
@@ -46,11 +47,11 @@ void RowScales::emit_head(Writer& w, const std::string& name, int row_columns,
   const int in_row = groups(row_columns);
   const std::string times = in_row == 1 ? "" : fmt::format(" * {}", in_row);
   std::string start;
-  if (kind_ == OperandKind::contiguous) start = fmt::format(" + {} * {}_scale_stride_batch", batch, name);
+  if (operand_form(kind_).batch_keys()) start = fmt::format(" + {} * {}_scale_stride_batch", batch, name);
   const std::string step = scale_row_stride(operand_, "heads_kv");
-  if (kind_ == OperandKind::ragged)
+  if (operand_form(kind_).ragged_k())
     start = " + (long long)k_start" + (step == "1" ? "" : " * " + step) + times;
-  if (kind_ == OperandKind::continuous) start = fmt::format(" + block * {}_scale_stride_page", name);
+  if (operand_form(kind_).block()) start = fmt::format(" + block * {}_scale_stride_page", name);
   w.line("const float* const {0}_scale_head = {0}_scale{1} + {3}{2};", name, start, times,
          scale_of_head(operand_, name, "kv_head"));
   w.line("const int {}_scale_step = {}{};", name, step, times);

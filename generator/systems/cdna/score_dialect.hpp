@@ -5,8 +5,8 @@
 
 namespace kiln::cdna {
 
-inline ScoreModifier::Dialect score_dialect() {
-  ScoreModifier::Dialect dialect;
+inline ScoreDialect score_dialect() {
+  ScoreDialect dialect;
   dialect.tanh = "";
   dialect.names.sqrt = "__builtin_sqrtf", dialect.names.floor = "__builtin_floorf";
   dialect.names.abs = "__builtin_fabsf", dialect.names.min = "__builtin_fminf";

@@ -3,7 +3,8 @@
 // nobody waits for. All of it runs in the one elected thread that issues the products.
 //
 // K may come in `num_qk_stages` depth chunks with barriers of their own; V is one. In a shared ring K and V take slots in
-// turns: V's state stays at its slot while the next K is consumed, so release_v names the slot that is held.
+// turns: V's state stays at its slot while the next K is consumed, so release_v names the slot that is held. Where V is
+// the first columns of K's rows, both have the same slots, and only V's side releases them.
 #pragma once
 
 #include <string>
@@ -22,7 +23,8 @@ class TMAConsumerPipeline {
   int full_kv_bytes() const { return is_k_ ? config_.full_k_bytes : config_.full_v_bytes; }
   /// From one slot to the next.
   int slot_bytes() const {
-    return config_.shared_ring ? std::max(config_.full_k_bytes, config_.full_v_bytes) : full_kv_bytes();
+    const bool shared = config_.shared_ring || config_.v_in_k;
+    return shared ? std::max(config_.full_k_bytes, config_.full_v_bytes) : full_kv_bytes();
   }
   int ring_bytes() const { return slot_bytes() * config_.num_kv_stages; }
   int num_panels() const { return (is_k_ ? config_.padded_qk : config_.padded_ov) / config_.gran; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/kv_buffer_constants.hpp"
 #include "generator/systems/scale_strides.hpp"
 
@@ -10,7 +11,7 @@ namespace kiln::sm80 {
 TokenScales::TokenScales(const Config& resolved, int BN, int num_threads)
     : config_(*resolved.operand),
       kind_(config_.kind),
-      page_size_(kind_ == OperandKind::paged ? *resolved.operand->page_size : 0),
+      page_size_(page_rows(*resolved.operand)),
       operand_(kind_, page_size_, 1),
       BN_(BN),
       num_threads_(num_threads) {
@@ -50,11 +51,11 @@ void TokenScales::emit_construct(Writer& w, int tile, const std::string& first_k
     const int groups = *name == 'k' ? k_groups_ : v_groups_;
     const std::string times = groups == 1 ? "" : fmt::format(" * {}", groups);
     std::string start;
-    if (kind_ == OperandKind::contiguous) start = fmt::format(" + batch * {}_scale_stride_batch", name);
+    if (operand_form(kind_).batch_keys()) start = fmt::format(" + batch * {}_scale_stride_batch", name);
     const std::string step = scale_row_stride(config_, "heads_kv");
-    if (kind_ == OperandKind::ragged)
+    if (operand_form(kind_).ragged_k())
       start = " + (long long)k_start" + (step == "1" ? "" : " * " + step) + times;
-    if (kind_ == OperandKind::continuous) start = fmt::format(" + block * {}_scale_stride_page", name);
+    if (operand_form(kind_).block()) start = fmt::format(" + block * {}_scale_stride_page", name);
     w.line("const float* const {0}_scale_head = {0}_scale{1} + {3}{2};", name, start, times,
            scale_of_head(config_, name, "kv_head"));
     // A page of one row has its scales at the page's start.

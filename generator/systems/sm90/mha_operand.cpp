@@ -1,5 +1,7 @@
 #include "generator/systems/sm90/mha_operand.hpp"
 
+#include "generator/operands/operand_form.hpp"
+
 namespace kiln::sm90 {
 
 TensorMapSpec MHAOperand::map(int panel_columns, int span_bytes, int l2_promotion_bytes, int fold) const {
@@ -55,7 +57,7 @@ std::vector<KernelParam> MHAOperand::params() const {
 void MHAOperand::emit_populate(Writer& w, const std::string& n) const {
   if (!table()) return;
   const std::string row_of_table = fmt::format("(long long){} * page_table_stride", names_.batch);
-  if (kind_ == OperandKind::continuous) {
+  if (operand_form(kind_).block()) {
     w.line("const int page = {} * {} < {} ? page_table[{}] : num_pages;", n, BN_, names_.seqlen_k,
            row_of_table);
     return;
@@ -112,14 +114,14 @@ void MHAOperand::emit_page_of(Writer& w, const std::string& n, const std::string
 
 std::string MHAOperand::coordinates(const std::string& n, int round) const {
   const std::string suffix = round == 0 ? "" : fmt::format("_{}", round);
-  switch (kind_) {
-    case OperandKind::contiguous:
+  switch (operand_form(kind_).keys) {
+    case OperandForm::Keys::by_batch:
       return fmt::format("{} * {}, {}, {}", n, BN_, names_.kv_head, names_.batch);
-    case OperandKind::ragged:
+    case OperandForm::Keys::by_start:
       return fmt::format("{} + {} * {}, {}, 0", names_.k_start, n, BN_, names_.kv_head);
-    case OperandKind::continuous:
+    case OperandForm::Keys::in_block:
       return fmt::format("{} * {}, {}, page", n, BN_, names_.kv_head);
-    case OperandKind::paged:
+    case OperandForm::Keys::in_pages:
       if (eff_page() == page_size_) return fmt::format("0, {}, page{}", names_.kv_head, suffix);
       return fmt::format("row{0} % {1}, {2}, page{0}", suffix, page_size_, names_.kv_head);
   }
@@ -146,9 +148,9 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
     w.open("");
     w.line("const int key = {} * {} + {} + lane;", n, BN_, 32 * i);
     std::string at, page = "page";
-    if (kind_ == OperandKind::ragged) {
+    if (operand_form(kind_).ragged_k()) {
       at = fmt::format("(long long)({} + key)", names_.k_start);
-    } else if (kind_ == OperandKind::paged) {
+    } else if (operand_form(kind_).pages()) {
       at = fmt::format("(long long)(key % {})", page_size_);
     } else {
       at = "(long long)key";
@@ -162,7 +164,7 @@ void MHAOperand::emit_load_scales(Writer& w, const std::string& n, const ScaleSl
     at += to.by_head ? fmt::format(" + {} * {}_scale_stride_head", names_.kv_head, name)
                      : fmt::format(" * {} + {}", names_.heads_kv, names_.kv_head);
     if (to.groups > 1) at = fmt::format("({}) * {}", at, to.groups);
-    if (kind_ == OperandKind::contiguous)
+    if (operand_form(kind_).batch_keys())
       at += fmt::format(" + {} * {}_scale_stride_batch", names_.batch, name);
     std::string there = fmt::format("key < {}", names_.seqlen_k);
     if (table()) {

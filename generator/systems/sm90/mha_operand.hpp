@@ -22,6 +22,7 @@
 #include <kiln/source.hpp>
 #include "generator/config/unsupported.hpp"
 #include "generator/emit/writer.hpp"
+#include "generator/operands/operand_form.hpp"
 #include "generator/systems/mha_operand_constants.hpp"
 
 namespace kiln::sm90 {
@@ -59,8 +60,8 @@ class MHAOperand {
   MHAOperand(OperandKind kind, int page_size, int BN, OperandNames names = {})
       : kind_(kind), page_size_(page_size), BN_(BN), names_(std::move(names)) {}
 
-  bool table() const { return kind_ == OperandKind::paged || kind_ == OperandKind::continuous; }
-  int paged_rows() const { return kind_ == OperandKind::paged ? page_size_ : 0; }
+  bool table() const { return operand_form(kind_).table(); }
+  int paged_rows() const { return operand_form(kind_).pages() ? page_size_ : 0; }
   int eff_page() const { return piece_rows(BN_, paged_rows()); }
   int num_pages() const { return BN_ / eff_page(); }
   /// Rows of a box: the documented kv_sub_tile_rows, and of pages that neither divide a tile nor are whole
@@ -102,7 +103,7 @@ class MHAOperand {
   /// Whether tiles of it can be copied: pieces begin at whole 128 bytes of shared memory and at whole 16 of
   /// global memory, and are not so small that there are many.
   bool maps_scales() const {
-    return kind_ != OperandKind::ragged && (eff_page() % 32 == 0 || eff_page() == 16);
+    return !operand_form(kind_).ragged_k() && (eff_page() % 32 == 0 || eff_page() == 16);
   }
   /// Bytes in shared memory from one piece of such a tile to the next, and of all of it.
   int scale_piece_bytes() const { return (4 * eff_page() + 127) / 128 * 128; }
@@ -123,7 +124,7 @@ class MHAOperand {
  private:
   void emit_look_up(Writer& w, const char* into, const std::string& n) const;
   void emit_page_of(Writer& w, const std::string& n, const std::string& from) const;
-  bool looks_ahead() const { return kind_ == OperandKind::paged && num_pages() <= 16; }
+  bool looks_ahead() const { return operand_form(kind_).pages() && num_pages() <= 16; }
   OperandKind kind_;
   int page_size_;
   int BN_;

@@ -54,13 +54,17 @@ enum class TensorType : std::uint8_t {
 enum class TensorInterleave : std::uint8_t { none, b16, b32 };
 enum class OobFill : std::uint8_t { zeros, nan };
 
-/// How a copy walks the tensor: over a box, or over the pixels of images (cuTensorMapEncodeIm2col).
-enum class TensorMapMode : std::uint8_t { tiled, im2col };
+/// How a copy walks the tensor: over a box, over the pixels of images (cuTensorMapEncodeIm2col), or over those of one row
+/// of each image (cuTensorMapEncodeIm2colWide: as many as the map says, or 128).
+enum class TensorMapMode : std::uint8_t { tiled, im2col, im2col_w, im2col_w128 };
+inline bool is_wide(TensorMapMode mode) {
+  return mode >= TensorMapMode::im2col_w;
+}
 
 /// Arguments of cuTensorMapEncodeTiled, fastest dimension first. strides[i] is the byte stride of dimension i
 /// + 1. Of an im2col map dimensions are C, W, H, D, N (rank 3 has W, rank 4 W and H), `box` holds the channels of a
 /// pixel and the pixels of a column, and the corners bound W, H, D: from `lower_corner` to the last pixel plus
-/// `upper_corner`.
+/// `upper_corner`; wide maps have corners along W only.
 struct TensorMapRequest {
   TensorMapMode mode = TensorMapMode::tiled;
   TensorType type = TensorType::bf16;

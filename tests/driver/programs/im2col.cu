@@ -92,6 +92,22 @@ int main() {
                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
     return m;
   };
+  // Maps for im2col::w have swizzles of 64 and 128 bytes only.
+  OK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeIm2colWide", &entry, 12080, cudaEnableDefault, &found));
+  EXPECT(found == cudaDriverEntryPointSuccess);
+  const auto encode_wide = reinterpret_cast<decltype(&cuTensorMapEncodeIm2colWide)>(entry);
+  const auto wide = [&](CUtensorMapSwizzle swizzle, cuuint32_t pixels, CUtensorMapIm2ColWideMode mode) {
+    CUtensorMap m;
+    const cuuint32_t steps[] = {1, 1, 1, 1};
+    return encode_wide(&m, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, x, dims, strides, -1, -1, kC, pixels, steps,
+                       CU_TENSOR_MAP_INTERLEAVE_NONE, mode, swizzle, CU_TENSOR_MAP_L2_PROMOTION_NONE,
+                       CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  };
+  EXPECT(wide(CU_TENSOR_MAP_SWIZZLE_64B, 32, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W) == CUDA_SUCCESS);
+  EXPECT(wide(CU_TENSOR_MAP_SWIZZLE_128B, 0, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128) == CUDA_SUCCESS);
+  EXPECT(wide(CU_TENSOR_MAP_SWIZZLE_64B, 0, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W) == CUDA_ERROR_INVALID_VALUE);
+  EXPECT(wide(CU_TENSOR_MAP_SWIZZLE_NONE, 32, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W) == CUDA_ERROR_INVALID_VALUE);
+
   for (int stride = 1; stride <= 2; ++stride) {
     const int p = (kH - 1) / stride + 1, q = (kW - 1) / stride + 1, total = kN * p * q;
     convolve<<<(total + kPixels - 1) / kPixels, kPixels>>>(map(static_cast<cuuint32_t>(stride)), f, out, p, q,

@@ -1,0 +1,108 @@
+// The KV tiles of cdna_decode with full_kv false: a tile passes through LDS as blocks of bk_smem columns, first
+// those of K, then those of V, all the same size, in one ring of stages. Block i computes while the next
+// k_stages - 1 blocks are on their way. A wave has its own keys of a block of K, and its share of the columns of
+// a block of V.
+#include "generator/schedules/cdna_decode/plan.hpp"
+#include "generator/systems/cdna/product.hpp"
+
+namespace kiln::cdna {
+namespace {
+
+/// Starts the copies of block `i` of the tile that K's (or V's) iterator stands at.
+void emit_load(Writer& w, const DecodePlan& p, int i, int stage) {
+  const int k_blocks = p.k_tile->blocks();
+  i < k_blocks ? p.k_tile->emit_load_from_dram(w, stage, i)
+               : p.v_tile->emit_load_from_dram(w, stage, i - k_blocks);
+}
+
+/// The same of block `i` counted on into the next tile, if there is one.
+void emit_load_ahead(Writer& w, const DecodePlan& p, int i, int stage) {
+  if (i < p.tile_blocks()) return emit_load(w, p, i, stage);
+  w.open("if (n + 1 < tile_end)");
+  emit_load(w, p, i - p.tile_blocks(), stage);
+  w.close();
+}
+
+/// Loads of a wave that may fly while `blocks` blocks are on their way; 0 where waves differ.
+int in_flight(const DecodePlan& p, int blocks) {
+  const int loads = p.k_tile->vm_exact() == p.v_tile->vm_exact() ? blocks * p.k_tile->vm_exact() : 0;
+  return (p.k_stages - 1) * p.k_tile->vm_exact() <= 63 ? loads : 0;
+}
+
+/// A block of K of which each wave copies the very keys that it reads: nobody waits for the others, and the next
+/// copies to its place are the same wave's.
+bool own_rows(const DecodePlan& p, int i) {
+  return i < p.k_tile->blocks() && !p.staged() && p.k_tile->own_rows();
+}
+
+/// Block `i` is there, and every wave has finished the one before, whose stage the next copies may have. By way
+/// of registers: the block is written, and the next one asked for.
+void emit_turn(Writer& w, const DecodePlan& p, int i, int stage) {
+  const int ahead = p.k_stages - 1, left = p.tile_blocks() - 1 - i;  // blocks of this tile after this one
+  w.banner("block {} of tile n, in stage {}", i, stage);
+  if (p.staged()) {
+    (i < p.k_tile->blocks() ? *p.k_tile : *p.v_tile).emit_store(w, stage);
+    w.line("SYNC();");
+    return emit_load_ahead(w, p, i + 1, 0);
+  }
+  const int loads = in_flight(p, ahead - 1), last = in_flight(p, left);
+  const char* const wait = i > 0 && own_rows(p, i) ? "WAIT_LOADS" : "WAIT_LOADS_AND_SYNC";
+  if (left >= ahead - 1 || loads == last) {
+    w.line("{}({});", wait, loads);
+  } else {
+    w.line("if (n + 1 < tile_end) {0}({1}); else {0}({2});", wait, loads, last);
+  }
+  emit_load_ahead(w, p, i + ahead, (stage + ahead) % p.k_stages);
+}
+
+void emit_k_block(Writer& w, const DecodePlan& p, int block, int stage) {
+  const int columns = p.k_tile->stage().block_cols, blocks = p.k_tile->blocks();
+  if (block == 0) emit_key_scales(w, p);
+  w.open("");
+  w.comment("S' += K(n) Q', columns {} .. {}", block * columns, (block + 1) * columns - 1);
+  const bool groups = p.row_scales.key_groups() > 1;
+  const int covered = groups ? p.row_scales.columns() / columns : blocks;  // blocks under one scale
+  p.k_op().emit_registers(w);
+  emit_product(w, {*p.k_tile, stage * p.k_tile->stage_bytes(), "q_reg", groups ? "part" : "s_acc",
+                   block % covered == 0, block * p.k_op().steps()});
+  if (groups && ((block + 1) % covered == 0 || block + 1 == blocks))
+    p.row_scales.emit_group_end(w, p.scores(), block / covered);
+  // Copies to its place may start.
+  if (block + 1 < blocks && own_rows(p, block)) p.k_op().emit_arrived(w);
+  w.close();
+  if (block + 1 == blocks) emit_decode_softmax(w, p);
+}
+
+void emit_v_block(Writer& w, const DecodePlan& p, int block, int stage) {
+  const int columns = p.v_tile->stage().block_cols;
+  if (block == 0) emit_read_p(w, p);
+  w.open("");
+  w.comment("O' += V(n)' P', columns {} .. {}", block * columns, (block + 1) * columns - 1);
+  p.v_op().emit_registers(w);
+  emit_product(w, {*p.v_tile, stage * p.v_tile->stage_bytes(), "p", "o_acc", false, 0,
+                   block * p.wave_step / p.mfma.shape.m});
+  w.close();
+}
+
+}  // namespace
+
+void emit_decode_blocks(Writer& w, const DecodePlan& p) {
+  w.banner("KV tiles: at least one");
+  for (int i = 0; i + 1 < (p.staged() ? 2 : p.k_stages); ++i) emit_load(w, p, i, i);
+  const int blocks = p.tile_blocks(), k_blocks = p.k_tile->blocks();
+  w.line("#pragma unroll 1");
+  w.open("for (int n = tile_begin;;)");
+  for (int tile = 0; tile < p.loop_tiles(); ++tile) {
+    w.open("");
+    for (int i = 0; i < blocks; ++i) {
+      const int stage = (tile * blocks + i) % p.k_stages;
+      emit_turn(w, p, i, stage);
+      i < k_blocks ? emit_k_block(w, p, i, stage) : emit_v_block(w, p, i - k_blocks, stage);
+    }
+    w.close();
+    w.line("if (++n == tile_end) break;");
+  }
+  w.close();
+}
+
+}  // namespace kiln::cdna
