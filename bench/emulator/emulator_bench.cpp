@@ -63,8 +63,8 @@ double rate(const em::Module& module, em::Dim3 block, bool findings,
   return best;
 }
 
-std::string head(const std::string& declarations) {
-  return ".version 8.0\n.target sm_90a\n.address_size 64\n" + declarations +
+std::string head(const std::string& declarations, const std::string& target = "sm_90a") {
+  return ".version 8.0\n.target " + target + "\n.address_size 64\n" + declarations +
          ".visible .entry k(.param .u64 out)\n{\n.reg .pred %p<8>; .reg .b32 %r<64>; .reg .f32 %f<600>; .reg "
          ".b64 "
          "%d<16>;\nld.param.u64 %d1, [out]; mov.u32 %r1, %tid.x; mul.wide.u32 %d2, %r1, 4; add.u64 %d1, %d1, "
@@ -108,6 +108,30 @@ std::string wgmma_loop() {
          "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0; add.u32 %r7, %r7, 1; setp.lt.u32 "
          "%p2, "
          "%r7, 250; @%p2 bra L; st.global.f32 [%d1], %f0; ret;\n}\n";
+}
+
+/// Groups of four products of 128 x 128 x 16 from 128-byte swizzled tiles, each group with a commit that all wait for.
+std::string tcgen05_loop() {
+  std::string s =
+      head(".shared .align 1024 .b8 s[32768];\n.shared .align 8 .b64 bar;\n.shared .align 4 .b32 base;\n",
+           "sm_100a") +
+      "mov.u32 %r2, s; mov.u32 %r3, bar; mov.u32 %r4, base; shr.u32 %r5, %r1, 5; setp.ne.u32 %p1, %r5, 0;\n"
+      "setp.eq.u32 %p2, %r1, 0; @%p2 st.bulk.weak.shared::cta [%r2], 32768, 0; fence.proxy.async.shared::cta;\n"
+      "@%p2 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;\n"
+      "@!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r4], 128; bar.sync 0;\n"
+      "ld.shared.u32 %r6, [%r4]; shr.u32 %r7, %r2, 4; cvt.u64.u32 %d3, %r7; or.b64 %d3, %d3, 0x4000404000010000;\n"
+      "add.u64 %d4, %d3, 1024; mov.u32 %r8, 0; mov.u32 %r9, 0;\n"
+      "L: @%p1 bra W; elect.sync _|%p3, -1;\n";
+  for (int i = 0; i < 4; ++i)
+    s += fmt::format(
+        "add.u64 %d5, %d3, {0}; add.u64 %d6, %d4, {0};\n"
+        "@%p3 tcgen05.mma.cta_group::1.kind::f16 [%r6], %d5, %d6, 0x8200490, {1};\n",
+        2 * i, i == 0 ? 0 : 1);
+  return s +
+         "@%p3 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r3];\n"
+         "W: mbarrier.try_wait.parity.shared.b64 %p4, [%r3], %r9; @!%p4 bra W; bar.sync 0; xor.b32 %r9, %r9, 1;\n"
+         "add.u32 %r8, %r8, 1; setp.lt.u32 %p5, %r8, 250; @%p5 bra L;\n"
+         "@!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r6, 128; ret;\n}\n";
 }
 
 /// A shipped config and a problem for it.
@@ -165,7 +189,9 @@ Run run_program(const Program& program, bool findings) {
 
 /// Those whose names contain `part`.
 void kernel_part(std::string_view part) {
-  const Program programs[] = {{"sm_90a/prefill_bf16_d128_sm90a", {128}, {8192}, 1},
+  const Program programs[] = {{"sm_100a/prefill_bf16_d128_sm100a", {256}, {8192}, 1},
+                              {"sm_100a/prefill_bf16_d128_sm100a", {256}, {256}, 2},
+                              {"sm_90a/prefill_bf16_d128_sm90a", {128}, {8192}, 1},
                               {"sm_80/prefill_bf16_d128_sm80", {128}, {4096}, 1},
                               {"sm_80/decode_bf16_d128_sm80", {1, 1, 1, 1}, {2048, 2048, 2048, 2048}, 4},
                               {"gfx942/prefill_bf16_d128_gfx942", {256}, {2048}, 1}};
@@ -183,7 +209,7 @@ void kernel_part(std::string_view part) {
 /// Instructions without kernels around them.
 void instruction_part() {
   const em::Module straight = em::Module::from_ptx(straight_line()),
-                   wgmma = em::Module::from_ptx(wgmma_loop());
+                   wgmma = em::Module::from_ptx(wgmma_loop()), tcgen05 = em::Module::from_ptx(tcgen05_loop());
   double both[2] = {};
   for (const bool findings : {true, false})
     line(fmt::format("straight-line code, findings {}", findings ? "on" : "off"),
@@ -196,6 +222,11 @@ void instruction_part() {
              rate(wgmma, {128, 1, 1}, findings,
                   [](const em::Report& r) { return static_cast<double>(r.counters.matrix_flops) / 1e9; }),
          "GFLOP/s", findings ? 2 : 4);
+  for (const bool findings : {true, false})
+    line(fmt::format("bf16 tcgen05.mma 128x128x16, findings {}", findings ? "on" : "off"),
+         rate(tcgen05, {128, 1, 1}, findings,
+              [](const em::Report& r) { return static_cast<double>(r.counters.matrix_flops) / 1e9; }),
+         "GFLOP/s", findings ? 5 : 0);
   fmt::print("wgmma without findings: {:.1f} times as fast\n", both[1] / both[0]);
 }
 

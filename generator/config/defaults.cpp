@@ -45,70 +45,100 @@ int decode_waves(const Config& c) {
 }
 
 /// Tiles of the reference kernels, with the smaller ones that the 64 KiB of LDS of gfx90a and gfx942 take.
-void fill_amd(Config& c) {
-  const bool prefill = c.operation == Operation::prefill;
-  const bool gfx950 = c.target == Target::gfx950;
-  fill(c.mma_shape, amd_shape(c));
-  const auto [mma_m, mma_n, mma_k] = *c.mma_shape;
-  const bool fp8_wide_k = is_fp8(c.dtype) && mma_k == 128;
+/// Widest rows: O takes registers, and V LDS, as Q and K do.
+int widest(const Config& c) {
+  return std::max(c.depth, *c.ov_depth);
+}
+bool fp8_wide_k(const Config& c) {
+  return is_fp8(c.dtype) && (*c.mma_shape)[2] == 128;
+}
+
+/// Strips and blocks of LDS, and the way there.
+void fill_amd_blocks(Config& c) {
+  const bool prefill = c.operation == Operation::prefill, gfx950 = c.target == Target::gfx950;
   const bool alias = *c.v_from_k;
-  const int columns = std::max(c.depth, *c.ov_depth);  // O takes registers, and V LDS, as Q and K do
   // 512 columns of K and of V do not fit 64 KiB beside each other: they pass in blocks.
   fill(c.full_kv, !prefill || gfx950 || c.depth <= 256 || alias);
   const bool blocks = !*c.full_kv;
   // gfx90a and gfx942 read V by whole rows: 128 bytes of one row fill the banks.
   const bool wide_rows =
       c.depth % 64 == 0 && c.BN.value_or(64) % 64 == 0 &&
-      (gfx950 ? blocks || (alias && !prefill) : blocks || (prefill && columns <= 128 && !alias));
-  fill(c.BK, fp8_wide_k ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
+      (gfx950 ? blocks || (alias && !prefill) : blocks || (prefill && widest(c) <= 128 && !alias));
+  const int mma_k = (*c.mma_shape)[2];
+  fill(c.BK, fp8_wide_k(c) ? 128 : std::max(is_fp8(c.dtype) || wide_rows ? 64 : 32, mma_k));
   const bool halves = *c.BK == 128 && c.depth % *c.BK != 0 && c.depth % 64 == 0;
   fill(c.bk_smem, halves ? 64 : *c.BK);
   // FP8 under a wider Q passes through registers, and so do pages with fewer rows than a direct copy's.
-  const int page_bytes = c.operand->page_size.value_or(0) * *c.bk_smem * static_cast<int>(size_of(c.dtype));
-  const bool scattered = operand_form(c.operand->kind).pages() && page_bytes % 256 != 0;
+  const int page_bytes = page_rows(*c.operand) * *c.bk_smem * static_cast<int>(size_of(c.dtype));
+  const bool scattered = page_bytes % 256 != 0;
   fill(c.dma, size_of(*c.kv_dtype) < size_of(c.dtype) || scattered ? "reg_staged" : "lds_direct");
+}
+
+void fill_amd_prefill_tiles(Config& c) {
+  const int columns = widest(c);
+  const bool staged = *c.dma == "reg_staged";
+  fill(c.WM, (*c.mma_shape)[0]);
+  // Two waves a SIMD hide each other's softmax where O leaves them half the registers.
+  const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
+  const int waves = c.num_threads ? *c.num_threads / 64
+                    : c.target == Target::gfx90a || columns > 128 || (staged && columns > 64) ? 4
+                                                                                              : 8;
+  fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
+  const int fitting = columns > 128 && *c.full_kv ? 32 : 64;
+  fill(c.BN, fp8_wide_k(c) ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
+  fill(c.WN, *c.BN);
+}
+
+void fill_amd_decode_tiles(Config& c) {
+  const bool alias = *c.v_from_k, gfx950 = c.target == Target::gfx950;
+  const int mma_n = (*c.mma_shape)[1];
+  fill(c.WM, (*c.mma_shape)[0]);
+  // Latent rows serve many heads: two row tiles of waves share them.
+  fill(c.BM, alias ? 2 * *c.WM : *c.WM);
+  // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
+  const bool whole =
+      widest(c) > 256 && !alias && *c.full_kv && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
+  const int keys = whole ? 32 : gfx950 ? (alias ? 64 : 128) : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
+  fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
+  const int waves = decode_waves(c);
+  const int share = *c.BN / waves;
+  fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
+}
+
+/// Whether K and V, or K alone, have two stages each, and whether they share them.
+void fill_amd_buffering(Config& c) {
+  const bool prefill = c.operation == Operation::prefill, gfx950 = c.target == Target::gfx950;
+  const bool alias = *c.v_from_k, blocks = !*c.full_kv;
   const bool staged = *c.dma == "reg_staged";  // tiles under way are in registers: one stage serves
-  if (prefill) {
-    fill(c.WM, mma_m);
-    // Two waves a SIMD hide each other's softmax where O leaves them half the registers.
-    const int along_keys = c.BN && c.WN && *c.WN > 0 ? std::max(1, *c.BN / *c.WN) : 1;
-    const int waves = c.num_threads ? *c.num_threads / 64
-                      : c.target == Target::gfx90a || columns > 128 || (staged && columns > 64) ? 4
-                                                                                                : 8;
-    fill(c.BM, std::max(1, waves / along_keys) * *c.WM);
-    const int fitting = columns > 128 && !blocks ? 32 : 64;
-    fill(c.BN, fp8_wide_k ? 128 : std::max(c.WN.value_or(0), is_fp8(c.dtype) ? 64 : fitting));
-    fill(c.WN, *c.BN);
-  } else {
-    fill(c.WM, mma_m);
-    // Latent rows serve many heads: two row tiles of waves share them.
-    fill(c.BM, alias ? 2 * *c.WM : *c.WM);
-    // Whole tiles of K and V side by side: streaming takes 512 columns, other wide rows do not stream.
-    const bool whole =
-        columns > 256 && !alias && !blocks && !is_fp8(c.dtype) && (c.depth != 512 || *c.ov_depth != 512);
-    const int keys = whole ? 32 : gfx950 ? (alias ? 64 : 128) : c.depth > 224 && !is_fp8(c.dtype) ? 32 : 64;
-    fill(c.BN, std::max({keys, *c.BK, c.WN.value_or(0)}));
-    const int waves = decode_waves(c);
-    const int share = *c.BN / waves;
-    fill(c.WN, *c.BN % waves == 0 && share % mma_n == 0 ? share : *c.BN % mma_n == 0 ? mma_n : *c.BN);
-  }
-  if (*c.WM > 0 && *c.WN > 0)
-    fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));
-  fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
-  const bool tight = !gfx950 && prefill && columns > 64;
+  const bool tight = !gfx950 && prefill && widest(c) > 64;
   // V that lies in K's stages has as many: there is nothing between one of each and two of each.
   const bool two = !blocks && !staged && (prefill ? !tight || c.depth <= 256 : *c.BN <= 64 && gfx950);
   const bool of_both = alias || (prefill && !tight);
   fill(c.double_buffer, two && of_both && !c.double_buffer_k_only.value_or(false));
   fill(c.double_buffer_k_only, two && !of_both && !*c.double_buffer);
   fill(c.shared_kv, alias || blocks || (!prefill && c.depth > 256) || (tight && c.depth > 256));
+}
+
+/// Stages of LDS, and registers for the fragments of a few strips of K at a time.
+void fill_amd_stages(Config& c) {
   // A ring of blocks is as deep as repeats soonest, and looks no further ahead than the next tile.
+  const bool blocks = !*c.full_kv, staged = *c.dma == "reg_staged";
   const int tile_blocks = ceil_div(c.depth, *c.bk_smem) + ceil_div(*c.ov_depth, *c.bk_smem);
   const int ring = staged ? 2 : tile_blocks % 2 == 0 && tile_blocks > 2 ? 4 : tile_blocks % 3 == 0 ? 3 : 2;
   fill(c.num_smem_stages, blocks ? ring : *c.double_buffer || *c.double_buffer_k_only ? 2 : 1);
-  // Registers for the fragments of a few strips of K at a time.
-  if (prefill && c.depth > 256)
+  if (c.operation == Operation::prefill && c.depth > 256)
     fill(c.reg_chunk_depth, blocks ? *c.BK : 4 * *c.BK <= 128 ? 4 * *c.BK : 2 * *c.BK);
+}
+
+void fill_amd(Config& c) {
+  fill(c.mma_shape, amd_shape(c));
+  fill_amd_blocks(c);
+  c.operation == Operation::prefill ? fill_amd_prefill_tiles(c) : fill_amd_decode_tiles(c);
+  if (*c.WM > 0 && *c.WN > 0)
+    fill(c.num_threads, 64 * std::max(1, *c.BM / *c.WM) * std::max(1, *c.BN / *c.WN));
+  fill(c.smem_depth, ceil_div(c.depth, *c.bk_smem) * *c.bk_smem);
+  fill_amd_buffering(c);
+  fill_amd_stages(c);
 }
 
 void fill_sm100(Config& c) {

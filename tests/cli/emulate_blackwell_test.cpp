@@ -1,8 +1,9 @@
-// Programs of sm_100a from the command line: pairs of CTAs, cluster launch control with a number of multiprocessors, rows
-// gathered through tensor maps, from a launch file and as bytes; and their mutants.
+// Programs of sm_100a from the command line: a product of each group of forms, pairs of CTAs, cluster launch control with a
+// number of multiprocessors, rows and pixels through tensor maps, from a launch file and as bytes; and their mutants.
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <cmath>
 #include <fstream>
 
 #include <kiln/emulator/tensor_map.hpp>
@@ -120,6 +121,82 @@ T:
 }
 )";
 
+/// One warp group of 128 threads around `PRODUCTS`: A at 0 and B at 8192 of shared memory, rows of 32 bytes without
+/// swizzle, all bytes those of `x`; what is left in columns 0 to 7 of each lane goes out.
+constexpr const char* kProduct = R"(
+.shared .align 1024 .b8 s[16384];
+.shared .align 8 .b64 bar;
+.shared .align 4 .b32 base;
+.visible .entry product(.param .u64 x, .param .u64 y)
+{
+  .reg .pred %p<9>; .reg .b32 %r<60>; .reg .b64 %rd<16>;
+  ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y];
+  mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; mov.u32 %r4, s; mov.u32 %r5, bar; mov.u32 %r6, base;
+  mul.lo.u32 %r7, %r1, 16; setp.ne.u32 %p1, %r2, 0;
+COPY:
+  cvt.u64.u32 %rd3, %r7; add.u64 %rd3, %rd3, %rd1; add.u32 %r8, %r4, %r7;
+  ld.global.v4.u32 {%r10,%r11,%r12,%r13}, [%rd3]; st.shared.v4.u32 [%r8], {%r10,%r11,%r12,%r13};
+  add.u32 %r7, %r7, 2048; setp.lt.u32 %p2, %r7, 16384;
+  @%p2 bra COPY;
+  fence.proxy.async.shared::cta;
+  @%p1 bra READY;
+  tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r6], 128;
+  tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;
+  setp.eq.u32 %p3, %r1, 0;
+  @%p3 mbarrier.init.shared.b64 [%r5], 1;
+  fence.mbarrier_init.release.cluster;
+READY:
+  bar.sync 0;
+  ld.shared.u32 %r9, [%r6]; shl.b32 %r20, %r2, 21; add.u32 %r20, %r20, %r9;
+  mov.u32 %r21, METADATA;
+  tcgen05.st.sync.aligned.32x32b.x2.b32 [%r20+64], {%r21, %r21};
+  tcgen05.wait::st.sync.aligned;
+  bar.sync 0;
+  shr.u32 %r22, %r4, 4; cvt.u64.u32 %rd4, %r22; or.b64 %rd4, %rd4, 0x400800800000; add.u64 %rd5, %rd4, 512;
+  add.u32 %r23, %r9, 96; add.u32 %r24, %r9, 104;
+  @%p1 bra WAIT;
+  elect.sync _|%p5, -1;
+  PRODUCTS
+  @%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r5];
+WAIT:
+  mbarrier.try_wait.parity.shared.b64 %p6, [%r5], 0;
+  @!%p6 bra WAIT;
+  tcgen05.ld.sync.aligned.32x32b.x8.b32 {%r30,%r31,%r32,%r33,%r34,%r35,%r36,%r37}, [%r20];
+  tcgen05.wait::ld.sync.aligned;
+  mul.wide.u32 %rd6, %r1, 32; add.u64 %rd6, %rd6, %rd2;
+  st.global.v4.u32 [%rd6], {%r30,%r31,%r32,%r33}; st.global.v4.u32 [%rd6+16], {%r34,%r35,%r36,%r37};
+  bar.sync 0;
+  @!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r9, 128;
+  ret;
+}
+)";
+
+/// 24 pixels along W and a halo of two, each of 16 words, as they come with 64 bytes of swizzle.
+constexpr const char* kWide = R"(
+.shared .align 1024 .b8 s[2048];
+.shared .align 8 .b64 bar;
+.visible .entry wide(.param .align 64 .b8 map[128], .param .u64 y)
+{
+  .reg .pred %p<4>; .reg .b32 %r<16>; .reg .b64 %rd<8>;
+  mov.u32 %r1, s; mov.u32 %r2, bar; mov.u64 %rd1, map; mov.u32 %r3, %tid.x; setp.ne.u32 %p1, %r3, 0;
+  @%p1 bra W;
+  mbarrier.init.shared.b64 [%r2], 1;
+  fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 1664;
+  mov.u32 %r4, 0; mov.u32 %r5, 1;
+  cp.async.bulk.tensor.3d.shared::cta.global.im2col::w.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r4,%r4,%r5}], [%r2], {2, 0};
+W:
+  bar.sync 0;
+T:
+  mbarrier.try_wait.parity.shared.b64 %p2, [%r2], 0;
+  @!%p2 bra T;
+  ld.param.u64 %rd2, [y]; shl.b32 %r9, %r3, 2; shr.u32 %r10, %r9, 3; and.b32 %r10, %r10, 48; xor.b32 %r10, %r10, %r9;
+  add.u32 %r10, %r10, %r1; cvt.u64.u32 %rd3, %r9; add.u64 %rd2, %rd2, %rd3;
+  ld.shared.u32 %r11, [%r10]; st.global.u32 [%rd2], %r11;
+  ret;
+}
+)";
+
 void write(const std::string& name, const std::string& text) {
   std::ofstream(scratch() + name) << text;
 }
@@ -204,4 +281,93 @@ TEST_CASE("rows gathered through a tensor map of a launch file, and through one 
   const auto refused = run_kiln("emulate gather.ptx --block 128 --arg bytes:m.tensormap --arg out:f32[4,32]");
   CHECK(refused.status != 0);
   CHECK((refused.out + refused.err).find("bad-tensor-map") != std::string::npos);
+}
+
+TEST_CASE("products of each group of forms: dense, sparse, weight-stationary, scaled, shifted") {
+  const auto file = [](const std::string& name, float value, std::size_t words) {
+    kiln::write_npy(scratch() + name,
+                    kiln::npy_from_floats({static_cast<long>(words)}, std::vector<float>(words, value)));
+  };
+  file("bf16_ones.npy", std::bit_cast<float>(0x3f803f80u), 4096);
+  file("e4m3_ones.npy", std::bit_cast<float>(0x38383838u), 4096);
+  struct Form {
+    const char* name;
+    const char* input;
+    std::string products;
+    float want;  ///< -1: every second column is zero
+  };
+  const std::string e = "@%p5 tcgen05.mma";
+  const std::string scales =
+      "add.u64 %rd7, %rd4, 0; and.b64 %rd7, %rd7, 0x3fff; or.b64 %rd7, %rd7, 0x400800000000;\n"
+      "  @%p5 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r23], %rd7;\n"
+      "  @%p5 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r24], %rd7;\n  ";
+  const Form forms[] = {
+      {"dense", "bf16_ones.npy", e + ".cta_group::1.kind::f16 [%r9], %rd4, %rd5, 0x8040490, 0;", 16.0F},
+      // Of four elements two are there; B has twice as many as A.
+      {"sparse", "bf16_ones.npy", e + ".sp.cta_group::1.kind::f16 [%r9], %rd4, %rd5, [%r9+64], 0x8040494, 0;",
+       16.0F},
+      {"sparse, f8", "e4m3_ones.npy",
+       e + ".sp.cta_group::1.kind::f8f6f4 [%r9], %rd4, %rd5, [%r9+64], 0x8040014, 0;", 32.0F},
+      {"weight-stationary", "bf16_ones.npy",
+       e + ".ws.cta_group::1.kind::f16 [%r9], %rd4, %rd5, 0x8100490, 0;", 16.0F},
+      // Two runs of one column each: the first is used.
+      {"columns that count as zeros", "bf16_ones.npy",
+       e + ".ws.cta_group::1.kind::f16 [%r9], %rd4, %rd5, 0x8100490, 0, 0x8000000000;", -1.0F},
+      // 0x38 as ue8m0 is 2^(56 - 127): both factors 2^-142, D is 32 * 2^-142.
+      {"scaled", "e4m3_ones.npy",
+       scales + e +
+           ".cta_group::1.kind::mxf8f6f4.block_scale.block32 [%r9], %rd4, %rd5, 0x8840000, [%r23], [%r24], 0;",
+       std::ldexp(32.0F, -142)},
+      {"shifted", "bf16_ones.npy",
+       "@%p5 tcgen05.cp.cta_group::1.128x256b [%r9+80], %rd4;\n  " + e +
+           ".cta_group::1.kind::f16.ashift [%r9], [%r9+80], %rd5, 0x8040490, 0;\n  " + e +
+           ".cta_group::1.kind::f16 [%r9], [%r9+80], %rd5, 0x8040490, 1;",
+       32.0F}};
+  for (const Form& f : forms) {
+    std::string text = std::string(kHead) + kProduct;
+    text.replace(text.find("METADATA"), 8, "0xeeeeeeee");
+    text.replace(text.find("PRODUCTS"), 8, f.products);
+    write("product.ptx", text);
+    write("product.json", R"({"module": "product.ptx", "launches": [
+      {"block": [128], "args": ["in:)" +
+                              std::string(f.input) + R"(", "out:f32[128,8]:product.npy"]}]})");
+    for (const char* policy : kPolicies) {
+      const auto run = run_kiln("emulate product.json --policy " + std::string(policy));
+      REQUIRE_MESSAGE(run.status == 0, (f.name + std::string(": ") + run.err + run.out));
+      const std::vector<float> y = result("product.npy");
+      for (std::size_t i = 0; i < y.size(); ++i)
+        CHECK_MESSAGE(y[i] == (f.want >= 0  ? f.want
+                               : i % 2 == 0 ? 16.0F
+                                            : 0.0F),
+                      (f.name + std::string(" ") + std::to_string(i)));
+    }
+  }
+}
+
+TEST_CASE("pixels along W through a tensor map of a launch file") {
+  write("wide.ptx", std::string(kHead) + kWide);
+  std::vector<float> x(6 * 5 * 16);  // images, W, channels
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  kiln::write_npy(scratch() + "images.npy", kiln::npy_from_floats({6, 5, 16}, x));
+  const auto file = [](const std::string& more) {
+    write("wide.json", R"({"module": "wide.ptx", "buffers": {"x": "in:images.npy"},
+    "tensor_maps": {"m": {"buffer": "x", "type": "f32", "dims": [16, 5, 6], "strides": [64, 320], "box": [16, 24],
+                          "swizzle": "64B", "lower_corner": [0], "upper_corner": [0])" +
+                           more + R"(}},
+    "launches": [{"block": 416, "args": ["map:m", "out:f32[26,16]:wide.npy"]}]})");
+  };
+  file(R"(, "wide": "w")");
+  for (const char* policy : kPolicies) {
+    const auto run = run_kiln("emulate wide.json --policy " + std::string(policy));
+    REQUIRE_MESSAGE(run.status == 0, (run.err + run.out));
+    // From image 1 on: 25 pixels are left, the 26th lies outside.
+    const std::vector<float> y = result("wide.npy");
+    for (std::size_t i = 0; i < 26 * 16; ++i) CHECK(y[i] == (i < 25 * 16 ? x[80 + i] : 0.0F));
+  }
+  file("");
+  CHECK(run_kiln("emulate wide.json").out.find("an im2col::w copy with an im2col map") != std::string::npos);
+  file(R"(, "wide": "w64")");
+  const auto refused = run_kiln("emulate wide.json");
+  CHECK(refused.status != 0);
+  CHECK(refused.err.find("wide 'w64' is none of no, w, w128") != std::string::npos);
 }

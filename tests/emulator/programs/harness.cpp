@@ -63,8 +63,9 @@ const std::map<std::string, Compiled>& compiled_programs() {
           const fs::path ptx = scratch / (name + ".ptx"), log = scratch / (name + ".log");
           fs::remove(ptx);
           const std::string command =
-              fmt::format("'{}' -arch=sm_90a -std=c++17 -lineinfo -ptx -o '{}' '{}' > '{}' 2>&1", nvcc,
-                          ptx.string(), sources[at].string(), log.string());
+              fmt::format("'{}' -arch={} -std=c++17 -lineinfo -ptx -o '{}' '{}' > '{}' 2>&1", nvcc,
+                          name.starts_with("tcgen05") ? "sm_100a" : "sm_90a", ptx.string(),
+                          sources[at].string(), log.string());
           const int status = std::system(command.c_str());
           Compiled& compiled = programs.find(name)->second;
           compiled.log = read_file(log);
@@ -85,6 +86,7 @@ void Session::run(Dim3 grid, Dim3 block, std::vector<std::vector<std::byte>> arg
   launch.grid = grid;
   launch.block = block;
   launch.cluster = cluster;
+  if (num_sms != 0) launch.num_sms = num_sms;
   launch.dynamic_smem_bytes = dynamic_shared_bytes;
   launch.args = std::move(args);
   launch.policy = policy_;

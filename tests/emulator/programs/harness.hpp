@@ -55,6 +55,7 @@ class Session {
 
   std::uint32_t dynamic_shared_bytes = 0;
   Dim3 cluster;
+  std::uint32_t num_sms = 0;  ///< 0: the device's usual number
 
  private:
   template <typename T>
@@ -70,7 +71,7 @@ class Session {
   std::uint64_t seed_;
 };
 
-/// Compiles `name`.cu beside this file and calls `body` once a policy (eager, lazy, two random seeds).
+/// Compiles `name`.cu beside this file (for sm_100a where it starts with tcgen05, else for sm_90a) and calls `body` once a policy (eager, lazy, two random seeds).
 /// Without nvcc: a message and nothing.
 void run_program(const std::string& name, const std::function<void(Session&)>& body);
 
