@@ -19,7 +19,7 @@ constexpr std::array kPointerTypes{
     PointerType{"sink", "const float*"},    PointerType{"q_scale", "const float*"},
     PointerType{"k_scale", "const float*"}, PointerType{"v_scale", "const float*"},
     PointerType{"mask_bits", "const u32*"}, PointerType{"item_counters", "int*"},
-    PointerType{"tile_counter", "int*"},
+    PointerType{"tile_counter", "int*"},    PointerType{"k_rope", "const u16*"},
 };
 
 std::string pointer_type(const std::string& role, const ParameterStyle& style) {

@@ -97,10 +97,8 @@ void check_file(const std::string& path, const std::string& text) {
 }  // namespace
 
 TEST_CASE("what the schema has for a target is taken by one of its operations") {
-  // Rotary columns apart from K's and aligned tiles are made on sm_90a decode and nowhere else so far.
   const std::pair<Target, std::string_view> missing[] = {
-      {Target::sm_80, "rope"},   {Target::gfx90a, "rope"},          {Target::gfx942, "rope"},
-      {Target::gfx950, "rope"},  {Target::sm_80, "reg_chunk_keys"}, {Target::sm_90a, "base_alignment"},
+      {Target::sm_80, "rope"},   {Target::sm_80, "reg_chunk_keys"}, {Target::sm_90a, "base_alignment"},
       {Target::sm_100a, "rope"}, {Target::sm_100a, "gather4"},      {Target::sm_100a, "base_alignment"}};
   for (const Target target : kTargets) {
     for (const KeySpec& key : config_keys()) {

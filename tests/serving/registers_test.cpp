@@ -195,3 +195,19 @@ TEST_CASE("windows that are open to one side compile without a warning") {
                              R"({"mask": {"window": {"right": 65}}})", R"({"mask": {"window": {}}})"})
       check_no_spills(nlohmann::ordered_json::parse(base), keys);
 }
+
+TEST_CASE(
+    "sm_90a decode of bytes that reads captured tensors has tiles of as many keys as it has registers for") {
+  const nlohmann::ordered_json base = {{"target", "sm_90a"},     {"operation", "decode"}, {"dtype", "bf16"},
+                                       {"kv_dtype", "fp8_e4m3"}, {"depth", 128},          {"mask", "custom"}};
+  const char* const three = R"({"score_mod": {"expr": "score + t0[h,k] + t1[b,q,k] + t2[h,q,k]",
+      "tensors": {"t0": "f32", "t1": "f32", "t2": "f32"}}})";
+  const char* const four = R"({"score_mod": {"expr": "score + t0[h,k] + t1[b,q,k] + t2[h,q,k] + t3[k]",
+      "tensors": {"t0": "f32", "t1": "f32", "t2": "f32", "t3": "f32"}}})";
+  check_no_spills(base, three);
+  check_no_spills(base, four);
+  nlohmann::ordered_json wide = base;
+  wide.update(nlohmann::ordered_json::parse(four));
+  wide["BN"] = 128;
+  CHECK_THROWS_WITH(make_plan(parse_config(wide.dump(), "test")), doctest::Contains("nearest legal: BN 64"));
+}

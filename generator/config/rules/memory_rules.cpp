@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/rules/amd_tiles.hpp"
 #include "generator/config/rules/rule_sets.hpp"
 #include "generator/targets/target.hpp"
@@ -137,16 +139,36 @@ std::string two_stages_of_k(const Config& c) {
   return "v_from_k keeps V in K's stages: double_buffer says whether there are two";
 }
 
+/// The buffers of a tile: that of K, of its rotary columns where they have a tensor of their own, of V unless it
+/// lies in K's. Empty where the tiles are not known.
+std::vector<KVBufferConstants> tile_buffers(const Config& c) {
+  std::vector<int> columns{c.depth};
+  if (has_rope_tensor(c) && c.rope_depth) columns = {k_columns(c), *c.rope_depth};
+  std::vector<KVBufferConstants> out;
+  for (const int depth : columns) {
+    Config part = c;
+    if (columns.size() > 1) part.depth = depth, part.smem_depth.reset();
+    const auto k = buffer_constants(part, true);
+    if (!k) return {};
+    out.push_back(*k);
+  }
+  if (c.v_from_k.value_or(false)) return out;
+  const auto v = buffer_constants(c, false);
+  if (!v) return {};
+  out.push_back(*v);
+  return out;
+}
+
 std::string v14(const Config& c) {
   if (c.wait_policy != "counted" || c.dma == "reg_staged") return "";  // there the compiler counts
-  const auto k = buffer_constants(c, true), v = buffer_constants(c, false);
-  if (!k || !v) return "";
-  const bool alias = c.v_from_k.value_or(false);
-  if (!k->uniform_split() || (!alias && !v->uniform_split())) {
-    return fmt::format("counted waits need the {} copy tiles of a stage to divide among {} warps",
-                       k->total_tiles, k->num_warps);
+  int sum = 0;
+  for (const KVBufferConstants& buffer : tile_buffers(c)) {
+    if (!buffer.uniform_split()) {
+      return fmt::format("counted waits need the {} copy tiles of a stage to divide among {} warps",
+                         buffer.total_tiles, buffer.num_warps);
+    }
+    sum += buffer.vm_exact;
   }
-  const int sum = k->vm_exact + (alias ? 0 : v->vm_exact);
   return sum <= 63 ? "" : fmt::format("counted waits reach 63 loads, this needs {}", sum);
 }
 

@@ -385,6 +385,7 @@ Prelude prelude_of(const DecodePlan& p) {
   } else {
     p.k_tile->use(prelude);
     p.v_tile->use(prelude);
+    if (p.k_rope) p.k_rope->use(prelude);
     if (p.blocks) prelude.use("wait_loads");
   }
   p.q->use(prelude);

@@ -48,6 +48,8 @@ struct DecodePlan {
   std::optional<QTile> q;
   std::optional<DecodeStreamingKVBuffer> k, v;  ///< streaming
   std::optional<KVBuffer> k_tile, v_tile;       ///< cdna_decode
+  std::optional<KVBuffer> k_rope;               ///< K's last columns where they have a tensor of their own
+  int smem_rope = 0;
   std::optional<StreamK> stream;
   std::optional<Mask> mask;
   std::optional<ScoreModifier> modifier;
@@ -70,6 +72,11 @@ struct DecodePlan {
   int score_tiles() const { return WN / mfma.shape.m; }  ///< of one wave
   ScoreLayout scores() const { return mfma.score_layout(score_tiles()); }
   int output_tiles() const { return wave_columns / mfma.shape.m; }
+  /// cdna_decode: loads of a wave that a tile of K takes, 0 where waves differ.
+  int k_loads() const {
+    if (!k_rope) return k_tile->vm_exact();
+    return k_tile->vm_exact() > 0 && k_rope->vm_exact() > 0 ? k_tile->vm_exact() + k_rope->vm_exact() : 0;
+  }
   int tile_blocks() const { return k_tile->blocks() + v_tile->blocks(); }
   /// cdna_decode: tiles in the text of the loop body, until stages repeat.
   int loop_tiles() const { return blocks ? k_stages / std::gcd(k_stages, tile_blocks()) : k_stages; }
@@ -84,8 +91,11 @@ struct DecodePlan {
   const char* warp_n() const { return warps_m() == 1 ? "warp" : "warp_n"; }
   const char* tile_row() const { return warps_m() == 1 ? "(lane & 15)" : "tile_row"; }
   std::vector<const char*> tensors() const {
-    if (v_in_k) return {"q", "k", "o"};
-    return {"q", "k", "v", "o"};
+    std::vector<const char*> names{"q", "k"};
+    if (!v_in_k) names.push_back("v");
+    if (k_rope) names.push_back("k_rope");
+    names.push_back("o");
+    return names;
   }
   const KVMmaOp& k_op() const { return streaming ? k->kv_mma_op() : k_tile->kv_mma_op(); }
   const KVMmaOp& v_op() const { return streaming ? v->kv_mma_op() : v_tile->kv_mma_op(); }

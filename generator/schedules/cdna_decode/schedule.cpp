@@ -29,13 +29,17 @@ class CdnaDecode final : public Schedule {
               {"kv_mma_op", ops}};
     nlohmann::ordered_json v = plan_.v_tile->constants();
     v["reader"] = to_json(v_reader(plan_.ov_columns, plan_.BN, *plan_.config.bk_smem, plan_.warps_n()));
-    return {{"kv_buffer", {{"k", plan_.k_tile->constants()}, {"v", std::move(v)}}}, {"kv_mma_op", ops}};
+    nlohmann::ordered_json buffers{{"k", plan_.k_tile->constants()}, {"v", std::move(v)}};
+    if (plan_.k_rope) buffers["k_rope"] = plan_.k_rope->constants();
+    return {{"kv_buffer", std::move(buffers)}, {"kv_mma_op", ops}};
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
   KernelSource emit() const override { return cdna::emit_decode(plan_); }
   bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.streaming ? plan_.k->proofs() : plan_.k_tile->proofs();
+    if (plan_.k_rope)
+      for (auto& proof : plan_.k_rope->proofs()) proofs.push_back(std::move(proof));
     for (auto& proof : plan_.streaming ? plan_.v->proofs() : plan_.v_tile->proofs())
       proofs.push_back(std::move(proof));
     for (auto& proof : cdna::p_proofs(plan_)) proofs.push_back(std::move(proof));
@@ -51,7 +55,7 @@ class CdnaDecode final : public Schedule {
 
 std::unique_ptr<Schedule> make_cdna_decode_streaming(Config config, Violations& out) {
   const bool strips =
-      config.full_kv.value_or(true) && !config.v_from_k.value_or(false) &&
+      config.full_kv.value_or(true) && !config.rope && !config.v_from_k.value_or(false) &&
       config.ov_depth.value_or(config.depth) == config.depth &&
       (config.depth == 64 || config.depth == 128 || config.depth == 256 || config.depth == 512);
   if (!config.schedule && !strips) return make_cdna_decode(std::move(config), out);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/operands/operand_form.hpp"
 #include "generator/schedules/cdna_decode/plan.hpp"
@@ -44,11 +45,14 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const MeaningCheck check(c, m, kName, out);
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "dma", "v_load", "full_kv", "bk_smem",
               "smem_depth", "num_smem_stages", "double_buffer", "double_buffer_k_only", "shared_kv",
-              "reg_chunk_depth"});
+              "reg_chunk_depth", "rope"});
   check.takes_16_bit_or_bytes();
   check.takes(*m.kv_dtype == c.dtype || !c.dma || *m.dma == "reg_staged", "/dma", "widens bytes in registers",
               "reg_staged");
   check.takes_rows_of_depth();
+  check.takes_rope_tensor_of_strips();
+  check.takes(!m.rope || *m.full_kv, "/rope",
+              "keeps all columns of K in one tensor where blocks pass through a ring", "leave it out");
   check.takes_positive_scale();
   check.takes_any_queries();
   const bool blocks = !*m.full_kv;
@@ -102,10 +106,12 @@ bool place_tiles(DecodePlan& p, const Config& user, Violations& out) {
   const TargetInfo& target = target_info(p.mfma.target);
   const int v_bytes = p.v_in_k || p.blocks ? 0 : p.v_tile->bytes();
   p.shared = p.blocks || (!p.v_in_k && user.shared_kv.value_or(false));
-  place_in_lds(p, p.k_tile->bytes(), v_bytes);
+  p.smem_rope = p.k_tile->bytes();
+  const int k_bytes = p.smem_rope + (p.k_rope ? p.k_rope->bytes() : 0);
+  place_in_lds(p, k_bytes, v_bytes);
   if (!user.shared_kv && !p.v_in_k && p.k_stages == 1 && p.smem_bytes > target.smem_bytes) {
     p.shared = true;
-    place_in_lds(p, p.k_tile->bytes(), v_bytes);
+    place_in_lds(p, k_bytes, v_bytes);
   }
   if (p.smem_bytes <= target.smem_bytes) return true;
   break_rule(user, "V15", {"/BN", "/depth", "/ov_depth", "/double_buffer", "/double_buffer_k_only"},
@@ -197,7 +203,13 @@ bool set_tiles(DecodePlan& p, const Config& user, const Config& c, const LdsSwiz
   kv.keys_in_order = true;  // P comes from LDS
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   kv.full_kv = !p.blocks;
+  kv.depth = k_columns(c);
   p.k_tile.emplace(kv);
+  if (has_rope_tensor(c)) {
+    KVBuffer::Shape rope = kv;
+    rope.depth = *c.rope_depth, rope.reg_chunk = 0, rope.tensor = "k_rope";
+    p.k_rope.emplace(rope);
+  }
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.WN = p.BN, kv.depth = p.ov_columns, kv.num_smem_stages = p.v_stages;
   kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
@@ -225,7 +237,8 @@ bool check_ring(const DecodePlan& p, const Config& user, Violations& out) {
 bool check_registers(const DecodePlan& p, const Config& user, Violations& out) {
   const int lasting = 4 * p.q->num_vectors() +
                       (p.output_tiles() + p.score_tiles() * p.row_scales.score_arrays()) * p.mfma.accum() +
-                      p.k_tile->staging_registers() + p.v_tile->staging_registers();
+                      p.k_tile->staging_registers() + p.v_tile->staging_registers() +
+                      (p.k_rope ? p.k_rope->staging_registers() : 0);
   if (lasting + 80 <= p.max_registers) return true;
   break_rule(
       user, "V32", {"/num_threads", "/BM", "/BN", "/depth", "/ov_depth"},

@@ -18,6 +18,25 @@ FirstColumn first_column_of_v(const DecodePlan& p) {
           fmt::format("{} % {} * {}", p.warp_n(), p.waves_in_block, p.wave_step)};
 }
 
+void emit_load_k(Writer& w, const DecodePlan& p, int stage) {
+  p.k_tile->emit_load_from_dram(w, stage);
+  if (p.k_rope) p.k_rope->emit_load_from_dram(w, stage);
+}
+
+void emit_store_k(Writer& w, const DecodePlan& p, int stage) {
+  p.k_tile->emit_store(w, stage);
+  if (p.k_rope) p.k_rope->emit_store(w, stage);
+}
+
+/// S' = K(n) Q'
+void emit_qk(Writer& w, const DecodePlan& p, int stage) {
+  w.comment("S' = K(n) Q'");
+  p.k_op().emit_registers(w);
+  emit_scores_product(w, {*p.k_tile, stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true}, p.row_scales,
+                      p.scores());
+  if (p.k_rope) emit_rope_product(w, *p.k_rope, stage * p.k_rope->stage_bytes(), p.k_tile->num_k_tiles());
+}
+
 void emit_pv(Writer& w, const DecodePlan& p, int lds_offset) {
   w.comment("O' += V(n)' P'");
   const int columns = p.wave_columns / p.v_slices;
@@ -39,7 +58,7 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   if (p.staged()) {
     w.comment("what was loaded goes where every wave has finished reading; K last, which is read first");
     if (own_v && !p.late_v()) p.v_tile->emit_store(w, v_stage);
-    p.k_tile->emit_store(w, k_stage);
+    emit_store_k(w, p, k_stage);
     w.line("SYNC();");
   } else {
     w.comment("what is on its way has landed, and every wave has finished tile n - 1");
@@ -49,23 +68,19 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
   if (p.late_v()) p.v_tile->emit_load_from_dram(w, 0);
   if (p.k_stages == 2 || p.staged()) {
     w.open("if (n + 1 < tile_end)");
-    p.k_tile->emit_load_from_dram(w, 1 - k_stage);
+    emit_load_k(w, p, 1 - k_stage);
     if (own_v && !p.late_v()) p.v_tile->emit_load_from_dram(w, 1 - v_stage);
     w.close();
   }
   w.open("");
-  w.comment("S' = K(n) Q'");
-  p.k_op().emit_registers(w);
-  emit_scores_product(w, {*p.k_tile, k_stage * p.k_tile->stage_bytes(), "q_reg", "s_acc", true}, p.row_scales,
-                      p.scores());
+  emit_qk(w, p, k_stage);
   emit_decode_softmax(w, p);
   if (p.late_v() && p.staged()) {
     p.v_tile->emit_store(w, 0);
     w.line("SYNC();");
   } else if (p.late_v()) {
     w.comment("V(n) has landed; K(n + 1) may still fly");
-    w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);",
-           p.k_tile->vm_exact());
+    w.line("if (n + 1 < tile_end) WAIT_LOADS_AND_SYNC({}); else WAIT_LOADS_AND_SYNC(0);", p.k_loads());
   } else {
     w.line("SYNC();");
   }
@@ -80,7 +95,7 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
     } else {
       w.line("SYNC();  // every wave has finished tile n");
     }
-    if (!p.staged()) p.k_tile->emit_load_from_dram(w, 0);
+    if (!p.staged()) emit_load_k(w, p, 0);
     if (own_v && !p.staged()) p.v_tile->emit_load_from_dram(w, 0);
     w.close();
   }
@@ -91,7 +106,7 @@ void emit_tile(Writer& w, const DecodePlan& p, int stage) {
 void emit_shared_tile(Writer& w, const DecodePlan& p) {
   w.banner("KV tile n: K, then V in its place");
   if (p.staged()) {
-    p.k_tile->emit_store(w, 0);
+    emit_store_k(w, p, 0);
     w.line("SYNC();");
     emit_key_scales(w, p);
     p.v_tile->emit_load_from_dram(w, 0);
@@ -99,9 +114,7 @@ void emit_shared_tile(Writer& w, const DecodePlan& p) {
     w.line("WAIT_LOADS_AND_SYNC(0);  // K(n) has landed");
   }
   w.open("");
-  w.comment("S' = K(n) Q'");
-  p.k_op().emit_registers(w);
-  emit_scores_product(w, {*p.k_tile, 0, "q_reg", "s_acc", true}, p.row_scales, p.scores());
+  emit_qk(w, p, 0);
   if (!p.staged()) {
     w.line("SYNC();  // every wave has read K(n)");
     p.v_tile->emit_load_from_dram(w, 0);
@@ -112,7 +125,7 @@ void emit_shared_tile(Writer& w, const DecodePlan& p) {
     p.v_tile->emit_store(w, 0);
     w.line("SYNC();");
     w.open("if (n + 1 < tile_end)");
-    p.k_tile->emit_load_from_dram(w, 0);
+    emit_load_k(w, p, 0);
     w.close();
   } else {
     w.line("WAIT_LOADS_AND_SYNC(0);  // V(n) has landed, and P");
@@ -122,7 +135,7 @@ void emit_shared_tile(Writer& w, const DecodePlan& p) {
   w.close();
   w.open("if (n + 1 < tile_end)");
   w.line("SYNC();  // every wave has finished V(n)");
-  if (!p.staged()) p.k_tile->emit_load_from_dram(w, 0);
+  if (!p.staged()) emit_load_k(w, p, 0);
   w.close();
   w.line("if (++n == tile_end) break;");
 }
@@ -134,6 +147,9 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
   const int key_bytes = p.WN * p.k_tile->stage().row_bytes();
   p.k_tile->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, "first_key",
                            fmt::format(" + {} * {}", p.warp_n(), key_bytes));
+  if (p.k_rope)
+    p.k_rope->emit_construct(w, p.smem_rope, "k_rope_head", "k_rope_stride_seq * 2", rows, "first_key",
+                             fmt::format(" + {} * {}", p.warp_n(), p.WN * p.k_rope->stage().row_bytes()));
   const FirstColumn v = first_column_of_v(p);
   if (p.v_in_k) {
     w.comment("V: the first {} columns of K", p.ov_depth);
@@ -146,7 +162,7 @@ void emit_tile_buffers(Writer& w, const DecodePlan& p, const std::string& rows) 
 
 void emit_decode_tiles(Writer& w, const DecodePlan& p) {
   w.banner("KV tiles: at least one");
-  p.k_tile->emit_load_from_dram(w, 0);
+  emit_load_k(w, p, 0);
   if (!p.v_in_k && !p.late_v() && !p.shared) p.v_tile->emit_load_from_dram(w, 0);
   w.line("#pragma unroll 1");
   w.open("for (int n = tile_begin;;)");

@@ -162,6 +162,7 @@ void emit_setup(Writer& w, const PrefillPlan& p) {
   const char* rows = operand_form(p.kind).block() ? "block_rows" : "seqlen_k";
   const std::string first = p.mask->bounded_below() ? fmt::format("first_tile * {}", p.BN) : "0";
   p.k->emit_construct(w, 0, "k_head", fmt::format("k_stride_seq * {}", size), rows, first);
+  if (p.k_rope) p.k_rope->emit_construct(w, p.smem_rope, "k_rope_head", "k_rope_stride_seq * 2", rows, first);
   if (p.loop == PrefillLoop::v_in_k) {
     w.comment("V: the first {} columns of K", p.ov_depth);
     p.v->emit_construct_reader(w, 0);
@@ -312,7 +313,8 @@ Manifest manifest(const PrefillPlan& p, std::vector<KernelParam> params) {
     for (int strip = 0; strip < buffer.num_k_tiles(); ++strip) sum += buffer.kv_mma_op().products(strip);
     return sum;
   };
-  const int tile = p.k->blocks() * products(*p.k) + p.v->blocks() * p.v_slices * products(*p.v);
+  const int rope = p.k_rope ? products(*p.k_rope) : 0;
+  const int tile = p.k->blocks() * products(*p.k) + rope + p.v->blocks() * p.v_slices * products(*p.v);
   // The first S' stands before the loop of the two groups.
   const int before = p.loop == PrefillLoop::pingpong ? products(*p.k) : 0;
   m.expectations.push_back({p.mfma.mnemonic(), before + p.loop_tiles() * tile});
@@ -340,6 +342,7 @@ KernelSource emit_prefill(const PrefillPlan& p) {
   if (p.loop == PrefillLoop::pingpong) prelude.use("priority");
   if (p.lse) prelude.use("log2_approx");
   p.k->use(prelude);
+  if (p.k_rope) p.k_rope->use(prelude);
   p.v->use(prelude);
   p.q->use(prelude);
   p.softmax->use(prelude);

@@ -18,6 +18,8 @@ void emit_key_scales(Writer& w, const PrefillPlan& p);
 void emit_softmax(Writer& w, const PrefillPlan& p);
 /// O' += V(n)' P', V at byte `lds_offset` from its first stage.
 void emit_pv(Writer& w, const PrefillPlan& p, int lds_offset);
+/// Starts the copies of the next K into `stage`, of all its columns.
+void emit_load_k(Writer& w, const PrefillPlan& p, int stage);
 /// S' = K(n) Q' from stage `stage`.
 void emit_qk(Writer& w, const PrefillPlan& p, int stage);
 /// Waits until all but `loads` of the youngest loads have landed, and for the other waves.

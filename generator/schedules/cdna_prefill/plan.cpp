@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "generator/config/defaults.hpp"
+#include "generator/config/rope.hpp"
 #include "generator/config/rules.hpp"
 #include "generator/config/unsupported.hpp"
 #include "generator/operands/operand_form.hpp"
@@ -42,6 +43,13 @@ void check_blocks(const MeaningCheck& check, const Config& user, const Config& f
   for (const auto& [pointer, set] : {std::pair{"/double_buffer", user.double_buffer},
                                      std::pair{"/double_buffer_k_only", user.double_buffer_k_only}})
     check.takes(!set.value_or(false), pointer, "sends blocks through a ring of num_smem_stages", "false");
+}
+
+/// Rotary columns in a tensor of their own have stages of whole tiles.
+void check_rope(const MeaningCheck& check, const Config& filled, bool pingpong) {
+  check.takes_rope_tensor_of_strips();
+  check.takes(!filled.rope || (!pingpong && *filled.full_kv), "/rope", "keeps all columns of K in one tensor",
+              "leave it out");
 }
 
 /// What the kernel computes: anything it does not is refused here, never ignored.
@@ -97,9 +105,11 @@ void check_pingpong(const MeaningCheck& check, const Config& c, const Config& m)
 bool check_meaning(const Config& c, const Config& m, Violations& out) {
   const bool pingpong = c.schedule == "cdna_prefill_pingpong";
   const MeaningCheck check(c, m, pingpong ? "cdna_prefill_pingpong" : "cdna_prefill", out);
+  // clang-format off
   check.keys({"BK", "WM", "WN", "swizzle", "swizzle_k", "swizzle_v", "full_kv", "bk_smem", "smem_depth",
               "num_smem_stages", "dma", "v_load", "wait_policy", "double_buffer", "double_buffer_k_only",
-              "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement"});
+              "shared_kv", "reg_chunk_depth", "reg_chunk_keys", "scale_placement", "rope"});
+  // clang-format on
   check.takes_16_bit_or_bytes();
   check.takes_whole_prefill();
   const bool blocks = !*m.full_kv, alias = *m.v_from_k;
@@ -118,6 +128,7 @@ bool check_meaning(const Config& c, const Config& m, Violations& out) {
   check.takes(c.scale_placement.value_or("post") == "post", "/scale_placement", "scales scores", "post");
   check_stages(check, c, m);
   check_shape(check, c, m);
+  check_rope(check, m, pingpong);
   check.takes_positive_scale();
   if (pingpong) check_pingpong(check, c, m);
   return check.passed();
@@ -266,7 +277,13 @@ bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsS
   kv.full_kv = *c.full_kv;
   kv.reg_chunk = c.reg_chunk_depth.value_or(0);
   kv.v_in_rows = p.loop == PrefillLoop::v_in_k;
+  kv.depth = k_columns(c);
   p.k.emplace(kv);
+  if (has_rope_tensor(c)) {
+    KVBuffer::Shape rope = kv;
+    rope.depth = *c.rope_depth, rope.reg_chunk = 0, rope.v_in_rows = false, rope.tensor = "k_rope";
+    p.k_rope.emplace(rope);
+  }
   kv.scale_columns = p.row_scales.columns();
   kv.transpose = false, kv.depth = p.ov_columns, kv.row_columns = p.ov_columns == p.ov_depth ? 0 : p.ov_depth;
   kv.num_smem_stages = p.v_stages, kv.swizzle = swizzle_v;
@@ -279,11 +296,10 @@ bool set_buffers(PrefillPlan& p, const Config& user, const Config& c, const LdsS
 
 /// Waits count loads where every wave issues the same number of them, and no more than the counter holds.
 bool choose_waits(PrefillPlan& p, const Config& user, Config& c, Violations& out) {
-  const bool uniform =
-      p.k->derived().uniform_split() && (p.loop == PrefillLoop::v_in_k || p.v->derived().uniform_split());
-  const int in_flight = own_stages(p)                   ? p.k->vm_exact() + p.v->vm_exact()
+  const bool uniform = p.k_loads() > 0 && (p.loop == PrefillLoop::v_in_k || p.v->derived().uniform_split());
+  const int in_flight = own_stages(p)                   ? p.k_loads() + p.v->vm_exact()
                         : p.loop == PrefillLoop::blocks ? (p.ring_stages() - 1) * p.k->vm_exact()
-                                                        : p.k->vm_exact();
+                                                        : p.k_loads();
   // By way of registers the compiler counts them. Loops that start loads only after they waited for all
   // those before have nothing to leave in flight.
   const bool ahead = p.staged || (p.loop == PrefillLoop::tiles && p.k_stages == 2) ||
@@ -331,7 +347,7 @@ int output_registers(const PrefillPlan& p) {
 int lasting_registers(const PrefillPlan& p) {
   return 4 * p.q->num_vectors() + output_registers(p) +
          p.BN / p.mfma.shape.m * p.mfma.accum() * p.row_scales.score_arrays() + p.k->staging_registers() +
-         p.v->staging_registers();
+         p.v->staging_registers() + (p.k_rope ? p.k_rope->staging_registers() : 0);
 }
 
 /// That, and the least around it: fragments of one step, addresses, the softmax.
@@ -392,8 +408,10 @@ std::optional<PrefillPlan> plan_prefill(const Config& user, Violations& out) {
                            p.scales ? "out_factor" : "inv_sum"});
   set_scores(p, c);
   set_softmax(p, c);
-  p.smem_v = own_stages(p) ? p.k->bytes() : 0;
-  p.smem_bytes = own_stages(p) ? p.smem_v + p.v->bytes() : p.k->bytes();
+  p.smem_rope = p.k->bytes();
+  const int k_bytes = p.smem_rope + (p.k_rope ? p.k_rope->bytes() : 0);
+  p.smem_v = own_stages(p) ? k_bytes : 0;
+  p.smem_bytes = own_stages(p) ? p.smem_v + p.v->bytes() : k_bytes;
   if (!check_memory(p, user, c, out)) return std::nullopt;
   p.max_registers = std::min(target_info(c.target).max_registers, 512 / ((p.num_warps + 3) / 4));
   if (!check_loop_registers(p, user, out) || !check_tile_registers(p, user, out)) return std::nullopt;

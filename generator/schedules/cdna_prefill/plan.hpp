@@ -38,13 +38,19 @@ struct PrefillPlan {
   std::optional<Quantization::Granularity> scales;  ///< of 8-bit operands: per tensor, or per KV head
   RowScales row_scales;                             ///< of 8-bit K and V under a 16-bit Q: by row
   OperandKind kind = OperandKind::contiguous;
-  bool counted = true;             ///< waits count loads; otherwise they drain
-  bool staged = false;             ///< loads pass through registers (`dma` reg_staged)
-  int max_registers = 0;           ///< VGPRs of a lane, AGPRs included
-  int smem_v = 0, smem_bytes = 0;  ///< K lies at 0
+  bool counted = true;                            ///< waits count loads; otherwise they drain
+  bool staged = false;                            ///< loads pass through registers (`dma` reg_staged)
+  int max_registers = 0;                          ///< VGPRs of a lane, AGPRs included
+  int smem_rope = 0, smem_v = 0, smem_bytes = 0;  ///< K lies at 0
 
   std::optional<QTile> q;
   std::optional<KVBuffer> k, v;
+  std::optional<KVBuffer> k_rope;  ///< K's last columns where they have a tensor of their own
+  /// Loads of a wave that a tile of K takes, 0 where waves differ.
+  int k_loads() const {
+    if (!k_rope) return k->vm_exact();
+    return k->vm_exact() > 0 && k_rope->vm_exact() > 0 ? k->vm_exact() + k_rope->vm_exact() : 0;
+  }
   /// The wait for V(n) also waits for the next tile's K: only the first K has a wait of its own.
   bool drains_ahead() const {
     return loop == PrefillLoop::tiles && !staged && !counted && k_stages == 2 && v_stages == 1;
@@ -75,8 +81,11 @@ struct PrefillPlan {
     return loop == PrefillLoop::blocks ? ring_stages() / std::gcd(ring_stages(), tile_blocks()) : k_stages;
   }
   std::vector<const char*> tensors() const {
-    if (loop == PrefillLoop::v_in_k) return {"q", "k", "o"};
-    return {"q", "k", "v", "o"};
+    std::vector<const char*> names{"q", "k"};
+    if (loop != PrefillLoop::v_in_k) names.push_back("v");
+    if (k_rope) names.push_back("k_rope");
+    names.push_back("o");
+    return names;
   }
 
   /// Queries lie end to end, with cu_seqlens_q; contiguous ones have a batch axis.

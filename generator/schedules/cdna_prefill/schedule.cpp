@@ -26,8 +26,10 @@ class CdnaPrefill final : public Schedule {
 
   const Config& resolved() const override { return plan_.config; }
   nlohmann::ordered_json systems() const override {
+    nlohmann::ordered_json buffers{{"k", plan_.k->constants()}, {"v", plan_.v->constants()}};
+    if (plan_.k_rope) buffers["k_rope"] = plan_.k_rope->constants();
     return {
-        {"kv_buffer", {{"k", plan_.k->constants()}, {"v", plan_.v->constants()}}},
+        {"kv_buffer", std::move(buffers)},
         {"kv_mma_op", {{"k", plan_.k->kv_mma_op().constants()}, {"v", plan_.v->kv_mma_op().constants()}}}};
   }
   Resources resources() const override { return {plan_.smem_bytes, plan_.num_threads, plan_.max_registers}; }
@@ -36,6 +38,8 @@ class CdnaPrefill final : public Schedule {
   bool guards_hidden_values() const override { return plan_.hidden.has_value(); }
   std::vector<layout::Proof> layout_proofs() const override {
     std::vector<layout::Proof> proofs = plan_.k->proofs();
+    if (plan_.k_rope)
+      for (auto& proof : plan_.k_rope->proofs()) proofs.push_back(std::move(proof));
     for (auto& proof : plan_.v->proofs()) proofs.push_back(std::move(proof));
     proofs.push_back({"P: accumulators of S in the key order of V", p_has_order_of_v(plan_), 0});
     return proofs;

@@ -8,9 +8,16 @@
 namespace kiln::cdna {
 namespace {
 
+/// Stages of K and, where there is a tensor of rotary columns, of that.
+std::vector<std::pair<const KVBuffer*, int>> k_stores(const PrefillPlan& p, int stage) {
+  std::vector<std::pair<const KVBuffer*, int>> out{{&*p.k, stage}};
+  if (p.k_rope) out.emplace_back(&*p.k_rope, stage);
+  return out;
+}
+
 /// What was loaded for `buffers` becomes their stages.
 void emit_stores(Writer& w, const PrefillPlan& p,
-                 std::initializer_list<std::pair<const KVBuffer*, int>> buffers) {
+                 const std::vector<std::pair<const KVBuffer*, int>>& buffers) {
   if (!p.counted) w.line("WAIT_LOADS(0);");
   for (const auto& [buffer, stage] : buffers) buffer->emit_store(w, stage);
   w.line("SYNC();");
@@ -21,16 +28,18 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("KV tile n in stage {}", stage);
   if (p.v_stages == 2) {
     w.comment("every wave has finished tile n - 2, whose stages these were");
-    emit_stores(w, p, {{&*p.k, k_stage}, {&*p.v, v_stage}});
+    auto stores = k_stores(p, k_stage);
+    stores.emplace_back(&*p.v, v_stage);
+    emit_stores(w, p, stores);
     emit_key_scales(w, p);
   } else {
     w.comment("every wave has finished the K tile that lay here; after the barrier also tile n - 1");
-    emit_stores(w, p, {{&*p.k, k_stage}});
+    emit_stores(w, p, k_stores(p, k_stage));
     emit_key_scales(w, p);
     p.v->emit_load_from_dram(w, 0);
   }
   w.open("if (n + 1 < num_tiles)");
-  p.k->emit_load_from_dram(w, 0);
+  emit_load_k(w, p, 0);
   if (p.v_stages == 2) p.v->emit_load_from_dram(w, 0);
   w.close();
   open_if_visible(w, *p.mask, p.BN);
@@ -47,10 +56,10 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
 // K(n) serves both products.
 void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
   w.banner("KV tile n in stage {}", stage);
-  emit_stores(w, p, {{&*p.k, stage}});
+  emit_stores(w, p, k_stores(p, stage));
   emit_key_scales(w, p);
   w.open("if (n + 1 < num_tiles)");
-  p.k->emit_load_from_dram(w, 0);
+  emit_load_k(w, p, 0);
   w.close();
   open_if_visible(w, *p.mask, p.BN);
   emit_qk(w, p, stage);

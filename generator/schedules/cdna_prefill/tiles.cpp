@@ -10,6 +10,12 @@ void emit_qk(Writer& w, const PrefillPlan& p, int stage) {
   p.k->kv_mma_op().emit_registers(w);
   emit_scores_product(w, {*p.k, stage * p.k->stage_bytes(), "q_reg", "s_acc", true}, p.row_scales,
                       p.scores());
+  if (p.k_rope) emit_rope_product(w, *p.k_rope, stage * p.k_rope->stage_bytes(), p.k->num_k_tiles());
+}
+
+void emit_load_k(Writer& w, const PrefillPlan& p, int stage) {
+  p.k->emit_load_from_dram(w, stage);
+  if (p.k_rope) p.k_rope->emit_load_from_dram(w, stage);
 }
 
 void emit_key_scales(Writer& w, const PrefillPlan& p) {
@@ -54,7 +60,7 @@ namespace {
 
 void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   const int k_stage = p.k_stages == 2 ? stage : 0, v_stage = p.v_stages == 2 ? stage : 0;
-  const int vm_k = p.k->vm_exact(), vm_v = p.v->vm_exact();
+  const int vm_k = p.k_loads(), vm_v = p.v->vm_exact();
   w.banner("KV tile n in stage {}", stage);
   if (p.drains_ahead()) {
     w.line("SYNC();  // every wave has finished tile n - 1, and before its last product it waited for K(n)");
@@ -66,7 +72,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
   if (p.v_stages == 1) p.v->emit_load_from_dram(w, 0);
   if (p.k_stages == 2) {
     w.open("if (n + 1 < num_tiles)");
-    p.k->emit_load_from_dram(w, 1 - k_stage);
+    emit_load_k(w, p, 1 - k_stage);
     if (p.v_stages == 2) p.v->emit_load_from_dram(w, 1 - v_stage);
     w.close();
   }
@@ -87,7 +93,7 @@ void emit_tile(Writer& w, const PrefillPlan& p, int stage) {
     w.comment("V(n) has landed, and every wave has finished K(n)");
     emit_wait(w, p, 0);
     w.open("if (n + 1 < num_tiles)");
-    p.k->emit_load_from_dram(w, 0);
+    emit_load_k(w, p, 0);
     w.close();
   }
   open_if_visible(w, *p.mask, p.BN);
@@ -103,7 +109,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
   emit_wait(w, p, 0);
   if (p.k_stages == 2) {
     w.open("if (n + 1 < num_tiles)");
-    p.k->emit_load_from_dram(w, 1 - stage);
+    emit_load_k(w, p, 1 - stage);
     w.close();
   }
   open_if_visible(w, *p.mask, p.BN);
@@ -114,7 +120,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
   if (p.k_stages == 1) {
     w.open("if (n + 1 < num_tiles)");
     w.line("SYNC();  // every wave has finished K(n)");
-    p.k->emit_load_from_dram(w, 0);
+    emit_load_k(w, p, 0);
     w.close();
   }
   w.line("if (++n == num_tiles) break;");
@@ -124,7 +130,7 @@ void emit_tile_v_in_k(Writer& w, const PrefillPlan& p, int stage) {
 
 void emit_first_loads(Writer& w, const PrefillPlan& p) {
   if (p.loop == PrefillLoop::blocks) return emit_blocks_first_loads(w, p);
-  p.k->emit_load_from_dram(w, 0);
+  emit_load_k(w, p, 0);
   const bool pingpong = p.loop == PrefillLoop::pingpong;
   if ((p.loop == PrefillLoop::tiles && p.v_stages == 2) || pingpong) p.v->emit_load_from_dram(w, 0);
   if (!pingpong) return;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "generator/operands/operand_form.hpp"
 
 namespace kiln::cdna {
@@ -36,8 +38,10 @@ void emit_head_pointers(Writer& w, const Tensors& tensors, const HeadNames& name
                         const std::string& first_column) {
   for (const char* tensor : tensors.names) {
     const bool query = of_query(tensor), output = *tensor == 'o';
-    const bool bytes = *tensor == 'q' ? tensors.q_bytes : !output && tensors.kv_bytes;
-    const std::string row = !query                ? first_column
+    const bool own = std::string_view(tensor) == "k_rope";  // columns of 16 bits, from a row's first on
+    const bool bytes = *tensor == 'q' ? tensors.q_bytes : !output && !own && tensors.kv_bytes;
+    const std::string row = own                   ? ""
+                            : !query              ? first_column
                             : names.q_row.empty() ? ""
                                                   : fmt::format(" + {} * {}_stride_seq", names.q_row, tensor);
     w.line("{0}{1}* const {2}_head = {2} + {3} + {4} * {2}_stride_head{5};", output ? "" : "const ",

@@ -13,7 +13,7 @@ namespace kiln::cdna {
 
 /// The tensors of a kernel and how their rows are found.
 struct Tensors {
-  std::vector<const char*> names;  ///< "q", "k", "o", and "v" where it is not in K
+  std::vector<const char*> names;  ///< "q", "k", "o", "v" where it is not in K, "k_rope" where it has one
   OperandKind kind = OperandKind::contiguous;
   bool ragged_q = false;  ///< rows of all sequences end to end, else a batch axis
   bool table = false;     ///< K and V are found through a table

@@ -99,6 +99,23 @@ void MeaningCheck::takes_ov_depth_of_depth() const {
         std::to_string(user_.depth));
 }
 
+void MeaningCheck::takes_rope_tensor_of_strips() const {
+  if (!filled_.rope) return;
+  const std::string type(to_string(user_.dtype));
+  takes(filled_.rope->layout == "separate", "/rope/layout", "has rotary columns in a tensor of their own",
+        "separate");
+  takes(is_16_bit(user_.dtype) && *filled_.rope->dtype == user_.dtype, "/rope/dtype",
+        "has them in Q's 16-bit type", type);
+  takes(*filled_.kv_dtype == user_.dtype, "/kv_dtype",
+        "takes kv_dtype equal to dtype beside a tensor of them", type);
+  const int strip = std::max(1, *filled_.BK);
+  for (const auto& [pointer, columns] :
+       {std::pair{"/rope_depth", *filled_.rope_depth}, std::pair{"/nope_depth", *filled_.nope_depth}})
+    takes(columns % strip == 0, pointer,
+          fmt::format("has both parts of a row in whole strips of BK ({})", strip),
+          std::to_string((columns + strip - 1) / strip * strip));
+}
+
 void MeaningCheck::takes_one_scale_a_row() const {
   const auto& scales = filled_.operand->quantization;
   if (!scales || scales->granularity != Quantization::Granularity::per_block) return;

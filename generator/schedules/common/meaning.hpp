@@ -36,6 +36,8 @@ class MeaningCheck {
   /// Rows of Q are `depth` columns, and what is read of K's too, rope columns among them; V may lie in K's.
   void takes_rows_of_depth() const;
   void takes_ov_depth_of_depth() const;
+  /// Rotary columns of K in a tensor of their own are of Q's type, as the others are, in whole strips of BK.
+  void takes_rope_tensor_of_strips() const;
   /// Scales of a tensor, a head or a key; one of n elements where that is the whole row.
   void takes_one_scale_a_row() const;
   /// One pass over the keys, one query head a row.

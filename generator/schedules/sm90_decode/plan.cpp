@@ -84,6 +84,7 @@ namespace {
 struct RegisterLimits {
   static constexpr int kAny = 200;    ///< beyond it a config is refused
   static constexpr int kPlain = 176;  ///< the same of 16-bit kernels with keys on the M side and V of its own
+  static constexpr int kBytesBesideTensors = 172;  ///< of 8-bit kernels that read captured tensors
   static constexpr int kKeysOnM = 140;  ///< of 16-bit kernels with keys on the M side, where rows are chosen
   static constexpr int kBytes = 196;    ///< of 8-bit ones
   static constexpr int kTwoBlocks = 104;       ///< two blocks a multiprocessor, 168 registers a thread
@@ -178,8 +179,9 @@ int registers_of(const DecodePlan& p) {
 }
 
 /// Beyond it a config is refused.
-int register_limit(const DecodePlan& p) {
+int register_limit(const DecodePlan& p, const Config& c) {
   const bool plain = !p.narrow && !p.upright && !p.v_in_k && !p.separate;
+  if (p.narrow && !c.score_mod->tensors.empty()) return RegisterLimits::kBytesBesideTensors;
   return plain ? RegisterLimits::kPlain : RegisterLimits::kAny;
 }
 
@@ -215,7 +217,7 @@ bool rows_fit(const DecodePlan& plan, const Config& c, int rows) {
 /// Tiles of `rows` packed rows would be refused for their registers.
 bool exceeds_registers(const DecodePlan& p, const Config& c, int rows) {
   const std::optional<DecodePlan> tried = with_rows(p, c, rows);
-  return tried && registers_of(*tried) > register_limit(*tried);
+  return tried && registers_of(*tried) > register_limit(*tried, c);
 }
 
 /// Packed query rows of a tile, unless asked: query tokens times query heads of a KV head. 16 hold the usual groups
@@ -256,8 +258,16 @@ bool choose_rows(DecodePlan& p, Config& c, const Refusals& refuse) {
   return false;
 }
 
+/// The keys of default_keys, or 64 where those would be refused for their registers.
+int fitting_keys(const DecodePlan& p, const Config& c) {
+  const int keys = default_keys(p, c);
+  Config wide = c;
+  wide.BN = keys;
+  return keys > 64 && exceeds_registers(p, wide, p.BM) ? 64 : keys;
+}
+
 bool choose_keys(DecodePlan& p, Config& c, const Refusals& refuse) {
-  if (!c.BN) c.BN = default_keys(p, c);
+  if (!c.BN) c.BN = fitting_keys(p, c);
   p.BN = *c.BN;
   if (p.BN % 64 == 0 && p.BN >= 64 && p.BN <= 256) return true;
   refuse("V3", {"/BN"}, "BN is a multiple of 64, the rows of wgmma, up to 256",
@@ -266,11 +276,14 @@ bool choose_keys(DecodePlan& p, Config& c, const Refusals& refuse) {
 }
 
 bool check_registers(const DecodePlan& p, const Config& c, int registers, const Refusals& refuse) {
-  const int most = register_limit(p);
+  const int most = register_limit(p, c);
   if (registers <= most) return true;
   refuse(name_of(c), {"/BM", "/BN", "/depth", "/ov_depth"},
          fmt::format("S' and O' take {} registers a thread, at most {}", registers, most),
-         p.BM > 16 ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16)) : "");
+         p.BM > 16                  ? fmt::format("BM {}", std::max(16, p.BM / 2 / 16 * 16))
+         : p.BN > 64                ? "BN 64"
+         : p.BM > 8 && !p.grouped() ? "BM 8"
+                                    : "");
   return false;
 }
 

@@ -67,7 +67,8 @@ KVBuffer::KVBuffer(const Shape& shape)
       stage_(tile_of(shape_)),
       op_({shape.mfma, shape.read_columns > 0 ? shape.read_columns / shape.mfma.shape.n : constants_.num_mmas,
            constants_.num_k_mmas2, constants_.reg_num_k_tiles, shape.BK, shape.transpose, shape.keys_in_order,
-           shape.block, shape.read_waves, shape.transpose && shape_.depth % shape.BK != 0 ? shape_.depth : 0},
+           shape.block, shape.read_waves, shape.transpose && shape_.depth % shape.BK != 0 ? shape_.depth : 0,
+           shape.tensor},
           stage_),
       share_(constants_.waves_per_tile),
       instructions_(constants_.copies_per_wave_tile) {
@@ -77,6 +78,10 @@ KVBuffer::KVBuffer(const Shape& shape)
                                      shape_.page_size, shape_.mfma.type, shape_.widens, shape_.stored,
                                      unpacks_by_hand(shape_.mfma.target, shape_.stored),
                                      shape_.scale_columns});
+}
+
+std::string KVBuffer::title() const {
+  return !shape_.tensor.empty() ? shape_.tensor : shape_.transpose ? "K" : "V";
 }
 
 void KVBuffer::use(Prelude& prelude) const {
@@ -138,8 +143,7 @@ void KVBuffer::emit_construct(Writer& w, int base, const std::string& first, con
   }
   const std::string n = name();
   const int tiles = constants_.total_tiles;
-  w.comment("{}: {} tiles of {} x {} a load, {}", shape_.transpose ? "K" : "V", tiles,
-            constants_.warp_tile_rows, shape_.bk_smem,
+  w.comment("{}: {} tiles of {} x {} a load, {}", title(), tiles, constants_.warp_tile_rows, shape_.bk_smem,
             share_ > 1 ? fmt::format("{} waves on each", share_)
                        : fmt::format("{} to a wave", constants_.tiles_per_warp));
   w.line("const int {0}_row_bytes = (int)({1});", n, row_bytes);
@@ -339,7 +343,7 @@ bool KVBuffer::copies_prove() const {
 }
 
 std::vector<layout::Proof> KVBuffer::proofs() const {
-  const std::string n = shape_.transpose ? "K" : "V";
+  const std::string n = title();
   std::vector<layout::Proof> out;
   if (!shape_.reads) {
     out.push_back({n + " stage: bijection", stage_.layout().is_bijection(), 0});

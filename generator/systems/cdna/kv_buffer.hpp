@@ -65,6 +65,8 @@ class KVBuffer {
     bool v_in_rows = false;          ///< K whose stage V is read from, too
     /// A buffer that only reads: the stage that another one fills (V in K's columns, 2.7).
     std::optional<LdsTile> reads{};
+    /// KVMmaOp::Shape::tensor
+    std::string tensor{};
   };
   explicit KVBuffer(const Shape& shape);
   /// Bytes a lane may copy at once: no copy instruction straddles two pages. 0 when not even words fit, and
@@ -121,7 +123,8 @@ class KVBuffer {
   std::vector<layout::Proof> proofs() const;
 
  private:
-  std::string name() const { return shape_.transpose ? "k" : "v"; }
+  std::string name() const { return op_.tensor(); }
+  std::string title() const;  ///< in comments and proofs
   int units_per_copy() const { return 64 * shape_.dma_bytes / stage_.unit_bytes(); }
   /// Lane part and literal part of the source unit of copy `j`: their XOR, over disjoint bits but `low`.
   struct Copy {

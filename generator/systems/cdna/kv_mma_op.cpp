@@ -101,7 +101,7 @@ KVMmaOp::KVMmaOp(const Shape& shape, const LdsTile& stage) : shape_(shape), stag
 
 /// K: rows of fragments are keys.
 void KVMmaOp::want_keys() {
-  addresses_.emplace_back("k_frag", stage_, k_pattern(shape_.mfma));
+  addresses_.emplace_back(tensor() + "_frag", stage_, k_pattern(shape_.mfma));
   for (int row = 0; row < stage_.rows; row += shape_.mfma.shape.m) {
     for (int col = 0; col < std::min(stage_.cols, columns()); col += shape_.mfma.vector_k())
       for (int half = 0; half < stage_.simd(); half += stage_.unit()) addresses_[0].want(row, col + half);
@@ -206,14 +206,14 @@ void KVMmaOp::emit_arrived(Writer& w) const {
   // Named as operands: the compiler waits for them here, and not again.
   std::string operands;
   for (int i = 0; i < k_registers(); ++i)
-    operands += fmt::format("{}\"+v\"(k_reg[{}])", i > 0 ? ", " : "", i);
+    operands += fmt::format("{}\"+v\"({}_reg[{}])", i > 0 ? ", " : "", tensor(), i);
   w.line("__asm volatile(\"\" : {} :: \"memory\");  // the fragments are in registers", operands);
 }
 
 void KVMmaOp::emit_registers(Writer& w) const {
   if (shape_.transpose_b) {
     const int count = k_registers();
-    w.line("u32x4 k_reg[{}];  // {} fragments of {} elements", count,
+    w.line("u32x4 {}_reg[{}];  // {} fragments of {} elements", tensor(), count,
            count * shape_.mfma.k_group() / shape_.mfma.packs(), shape_.mfma.frag());
   } else {
     const int count = shape_.num_k_tiles * products();
@@ -236,7 +236,7 @@ void KVMmaOp::emit_load_k(Writer& w, int bk_tile, int step, int stage_offset) co
     for (int part = 0; part < packs; ++part) {
       const int reg = ((slot(bk_tile) * steps() + step) * shape_.num_mmas + i) * packs + part;
       if (!has_part(bk_tile, step, part)) {
-        w.line("k_reg[{}] = (u32x4)(0u);", reg);
+        w.line("{}_reg[{}] = (u32x4)(0u);", tensor(), reg);
         continue;
       }
       const int col = column(bk_tile, step, part), lanes = shape_.mfma.lanes_within(columns() - col);
@@ -247,7 +247,7 @@ void KVMmaOp::emit_load_k(Writer& w, int bk_tile, int step, int stage_offset) co
                            addresses_[0].at(row, col, stage_offset),
                            addresses_[0].at(row, col + stage_.unit(), stage_offset));
       }
-      w.line("k_reg[{}] = {}{}{};", reg, lanes < 64 ? "zero_past(" : "", read,
+      w.line("{}_reg[{}] = {}{}{};", tensor(), reg, lanes < 64 ? "zero_past(" : "", read,
              lanes < 64 ? fmt::format(", lane < {})", lanes) : "");
     }
   }
@@ -342,7 +342,7 @@ void KVMmaOp::emit_mma(Writer& w, const std::string& b, const std::string& c, in
     for (int i = 0; i < shape_.num_mmas; ++i) {
       const int out = first_output + i;
       w.line("{}[{}] = {}({}, {}, {});", c, out, shape_.mfma.wrapper(),
-             operand_of(name() + "_reg", a + i, part), operand_of(b, operand, part),
+             operand_of(tensor() + "_reg", a + i, part), operand_of(b, operand, part),
              fresh ? zero : fmt::format("{}[{}]", c, out));
     }
   }
@@ -373,7 +373,8 @@ std::vector<layout::Proof> KVMmaOp::proofs(Target target) const {
                        : how == LdsAccess::read_u16 ? "ds_read_u16"
                        : how == LdsAccess::read_b32 ? "ds_read_b32"
                                                     : "ds_read_b64";
-    out.push_back({fmt::format("{} fragments: {}", shape_.transpose_b ? "K" : "V", name),
+    const char* const what = shape_.transpose_b ? "K" : "V";
+    out.push_back({fmt::format("{} fragments: {}", shape_.tensor.empty() ? what : shape_.tensor, name),
                    addresses_[i].proves(), addresses_[i].bank_conflicts(target, how)});
   }
   return out;

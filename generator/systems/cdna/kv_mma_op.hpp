@@ -51,6 +51,8 @@ class KVMmaOp {
     int waves = 1;       ///< V: waves whose columns lie side by side in one block of LDS
     /// K: columns that a row has; what a strip holds past them is made zero. 0: whole strips.
     int columns = 0;
+    /// What emitted names begin with; empty: "k" or "v". A second K, with columns of its own, has another name.
+    std::string tensor{};
   };
   KVMmaOp(const Shape& shape, const LdsTile& stage);
 
@@ -89,6 +91,9 @@ class KVMmaOp {
   /// Fragments of one step: along keys (K) or the columns that a wave reads (V).
   int num_mmas() const { return shape_.num_mmas; }
   const std::vector<ColumnGroup>& groups() const { return groups_; }
+  std::string tensor() const {
+    return !shape_.tensor.empty() ? shape_.tensor : shape_.transpose_b ? "k" : "v";
+  }
   /// V: the key, counted from an instruction's first, that element `element` of a lane's fragment holds.
   int slot_key(int lane, int element) const;
   nlohmann::ordered_json constants() const;
@@ -100,7 +105,6 @@ class KVMmaOp {
   void want_blocks();
   void want_columns(int width);
   int wave_columns() const { return shape_.num_mmas * shape_.mfma.shape.n; }
-  std::string name() const { return shape_.transpose_b ? "k" : "v"; }
   bool transposing() const { return !shape_.block && shape_.mfma.target == Target::gfx950; }
   int slot(int bk_tile) const { return bk_tile % shape_.num_k_tiles; }
   /// 16-byte registers of K.

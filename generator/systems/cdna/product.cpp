@@ -35,6 +35,15 @@ void emit_product(Writer& w, const Product& product) {
   }
 }
 
+void emit_rope_product(Writer& w, const KVBuffer& rope, int lds_offset, int strips) {
+  const KVMmaOp& op = rope.kv_mma_op();
+  w.open("");
+  w.comment("the rotary columns");
+  op.emit_registers(w);
+  emit_product(w, {rope, lds_offset, "q_reg", "s_acc", false, strips * op.steps()});
+  w.close();
+}
+
 void emit_scores_product(Writer& w, const Product& product, const RowScales& scales,
                          const ScoreLayout& scores) {
   if (scales.key_groups() == 1) return emit_product(w, product);

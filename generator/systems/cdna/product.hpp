@@ -21,6 +21,8 @@ struct Product {
 };
 void emit_product(Writer& w, const Product& product);
 /// S' = K Q' over a whole tile: where parts of K's rows have scales of their own, part by part.
+/// S' += K_rope Q' over K's columns in a tensor of their own, which follow `strips` strips of the others.
+void emit_rope_product(Writer& w, const KVBuffer& rope, int lds_offset, int strips);
 void emit_scores_product(Writer& w, const Product& product, const RowScales& scales,
                          const ScoreLayout& scores);
 
